@@ -1,0 +1,154 @@
+"""What can go wrong, said the same way everywhere: what, where, the facts, and what to try.
+
+A `Diagnostic` is plain data, so that a notebook, a widget and a terminal say the same. A `MithrilError` carries one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One problem, as data.
+
+    Attributes:
+        summary: What failed, with block path and port; one sentence.
+        facts: Pairs of label and text: what was given, what was needed, what exists.
+        advice: Something to paste or do next; shown after `Try:`.
+        block: Path of the block that is at fault, or `""` if it is no block's.
+        port: Name of the port of that block, or `""`.
+        edge: `(source, target)` as `"block.port"` texts if a connection is at fault, else `None`.
+        code: Name of the error class that raises this.
+
+    Examples:
+        >>> print(Diagnostic("no device 'gpu:1' on backend 'jax'.", (("present", "cpu:0"),), 'device="cpu:0"'))
+        no device 'gpu:1' on backend 'jax'.
+            present  cpu:0
+            Try: device="cpu:0"
+    """
+
+    summary: str
+    facts: tuple[tuple[str, str], ...] = ()
+    advice: str = ""
+    block: str = ""
+    port: str = ""
+    edge: tuple[str, str] | None = None
+    code: str = "MithrilError"
+
+    def __str__(self) -> str:
+        width = max((len(label) for label, _ in self.facts), default=0)
+        lines = [self.summary]
+        for label, text in self.facts:
+            first, *rest = text.splitlines() or [""]
+            lines.append(f"    {label:<{width}}  {first}".rstrip())
+            lines.extend(f"    {'':<{width}}  {line}" for line in rest)
+        if self.advice:
+            lines.append(f"    Try: {self.advice}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the same as JSON-able data, for a front end."""
+        return {
+            "code": self.code,
+            "summary": self.summary,
+            "facts": [list(fact) for fact in self.facts],
+            "advice": self.advice,
+            "block": self.block,
+            "port": self.port,
+            "edge": list(self.edge) if self.edge else None,
+        }
+
+
+class MithrilError(Exception):
+    """Base of all errors that mithril_nb raises on purpose.
+
+    Attributes:
+        diagnostics: One `Diagnostic` or more; all mismatches of one model are collected before raising.
+    """
+
+    def __init__(
+        self,
+        summary: str | Diagnostic = "",
+        facts: tuple[tuple[str, str], ...] = (),
+        advice: str = "",
+        *,
+        block: str = "",
+        port: str = "",
+        edge: tuple[str, str] | None = None,
+        more: tuple[Diagnostic, ...] = (),
+    ):
+        if isinstance(summary, Diagnostic):
+            first = summary
+        else:
+            first = Diagnostic(summary, facts, advice, block, port, edge, type(self).__name__)
+        self.diagnostics = (first, *more)
+        super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
+
+
+class ShapeError(MithrilError, ValueError):
+    """Shapes that meet on a connection, or inside a block, do not fit."""
+
+
+class CycleError(MithrilError, ValueError):
+    """A connection would close a cycle; a logical graph has none."""
+
+
+class ConnectionError(MithrilError, ValueError):
+    """A connection names a port that does not exist, or one that is taken."""
+
+
+class UnconnectedPortError(MithrilError, ValueError):
+    """A port gets its data from nowhere."""
+
+
+class NameTakenError(MithrilError, ValueError):
+    """A name is empty, or used twice in one graph."""
+
+
+class UnknownBlockError(MithrilError, LookupError):
+    """No block, or no kind of block, has this name."""
+
+
+class UnknownOpError(MithrilError, LookupError):
+    """A backend has no kernel for an op."""
+
+
+class UnknownOptionError(MithrilError, TypeError):
+    """An argument that a block, backend or function does not take, or a value that it does not allow."""
+
+
+class UnknownDtypeError(MithrilError, TypeError):
+    """A dtype name that does not exist here."""
+
+
+class MissingInputError(MithrilError, LookupError):
+    """`evaluate` lacks an input."""
+
+
+class UnexpectedInputError(MithrilError, LookupError):
+    """`evaluate` was given an input or a parameter that the model does not have."""
+
+
+class MissingParameterError(MithrilError, LookupError):
+    """`evaluate` lacks a parameter."""
+
+
+class DeviceNotFoundError(MithrilError, LookupError):
+    """The machine has no such device."""
+
+
+class UnavailableBackendError(MithrilError, ImportError):
+    """A backend whose library is not installed, or that is not there yet."""
+
+
+class DataError(MithrilError, ValueError):
+    """Training data that cannot be used: NaN, empty, wrong length, labels out of range."""
+
+
+class ModelFileError(MithrilError, ValueError):
+    """A file that is no model, or a broken one."""
+
+
+class StageUnavailableError(MithrilError, RuntimeError):
+    """A stage that this platform, or this program, does not give."""

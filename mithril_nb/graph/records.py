@@ -1,0 +1,149 @@
+"""The logical graph: frozen records of blocks, ports and edges, compared by structure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Literal
+
+from mithril_nb.display import Shown
+from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.spec import TensorSpec
+
+PortRole = Literal["data", "param"]
+Value = None | bool | int | float | str | tuple["Value", ...]
+"""What an attribute of a block may hold: plain, hashable, JSON-able data."""
+
+BOUNDARY = ""
+"""Stands for the graph itself in an `Endpoint`: its own inputs and outputs."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """A named place on a block where data goes in or out.
+
+    Attributes:
+        name: Its name, unique among the inputs and among the outputs of the block.
+        role: `"param"` for trainable arrays, which become parameters unless connected; `"data"` for the rest.
+    """
+
+    name: str
+    role: PortRole = "data"
+
+
+@dataclass(frozen=True, order=True)
+class Endpoint:
+    """One end of an edge: a port of a node, or of the graph's own boundary if `node` is `""`."""
+
+    node: str
+    port: str
+
+    def __str__(self) -> str:
+        return f"{self.node}.{self.port}" if self.node else self.port
+
+
+@dataclass(frozen=True, order=True)
+class Edge:
+    """Data flows from `source` (a node's output, or a graph input) to `target` (a node's input, or a graph output)."""
+
+    source: Endpoint
+    target: Endpoint
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.target}"
+
+
+@dataclass(frozen=True)
+class Block(Shown):
+    """A part of a model, without a place in it: an op with attributes, or a graph of further blocks.
+
+    Attributes:
+        kind: What people call it: `"Linear"`, `"MLP"`, `"Model"`.
+        attributes: Pairs of name and value, as its constructor takes them.
+        inputs: Its input ports.
+        outputs: Its output ports.
+        op: Name of the op a backend has a kernel for; `""` for a composite.
+        graph: What is inside a composite; `None` for an op.
+    """
+
+    kind: str
+    attributes: tuple[tuple[str, Value], ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    op: str = ""
+    graph: LogicalGraph | None = None
+
+    @cached_property
+    def options(self) -> Mapping[str, Value]:
+        """The attributes as a read-only mapping."""
+        return MappingProxyType(dict(self.attributes))
+
+
+@dataclass(frozen=True)
+class Node:
+    """A block at its place in a graph, under a name that is unique there."""
+
+    name: str
+    block: Block
+
+
+@dataclass(frozen=True)
+class LogicalGraph(Shown):
+    """A frozen graph of blocks. Every data input of every node has exactly one edge into it.
+
+    Attributes:
+        nodes: The blocks, in the order in which they were added.
+        edges: The connections. Boundary inputs are sources and boundary outputs are targets with node `""`.
+        inputs: Ports of the graph's own boundary, in order.
+        outputs: The same for what it gives.
+        labels: Pairs of a name and the node output that a person gave it to, also when it is no longer a graph output.
+    """
+
+    nodes: tuple[Node, ...] = ()
+    edges: tuple[Edge, ...] = ()
+    inputs: tuple[Port, ...] = ()
+    outputs: tuple[Port, ...] = ()
+    labels: tuple[tuple[str, Endpoint], ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Node]:
+        """Nodes by name."""
+        return MappingProxyType({node.name: node for node in self.nodes})
+
+    @cached_property
+    def source_of(self) -> Mapping[Endpoint, Endpoint]:
+        """Where each node input and each graph output gets its data from."""
+        return MappingProxyType({edge.target: edge.source for edge in self.edges})
+
+    @cached_property
+    def targets_of(self) -> Mapping[Endpoint, tuple[Endpoint, ...]]:
+        """Where each node output and each graph input goes to."""
+        targets: dict[Endpoint, list[Endpoint]] = {}
+        for edge in self.edges:
+            targets.setdefault(edge.source, []).append(edge.target)
+        return MappingProxyType({source: tuple(found) for source, found in targets.items()})
+
+    def walk(self, prefix: str = "") -> Iterator[tuple[str, Node]]:
+        """Yield path and node of every block in it, parents before their children."""
+        for node in self.nodes:
+            path = join_path(prefix, node.name)
+            yield path, node
+            if node.block.graph is not None:
+                yield from node.block.graph.walk(path)
+
+
+@dataclass(frozen=True)
+class BlockSpecs:
+    """What shape inference found at one block.
+
+    Attributes:
+        inputs: Spec of each data input, `None` where it is not known.
+        params: Spec of each param port.
+        outputs: Spec of each output.
+    """
+
+    inputs: Mapping[str, TensorSpec | None] = field(default_factory=dict)
+    params: Mapping[str, TensorSpec | None] = field(default_factory=dict)
+    outputs: Mapping[str, TensorSpec | None] = field(default_factory=dict)

@@ -1,0 +1,95 @@
+"""Shapes and dtypes as plain data: no array library is needed to speak of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mithril_nb.errors import UnknownDtypeError
+
+Dim = int | str
+"""A size, or the name of one that is not known yet (`"batch"`)."""
+
+LEADING = "..."
+"""Stands at the front of a shape for any number of leading dims that are not known."""
+
+ITEM_BYTES = {
+    "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
+    "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+"""Bytes of one item of each dtype."""
+
+
+class DType(str):
+    """A dtype's name that is its own value: `ml.float32 == "float32"`.
+
+    Examples:
+        >>> DType("float32"), DType("float32") == "float32"
+        (mithril_nb.float32, True)
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"mithril_nb.{str(self)}"
+
+
+def as_dtype(dtype: object) -> DType:
+    """Return the dtype's name, whatever it was given as: `ml.float32`, `"float32"`, or a NumPy or JAX dtype.
+
+    Raises:
+        UnknownDtypeError: The name is no dtype.
+
+    Examples:
+        >>> as_dtype("float32")
+        mithril_nb.float32
+    """
+    name = dtype if isinstance(dtype, str) else getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    if name is None or str(name) not in ITEM_BYTES:
+        raise UnknownDtypeError(
+            f"unknown dtype {dtype!r}.",
+            (("known", ", ".join(ITEM_BYTES)),),
+            'dtype="float32"',
+        )
+    return DType(name)
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of an array, some dims perhaps not known yet.
+
+    Attributes:
+        shape: Sizes (int) or names (str) of the dims. A leading `"..."` stands for any number of further dims.
+        dtype: Name of the dtype.
+
+    Examples:
+        >>> TensorSpec(("batch", 784))
+        ('batch', 784) float32
+        >>> TensorSpec((32, 10)).size, TensorSpec((32, 10)).nbytes
+        (320, 1280)
+    """
+
+    shape: tuple[Dim, ...]
+    dtype: str = "float32"
+
+    def __repr__(self) -> str:
+        return f"{self.shape} {str(self.dtype)}"
+
+    @property
+    def is_concrete(self) -> bool:
+        """Whether every dim is a number."""
+        return all(isinstance(dim, int) for dim in self.shape)
+
+    @property
+    def size(self) -> int | None:
+        """Number of items, or `None` while a dim is not known."""
+        product = 1
+        for dim in self.shape:
+            if not isinstance(dim, int):
+                return None
+            product *= dim
+        return product
+
+    @property
+    def nbytes(self) -> int | None:
+        """Size in bytes, or `None` while a dim is not known."""
+        return None if self.size is None else self.size * ITEM_BYTES[self.dtype]

@@ -1,0 +1,103 @@
+"""What a stage is, as data: texts, instructions, and where each came from.
+
+Everything here can be printed, saved and compared without JAX.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal
+
+from mithril_nb.display import Shown
+from mithril_nb.graph.spec import TensorSpec
+
+Role = Literal["forward", "backward", "update"]
+Origin = Literal["tagged", "inferred"]
+
+LOSS = "(loss)"
+"""Block path of what the loss function does."""
+OPTIMIZER = "(optimizer)"
+"""Block path of what the optimizer does for no single block, such as counting steps."""
+UNATTRIBUTED = ""
+"""Block path of what no block caused, or nobody knows."""
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One equation of the jaxpr: the atom that all provenance refers to.
+
+    Attributes:
+        id: Path to it: `"12"` at the top, `"12.b1.3"` for equation 3 of the branch 1 in the params of equation 12.
+        primitive: Name of the JAX primitive.
+        block: Path of the block that caused it, `"(loss)"`, `"(optimizer)"`, or `""`.
+        role: Which part of a step it belongs to; `None` if nobody knows.
+        inputs: Specs of its operands.
+        outputs: Specs of its results.
+        source: Line of Python it comes from, as `"file.py:12"`, or `""`.
+        repeats: How often it runs per run of the program: the product of the trip counts around it. `None` if unknown.
+        is_call: Whether it only calls nested jaxprs, whose equations are listed (and counted) on their own.
+    """
+
+    id: str
+    primitive: str
+    block: str
+    role: Role | None
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    source: str = ""
+    repeats: int | None = 1
+    is_call: bool = False
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction of a stage, with the line it stands on.
+
+    Attributes:
+        id: Unique in its stage: an equation id in the jaxpr, a name such as `dot.3` in HLO.
+        opcode: What it does, in the words of its stage.
+        line: Line in `Stage.text` on which it starts, counted from 1.
+        equations: Ids of the equations that it came from.
+        shares: Pairs of block path and share; the shares sum to 1, or there are none if it is unattributed.
+        role: Which part of a step it belongs to.
+        origin: `"tagged"` if the compiler carried the tag, `"inferred"` if it was passed on from operands or users,
+            `None` if unattributed.
+        lines: Number of lines it takes, regions included.
+    """
+
+    id: str
+    opcode: str
+    line: int
+    equations: tuple[str, ...] = ()
+    shares: tuple[tuple[str, float], ...] = ()
+    role: Role | None = None
+    origin: Origin | None = None
+    lines: int = 1
+
+    @property
+    def blocks(self) -> MappingProxyType[str, float]:
+        """Share of each block in it."""
+        return MappingProxyType(dict(self.shares))
+
+
+@dataclass(frozen=True)
+class Stage(Shown):
+    """One representation of a program on its way to the machine.
+
+    Attributes:
+        name: `"jaxpr"`, `"stablehlo"`, `"hlo"`, ...
+        text: The text, one instruction a line where the stage allows; `""` if unavailable.
+        instructions: Its instructions, in the order of lines.
+        elapsed_s: Seconds it took to make from the stage before.
+        unavailable: Why there is none, or `None`.
+    """
+
+    name: str
+    text: str
+    instructions: tuple[Instruction, ...] = field(repr=False, default=())
+    elapsed_s: float = field(compare=False, default=0.0)
+    unavailable: str | None = None
+
+    def __str__(self) -> str:
+        return self.text if self.unavailable is None else f"{self.name} is not available: {self.unavailable}"
