@@ -1,0 +1,82 @@
+"""The order in which blocks run, and the cycles that have none."""
+
+from __future__ import annotations
+
+from graphlib import CycleError as _GraphlibCycle
+from graphlib import TopologicalSorter
+
+from mithril_nb.errors import CycleError
+from mithril_nb.graph.records import BOUNDARY, LogicalGraph, Node
+
+
+def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
+    """Return the nodes so that each comes after those it gets data from.
+
+    Args:
+        graph: One level of a model; nested graphs are not entered.
+
+    Returns:
+        All nodes; those that do not depend on each other stay in the order in which they were added.
+
+    Raises:
+        CycleError: There is no such order.
+
+    Examples:
+        >>> run_order(LogicalGraph())
+        ()
+    """
+    before: dict[str, set[str]] = {node.name: set() for node in graph.nodes}
+    for edge in graph.edges:
+        if edge.source.node != BOUNDARY and edge.target.node != BOUNDARY:
+            before[edge.target.node].add(edge.source.node)
+    names = [node.name for node in graph.nodes]
+    done: set[str] = set()
+    if all(before[name] <= done and not done.add(name) for name in names):
+        return graph.nodes  # the usual case: added in an order that runs
+    sorter = TopologicalSorter(before)
+    try:
+        sorter.prepare()
+    except _GraphlibCycle as error:
+        cycle = list(reversed(error.args[1]))
+        raise CycleError(
+            f"the blocks {', '.join(repr(name) for name in cycle[:-1])} feed each other in a cycle.",
+            (("cycle", " -> ".join(cycle)),),
+            "remove one of these connections.",
+            block=cycle[0],
+        ) from None
+    place = {name: index for index, name in enumerate(names)}
+    order: list[Node] = []
+    while sorter.is_active():
+        ready = sorted(sorter.get_ready(), key=place.__getitem__)
+        order.extend(graph.by_name[name] for name in ready)
+        sorter.done(*ready)
+    return tuple(order)
+
+
+def path_between(graph: LogicalGraph, start: str, end: str) -> tuple[str, ...] | None:
+    """Return the names of the nodes on a way along the edges from `start` to `end`, or `None` if there is none.
+
+    Examples:
+        >>> path_between(LogicalGraph(), "a", "a")
+        ('a',)
+    """
+    came_from: dict[str, str | None] = {start: None}
+    frontier = [start]
+    following: dict[str, list[str]] = {}
+    for edge in graph.edges:
+        if edge.source.node != BOUNDARY and edge.target.node != BOUNDARY:
+            following.setdefault(edge.source.node, []).append(edge.target.node)
+    while frontier:
+        name = frontier.pop(0)
+        if name == end:
+            way: list[str] = []
+            step: str | None = name
+            while step is not None:
+                way.append(step)
+                step = came_from[step]
+            return tuple(reversed(way))
+        for after in following.get(name, ()):
+            if after not in came_from:
+                came_from[after] = name
+                frontier.append(after)
+    return None

@@ -1,0 +1,222 @@
+"""The fields of a block: its constructor's signature, read as data.
+
+The signature is the single truth: it checks what is given, and the inspector builds its sliders and menus from it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.records import Value
+
+FieldType = Literal["int", "float", "bool", "choice", "ints", "text"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values that make sense for a number, both ends included. Stands in an `Annotated` type of a signature."""
+
+    least: float
+    most: float
+
+
+@dataclass(frozen=True)
+class Field:
+    """One attribute of a block, as an inspector needs to know it.
+
+    Attributes:
+        name: Name of the constructor's argument.
+        type: `"int"`, `"float"`, `"bool"`, `"choice"`, `"ints"` (a tuple of int) or `"text"`.
+        default: Its default; `None` may stand for "to be inferred".
+        is_required: Whether there is no default.
+        is_optional: Whether it may be `None`.
+        range: Least and most, for numbers.
+        choices: What a choice may be.
+        doc: One sentence from the docstring.
+    """
+
+    name: str
+    type: FieldType
+    default: Value = None
+    is_required: bool = False
+    is_optional: bool = False
+    range: Range | None = None
+    choices: tuple[str, ...] = ()
+    doc: str = ""
+
+
+@cache
+def fields_of(constructor: type) -> tuple[Field, ...]:
+    """Return the fields of a kind of block, in the order of its signature; `name` is left out.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> [field.name for field in fields_of(Linear)]
+        ['dimension', 'use_bias', 'input_size']
+    """
+    hints = get_type_hints(constructor.__init__, include_extras=True)
+    docs = _argument_docs(constructor.__doc__ or "")
+    found = []
+    for parameter in list(inspect.signature(constructor.__init__).parameters.values())[1:]:
+        if parameter.name == "name":
+            continue
+        required = parameter.default is inspect.Parameter.empty
+        found.append(
+            _field(
+                parameter.name,
+                hints[parameter.name],
+                None if required else parameter.default,
+                required,
+                docs.get(parameter.name, ""),
+            )
+        )
+    return tuple(found)
+
+
+def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> tuple[tuple[str, Value], ...]:
+    """Return the attributes of a block, each of its right type, in the order of the fields.
+
+    Raises:
+        UnknownOptionError: A name that is no field, a required one that lacks, or a value that does not fit.
+    """
+    known = {field.name: field for field in fields}
+    for name in given:
+        if name not in known:
+            raise UnknownOptionError(
+                f"{kind} takes no argument {name!r}.",
+                (("takes", ", ".join(known) or "none"),),
+                f"{kind}({', '.join(f'{field.name}=...' for field in fields if field.is_required)})",
+            )
+    values: list[tuple[str, Value]] = []
+    for field in fields:
+        if field.name not in given and field.is_required:
+            raise UnknownOptionError(
+                f"{kind} needs {field.name!r}.",
+                (("given", ", ".join(given) or "nothing"), (field.name, field.doc)),
+                f"{kind}({field.name}={_example(field)!r})",
+            )
+        value = given.get(field.name, field.default)
+        values.append((field.name, _checked_value(kind, field, value)))
+    return tuple(values)
+
+
+def _checked_value(kind: str, field: Field, value: Any) -> Value:
+    if value is None and (field.is_optional or field.default is None and not field.is_required):
+        return None
+    try:
+        fitting = _converted(field, value)
+    except (TypeError, ValueError):
+        fitting = None
+    in_range = field.range is None or fitting is None or all(
+        field.range.least <= number <= field.range.most
+        for number in (fitting if isinstance(fitting, tuple) else (fitting,))
+        if isinstance(number, int | float)
+    )
+    if fitting is None or not in_range:
+        raise UnknownOptionError(
+            f"{kind} cannot take {field.name}={value!r}.",
+            (("needs", _need(field)), *((("means", field.doc),) if field.doc else ())),
+            f"{kind}({field.name}={_example(field)!r})",
+        )
+    return fitting
+
+
+def _converted(field: Field, value: Any) -> Value:
+    """The value in the field's type; raises ValueError or TypeError where it does not fit."""
+    match field.type:
+        case "int":
+            if isinstance(value, bool) or int(value) != value:
+                raise ValueError
+            return int(value)
+        case "float":
+            if isinstance(value, bool):
+                raise ValueError
+            return float(value)
+        case "bool":
+            if value not in (True, False):
+                raise ValueError
+            return bool(value)
+        case "choice":
+            if value not in field.choices:
+                raise ValueError
+            return str(value)
+        case "ints":
+            if isinstance(value, str):
+                value = [part for part in re.split(r"[,\s]+", value.strip("()[] ")) if part]
+            values = [value] if isinstance(value, int) else list(value)
+            if any(isinstance(one, bool) or int(one) != (float(one) if isinstance(one, str) else one) for one in values):
+                raise ValueError
+            return tuple(int(one) for one in values)
+        case "text":
+            if not isinstance(value, str):
+                raise TypeError
+            return value
+
+
+def _need(field: Field) -> str:
+    words = {
+        "int": "a whole number",
+        "float": "a number",
+        "bool": "True or False",
+        "choice": "one of " + ", ".join(repr(choice) for choice in field.choices),
+        "ints": "whole numbers",
+        "text": "text",
+    }[field.type]
+    if field.range is not None:
+        words += f" from {field.range.least:g} to {field.range.most:g}"
+    return words + (", or None" if field.is_optional else "")
+
+
+def _example(field: Field) -> Value:
+    if field.default is not None:
+        return field.default
+    return {"int": 64, "float": 0.1, "bool": True, "choice": (*field.choices, "")[0], "ints": (64, 64), "text": ""}[
+        field.type
+    ]
+
+
+def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Field:
+    limits: Range | None = None
+    optional = False
+
+    def peel(hint: Any) -> Any:
+        nonlocal limits, optional
+        if get_origin(hint) is Annotated:
+            inner, *notes = get_args(hint)
+            limits = next((note for note in notes if isinstance(note, Range)), limits)
+            return peel(inner)
+        options = get_args(hint)
+        if type(None) in options:
+            optional = True
+            (inner,) = [option for option in options if option is not type(None)]
+            return peel(inner)
+        return hint
+
+    bare = peel(hint)
+    if get_origin(bare) is Literal:
+        return Field(name, "choice", default, required, optional, None, tuple(get_args(bare)), doc)
+    types: dict[Any, FieldType] = {int: "int", float: "float", bool: "bool", str: "text"}
+    kind: FieldType = types.get(bare, "ints")
+    value = tuple(default) if isinstance(default, list | tuple) else default
+    return Field(name, kind, value, required, optional, limits, (), doc)
+
+
+def _argument_docs(doc: str) -> dict[str, str]:
+    """What a Google-style docstring says of each argument, as one line."""
+    section = re.search(r"^ *Args:\n(.*?)(?:\n *\n|\Z)", inspect.cleandoc(doc), re.S | re.M)
+    docs: dict[str, str] = {}
+    name = ""
+    for line in section.group(1).splitlines() if section else ():
+        start = re.match(r" {4}(\w+): (.*)", line)
+        if start:
+            name = start.group(1)
+            docs[name] = start.group(2).strip()
+        elif name:
+            docs[name] += " " + line.strip()
+    return docs

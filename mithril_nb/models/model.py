@@ -1,0 +1,234 @@
+"""`Model`: a handle on a frozen block, with the operators that compose.
+
+`|=` and `+=` put a new graph in the handle's place, as Python's containers do; `|` and `+` give a new model. A model that
+is added to another goes in as it is at that moment: there are no parents, so the same model may be added twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Self
+
+from mithril_nb.display import Shown, render
+from mithril_nb.errors import ConnectionError, UnknownOptionError
+from mithril_nb.graph.edit import add, alone, composite
+from mithril_nb.graph.records import Block, Endpoint, LogicalGraph, Port
+from mithril_nb.models.fields import checked, fields_of
+from mithril_nb.models.registry import kind_named
+
+
+class Model(Shown):
+    """A part of a model, or a whole one: what blocks are added to.
+
+    Args:
+        name: Name that it gets when it is added to another model; by default its kind and a number.
+
+    Raises:
+        ConnectionError, CycleError, NameTakenError: From `|=` and `+=`, when something does not fit.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Model, Relu
+        >>> model = Model()
+        >>> model |= Linear(dimension=64)
+        >>> model += Relu()
+        >>> model += Linear(dimension=10)
+        >>> [node.name for node in model.graph.nodes]
+        ['linear_0', 'relu_0', 'linear_1']
+    """
+
+    def __init__(self, name: str | None = None):
+        self.name = _checked_name(name)
+        self._block = composite(LogicalGraph())
+
+    @classmethod
+    def of(cls, graph: LogicalGraph, name: str | None = None) -> Model:
+        """Return a model of a graph.
+
+        Examples:
+            >>> Model.of(Model().graph) == Model()
+            True
+        """
+        model = Model(name)
+        model._block = composite(graph)
+        return model
+
+    @property
+    def block(self) -> Block:
+        """The frozen block that it stands for now."""
+        return self._block
+
+    @property
+    def graph(self) -> LogicalGraph:
+        """Its logical graph: a value, that later changes of the model leave as it is."""
+        return alone(self._block)
+
+    @property
+    def kind(self) -> str:
+        """What kind of block it is: `"Linear"`, `"MLP"`, or `"Model"` for one composed by hand."""
+        return self._block.kind
+
+    @property
+    def inputs(self) -> tuple[Port, ...]:
+        """Its input ports."""
+        return self._block.inputs
+
+    @property
+    def outputs(self) -> tuple[Port, ...]:
+        """Its output ports."""
+        return self._block.outputs
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Its attributes, as they were given to its constructor."""
+        return MappingProxyType(dict(self._block.attributes))
+
+    def __call__(self, **settings: Any) -> Placed:
+        """Say where its ports go, or set attributes, for adding it to a model.
+
+        Args:
+            settings: By port, the name of what it connects to or the name to give (`input="x", output="hidden"`);
+                by attribute, its value (`Linear(10)(input_size=784)`, `Dropout(0.5)(training=True)`).
+
+        Returns:
+            What `|=` and `+=` take. The model itself is left as it is.
+
+        Raises:
+            UnknownOptionError: A name that is neither a port nor an attribute.
+            ConnectionError: A connection that is no name.
+
+        Examples:
+            >>> from mithril_nb.models import Linear, Model
+            >>> model = Model()
+            >>> model |= Linear(64)(input="x", output="hidden")
+            >>> model.inputs, model.outputs
+            ((Port(name='x', role='data'),), (Port(name='hidden', role='data'),))
+        """
+        ports = {port.name for port in (*self.inputs, *self.outputs)}
+        attributes = dict(self._block.attributes)
+        connections, changes = {}, {}
+        for key, value in settings.items():
+            if key in ports:
+                if not isinstance(value, str) or not value:
+                    raise ConnectionError(
+                        f"cannot connect port {key!r} of {self.kind} to {value!r}.",
+                        (("needs", "a name, as text"),),
+                        f'{self.kind}(...)({key}="hidden")',
+                        port=key,
+                    )
+                connections[key] = value
+            elif key in attributes:
+                changes[key] = value
+            else:
+                raise UnknownOptionError(
+                    f"{self.kind} has no port and no attribute {key!r}.",
+                    (("ports", ", ".join(sorted(ports)) or "none"), ("attributes", ", ".join(attributes) or "none")),
+                    f'{self.kind}(...)({next(iter(sorted(ports)), "input")}="x")',
+                )
+        model = with_attributes(self, changes) if changes else self
+        return Placed(model, MappingProxyType(connections))
+
+    def __ior__(self, other: Model | Placed) -> Self:
+        """Add a block beside those that are there; only named connections are made."""
+        self._block = self._extended(other, chain=False)
+        return self
+
+    def __iadd__(self, other: Model | Placed) -> Self:
+        """Add a block after the last one: its first open input reads the last block's output."""
+        self._block = self._extended(other, chain=True)
+        return self
+
+    def __or__(self, other: Model | Placed) -> Model:
+        """Return a new model: this one with a block added as by `|=`."""
+        return self._copy().__ior__(other)
+
+    def __add__(self, other: Model | Placed) -> Model:
+        """Return a new model: this one with a block added as by `+=`."""
+        return self._copy().__iadd__(other)
+
+    def _copy(self) -> Model:
+        model = Model(self.name)
+        model._block = self._block
+        return model
+
+    def _extended(self, other: Model | Placed, chain: bool) -> Block:
+        placed = other if isinstance(other, Placed) else Placed(_checked_model(other))
+        graph = self._block.graph
+        if graph is None:  # an op becomes the first block of a model
+            graph, _ = add(LogicalGraph(), self._block, name=self.name or "")
+        last = graph.nodes[-1] if chain and graph.nodes else None
+        after = Endpoint(last.name, last.block.outputs[0].name) if last and last.block.outputs else None
+        graph, _ = add(
+            graph,
+            placed.model.block,
+            name=placed.model.name or "",
+            connections=placed.connections,
+            after=after,
+        )
+        return composite(graph)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Model) and self._block == other._block
+
+    def __hash__(self) -> int:
+        return hash(self._block)
+
+    def __repr__(self) -> str:
+        if self._block.graph is None or self._block.attributes:
+            given = ", ".join(f"{key}={value!r}" for key, value in self._block.attributes)
+            return f"{self.kind}({given})"
+        return f"Model({', '.join(node.name for node in self.graph.nodes)})"
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        bundle = super()._repr_mimebundle_(include, exclude)
+        if "image/svg+xml" in bundle:
+            return bundle
+        return {**render(self.graph), "text/plain": repr(self)}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A model together with the connections it is to have: `Linear(64)(input="x", output="hidden")`."""
+
+    model: Model
+    connections: Mapping[str, str] = field(default_factory=dict)
+
+
+LogicalModel = Model
+"""The same under the name that the documents of Mithril also use."""
+
+
+def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
+    """Return the model with some attributes changed, made anew by its constructor.
+
+    Raises:
+        UnknownOptionError: An attribute that it does not have, or a value that does not fit.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> with_attributes(Linear(64), {"dimension": 128})
+        Linear(dimension=128, use_bias=True, input_size=None)
+    """
+    kind = kind_named(model.kind)
+    given = {**dict(model.block.attributes), **changes}
+    checked(model.kind, fields_of(kind), given)
+    return kind(**given, name=model.name)
+
+
+def _checked_model(other: object) -> Model:
+    if not isinstance(other, Model):
+        raise UnknownOptionError(
+            f"cannot add {other!r} to a model.",
+            (("needs", "a block, or a block with connections"),),
+            'model += Linear(64), or model |= Linear(64)(input="x")',
+        )
+    return other
+
+
+def _checked_name(name: str | None) -> str | None:
+    if name is not None and (not isinstance(name, str) or not name):
+        raise UnknownOptionError(
+            f"a model cannot be named {name!r}.", (("needs", "text, or None"),), 'Model(name="classifier")'
+        )
+    return name
