@@ -1,0 +1,92 @@
+"""mithril_nb: compose a model in a notebook, watch it become machine code, and train it live.
+
+Names are imported when they are first used, so that `import mithril_nb` is quick and needs no array library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.graph.spec import DType
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from mithril_nb import models
+    from mithril_nb.backends.absent import CBackend, GGMLBackend, MlxBackend, NumpyBackend, TorchBackend
+    from mithril_nb.backends.backend import Backend
+    from mithril_nb.backends.jax import JaxBackend
+    from mithril_nb.models import Model, load, save
+    from mithril_nb.physical import PhysicalModel, compile
+    from mithril_nb.stages import inspect
+    from mithril_nb.train import fit
+    from mithril_nb.widgets import workbench
+
+float16, bfloat16, float32, float64 = DType("float16"), DType("bfloat16"), DType("float32"), DType("float64")
+int8, int16, int32, int64 = DType("int8"), DType("int16"), DType("int32"), DType("int64")
+uint8, bool_ = DType("uint8"), DType("bool")
+
+_HOMES = {
+    "Backend": "mithril_nb.backends.backend",
+    "CBackend": "mithril_nb.backends.absent",
+    "GGMLBackend": "mithril_nb.backends.absent",
+    "JaxBackend": "mithril_nb.backends.jax",
+    "MlxBackend": "mithril_nb.backends.absent",
+    "Model": "mithril_nb.models",
+    "NumpyBackend": "mithril_nb.backends.absent",
+    "PhysicalModel": "mithril_nb.physical",
+    "TorchBackend": "mithril_nb.backends.absent",
+    "compile": "mithril_nb.physical",
+    "fit": "mithril_nb.train",
+    "inspect": "mithril_nb.stages",
+    "load": "mithril_nb.models",
+    "save": "mithril_nb.models",
+    "workbench": "mithril_nb.widgets",
+}
+"""Where each public name lives."""
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name == "models":
+        value = importlib.import_module("mithril_nb.models")
+    else:
+        raise AttributeError(f"module 'mithril_nb' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, "models"})
+
+
+__all__ = [
+    "Backend",
+    "CBackend",
+    "GGMLBackend",
+    "JaxBackend",
+    "MlxBackend",
+    "Model",
+    "NumpyBackend",
+    "PhysicalModel",
+    "TorchBackend",
+    "bfloat16",
+    "bool_",
+    "compile",
+    "fit",
+    "float16",
+    "float32",
+    "float64",
+    "inspect",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "load",
+    "models",
+    "save",
+    "uint8",
+    "workbench",
+]

@@ -5,6 +5,9 @@ A `Diagnostic` is plain data, so that a notebook, a widget and a terminal say th
 
 from __future__ import annotations
 
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 
@@ -152,3 +155,30 @@ class ModelFileError(MithrilError, ValueError):
 
 class StageUnavailableError(MithrilError, RuntimeError):
     """A stage that this platform, or this program, does not give."""
+
+
+def refuse_unknown(name: str, unknown: Mapping[str, object], function: Callable[..., object]) -> None:
+    """Raise if there are arguments that a function does not take; the message names those that it does.
+
+    Args:
+        name: What the caller called.
+        unknown: Arguments that were left over.
+        function: The function, whose signature names what it takes.
+
+    Raises:
+        UnknownOptionError: `unknown` is not empty.
+    """
+    if not unknown:
+        return
+    takes = [
+        parameter.name
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD and parameter.name != "self"
+    ]
+    first = next(iter(unknown))
+    near = difflib.get_close_matches(first, takes, 1, 0.5)
+    raise UnknownOptionError(
+        f"{name} takes no argument {first!r}.",
+        (("takes", ", ".join(takes)),),
+        f"{name}({near[0]}=...)" if near else "one of these.",
+    )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 
 from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, UnknownBlockError
-from mithril_nb.graph.order import path_between
+from mithril_nb.graph.order import path_between, run_order
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Port
 
 INPUT, OUTPUT = "input", "output"
@@ -78,7 +78,8 @@ def add(
     for port in block.inputs:
         if port.name in connections:
             source = _named_source(graph, labels, connections[port.name])
-            labels.setdefault(connections[port.name], source)
+            if source.node == BOUNDARY:
+                labels.setdefault(source.port, source)
             edges.append(Edge(source, Endpoint(name, port.name)))
         elif after is not None and port.role == "data":
             edges.append(Edge(after, Endpoint(name, port.name)))
@@ -341,8 +342,20 @@ def _refuse_cycle(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> No
 
 
 def _closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, Endpoint]) -> LogicalGraph:
-    """Give every open data input a graph input and every unread output a graph output. Depends on structure alone."""
+    """Give every open data input a graph input and every unread output a graph output.
+
+    Depends on structure alone, not on the way that led there: nodes stand in an order that runs, edges in the order of
+    the ports they feed, labels by name. So equal models are equal values.
+    """
     edges = list(edges)
+    nodes = run_order(LogicalGraph(nodes, tuple(edges)))
+    place = {
+        Endpoint(node.name, port.name): (index, number)
+        for index, node in enumerate(nodes)
+        for number, port in enumerate(node.block.inputs)
+    }
+    edges.sort(key=lambda edge: place[edge.target])
+    labels = dict(sorted(labels.items()))
     fed = {edge.target for edge in edges}
     read = {edge.source for edge in edges}
     roles = {Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs}

@@ -2,9 +2,11 @@
 
 from mithril_nb.models.activations import Dropout, Gelu, Relu, Sigmoid, Softmax, Tanh
 from mithril_nb.models.composites import MLP
+from mithril_nb.models.files import from_dict, load, save, to_dict
 from mithril_nb.models.layers import Add, Conv2d, Embedding, Flatten, LayerNorm, Linear, MaxPool2d
 from mithril_nb.models.model import LogicalModel, Model, Placed
 from mithril_nb.models.op import Operator
+from mithril_nb.models.source import to_source
 
 __all__ = [
     "MLP",
@@ -25,4 +27,9 @@ __all__ = [
     "Sigmoid",
     "Softmax",
     "Tanh",
+    "from_dict",
+    "load",
+    "save",
+    "to_dict",
+    "to_source",
 ]

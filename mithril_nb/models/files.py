@@ -1,4 +1,4 @@
-"""Models as plain data: dicts, JSON files, and the Python that builds them. Loading runs no code."""
+"""Models as plain data: dicts and JSON files. Loading runs no code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mithril_nb.errors import MithrilError, ModelFileError
 from mithril_nb.graph.edit import composite
 from mithril_nb.graph.order import run_order
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Port
-from mithril_nb.models.model import Model, with_attributes
+from mithril_nb.models.model import Model
 from mithril_nb.models.registry import kind_named
 
 FORMAT, VERSION = "mithril_nb.model", 1
@@ -170,39 +170,3 @@ def _check(graph: LogicalGraph) -> None:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def block_source(block: Block) -> str:
-    """Return the Python call that makes a block: `Linear(64)`; what is left at its default is left out."""
-    from mithril_nb.models.fields import fields_of
-
-    given = []
-    plain = True
-    for field in fields_of(kind_named(block.kind)):
-        value = block.options[field.name]
-        if value == field.default and not field.is_required:
-            plain = False
-            continue
-        shown = value if isinstance(value, str | None) else value
-        given.append(repr(shown) if plain and field.is_required else f"{field.name}={shown!r}")
-    return f"{block.kind}({', '.join(given)})"
-
-
-def to_source(graph: LogicalGraph, variable: str = "model") -> str:
-    """Return Python that rebuilds a graph: run, it gives an equal one.
-
-    Examples:
-        >>> from mithril_nb.models import Linear, Model, Relu
-        >>> print(to_source((Model() | Linear(64) + Relu()).graph).splitlines()[-1])
-        model |= model_0
-    """
-    kinds: set[str] = {"Model"}
-    lines = _source_lines(graph, variable, kinds)
-    return f"from mithril_nb.models import {', '.join(sorted(kinds))}\n\n" + "\n".join(lines) + "\n"
-
-
-def _source_lines(graph: LogicalGraph, variable: str, kinds: set[str]) -> list[str]:
-    raise NotImplementedError
-
-
-__all__ = ["from_dict", "load", "save", "to_dict", "to_source", "with_attributes"]

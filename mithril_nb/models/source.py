@@ -1,0 +1,116 @@
+"""The Python that builds a model: run, it gives an equal one."""
+
+from __future__ import annotations
+
+import keyword
+
+from mithril_nb.graph.edit import free_name
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
+from mithril_nb.models.fields import fields_of
+from mithril_nb.models.registry import kind_named
+
+
+def to_source(graph: LogicalGraph, variable: str = "model") -> str:
+    """Return Python that rebuilds a graph.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Model, Relu
+        >>> print(to_source((Model() + Linear(64) + Relu()).graph), end="")
+        from mithril_nb.models import Linear, Model, Relu
+        <BLANKLINE>
+        model = Model()
+        model |= Linear(64)
+        model += Relu()
+    """
+    writer = _Writer()
+    writer.graph(graph, variable, "")
+    imports = f"from mithril_nb.models import {', '.join(sorted(writer.kinds))}\n\n"
+    return imports + "\n".join(writer.lines) + "\n"
+
+
+class _Writer:
+    def __init__(self):
+        self.lines: list[str] = []
+        self.kinds = {"Model"}
+        self.variables: set[str] = set()
+
+    def graph(self, graph: LogicalGraph, variable: str, name: str) -> str:
+        """Write the lines for one graph; return its variable."""
+        variable = self.free_variable(variable)
+        inner = {
+            node.name: self.graph(node.block.graph, node.name, node.name)
+            for node in graph.nodes
+            if node.block.graph is not None and not node.block.attributes
+        }
+        self.lines.append(f"{variable} = Model({f'name={name!r}' if name else ''})")
+        labels = {end: label for label, end in graph.labels}
+        so_far = LogicalGraph()
+        for node in graph.nodes:
+            previous = so_far.nodes[-1] if so_far.nodes else None
+            operator, connections = _connections(graph, node, previous, labels)
+            if node.name in inner:
+                made = inner[node.name]
+            else:
+                self.kinds.add(node.block.kind)
+                default = node.name == free_name(so_far, node.block.kind)
+                made = _call(node.block, "" if default else node.name)
+            self.lines.append(f"{variable} {operator} {made}{connections}")
+            so_far = LogicalGraph((*so_far.nodes, node))
+        return variable
+
+    def free_variable(self, name: str) -> str:
+        """A Python name made of any name, used once."""
+        plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name).strip("_") or "part"
+        plain = f"block_{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) or plain in ("Model",) else plain
+        free, number = plain, 2
+        while free in self.variables:
+            free, number = f"{plain}_{number}", number + 1
+        self.variables.add(free)
+        return free
+
+
+def _connections(
+    graph: LogicalGraph, node: Node, previous: Node | None, labels: dict[Endpoint, str]
+) -> tuple[str, str]:
+    """The operator, and the call that names what is not chained."""
+    named: dict[str, str] = {}
+    first_data = next((port.name for port in node.block.inputs if port.role == "data"), None)
+    last_output = (
+        Endpoint(previous.name, previous.block.outputs[0].name) if previous and previous.block.outputs else None
+    )
+    chained = False
+    for port in node.block.inputs:
+        source = graph.source_of.get(Endpoint(node.name, port.name))
+        if source is None:
+            continue
+        if port.name == first_data and source == last_output:
+            chained = True
+        elif source.node == BOUNDARY:
+            if source in labels:
+                named[port.name] = source.port
+        else:
+            named[port.name] = labels.get(source) or str(source)
+    for port in node.block.outputs:
+        label = labels.get(Endpoint(node.name, port.name))
+        if label:
+            named[port.name] = label
+    if named and all(name.isidentifier() and not keyword.iskeyword(name) for name in named):
+        call = "(" + ", ".join(f"{port}={name!r}" for port, name in named.items()) + ")"
+    else:
+        call = f"(**{named!r})" if named else ""
+    return ("+=" if chained else "|="), call
+
+
+def _call(block: Block, name: str) -> str:
+    """The constructor call of a block; what is left at its default is left out."""
+    given: list[str] = []
+    in_order = True
+    for field in fields_of(kind_named(block.kind)):
+        value = block.options[field.name]
+        if value == field.default and not field.is_required:
+            in_order = False
+            continue
+        given.append(repr(value) if in_order and field.is_required else f"{field.name}={value!r}")
+    if name:
+        given.append(f"name={name!r}")
+    return f"{block.kind}({', '.join(given)})"

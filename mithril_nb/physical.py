@@ -1,0 +1,481 @@
+"""`compile()`: a logical model and a backend become a physical model, that runs and shows what it is made of.
+
+It stands above `stages` and `cost`, so that a physical model can answer with them, and below `train`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from mithril_nb import cost, stages
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.display import Shown
+from mithril_nb.errors import (
+    Diagnostic,
+    MissingInputError,
+    MissingParameterError,
+    MithrilError,
+    ShapeError,
+    UnexpectedInputError,
+    UnknownOptionError,
+    refuse_unknown,
+)
+from mithril_nb.graph.edit import alone
+from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.graph.spec import Dim, TensorSpec, as_dtype
+from mithril_nb.models.infer import Inference, Parameter, infer, input_dtype
+from mithril_nb.models.model import Model
+from mithril_nb.program import check_kernels, draws_random_numbers, run
+
+Arrays = Mapping[str, Any]
+PROGRAMS = ("forward", "forward+backward")
+"""Programs that a physical model has by itself; a train step needs a loss and an optimizer, see `ml.fit`."""
+
+
+def compile(
+    model: Model | LogicalGraph | Block,
+    backend: JaxBackend | None = None,
+    *,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    jit: bool | None = None,
+    verbose: bool = False,
+    **unknown: Any,
+) -> PhysicalModel:
+    """Bind a logical model to a backend.
+
+    Args:
+        model: What to compile, as it is now: later changes of it leave the result as it is.
+        backend: Where it shall run; by default `JaxBackend()`.
+        shapes: Shape of each input; a dim may be a name (`["batch", 784]`). Whatever is left out is taken from the
+            blocks where they say it, else from the first arrays.
+        jit: Whether programs are jitted; by default as the backend says.
+        verbose: Whether to print the shapes that were inferred.
+
+    Returns:
+        The physical model. XLA compiles when it is first run, or when a stage is asked for.
+
+    Raises:
+        ShapeError: Shapes that do not fit; all of them at once.
+        UnexpectedInputError: `shapes` names an input that the model does not have.
+        UnknownOptionError: An argument that does not exist, or a shape that is none.
+        UnknownOpError: The backend cannot run a block.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> pm = compile(Linear(dimension=64), shapes={"input": [32, 128]})
+        >>> pm.evaluate(pm.randomize_params(), {"input": pm.backend.randn(32, 128)})["output"].shape
+        (32, 64)
+    """
+    refuse_unknown("compile", unknown, compile)
+    backend = JaxBackend() if backend is None else backend
+    if not isinstance(backend, JaxBackend):
+        raise UnknownOptionError(
+            f"cannot compile for {backend!r}.", (("needs", "a backend that runs models"),), "ml.JaxBackend()"
+        )
+    graph = graph_of(model)
+    inference = infer(
+        graph, input_specs(graph, shapes or {}, backend.default_dtype), backend.default_dtype
+    )
+    inference.raise_problems()
+    check_kernels(graph, backend.toolkit)
+    compiled = PhysicalModel(graph, backend, inference, backend.jit if jit is None else jit)
+    if verbose:
+        print(shape_log(inference))
+    return compiled
+
+
+def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
+    """Return the logical graph of whatever can be compiled.
+
+    Raises:
+        UnknownOptionError: It is no model.
+    """
+    if isinstance(model, LogicalGraph):
+        return model
+    block = model.block if isinstance(model, Model) else model
+    if not isinstance(block, Block):
+        raise UnknownOptionError(f"cannot compile {model!r}.", (("needs", "a model"),), "ml.compile(Linear(10), ...)")
+    return alone(block)
+
+
+def input_specs(
+    graph: LogicalGraph, shapes: Mapping[str, Sequence[Dim]], dtype: str = "float32"
+) -> dict[str, TensorSpec]:
+    """Return the specs of a graph's inputs from shapes that a person gave.
+
+    `"input"` also stands for a model's only input, whatever its name.
+
+    Raises:
+        UnexpectedInputError: A name that is no input.
+        UnknownOptionError: A shape that is none.
+    """
+    specs = {}
+    for name, port in _by_port(graph, shapes).items():
+        dims = shapes[name]
+        if isinstance(dims, str) or not all(
+            (isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0) or (isinstance(dim, str) and dim)
+            for dim in dims
+        ):
+            raise UnknownOptionError(
+                f"{dims!r} is no shape for input {name!r}.",
+                (("needs", "sizes, or names of sizes"),),
+                f'shapes={{"{name}": [32, 784]}}',
+                port=name,
+            )
+        specs[port] = TensorSpec(tuple(dims), input_dtype(graph, port, dtype))
+    return specs
+
+
+def shape_log(inference: Inference) -> str:
+    """Return the inferred shapes as text, a line for each input, block and parameter."""
+    lines = [f"{name:<24} {spec}" for name, spec in inference.inputs.items()]
+    lines += [f"{path:<24} {next(iter(specs.outputs.values()), '')}" for path, specs in inference.blocks.items()]
+    lines += [f"{parameter.name:<24} {parameter.spec}" for parameter in inference.parameters]
+    return "\n".join(lines)
+
+
+class PhysicalModel(Shown):
+    """A model bound to a backend: runs, and shows its stages and costs.
+
+    Attributes:
+        graph: The logical graph that it was made from.
+        backend: The backend that it runs on.
+        inference: Specs of everything in it.
+        jit: Whether `evaluate` is jitted.
+    """
+
+    def __init__(self, graph: LogicalGraph, backend: JaxBackend, inference: Inference, jit: bool):
+        self.graph, self.backend, self.inference, self.jit = graph, backend, inference, jit
+        self._draws = draws_random_numbers(graph, backend.toolkit, False)
+        forward, backward = self._evaluate_forward, self._evaluate_backward
+        self._run_forward = jax.jit(forward) if jit else forward
+        self._run_backward = jax.jit(backward) if jit else backward
+
+    def __repr__(self) -> str:
+        return f"PhysicalModel({', '.join(node.name for node in self.graph.nodes)}; backend={self.backend!r})"
+
+    # What it takes and gives
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Its trainable arrays."""
+        return self.inference.parameters
+
+    @property
+    def input_specs(self) -> Mapping[str, TensorSpec]:
+        """Spec of each input."""
+        return self.inference.inputs
+
+    @property
+    def output_specs(self) -> Mapping[str, TensorSpec | None]:
+        """Spec of each output."""
+        return self.inference.outputs
+
+    @cached_property
+    def input_names(self) -> tuple[str, ...]:
+        """Names of its inputs."""
+        return tuple(self.inference.inputs)
+
+    @cached_property
+    def output_names(self) -> tuple[str, ...]:
+        """Names of its outputs."""
+        return tuple(self.inference.outputs)
+
+    @cached_property
+    def needs_key(self) -> bool:
+        """Whether it draws random numbers in training."""
+        return draws_random_numbers(self.graph, self.backend.toolkit, True)
+
+    def get_layer_names(self) -> tuple[str, ...]:
+        """Return the paths of the blocks that have parameters, in order, with dots."""
+        return tuple(dict.fromkeys(p.name.rpartition(".")[0] for p in self.parameters))
+
+    # Running
+
+    def randomize_params(self, seed: int | None = None) -> dict[str, jax.Array]:
+        """Return starting values for all parameters.
+
+        Args:
+            seed: The same seed gives the same values; by default the backend's stream of random numbers goes on.
+
+        Raises:
+            ShapeError: The shape of a parameter is not known yet.
+        """
+        open_ones = [parameter for parameter in self.parameters if not parameter.spec.is_concrete]
+        if open_ones:
+            name = next(iter(self.input_specs), "input")
+            raise ShapeError(
+                f"the shape of parameter {open_ones[0].name!r} is not known.",
+                (("so far", str(open_ones[0].spec)), ("input", f"{name!r} {self.input_specs.get(name)}")),
+                f'ml.compile(model, backend, shapes={{"{name}": [32, 784]}})',
+                block=open_ones[0].path,
+                port=open_ones[0].port,
+            )
+        return self.backend.initial_params(self.parameters, seed)
+
+    def forward(
+        self, params: Arrays, inputs: Arrays, *, key: jax.Array | None = None, training: bool = False
+    ) -> dict[str, jax.Array]:
+        """Return the outputs: a pure function, to be traced, jitted, differentiated or mapped as you like.
+
+        Args:
+            params: Parameters by name; `{"linear_0.weight": w}` or `{"linear_0": {"weight": w}}`.
+            inputs: Arrays by name of the input.
+            key: Random key; needed where a block draws.
+            training: Whether blocks such as Dropout act as in training.
+
+        Raises:
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
+            ShapeError: Shapes that do not fit.
+        """
+        params, inputs = self._checked(params, inputs)
+        if key is None and draws_random_numbers(self.graph, self.backend.toolkit, training):
+            raise MissingInputError(
+                "this model draws random numbers and got no key.",
+                (("blocks", ", ".join(path for path, node in self.graph.walk() if node.block.op == "dropout")),),
+                "pm.forward(params, inputs, key=backend.get_random_key(), training=True)",
+            )
+        precision = self.backend.precision
+        if precision is None:
+            return run(self.graph, self.backend.toolkit, params, inputs, key=key, training=training)
+        with jax.default_matmul_precision(precision):
+            return run(self.graph, self.backend.toolkit, params, inputs, key=key, training=training)
+
+    def evaluate(self, params: Arrays, inputs: Arrays, output_gradients: Arrays | None = None) -> Any:
+        """Return the outputs, and the gradients of the parameters if output gradients are given.
+
+        Args:
+            params: Parameters by name.
+            inputs: Arrays by name of the input.
+            output_gradients: Gradient of some loss by each output; outputs that are left out count as zero.
+
+        Returns:
+            A dict of outputs; with `output_gradients` a pair of that and a dict of gradients by parameter name.
+
+        Raises:
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
+            ShapeError: Shapes that do not fit.
+        """
+        # Nothing is checked here: a call of a new form is traced, and tracing checks (see forward). A known one is known good.
+        if self._draws:
+            key = self.backend.get_random_key()
+            if output_gradients is None:
+                return self._run_forward(params, inputs, key)
+            return self._run_backward(params, inputs, output_gradients, key)
+        if output_gradients is None:
+            return self._run_forward(params, inputs)
+        return self._run_backward(params, inputs, output_gradients)
+
+    def _evaluate_forward(self, params: Arrays, inputs: Arrays, key: jax.Array | None = None):
+        return self.forward(params, inputs, key=key)
+
+    def _evaluate_backward(
+        self, params: Arrays, inputs: Arrays, output_gradients: Arrays, key: jax.Array | None = None
+    ):
+        outputs, pull_back = jax.vjp(lambda params: self.forward(params, inputs, key=key), params)
+        given = {port: output_gradients[name] for name, port in self._outputs_named(output_gradients).items()}
+        whole = {}
+        for name, array in outputs.items():
+            gradient = given.get(name)
+            if gradient is not None and jax.numpy.shape(gradient) != array.shape:
+                raise ShapeError(
+                    f"the gradient of output {name!r} has another shape than the output.",
+                    (("output", str(array.shape)), ("gradient", str(jax.numpy.shape(gradient)))),
+                    f'backend.ones_like(outputs["{name}"])',
+                    port=name,
+                )
+            whole[name] = (
+                jax.numpy.zeros_like(array) if gradient is None else jax.numpy.asarray(gradient, dtype=array.dtype)
+            )
+        return outputs, pull_back(whole)[0]
+
+    # What it is made of
+
+    def inspect(self, program: str = "forward") -> stages.Inspection:
+        """Return the stages of a program, from jaxpr to optimized HLO, with their provenance. Nothing is run.
+
+        Args:
+            program: `"forward"`, or `"forward+backward"`: outputs and gradients of the parameters for given output
+                gradients.
+
+        Raises:
+            ShapeError: The shape of an input is not known in numbers.
+            UnknownOptionError: No such program.
+        """
+        if program not in PROGRAMS:
+            raise UnknownOptionError(
+                f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), 'pm.inspect("forward")'
+            )
+        if program not in self._inspections:
+            params, inputs, outputs = self.example_specs()
+            key = (jax.eval_shape(lambda: jax.random.key(0)),) if self._draws else ()
+            if program == "forward":
+                found = stages.inspect(self._evaluate_forward, params, inputs, *key, name=program)
+            else:
+                found = stages.inspect(self._evaluate_backward, params, inputs, outputs, *key, name=program)
+            self._inspections[program] = found
+        return self._inspections[program]
+
+    @cached_property
+    def _inspections(self) -> dict[str, stages.Inspection]:
+        return {}
+
+    def example_specs(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return params, inputs and outputs as `jax.ShapeDtypeStruct`s.
+
+        Raises:
+            ShapeError: The shape of an input is not known in numbers.
+        """
+        for name, spec in self.input_specs.items():
+            if not spec.is_concrete:
+                raise ShapeError(
+                    f"the shape of input {name!r} is not known in numbers.",
+                    (("so far", str(spec)),),
+                    f'ml.compile(model, backend, shapes={{"{name}": [32, 784]}})',
+                    port=name,
+                )
+        outputs = {name: spec for name, spec in self.output_specs.items() if spec is not None}
+        params = {parameter.name: parameter.spec for parameter in self.parameters}
+        return _structs(params), _structs(self.input_specs), _structs(outputs)
+
+    @property
+    def jaxpr(self) -> stages.Stage:
+        """The jaxpr of the forward program."""
+        return self.inspect().stage("jaxpr")
+
+    @property
+    def stablehlo(self) -> stages.Stage:
+        """The StableHLO of the forward program."""
+        return self.inspect().stage("stablehlo")
+
+    @property
+    def hlo(self) -> stages.Stage:
+        """The optimized HLO of the forward program; compiles it."""
+        return self.inspect().stage("hlo")
+
+    @property
+    def cost(self) -> cost.CostReport:
+        """What each block of the forward program costs, beside what XLA says of the whole; compiles it."""
+        return cost.report(self.inspect(), xla="compiled")
+
+    @property
+    def memory(self):
+        """Bytes that the compiled forward program needs; compiles it."""
+        return self.cost.memory
+
+    # Checks: they run while tracing, once for each form of call
+
+    def _checked(self, params: Arrays, inputs: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
+        flat = flat_params(params)
+        names = {parameter.name for parameter in self.parameters}
+        for name in names - flat.keys():
+            raise MissingParameterError(
+                f"the model needs {len(names)} parameters, got {len(flat)}.",
+                (
+                    ("missing", ", ".join(repr(one) for one in sorted(names - flat.keys()))),
+                    ("given", ", ".join(repr(one) for one in sorted(flat)) or "nothing"),
+                ),
+                "params = pm.randomize_params()",
+                block=name.rpartition(".")[0].replace(".", "/"),
+            )
+        for name in flat.keys() - names:
+            raise UnexpectedInputError(
+                f"the model has no parameter {name!r}.",
+                (("parameters", ", ".join(repr(one) for one in sorted(names)) or "none"),),
+                "params = pm.randomize_params()",
+            )
+        given = {port: inputs[name] for name, port in _by_port(self.graph, inputs).items()}
+        missing = [name for name in self.input_names if name not in given]
+        if missing:
+            raise MissingInputError(
+                f"the model needs {len(self.input_names)} {'input' if len(self.input_names) == 1 else 'inputs'}, "
+                f"got {len(given)}.",
+                (
+                    ("missing", ", ".join(f"{name!r} {self.input_specs[name]}" for name in missing)),
+                    ("given", ", ".join(repr(name) for name in inputs) or "nothing"),
+                ),
+                f'pm.evaluate(params, {{"{missing[0]}": ...}})',
+                port=missing[0],
+            )
+        arrays = {name: self._cast(name, array) for name, array in given.items()}
+        self._check_shapes(flat, arrays)
+        return flat, arrays
+
+    def _cast(self, name: str, array: Any) -> jax.Array:
+        """An input in its dtype: floating numbers are converted, whole numbers stay whole where a block needs them."""
+        array = jax.numpy.asarray(array)
+        wanted = self.input_specs[name].dtype
+        return array if array.dtype == wanted or "int" in wanted else array.astype(wanted)
+
+    def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
+        specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
+        found = infer(self.graph, specs, self.backend.default_dtype)
+        found.raise_problems()
+        problems = [
+            Diagnostic(
+                f"parameter {parameter.name!r} has another shape than the model needs.",
+                (("given", str(jax.numpy.shape(params[parameter.name]))), ("needed", str(parameter.spec.shape))),
+                f"params = pm.randomize_params(), or an input that fits: {self._input_text()}",
+                parameter.path,
+                parameter.port,
+                code="ShapeError",
+            )
+            for parameter in found.parameters
+            if tuple(jax.numpy.shape(params[parameter.name])) != parameter.spec.shape
+        ]
+        if problems:
+            raise ShapeError(problems[0], more=tuple(problems[1:]))
+
+    def _input_text(self) -> str:
+        return ", ".join(f"{name!r} {spec}" for name, spec in self.input_specs.items())
+
+    def _outputs_named(self, given: Arrays) -> dict[str, str]:
+        only = self.output_names[0] if len(self.output_names) == 1 else None
+        return {name: _port_named(name, self.output_names, only, "output") for name in given}
+
+
+def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return parameters with dotted names, from dotted or nested ones.
+
+    Examples:
+        >>> flat_params({"linear_0": {"weight": 1}, "linear_1.weight": 2})
+        {'linear_0.weight': 1, 'linear_1.weight': 2}
+    """
+    flat: dict[str, Any] = {}
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            flat.update(flat_params(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _by_port(graph: LogicalGraph, given: Mapping[str, Any]) -> dict[str, str]:
+    """Which input each given name means."""
+    ports = tuple(port.name for port in graph.inputs if port.role == "data")
+    only = ports[0] if len(ports) == 1 else None
+    return {name: _port_named(name, ports, only, "input") for name in given}
+
+
+def _port_named(name: str, ports: tuple[str, ...], only: str | None, side: str) -> str:
+    if name in ports:
+        return name
+    if name == side and only is not None:
+        return only
+    raise UnexpectedInputError(
+        f"the model has no {side} {name!r}.",
+        ((f"{side}s", ", ".join(repr(port) for port in ports) or "none"),),
+        f"{{{ports[0]!r}: ...}}" if ports else "",
+        port=name,
+    )
+
+
+def _structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:
+    return {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in specs.items()}
+
+
+__all__ = ["PROGRAMS", "MithrilError", "PhysicalModel", "compile", "flat_params", "graph_of", "input_specs", "shape_log"]
