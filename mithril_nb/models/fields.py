@@ -99,7 +99,7 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
             raise UnknownOptionError(
                 f"{kind} needs {field.name!r}.",
                 (("given", ", ".join(given) or "nothing"), (field.name, field.doc)),
-                f"{kind}({field.name}={_example(field)!r})",
+                f"{kind}({field.name}={example(field)!r})",
             )
         value = given.get(field.name, field.default)
         values.append((field.name, _checked_value(kind, field, value)))
@@ -122,7 +122,7 @@ def _checked_value(kind: str, field: Field, value: Any) -> Value:
         raise UnknownOptionError(
             f"{kind} cannot take {field.name}={value!r}.",
             (("needs", _need(field)), *((("means", field.doc),) if field.doc else ())),
-            f"{kind}({field.name}={_example(field)!r})",
+            f"{kind}({field.name}={example(field)!r})",
         )
     return fitting
 
@@ -169,11 +169,12 @@ def _need(field: Field) -> str:
         "text": "text",
     }[field.type]
     if field.range is not None:
-        words += f" from {field.range.least:g} to {field.range.most:g}"
+        words += f" from {field.range.least} to {field.range.most}"
     return words + (", or None" if field.is_optional else "")
 
 
-def _example(field: Field) -> Value:
+def example(field: Field) -> Value:
+    """Return a value that the field can take, for a message."""
     if field.default is not None:
         return field.default
     return {"int": 64, "float": 0.1, "bool": True, "choice": (*field.choices, "")[0], "ints": (64, 64), "text": ""}[

@@ -6,6 +6,7 @@ is added to another goes in as it is at that moment: there are no parents, so th
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from mithril_nb.display import Shown, render
 from mithril_nb.errors import ConnectionError, UnknownOptionError
 from mithril_nb.graph.edit import add, alone, composite
 from mithril_nb.graph.records import Block, Endpoint, LogicalGraph, Port
-from mithril_nb.models.fields import checked, fields_of
+from mithril_nb.models.fields import checked, example, fields_of
 from mithril_nb.models.registry import kind_named
 
 
@@ -37,6 +38,14 @@ class Model(Shown):
         >>> [node.name for node in model.graph.nodes]
         ['linear_0', 'relu_0', 'linear_1']
     """
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        # Python's own message for a wrong call would not say what the block takes.
+        try:
+            inspect.signature(cls.__init__).bind(None, *given, **named)
+        except TypeError as error:
+            _refuse_call(cls, error, named)
+        return super().__new__(cls)
 
     def __init__(self, name: str | None = None):
         self.name = _checked_name(name)
@@ -214,6 +223,17 @@ def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
     given = {**dict(model.block.attributes), **changes}
     checked(model.kind, fields_of(kind), given)
     return kind(**given, name=model.name)
+
+
+def _refuse_call(kind: type, error: TypeError, named: Mapping[str, Any]) -> None:
+    fields = fields_of(kind)
+    takes = [f"{field.name}{'' if field.is_required else f'={field.default!r}'}" for field in fields]
+    given = ", ".join(f"{key}={value!r}" for key, value in named.items())
+    raise UnknownOptionError(
+        f"cannot make a {kind.__name__}: {error}.",
+        (("takes", ", ".join([*takes, "name=None"])), *((("given", given),) if given else ())),
+        f"{kind.__name__}({', '.join(f'{field.name}={example(field)!r}' for field in fields if field.is_required)})",
+    ) from None
 
 
 def _checked_model(other: object) -> Model:
