@@ -305,9 +305,9 @@ def _named_source(graph: LogicalGraph, labels: Mapping[str, Endpoint], text: str
     for edge in graph.edges:
         if str(edge.source) == text or (edge.target == Endpoint(BOUNDARY, text)):
             return edge.source
-    node, _, port = text.rpartition(".")
-    if node in graph.by_name and port in {out.name for out in graph.by_name[node].block.outputs}:
-        return Endpoint(node, port)
+    end = Endpoint.parse(text)
+    if end.node in graph.by_name and end.port in {out.name for out in graph.by_name[end.node].block.outputs}:
+        return end
     return Endpoint(BOUNDARY, text)
 
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Literal
 
 from mithril_nb.display import Shown
-from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.paths import component, join_path, name_of
 from mithril_nb.graph.spec import TensorSpec
 
 PortRole = Literal["data", "param"]
@@ -35,13 +35,26 @@ class Port:
 
 @dataclass(frozen=True, order=True)
 class Endpoint:
-    """One end of an edge: a port of a node, or of the graph's own boundary if `node` is `""`."""
+    """One end of an edge: a port of a node, or of the graph's own boundary if `node` is `""`.
+
+    As text it is `"linear_0.output"`, or the port's name alone at the boundary.
+
+    Examples:
+        >>> str(Endpoint("a.b", "output")), Endpoint.parse("a%2Eb.output").node
+        ('a%2Eb.output', 'a.b')
+    """
 
     node: str
     port: str
 
     def __str__(self) -> str:
-        return f"{self.node}.{self.port}" if self.node else self.port
+        return f"{component(self.node)}.{component(self.port)}" if self.node else self.port
+
+    @classmethod
+    def parse(cls, text: str) -> Endpoint:
+        """Return the endpoint that a text stands for; one without a dot is at the boundary."""
+        node, _, port = text.rpartition(".")
+        return cls(name_of(node), name_of(port)) if node else cls(BOUNDARY, text)
 
 
 @dataclass(frozen=True, order=True)
