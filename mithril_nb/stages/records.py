@@ -5,6 +5,7 @@ Everything here can be printed, saved and compared without JAX.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
@@ -14,6 +15,8 @@ from mithril_nb.graph.spec import TensorSpec
 
 Role = Literal["forward", "backward", "update"]
 Origin = Literal["tagged", "inferred"]
+Param = None | bool | int | float | str | tuple["Param", ...]
+"""A param of an equation as plain data."""
 
 LOSS = "(loss)"
 """Block path of what the loss function does."""
@@ -37,6 +40,8 @@ class Equation:
         source: Line of Python it comes from, as `"file.py:12"`, or `""`.
         repeats: How often it runs per run of the program: the product of the trip counts around it. `None` if unknown.
         is_call: Whether it only calls nested jaxprs, whose equations are listed (and counted) on their own.
+        params: Pairs of name and value of its params that are plain data; nested jaxprs and functions are left out.
+        origin: `"tagged"` if the scopes around it say its block, `"inferred"` if the flow of data does, else `None`.
     """
 
     id: str
@@ -48,6 +53,13 @@ class Equation:
     source: str = ""
     repeats: int | None = 1
     is_call: bool = False
+    params: tuple[tuple[str, Param], ...] = ()
+    origin: Origin | None = None
+
+    @property
+    def param(self) -> Mapping[str, Param]:
+        """The params as a mapping."""
+        return dict(self.params)
 
 
 @dataclass(frozen=True)

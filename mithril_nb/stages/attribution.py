@@ -1,0 +1,259 @@
+"""Which block caused an equation, and in which role: read from its scopes, or from the flow of data.
+
+Programs that mithril_nb makes carry `block:` and `role:` scopes. In any other program the named scopes are the blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any
+from urllib.parse import unquote
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.equations import Site
+from mithril_nb.stages.jax_versions import NameStack
+from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
+from mithril_nb.stages.tracing import Leaf, Trace
+
+BLOCK = "block:"
+ROLE_LOSS = "role:loss"
+ROLE_UPDATE = "role:update"
+
+_MADE_BY_JAX = frozenset({"rematted_computation", "checkpoint", "closed_call", "remat"})
+"""Scopes that transforms add; they are nobody's block."""
+
+_MADE_BY_AUTODIFF = frozenset(
+    {
+        "add_any",
+        "broadcast_in_dim",
+        "zeros_like",
+        "convert_element_type",
+        "copy",
+        "pvary",
+    }
+)
+"""What reverse mode adds between the blocks: sums of cotangents, and zeros where none came."""
+
+Verdict = tuple[str, Role, Origin | None]
+
+
+class Attribution:
+    """Block, role and origin of every equation of one program.
+
+    Attributes:
+        has_blocks: Whether the program says its blocks itself, in `block:` scopes.
+        paths: Paths of all blocks that the scopes of the program name, parents included.
+    """
+
+    def __init__(self, trace: Trace, top: list[Site], sites: list[Site]):
+        self.has_blocks = any(name.startswith(BLOCK) for stack in {site.stack for site in sites} for name, _ in stack)
+        self._verdicts: dict[str, Verdict] = {}
+        read = cache(self._read)
+        for site in sites:
+            self._verdicts[site.id] = read(site.stack)
+        self.paths = {
+            "/".join(parts[:count])
+            for block, _, _ in set(self._verdicts.values())
+            if block not in (LOSS, UNATTRIBUTED)
+            for parts in [block.split("/")]
+            for count in range(1, len(parts) + 1)
+        }
+        self._infer_calls(sites)
+        self._infer_autodiff(top)
+        if any(role == "update" for _, role, _ in self._verdicts.values()):
+            self._infer_update(trace, top, sites)
+
+    def __getitem__(self, id: str) -> Verdict:
+        return self._verdicts[id]
+
+    def owner(self, leaf: Leaf) -> str:
+        """Return the path of the block that a parameter, or the optimizer's state for it, belongs to.
+
+        `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. Where a program keeps its parameters in nested
+        dicts, as `params['linear_1']['kernel']`, they belong to the block of that name if there is one.
+        """
+        if not leaf.keys:
+            return UNATTRIBUTED
+        path = leaf.keys[-1].rpartition(".")[0].replace(".", "/")
+        if path and (self.has_blocks or path in self.paths):
+            return path
+        for start in range(len(leaf.keys)):  # An optimizer's state puts names of its own in front.
+            path = "/".join(leaf.keys[start:-1])
+            if path and path in self.paths:
+                return path
+        return UNATTRIBUTED
+
+    def _read(self, stack: NameStack) -> Verdict:
+        role: Role = "forward"
+        is_loss = False
+        path: list[str] = []
+        segment: list[str] = []
+        for name, is_transform in stack:
+            if is_transform:
+                role = "backward" if name == "transpose" else role
+                path = _joined(path, segment)
+                segment = []
+            elif name == ROLE_LOSS:
+                is_loss = True
+            elif name == ROLE_UPDATE:
+                return self._in_update(stack)
+            elif name.startswith(BLOCK):
+                segment.append(unquote(name[len(BLOCK) :]))
+            elif not self.has_blocks and name not in _MADE_BY_JAX:
+                segment.extend(part for part in name.split("/") if part)
+        block = "/".join(_joined(path, segment))
+        if block:
+            return block, role, "tagged"
+        return (LOSS, role, "tagged") if is_loss else (UNATTRIBUTED, role, None)
+
+    def _in_update(self, stack: NameStack) -> Verdict:
+        block, _, origin = self._read(tuple(element for element in stack if element[0] != ROLE_UPDATE))
+        return (block, "update", origin) if self.has_blocks else (UNATTRIBUTED, "update", None)
+
+    def _infer_calls(self, sites: list[Site]) -> None:
+        """A call outside every block belongs to the block that holds all of its body."""
+        for site in reversed(sites):
+            block, role, _ = self._verdicts[site.id]
+            if site.is_call and block == UNATTRIBUTED and role != "update":
+                inner = {self._verdicts[child.id][0] for _, body in site.bodies for child in body}
+                common = _common_path(inner - {UNATTRIBUTED})
+                if common:
+                    self._verdicts[site.id] = common, role, "inferred"
+
+    def _infer_autodiff(self, top: list[Site]) -> None:
+        """What reverse mode made between blocks belongs to the one block that uses it, or else that fed it."""
+
+        def visit(body: list[Site]) -> None:
+            users: dict[Any, set[str]] = {}
+            makers: dict[Any, str] = {}
+            for site in body:
+                block = self._verdicts[site.id][0]
+                for var in site.equation.outvars:
+                    makers[var] = block
+                for atom in _vars(site.equation.invars):
+                    users.setdefault(atom, set()).add(block)
+            for site in reversed(body):
+                block, role, _ = self._verdicts[site.id]
+                if block == UNATTRIBUTED and role == "backward" and site.primitive in _MADE_BY_AUTODIFF:
+                    after = set().union(*(users.get(var, set()) for var in site.equation.outvars)) - {UNATTRIBUTED}
+                    before = {makers.get(atom, UNATTRIBUTED) for atom in _vars(site.equation.invars)} - {UNATTRIBUTED}
+                    found = next(
+                        (blocks for blocks in (after, before) if len(blocks) == 1),
+                        set(),
+                    )
+                    for block in found:
+                        self._verdicts[site.id] = block, role, "inferred"
+                        for atom in _vars(site.equation.invars):
+                            users.setdefault(atom, set()).add(block)
+                for _, inner in site.bodies:
+                    visit(inner)
+
+        visit(top)
+
+    def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
+        """What the optimizer does belongs to the one block whose parameters and gradients flow in, or else out."""
+        jaxpr = trace.closed.jaxpr
+        inputs = [self._names(leaf) for leaf in trace.inputs]
+        outputs = [self._names(leaf) for leaf in trace.outputs]
+        before: dict[str, frozenset[str]] = {}
+        after: dict[str, frozenset[str]] = {}
+        self._flow_in(jaxpr, top, inputs, before)
+        self._flow_out(jaxpr, top, outputs, after)
+        for site in sites:
+            block, role, _ = self._verdicts[site.id]
+            if role == "update" and block == UNATTRIBUTED:
+                flows = (
+                    before.get(site.id, frozenset()),
+                    after.get(site.id, frozenset()),
+                )
+                found = next((next(iter(flow)) for flow in flows if len(flow) == 1), OPTIMIZER)
+                self._verdicts[site.id] = found, role, "inferred"
+
+    def _names(self, leaf: Leaf) -> frozenset[str]:
+        owner = self.owner(leaf)
+        return frozenset((owner,)) if owner else frozenset()
+
+    def _flow_in(
+        self,
+        jaxpr: Any,
+        body: list[Site],
+        inputs: Sequence[frozenset[str]],
+        seen: dict[str, frozenset[str]],
+    ) -> list[frozenset[str]]:
+        flows: dict[Any, frozenset[str]] = dict(zip(jaxpr.invars, inputs, strict=True))
+        for site in body:
+            equation = site.equation
+            arriving = [_of(flows, atom) for atom in equation.invars]
+            own = seen[site.id] = frozenset().union(*arriving)
+            leaving: list[frozenset[str]] = [own] * len(equation.outvars)
+            for inner_jaxpr, inner in site.bodies:
+                given = _matched(arriving, len(inner_jaxpr.invars), own)
+                made = self._flow_in(inner_jaxpr, inner, given, seen)
+                if len(site.bodies) == 1 and len(made) == len(leaving) and site.primitive in jax_versions.CALL_NAMES:
+                    leaving = made
+            block, role, _ = self._verdicts[site.id]
+            if role != "update" and block not in (UNATTRIBUTED, LOSS) and not site.is_call:
+                leaving = [frozenset((block,))] * len(equation.outvars)
+            flows.update(zip(equation.outvars, leaving, strict=True))
+        return [_of(flows, atom) for atom in jaxpr.outvars]
+
+    def _flow_out(
+        self,
+        jaxpr: Any,
+        body: list[Site],
+        outputs: Sequence[frozenset[str]],
+        seen: dict[str, frozenset[str]],
+    ) -> list[frozenset[str]]:
+        flows: dict[Any, frozenset[str]] = {}
+
+        def arrive(atom: Any, flow: frozenset[str]) -> None:
+            if not jax_versions.is_literal(atom):
+                flows[atom] = flows.get(atom, frozenset()) | flow
+
+        for atom, flow in zip(jaxpr.outvars, outputs, strict=True):
+            arrive(atom, flow)
+        for site in reversed(body):
+            equation = site.equation
+            leaving = [flows.get(var, frozenset()) for var in equation.outvars]
+            own = seen[site.id] = frozenset().union(*leaving)
+            needed: list[frozenset[str]] = [own] * len(equation.invars)
+            for inner_jaxpr, inner in site.bodies:
+                wanted = self._flow_out(
+                    inner_jaxpr,
+                    inner,
+                    _matched(leaving, len(inner_jaxpr.outvars), own),
+                    seen,
+                )
+                if len(site.bodies) == 1 and len(wanted) == len(needed) and site.primitive in jax_versions.CALL_NAMES:
+                    needed = wanted
+            for atom, flow in zip(equation.invars, needed, strict=True):
+                arrive(atom, flow)
+        return [flows.get(var, frozenset()) for var in jaxpr.invars]
+
+
+def _vars(atoms: Iterable[Any]) -> list[Any]:
+    return [atom for atom in atoms if not jax_versions.is_literal(atom)]
+
+
+def _of(flows: dict[Any, frozenset[str]], atom: Any) -> frozenset[str]:
+    return frozenset() if jax_versions.is_literal(atom) else flows.get(atom, frozenset())
+
+
+def _matched(outer: list[frozenset[str]], count: int, whole: frozenset[str]) -> list[frozenset[str]]:
+    return outer if len(outer) == count else [whole] * count
+
+
+def _joined(path: list[str], segment: list[str]) -> list[str]:
+    """Join what stands before and after a transform; remat says the whole path again after it."""
+    return segment if segment[: len(path)] == path else path + segment
+
+
+def _common_path(paths: set[str]) -> str:
+    if not paths or (LOSS in paths and len(paths) > 1):
+        return UNATTRIBUTED
+    first, *rest = (path.split("/") for path in paths)
+    count = 0
+    while count < len(first) and all(other[: count + 1] == first[: count + 1] for other in rest):
+        count += 1
+    return "/".join(first[:count])

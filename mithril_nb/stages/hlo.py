@@ -1,0 +1,200 @@
+"""Optimized HLO with its provenance: fusions and loops split over what is inside them, the rest passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mithril_nb.stages.hlo_text import (
+    CALLING,
+    TRIVIAL,
+    Computation,
+    HloLine,
+    flops,
+    read_module,
+)
+from mithril_nb.stages.inference import (
+    Draft,
+    attribute,
+    blend,
+    by_place,
+    majority,
+    pass_on,
+)
+from mithril_nb.stages.records import Equation, Instruction
+from mithril_nb.stages.tags import Tags
+
+_USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
+_BODIES = frozenset({"calls", "body", "condition", "branch", "true_computation", "false_computation"})
+
+
+def read_hlo(
+    text: str,
+    tags: Tags,
+    equations: Mapping[str, Equation],
+    inputs: Mapping[str, tuple[int, str]],
+    refine: Callable[[str, str], tuple[str, ...]] = lambda opcode, id: (),
+) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the text of a module as it is shown, entry first, and its instructions with their provenance.
+
+    Args:
+        text: What `compiled.as_text()` gives.
+        tags: How the equations are marked in it.
+        equations: The equations by id.
+        inputs: Index and block of each input by its name, such as `params['linear_0.weight']`.
+        refine: Gives further equations of an instruction, by its opcode and one of its equations.
+    """
+    return _Module(text, tags, equations, inputs, refine).result()
+
+
+class _Module:
+    def __init__(
+        self,
+        text: str,
+        tags: Tags,
+        equations: Mapping[str, Equation],
+        inputs: Mapping[str, tuple[int, str]],
+        refine: Callable[[str, str], tuple[str, ...]],
+    ):
+        self._tags, self._equations, self._inputs, self._refine = (
+            tags,
+            equations,
+            inputs,
+            refine,
+        )
+        self._title, computations = read_module(text)
+        self._computations = {computation.name: computation for computation in computations}
+        self._order, self._callees_first = _orders(computations, self._computations)
+        self._drafts: dict[str, Draft] = {}
+        self._lines: dict[str, HloLine] = {}
+        self._callers: dict[str, list[HloLine]] = {}
+
+    def result(self) -> tuple[str, tuple[Instruction, ...]]:
+        shown = [self._title, ""]
+        for computation in self._order:
+            shown.append(computation.header)
+            for line in computation.lines:
+                if isinstance(line, HloLine):
+                    shown.append(line.shown)
+                    self._lines[line.name] = line
+                    self._drafts[line.name] = Draft(
+                        line.name,
+                        line.opcode,
+                        len(shown),
+                        operands=line.operands,
+                        asks_users_first=line.opcode in _USERS_FIRST,
+                    )
+                    for how, callee in line.calls:
+                        if how in _BODIES or line.opcode in CALLING:
+                            self._callers.setdefault(callee, []).append(line)
+                else:
+                    shown.append(line)
+            shown += ["}", ""]
+        for computation in self._callees_first:
+            self._attribute(computation)
+        self._hand_in()
+        pass_on(self._drafts)
+        for computation in self._callees_first:  # Bodies that knew no block may know one now.
+            for line in computation.instructions:
+                if line.opcode in CALLING and not self._drafts[line.name].shares:
+                    self._gather(line)
+        return "\n".join(shown), tuple(
+            Instruction(
+                draft.id,
+                draft.opcode,
+                draft.line,
+                draft.equations,
+                draft.shares,
+                draft.role,
+                draft.origin,
+                draft.lines,
+            )
+            for draft in self._drafts.values()
+        )
+
+    def _attribute(self, computation: Computation) -> None:
+        for line in computation.instructions:
+            draft = self._drafts[line.name]
+            if line.opcode == "parameter" and line.op_name in self._inputs:
+                index, block = self._inputs[line.op_name]
+                draft.equations, draft.is_settled = (f"arg{index}",), True
+                if block:
+                    draft.shares, draft.origin = ((block, 1.0),), "inferred"
+                continue
+            ids = self._ids(line, computation)
+            ids |= {more for id in ids for more in self._refine(line.opcode, id)}
+            attribute(draft, ids, self._equations)
+            draft.work = flops(line, self._lines)
+            if line.opcode == "constant":  # Merged across blocks; those who use it know whose it is.
+                draft.shares, draft.role, draft.origin = (), None, None
+            if line.opcode in CALLING:
+                self._gather(line)
+
+    def _ids(self, line: HloLine, computation: Computation) -> frozenset[str]:
+        ids = self._tags.ids(line.op_name)
+        if not ids or ids <= self._equations.keys():
+            return ids
+        # A call that XLA kept has relative names in its body: put those of the callers in front.
+        callers = self._callers.get(computation.name, [])
+        outer = {id for caller in callers for id in self._tags.ids(caller.op_name)}
+        return frozenset(f"{caller}.{id}" for caller in outer for id in ids) & self._equations.keys()
+
+    def _gather(self, line: HloLine) -> None:
+        """Give a fusion, call or loop the union of its body's equations, and shares by work."""
+        draft = self._drafts[line.name]
+        inner = [
+            self._drafts[one.name]
+            for _, callee in line.calls
+            if callee in self._computations
+            for one in self._computations[callee].instructions
+        ]
+        if not inner:
+            return
+        trips = line.trips or 1
+        draft.work = trips * sum(one.work for one in inner)
+        counted = [one for one in inner if one.opcode not in TRIVIAL and (one.equations or one.shares)]
+        found = {id for one in counted for id in one.equations}
+        draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
+        weights = [one.work for one in counted]
+        if not any(weight for one, weight in zip(counted, weights, strict=True) if one.shares):
+            weights = [1.0] * len(counted)
+        shares = blend((one.shares, weight) for one, weight in zip(counted, weights, strict=True))
+        if shares:
+            draft.shares = shares
+            draft.role = majority((one.role, weight) for one, weight in zip(counted, weights, strict=True))
+            draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
+
+    def _hand_in(self) -> None:
+        """Parameters of a called computation are what the caller gave it."""
+        for computation in self._order:
+            for caller in self._callers.get(computation.name, []):
+                for line in computation.instructions:
+                    if line.opcode != "parameter" or not line.literal.isdigit():
+                        continue
+                    number = int(line.literal)
+                    if number < len(caller.operands) and caller.opcode in (
+                        "fusion",
+                        "call",
+                    ):
+                        self._drafts[line.name].operands += (caller.operands[number],)
+
+
+def _orders(
+    computations: list[Computation], by_name: Mapping[str, Computation]
+) -> tuple[list[Computation], list[Computation]]:
+    """Return the computations in the order of reading, the entry first; and callees before their callers."""
+    reading: dict[str, Computation] = {}
+    callees_first: list[Computation] = []
+
+    def visit(computation: Computation) -> None:
+        if computation.name in reading:
+            return
+        reading[computation.name] = computation
+        for line in computation.instructions:
+            for _, callee in line.calls:
+                if callee in by_name:
+                    visit(by_name[callee])
+        callees_first.append(computation)
+
+    for computation in sorted(computations, key=lambda one: not one.is_entry):
+        visit(computation)
+    return list(reading.values()), callees_first

@@ -1,0 +1,245 @@
+"""Reading and tidying the text of an optimized HLO module. The format is not stable: what cannot be read stays text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
+_HEAD = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
+_OP_NAME = re.compile(rf"op_name=({_QUOTED})")
+_OPERAND = re.compile(r"%([\w.\-]+)")
+_CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
+_BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
+_ARRAY = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
+_LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}]*)?\}")
+_INDEX = re.compile(r"/\*index=\d+\*/")
+_CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
+_WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
+_TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
+_NOISE = ("metadata", "backend_config", "frontend_attributes", "origin", "sharding")
+
+
+@dataclass
+class HloLine:
+    """One instruction of an HLO module.
+
+    Attributes:
+        name: Its name, without `%`.
+        opcode: `fusion`, `dot`, `add`, ...
+        shapes: Dtype and sizes of each array in its result.
+        operands: Names of its operands.
+        op_name: What JAX called it, or `""`.
+        calls: Names of the computations it calls, with how (`calls`, `body`, `to_apply`, ...).
+        attributes: What stands after the operands.
+        literal: What stands between the parentheses.
+        is_root: Whether it gives the result of its computation.
+        shown: The line as it is shown.
+        trips: How often the body of a loop runs, if XLA knows.
+    """
+
+    name: str
+    opcode: str
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    operands: tuple[str, ...]
+    op_name: str
+    calls: tuple[tuple[str, str], ...]
+    attributes: str
+    literal: str
+    is_root: bool
+    shown: str
+    trips: int | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of items in the result."""
+        return sum(_product(sizes) for _, sizes in self.shapes)
+
+
+@dataclass
+class Computation:
+    """A computation: its name, its header as shown, and its lines, of which some may be unreadable (plain text)."""
+
+    name: str
+    header: str
+    is_entry: bool
+    lines: list[HloLine | str] = field(default_factory=list)
+
+    @property
+    def instructions(self) -> list[HloLine]:
+        """The lines that could be read."""
+        return [line for line in self.lines if isinstance(line, HloLine)]
+
+
+def read_module(text: str) -> tuple[str, list[Computation]]:
+    """Return the name of the module and its computations, in the order of the text."""
+    title = "HloModule"
+    computations: list[Computation] = []
+    current: Computation | None = None
+    for line in text.splitlines():
+        if current is not None:
+            if line.startswith("}"):
+                current = None
+            elif line.strip():
+                current.lines.append(read_line(line))
+        elif line.startswith("HloModule "):
+            title = line.split(",", 1)[0].rstrip()
+        else:
+            match = _COMPUTATION.match(line)
+            if match:
+                current = Computation(match.group(2), _tidy(line), match.group(1) is not None)
+                computations.append(current)
+    return title, computations
+
+
+def read_line(line: str) -> HloLine | str:
+    """Return the instruction on a line, or the line itself if it cannot be read."""
+    match = _HEAD.match(line)
+    if match is None:
+        return line
+    place = match.end()
+    type_end = _closing(line, place) + 1 if line[place : place + 1] == "(" else line.find(" ", place)
+    start = line.find("(", type_end)
+    end = _closing(line, start) if type_end > 0 and start > 0 else -1
+    opcode = line[type_end:start].strip() if end > 0 else ""
+    if not re.fullmatch(r"[\w\-]+", opcode):
+        return line
+    attributes, dropped = _without_noise(line[end + 1 :])
+    name = _OP_NAME.search(dropped)
+    calls = [(how, what) for how, what in _CALLED.findall(attributes)]
+    for branches in _BRANCHES.findall(attributes):
+        calls.extend(("branch", what.strip().lstrip("%")) for what in branches.split(",") if what.strip())
+    trips = _TRIPS.search(dropped)
+    literal = line[start + 1 : end]
+    result = line[place:type_end]
+    indent = "  ROOT " if match.group(1) else "  "
+    shown_literal = literal if len(literal) <= 200 or opcode != "constant" else "{...}"
+    return HloLine(
+        match.group(2),
+        opcode,
+        tuple((dtype, _sizes(sizes)) for dtype, sizes in _ARRAY.findall(result)),
+        () if opcode in ("constant", "parameter") else tuple(_OPERAND.findall(literal)),
+        name.group(1)[1:-1].replace("\\'", "'").replace('\\"', '"') if name else "",
+        tuple(calls),
+        attributes,
+        literal,
+        match.group(1) is not None,
+        _tidy(f"{indent}%{match.group(2)} = {result} {opcode}({shown_literal}){attributes}"),
+        int(trips.group(1)) if trips else None,
+    )
+
+
+def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
+    """Return roughly how many operations an instruction takes: only to weigh it against its neighbours."""
+    if line.opcode in ("dot", "convolution", "custom-call", "ragged-dot"):
+        inner = 1
+        left = shapes.get(line.operands[0]) if line.operands else None
+        found = dict(_CONTRACTING.findall(line.attributes))
+        if left is not None and left.shapes and "lhs" in found:
+            sizes = left.shapes[0][1]
+            inner = _product(tuple(sizes[axis] for axis in _sizes(found["lhs"]) if axis < len(sizes)))
+        elif line.opcode == "convolution":
+            window = _WINDOW.search(line.attributes)
+            inner = _product(_sizes(window.group(1).replace("x", ","))) if window else 1
+            kernel = shapes.get(line.operands[1]) if len(line.operands) > 1 else None
+            labels = re.search(r"dim_labels=\w+_(\w+)->", line.attributes)
+            if kernel is not None and kernel.shapes and labels and "i" in labels.group(1):
+                inner *= kernel.shapes[0][1][labels.group(1).index("i")]
+        return 2.0 * line.elements * inner
+    if line.opcode in (
+        "reduce",
+        "reduce-window",
+        "scatter",
+        "select-and-scatter",
+        "sort",
+    ):
+        source = shapes.get(line.operands[0]) if line.operands else None
+        return float(max(source.elements if source else 0, line.elements))
+    return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)
+
+
+MOVING = frozenset(
+    "parameter constant tuple get-tuple-element bitcast copy copy-start copy-done broadcast reshape transpose slice "
+    "concatenate pad reverse iota gather dynamic-slice dynamic-update-slice after-all bitcast-convert opt-barrier "
+    "partition-id replica-id all-gather infeed outfeed domain".split()
+)
+"""Opcodes that move data or name it, and compute nothing."""
+
+CALLING = frozenset(
+    {
+        "fusion",
+        "call",
+        "while",
+        "conditional",
+        "async-start",
+        "async-update",
+        "async-done",
+    }
+)
+"""Opcodes that run other computations."""
+
+TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
+"""Opcodes for which no code runs."""
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    product = 1
+    for size in sizes:
+        product *= size
+    return product
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size.lstrip("<=")) for size in text.split(",") if size.lstrip("<=").isdigit())
+
+
+def _closing(line: str, start: int) -> int:
+    """Return where the bracket that opens at `start` closes, quotes respected, or -1."""
+    if start < 0:
+        return -1
+    depth, quoted, place = 0, False, start
+    while place < len(line):
+        char = line[place]
+        if quoted:
+            if char == "\\":
+                place += 1
+            elif char == '"':
+                quoted = False
+        elif char == '"':
+            quoted = True
+        elif char in "({[":
+            depth += 1
+        elif char in ")}]":
+            depth -= 1
+            if depth == 0:
+                return place
+        place += 1
+    return -1
+
+
+def _without_noise(attributes: str) -> tuple[str, str]:
+    """Return the attributes that are shown, and those that are not."""
+    dropped = []
+    for name in _NOISE:
+        start = attributes.find(f", {name}=")
+        if start < 0:
+            continue
+        value = start + len(name) + 3
+        if attributes[value : value + 1] in ("{", "("):
+            end = _closing(attributes, value) + 1
+        else:
+            quoted = re.compile(_QUOTED).match(attributes, value)
+            end = quoted.end() if quoted else attributes.find(",", value)
+        end = end if end > 0 else len(attributes)
+        dropped.append(attributes[start:end])
+        attributes = attributes[:start] + attributes[end:]
+    return attributes, "".join(dropped)
+
+
+def _tidy(line: str) -> str:
+    def layout(match: re.Match[str]) -> str:
+        order = [int(axis) for axis in match.group(1).split(",") if axis]
+        return "]" if order == sorted(order, reverse=True) else f"]{{{match.group(1)}}}"
+
+    return _LAYOUT.sub(layout, _INDEX.sub("", line)).rstrip()

@@ -1,0 +1,126 @@
+"""Passing blocks on to instructions that carry no tag, from their operands or their users. Knows no format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mithril_nb.stages.records import Equation, Origin, Role
+
+Shares = tuple[tuple[str, float], ...]
+
+
+@dataclass
+class Draft:
+    """An instruction while its provenance is being worked out.
+
+    Attributes:
+        id: Unique in its stage.
+        opcode: What it does.
+        line: Where it stands.
+        lines: How many lines it takes.
+        operands: Ids of the instructions whose results it takes.
+        equations: Ids of its equations.
+        shares: Blocks and their shares.
+        role: Its role.
+        origin: How sure it is.
+        work: Weight of it in what it is a part of: FLOPs, or 0.
+        asks_users_first: Whether those who use it know better than those who made its operands, as for constants.
+        is_settled: Whether it keeps what it has, even if that is nothing: the inputs of a program.
+        users: Ids of those who use its result; filled in by `pass_on`.
+    """
+
+    id: str
+    opcode: str
+    line: int
+    lines: int = 1
+    operands: tuple[str, ...] = ()
+    equations: tuple[str, ...] = ()
+    shares: Shares = ()
+    role: Role | None = None
+    origin: Origin | None = None
+    work: float = 0.0
+    asks_users_first: bool = False
+    is_settled: bool = False
+    users: list[str] = field(default_factory=list)
+
+
+def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation]) -> None:
+    """Give a draft the equations that its tags name, and their blocks in equal shares."""
+    known = [equations[id] for id in ids if id in equations]
+    if not known:
+        return
+    draft.equations = tuple(sorted({equation.id for equation in known}, key=by_place))
+    draft.shares = blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in known)
+    draft.role = majority((equation.role, 1.0) for equation in known)
+    draft.origin = "tagged" if draft.shares else None
+
+
+def by_place(id: str) -> tuple[tuple[int, int], ...]:
+    """Sort key that puts equation ids in the order of the program: `"2"` before `"10"`, inputs first."""
+    parts = []
+    for part in id.split("."):
+        digits = part.lstrip("abgr")
+        parts.append((0 if part.startswith("arg") else 1, int(digits) if digits.isdigit() else 0))
+    return tuple(parts)
+
+
+def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
+    """Return the shares of a whole from the shares and weights of its parts; parts without a block do not count.
+
+    Examples:
+        >>> blend([((("a", 1.0),), 3.0), ((("b", 1.0),), 1.0), ((), 5.0)])
+        (('a', 0.75), ('b', 0.25))
+    """
+    total: dict[str, float] = {}
+    for shares, weight in parts:
+        for block, share in shares:
+            total[block] = total.get(block, 0.0) + share * weight
+    whole = sum(total.values())
+    if whole <= 0:
+        return ()
+    return tuple(
+        (block, weight / whole) for block, weight in sorted(total.items(), key=lambda item: -item[1]) if weight
+    )
+
+
+def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
+    """Return the role with the greatest weight, or `None` if there is none."""
+    total: dict[Role, float] = {}
+    for role, weight in roles:
+        if role is not None:
+            total[role] = total.get(role, 0.0) + weight
+    return max(total, key=lambda role: total[role]) if total else None
+
+
+def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
+    """Give drafts without a block those of their operands or users, until nothing changes."""
+    for draft in drafts.values():
+        for operand in draft.operands:
+            if operand in drafts:
+                drafts[operand].users.append(draft.id)
+    order = list(drafts.values())
+    for _ in range(rounds):
+        changed = False
+        for draft in order:
+            changed |= _ask(draft, drafts)
+        for draft in reversed(order):
+            changed |= _ask(draft, drafts)
+        if not changed:
+            return
+
+
+def _ask(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
+    if draft.shares or draft.is_settled:
+        return False
+    sides = (draft.operands, draft.users)
+    for side in reversed(sides) if draft.asks_users_first else sides:
+        near = [drafts[id] for id in side if id in drafts and drafts[id].shares]
+        if near:
+            draft.shares = blend((other.shares, 1.0) for other in near)
+            draft.role = draft.role or majority((other.role, 1.0) for other in near)
+            draft.origin = "inferred"
+            if not draft.equations and len(near) == 1 and len(draft.operands) <= 1:
+                draft.equations = near[0].equations
+            return True
+    return False

@@ -1,0 +1,388 @@
+"""All stages of one program and the links between them, each made when it is first asked for."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import jax
+
+from mithril_nb.display import Shown
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.attribution import Attribution
+from mithril_nb.stages.equations import Site, plain_params, sites_of
+from mithril_nb.stages.hlo import read_hlo
+from mithril_nb.stages.jaxpr_text import print_jaxpr
+from mithril_nb.stages.once import Once
+from mithril_nb.stages.records import Equation, Stage
+from mithril_nb.stages.stablehlo import read_stablehlo
+from mithril_nb.stages.tags import Tags
+from mithril_nb.stages.tracing import Leaf, Trace, trace
+
+STAGES = ("jaxpr", "stablehlo", "hlo")
+"""Names of the stages, from Python to the machine."""
+
+_COMPUTES = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
+_CARRIES = frozenset(
+    {
+        "transpose",
+        "reshape",
+        "convert_element_type",
+        "squeeze",
+        "broadcast_in_dim",
+        "copy",
+        "mul",
+        "add",
+        "add_any",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Input(Shown):
+    """One array that a program takes.
+
+    Attributes:
+        name: How to reach it: `params['linear_0.weight']`.
+        spec: Its shape and dtype.
+        block: Path of the block that it belongs to, or `""`.
+        is_param: Whether it is a parameter of the model, rather than data or the state of an optimizer.
+    """
+
+    name: str
+    spec: Any
+    block: str
+    is_param: bool
+
+
+@dataclass(frozen=True)
+class _Program:
+    trace: Trace
+    top: list[Site]
+    sites: list[Site]
+    tags: Tags
+    equations: tuple[Equation, ...]
+    by_id: dict[str, Equation]
+    inputs: tuple[Input, ...]
+
+
+class Inspection(Shown):
+    """A program at every stage between Python and the machine. Nothing of it is executed.
+
+    Stages are made when they are asked for, kept, and may be asked for from several threads.
+
+    Attributes:
+        name: Name of the program.
+        stages: Names of its stages, in order.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        name: str | None,
+        params: str,
+        device: Any | None,
+    ):
+        self.name = name or getattr(fn, "__name__", type(fn).__name__)
+        self.stages = STAGES
+        self._params = params
+        self._device = device
+        self._args = jax.tree.map(_shape_of, args)
+        self._trace = Once(lambda: trace(fn, self._args, name))
+        self._program = Once(self._make_program)
+        self._lowered = Once(self._lower)
+        self._compiled = Once(self._compile)
+        makers = {
+            "jaxpr": self._make_jaxpr,
+            "stablehlo": self._make_stablehlo,
+            "hlo": self._make_hlo,
+        }
+        self._stages = {stage: Once(partial(self._guard, stage, make)) for stage, make in makers.items()}
+
+    def __repr__(self) -> str:
+        made = [name for name in self.stages if self._stages[name].is_made]
+        return f"Inspection({self.name!r}, made: {', '.join(made) or 'nothing yet'})"
+
+    @property
+    def equations(self) -> tuple[Equation, ...]:
+        """Every equation of the jaxpr, those of nested jaxprs after the one that holds them.
+
+        Raises:
+            StageUnavailableError: The function cannot be traced.
+        """
+        return self._traced().equations
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """Every array that the program takes, in the order of the jaxpr's inputs.
+
+        Raises:
+            StageUnavailableError: The function cannot be traced.
+        """
+        return self._traced().inputs
+
+    @property
+    def outputs(self) -> tuple[Leaf, ...]:
+        """Every array that the program gives.
+
+        Raises:
+            StageUnavailableError: The function cannot be traced.
+        """
+        return self._traced().trace.outputs
+
+    @property
+    def elapsed(self) -> Mapping[str, float]:
+        """Seconds that JAX took for what is made so far: `trace`, `lower`, `compile`."""
+        timed = {
+            "trace": self._trace,
+            "lower": self._lowered,
+            "compile": self._compiled,
+        }
+        return {name: once.elapsed_s for name, once in timed.items() if once.is_made}
+
+    def stage(self, name: str) -> Stage:
+        """Return a stage, made now if it was not before.
+
+        Args:
+            name: One of `stages`.
+
+        Returns:
+            The stage; if this program or platform does not give it, its `unavailable` says why.
+
+        Raises:
+            StageUnavailableError: There is no stage of this name.
+        """
+        if name not in self._stages:
+            raise StageUnavailableError(
+                f"program {self.name!r} has no stage {name!r}.",
+                (("stages", ", ".join(self.stages)),),
+                f'inspection.stage("{self.stages[-1]}")',
+            )
+        return self._stages[name].get()
+
+    def has_stage(self, name: str) -> bool:
+        """Whether a stage is there already, so that `stage` returns at once."""
+        return name in self._stages and self._stages[name].is_made
+
+    def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
+        """Return which instructions of `target` share an equation with each instruction of `source`.
+
+        Args:
+            source: Name of a stage.
+            target: Name of a stage; both must be available for there to be links.
+
+        Returns:
+            Ids in `target` by id in `source`. Instructions without a link have the empty set.
+            `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
+        """
+        places: dict[str, list[str]] = {}
+        for instruction in self.stage(target).instructions:
+            for equation in instruction.equations:
+                places.setdefault(equation, []).append(instruction.id)
+        return {
+            instruction.id: frozenset(id for equation in instruction.equations for id in places.get(equation, ()))
+            for instruction in self.stage(source).instructions
+        }
+
+    @property
+    def lowered(self) -> jax.stages.Lowered:
+        """The program as JAX lowered it, tags included.
+
+        Raises:
+            Exception: What JAX said when it could not be traced or lowered.
+        """
+        return self._lowered.get()
+
+    @property
+    def compiled(self) -> jax.stages.Compiled:
+        """The program as XLA compiled it; may be called with arguments like those it was inspected with.
+
+        Raises:
+            Exception: What JAX or XLA said when it could not be traced, lowered or compiled.
+        """
+        return self._compiled.get()
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether `compiled` returns at once."""
+        return self._compiled.is_made
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether `lowered` returns at once."""
+        return self._lowered.is_made
+
+    def _traced(self) -> _Program:
+        try:
+            return self._program.get()
+        except Exception as error:
+            raise StageUnavailableError(
+                f"program {self.name!r} cannot be traced.",
+                ((type(error).__name__, _first_lines(error)),),
+                "jax.make_jaxpr(fn)(*args)",
+            ) from error
+
+    def _make_program(self) -> _Program:
+        traced = self._trace.get()
+        top, sites = sites_of(traced.closed.jaxpr)
+        attribution = Attribution(traced, top, sites)
+        equations = tuple(_record(site, attribution) for site in sites)
+        inputs = tuple(
+            Input(
+                leaf.name,
+                leaf.spec,
+                attribution.owner(leaf),
+                leaf.argument == self._params,
+            )
+            for leaf in traced.inputs
+        )
+        tags = Tags({name for site in sites for name, _ in site.stack})
+        return _Program(
+            traced,
+            top,
+            sites,
+            tags,
+            equations,
+            {one.id: one for one in equations},
+            inputs,
+        )
+
+    def _lower(self) -> jax.stages.Lowered:
+        program = self._program.get()
+        tagged = program.trace.call(program.tags.tag(program.trace.closed))
+        with jax.default_device(self._device) if self._device is not None else nullcontext():
+            return jax.jit(tagged, keep_unused=True).lower(*self._args)
+
+    def _compile(self) -> jax.stages.Compiled:
+        return self._lowered.get().compile()
+
+    def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
+        """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
+        try:
+            return make()
+        except Exception as error:
+            return Stage(name, "", unavailable=f"{type(error).__name__}: {_first_lines(error)}")
+
+    def _make_jaxpr(self) -> Stage:
+        program = self._program.get()
+        start = time.perf_counter()
+        text, found = print_jaxpr(
+            program.trace,
+            program.top,
+            program.by_id,
+            lambda index: program.inputs[index].block,
+        )
+        spent = self._program.elapsed_s + time.perf_counter() - start
+        return Stage("jaxpr", text, found, spent)
+
+    def _make_stablehlo(self) -> Stage:
+        program = self._program.get()
+        lowered = self._lowered.get()
+        start = time.perf_counter()
+        text, found = read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id)
+        return Stage(
+            "stablehlo",
+            text,
+            found,
+            self._lowered.elapsed_s + time.perf_counter() - start,
+        )
+
+    def _make_hlo(self) -> Stage:
+        program = self._program.get()
+        text = self._compiled.get().as_text()
+        if not text:
+            return Stage("hlo", "", unavailable="this platform gives no text for its executables")
+        start = time.perf_counter()
+        names = {one.name: (index, one.block) for index, one in enumerate(program.inputs)}
+        text, found = read_hlo(text, program.tags, program.by_id, names, self._absorbed)
+        return Stage("hlo", text, found, self._compiled.elapsed_s + time.perf_counter() - start)
+
+    def _absorbed(self, opcode: str, id: str) -> tuple[str, ...]:
+        """Return the contraction that a dot or convolution is, where XLA kept only the name of a transpose of it."""
+        if opcode not in ("dot", "convolution"):
+            return ()
+        return self._contractions.get(id, ())
+
+    @cached_property
+    def _contractions(self) -> dict[str, tuple[str, ...]]:
+        """For each equation that only passes on a contraction, that contraction."""
+        makers: dict[Any, str] = {}
+        found: dict[str, tuple[str, ...]] = {}
+        for site in self._program.get().sites:
+            for var in site.equation.outvars:
+                makers[var] = site.id
+        by_id = self._program.get().by_id
+        for site in self._program.get().sites:
+            if site.primitive in _CARRIES:
+                for atom in site.equation.invars:
+                    maker = None if jax_versions.is_literal(atom) else makers.get(atom)
+                    if maker is not None:
+                        near = (maker,) if by_id[maker].primitive in _COMPUTES else found.get(maker, ())
+                        found[site.id] = found.get(site.id, ()) + near
+        return found
+
+
+def inspect(
+    fn: Callable[..., Any],
+    *args: Any,
+    name: str | None = None,
+    params: str = "params",
+    device: Any | None = None,
+) -> Inspection:
+    """Look at a JAX program at every stage on its way to the machine, without running it.
+
+    Args:
+        fn: Any function that JAX can trace.
+        *args: Its arguments, or their shapes: pytrees of arrays or `jax.ShapeDtypeStruct`s.
+        name: What to call the program; by default the name of the function.
+        params: Name of the argument that holds the parameters of the model.
+        device: The `jax.Device` to lower and compile for; by default JAX's own default.
+
+    Returns:
+        Its stages, made when they are first asked for.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> def double(x):
+        ...     return x + x
+        >>> print(inspect(double, jax.ShapeDtypeStruct((3,), jnp.float32)).stage("jaxpr"))
+        { lambda
+            a:f32[3]  # x
+          let
+            b:f32[3] = add a a
+          in (b) }
+        <BLANKLINE>
+    """
+    return Inspection(fn, args, name, params, device)
+
+
+def _record(site: Site, attribution: Attribution) -> Equation:
+    block, role, origin = attribution[site.id]
+    return Equation(
+        site.id,
+        site.primitive,
+        block,
+        role,
+        tuple(jax_versions.spec_of(atom.aval) for atom in site.equation.invars),
+        tuple(jax_versions.spec_of(var.aval) for var in site.equation.outvars),
+        jax_versions.source_line(site.equation),
+        site.repeats,
+        site.is_call,
+        plain_params(site.equation),
+        origin,
+    )
+
+
+def _shape_of(leaf: Any) -> Any:
+    """Return the shape of an array, so that no array is kept alive; other leaves as they are."""
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, jax.Array) else leaf
+
+
+def _first_lines(error: Exception, count: int = 8) -> str:
+    return "\n".join(str(error).strip().splitlines()[:count]) or "no message"

@@ -1,0 +1,185 @@
+"""Everything here that JAX may change between releases: what equations, name stacks and source lines look like.
+
+Tested with 0.10.2 and 0.12.0. The rest of `stages` and `cost` sees JAX's objects only through these functions.
+"""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+from jax.extend import core
+
+from mithril_nb.graph.spec import TensorSpec
+
+try:  # The public door gives text only; without this one equations have no source line.
+    from jax._src.source_info_util import user_frames
+except ImportError:  # pragma: no cover
+    user_frames = None
+
+NameStack = tuple[tuple[str, bool], ...]
+"""Names from the outside in, each with whether it is a transform (`jvp`, `transpose`, `vmap`) rather than a scope."""
+
+CALL_NAMES = frozenset(
+    {
+        "jit",
+        "pjit",
+        "closed_call",
+        "core_call",
+        "custom_jvp_call",
+        "custom_vjp_call",
+        "remat2",
+        "checkpoint",
+    }
+)
+"""Primitives that run one nested jaxpr once on their own operands."""
+
+_COMBINERS = frozenset(
+    {
+        "reduce",
+        "reduce_window",
+        "select_and_scatter",
+        "reduce_scatter",
+        "pallas_call",
+        "custom_root",
+    }
+)
+"""Primitives whose nested jaxprs say how to combine two items, or are a kernel: no equations of the program."""
+
+_SOLVES = "custom_linear_solve"
+_LIBRARY = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+
+
+def is_jaxpr(value: Any) -> bool:
+    """Whether a param of an equation is a jaxpr, open or closed."""
+    return isinstance(value, (core.Jaxpr, core.ClosedJaxpr))
+
+
+def open_jaxpr(value: Any) -> core.Jaxpr:
+    """Return the jaxpr without its constants."""
+    return value.jaxpr if isinstance(value, core.ClosedJaxpr) else value
+
+
+def has_bodies(primitive: str) -> bool:
+    """Whether the jaxprs in the params of this primitive hold equations of the program."""
+    return primitive not in _COMBINERS and not primitive.startswith("scatter")
+
+
+def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, Any] | None:
+    """Return the params with each nested jaxpr replaced by `rewrite(prefix, jaxpr)`, or `None` if there are none.
+
+    The prefix is `""` if the equation has one body, else `"b0."`, `"b1."`, ... in the order of the params.
+    """
+    if not has_bodies(equation.primitive.name):
+        return None
+    found = [where for where, _ in _places(equation)]
+    if not found:
+        return None
+    prefixes = {where: f"b{k}." if len(found) > 1 else "" for k, where in enumerate(found)}
+    params = dict(equation.params)
+    for (key, index), prefix in prefixes.items():
+        value = params[key]
+        if index is None:
+            params[key] = rewrite(prefix, value)
+        else:
+            items = list(value)
+            items[index] = rewrite(prefix, items[index])
+            params[key] = type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return params
+
+
+def bodies(equation: Any) -> list[tuple[str, Any]]:
+    """Return the nested jaxprs whose equations run when this one does, each with its prefix (see `map_bodies`)."""
+    if not has_bodies(equation.primitive.name):
+        return []
+    found = [jaxpr for _, jaxpr in _places(equation)]
+    return [(f"b{k}." if len(found) > 1 else "", jaxpr) for k, jaxpr in enumerate(found)]
+
+
+def _places(equation: Any) -> Iterator[tuple[tuple[str, int | None], Any]]:
+    for key, value in equation.params.items():
+        if is_jaxpr(value):
+            yield (key, None), value
+        elif isinstance(value, (tuple, list)):
+            for index, item in enumerate(value):
+                # Of the four jaxprs of a linear solve only `solve` runs; the others serve its derivatives.
+                wanted = equation.primitive.name != _SOLVES or getattr(value, "_fields", ())[index : index + 1] == (
+                    "solve",
+                )
+                if is_jaxpr(item) and wanted:
+                    yield (key, index), item
+
+
+def trip_count(equation: Any) -> int | None:
+    """Return how often the bodies of an equation run each time it runs; `None` if only the run itself will tell."""
+    name = equation.primitive.name
+    if name == "scan":
+        return int(equation.params["length"])
+    return None if name == "while" else 1
+
+
+def name_stack(equation: Any) -> NameStack:
+    """Return the scopes and transforms around an equation, relative to the jaxpr that it stands in."""
+    return _read_stack(equation.source_info.name_stack.stack)
+
+
+@lru_cache(maxsize=8192)
+def _read_stack(stack: tuple[Any, ...]) -> NameStack:
+    return tuple((element.name, type(element).__name__ == "Transform") for element in stack)
+
+
+def with_scope(equation: Any, scope: str, params: dict[str, Any] | None) -> Any:
+    """Return the equation with one more scope around it, and other params if they are given."""
+    info = equation.source_info
+    info = info.replace(name_stack=info.name_stack.extend(scope))
+    return equation.replace(source_info=info) if params is None else equation.replace(source_info=info, params=params)
+
+
+def source_line(equation: Any) -> str:
+    """Return `"file.py:12"`: the innermost line of Python that belongs to no installed library, or `""`."""
+    return _source_line(equation.source_info.traceback)
+
+
+@lru_cache(maxsize=8192)
+def _source_line(traceback: Any) -> str:
+    if traceback is None or user_frames is None:
+        return ""
+    first = ""
+    for frame in user_frames(traceback):
+        line = f"{os.path.basename(frame.file_name)}:{frame.start_line}"
+        if not frame.file_name.startswith(_LIBRARY):
+            return line
+        first = first or line
+    return first
+
+
+def is_literal(atom: Any) -> bool:
+    """Whether an operand is a constant written into the equation."""
+    return isinstance(atom, core.Literal)
+
+
+def is_dropped(var: Any) -> bool:
+    """Whether nobody uses this result."""
+    return isinstance(var, core.DropVar)
+
+
+def spec_of(aval: Any) -> TensorSpec:
+    """Return shape and dtype of an abstract value; tokens and references have the dtype `"token"` or their own name."""
+    try:
+        return _spec(aval.shape, aval.dtype)
+    except (AttributeError, TypeError):
+        return TensorSpec((), "token")
+
+
+@lru_cache(maxsize=8192)
+def _spec(shape: tuple[Any, ...], dtype: Any) -> TensorSpec:
+    sizes = tuple(dim if isinstance(dim, int) else str(dim) for dim in shape)
+    return TensorSpec(sizes, getattr(dtype, "name", None) or str(dtype))
+
+
+def jaxpr_as_fun(closed: Any) -> Callable[..., Sequence[Any]]:
+    """Return the function that a closed jaxpr stands for; under `jax.jit` nothing of the original runs again."""
+    return core.jaxpr_as_fun(closed)

@@ -1,0 +1,54 @@
+"""A value that is made when it is first asked for, once, whatever thread asks."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+
+class Once(Generic[Value]):
+    """A value made on demand.
+
+    A second thread that asks while it is being made waits for it. What went wrong is kept, and raised again.
+
+    Attributes:
+        elapsed_s: Seconds it took to make; 0 before.
+        is_made: Whether it is there, or has failed.
+
+    Examples:
+        >>> Once(lambda: 6 * 7).get()
+        42
+    """
+
+    def __init__(self, make: Callable[[], Value]):
+        self._make: Callable[[], Value] | None = make
+        self._lock = threading.Lock()
+        self._value: Value | None = None
+        self._error: Exception | None = None
+        self.elapsed_s = 0.0
+        self.is_made = False
+
+    def get(self) -> Value:
+        """Return the value, made now if it was not before.
+
+        Raises:
+            Exception: What went wrong when it was made.
+        """
+        if not self.is_made:
+            with self._lock:
+                if self._make is not None:
+                    make, start = self._make, time.perf_counter()
+                    try:
+                        self._value = make()
+                    except Exception as error:
+                        self._error = error
+                    self.elapsed_s = time.perf_counter() - start
+                    self._make = None
+                    self.is_made = True
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]

@@ -1,0 +1,210 @@
+"""StableHLO text with its locations read and taken off: which line came from which equations.
+
+JAX prints each op with `loc(#loc12)` and a table of locations at the end. The functions it shares between calls carry
+tags relative to themselves, so the way from `@main` through the calls gives the ids; one line may have many callers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mithril_nb.stages.inference import Draft, attribute, pass_on
+from mithril_nb.stages.records import Equation, Instruction
+from mithril_nb.stages.tags import Tags
+
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
+_ENTRY = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
+_NAME = re.compile(rf"^({_QUOTED})")
+_OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?(?:, %[\w#:]+)* = )?"?([A-Za-z_][\w.$]*)"?')
+_FUNC = re.compile(r"func\.func (?:public |private )?@(\"[^\"]*\"|[\w.$-]+)")
+_CALLEE = re.compile(r"call @(\"[^\"]*\"|[\w.$-]+)")
+_USED = re.compile(r"%[\w]+")
+
+
+@dataclass
+class _Function:
+    """One function while it is read: its ops, where JAX says they come from, whom it calls."""
+
+    name: str
+    draft: Draft
+    ops: list[Draft] = field(default_factory=list)
+    locations: dict[str, str] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+
+
+def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the text without locations, and its instructions with their provenance.
+
+    Args:
+        text: What `lowered.as_text(debug_info=True)` gives.
+        tags: How the equations are marked in it.
+        equations: The equations by id.
+    """
+    body, table = _split(text)
+    names = {key: _name_in(value) for key, value in table.items()}
+    functions: dict[str, _Function] = {}
+    open_ops: list[Draft | None] = []
+    waiting: Draft | None = None  # An op whose regions start on the next line.
+    shown: list[str] = []
+    current: _Function | None = None
+    for line in body:
+        plain, found = _strip(line)
+        shown.append(plain)
+        number = len(shown)
+        start = plain.strip()
+        opens = start.endswith("{")
+        location = _op_name(found[-1], names) if found and line.endswith(")") else None
+        if start.startswith("}"):
+            closed = None if opens or not open_ops else open_ops.pop()
+            if closed is not None and current is not None:
+                closed.lines = number - closed.line + 1
+                current.locations[closed.id] = location or ""
+                current = None if closed is current.draft else current
+            continue
+        if opens and waiting is not None:
+            open_ops.append(waiting)
+            waiting = None
+            continue
+        function = _FUNC.search(plain)
+        if function:
+            current = _Function(function.group(1), Draft(f"@{function.group(1)}", "func.func", number))
+            functions[current.name] = current
+            open_ops.append(current.draft)
+            continue
+        match = _OP.match(plain)
+        if match is None or current is None:
+            if opens:
+                open_ops.append(None)
+            continue
+        result, opcode = match.groups()
+        draft = Draft(
+            f"{current.name}{result or f'@{opcode}'}",
+            opcode,
+            number,
+            operands=tuple(
+                current.names[name] for name in _USED.findall(plain[match.end() :]) if name in current.names
+            ),
+            asks_users_first=opcode.endswith((".constant", ".iota")),
+        )
+        if result is None or draft.id in current.locations:
+            draft.id += f"@{number}"
+        current.locations[draft.id] = location or ""
+        current.ops.append(draft)
+        callee = _CALLEE.search(plain)
+        if callee:
+            current.calls.append((callee.group(1), draft.id))
+        if result is not None:
+            current.names[result] = draft.id
+        if opens:
+            open_ops.append(draft)
+        elif location is None:
+            waiting = draft
+    return "\n".join(shown) + "\n", _resolve(functions, tags, equations)
+
+
+def _split(text: str) -> tuple[list[str], dict[str, str]]:
+    body: list[str] = []
+    table: dict[str, str] = {}
+    for line in text.splitlines():
+        entry = _ENTRY.match(line)
+        if entry:
+            table[entry.group(1)] = entry.group(2)
+        else:
+            body.append(line)
+    while body and not body[-1].strip():
+        body.pop()
+    return body, table
+
+
+def _strip(line: str) -> tuple[str, list[str]]:
+    if " loc(" not in line:
+        return line, []
+    found: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        if match.group(1) is None:
+            return match.group(0)
+        found.append(match.group(1))
+        return ""
+
+    return _LOC.sub(take, line), found
+
+
+def _name_in(location: str) -> str:
+    """Return the names in a location; a fused one has several, which are joined as XLA does."""
+    if location.startswith('"'):
+        match = _NAME.match(location)
+        return match.group(1)[1:-1] if match else ""
+    if location.startswith("fused"):
+        return ";".join(name[1:-1] for name in re.findall(_QUOTED, location))
+    return ""
+
+
+def _op_name(location: str, names: Mapping[str, str]) -> str:
+    return names.get(location, "") if location.startswith("#") else _name_in(location)
+
+
+def _resolve(
+    functions: Mapping[str, _Function], tags: Tags, equations: Mapping[str, Equation]
+) -> tuple[Instruction, ...]:
+    callers: dict[str, set[str]] = {name: set() for name in functions}
+    callers["main"] = {""}
+    for _ in functions:  # Callers nearly always stand before what they call; repeat until nothing is added.
+        before = {name: len(ids) for name, ids in callers.items()}
+        for function in functions.values():
+            for callee, op in function.calls:
+                callers.setdefault(callee, set()).update(
+                    _ids(function.locations[op], callers[function.name], tags, equations)
+                )
+        if before == {name: len(ids) for name, ids in callers.items()}:
+            break
+    drafts: dict[str, Draft] = {}
+    for function in functions.values():
+        drafts[function.draft.id] = function.draft
+        if function.name != "main":
+            attribute(function.draft, callers[function.name], equations)
+            function.draft.origin = "inferred" if function.draft.origin else None
+        for draft in function.ops:
+            attribute(
+                draft,
+                _ids(
+                    function.locations[draft.id],
+                    callers[function.name],
+                    tags,
+                    equations,
+                ),
+                equations,
+            )
+            drafts[draft.id] = draft
+    main = functions["main"].draft.id if "main" in functions else ""
+    pass_on({id: draft for id, draft in drafts.items() if id != main})
+    return tuple(
+        Instruction(
+            draft.id.removeprefix("main"),
+            draft.opcode,
+            draft.line,
+            draft.equations,
+            draft.shares,
+            draft.role,
+            draft.origin,
+            draft.lines,
+        )
+        for draft in drafts.values()
+        if draft.id != main
+    )
+
+
+def _ids(location: str, callers: set[str], tags: Tags, equations: Mapping[str, Equation]) -> frozenset[str]:
+    """Return the equations of an op: the path in its own name, after that of each caller of its function."""
+    found: set[str] = set()
+    for part in location.split(";"):
+        inner = ".".join(tags.path(part))
+        for caller in callers:
+            id = f"{caller}.{inner}" if caller and inner else caller or inner
+            # Helpers that JAX lowers once and calls again keep the location of the first use: then ask the caller.
+            found.add(id if id in equations else caller)
+    return frozenset(found - {""})

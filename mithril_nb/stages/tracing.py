@@ -1,0 +1,133 @@
+"""From a Python function and the shapes of its arguments to a jaxpr whose inputs and outputs have names."""
+
+from __future__ import annotations
+
+import functools
+import inspect as python_inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One array among the arguments or the results of a program.
+
+    Attributes:
+        name: How to reach it, in Python's words: `params['linear_0.weight']`.
+        argument: Name of the argument that it is part of: `params`.
+        spec: Its shape and dtype.
+        keys: The text keys and attribute names on the way to it, from the outside in.
+    """
+
+    name: str
+    argument: str
+    spec: TensorSpec
+    keys: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A traced program.
+
+    Attributes:
+        name: Name of the function.
+        closed: The closed jaxpr, as JAX gave it.
+        inputs: The leaves of its arguments, in the order of its invars.
+        outputs: The leaves of its results, in the order of its outvars.
+        donated: For each input, whether its memory may be reused for a result.
+        call: Makes, from another closed jaxpr of the same signature, a function of the original arguments.
+    """
+
+    name: str
+    closed: Any
+    inputs: tuple[Leaf, ...]
+    outputs: tuple[Leaf, ...]
+    donated: tuple[bool, ...]
+    call: Callable[[Any], Callable[..., Any]]
+
+
+def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> Trace:
+    """Trace a function without running it.
+
+    Args:
+        fn: Any function that JAX can trace.
+        args: Its arguments: pytrees of arrays or `jax.ShapeDtypeStruct`s.
+        name: What to call the program; by default the name of the function.
+
+    Returns:
+        The jaxpr with names for all that goes in and out.
+    """
+    closed, out = jax.make_jaxpr(fn, return_shape=True)(*args)
+    closed, donated = _without_outer_jit(closed)
+    names = _argument_names(fn, len(args))
+    inputs = tuple(
+        Leaf(
+            names[path[0].idx] + jax.tree_util.keystr(path[1:]),
+            names[path[0].idx],
+            spec_of(var.aval),
+            _keys(path[1:]),
+        )
+        for (path, _), var in zip(
+            jax.tree_util.tree_flatten_with_path(args)[0],
+            closed.jaxpr.invars,
+            strict=True,
+        )
+    )
+    outputs = tuple(
+        Leaf("result" + jax.tree_util.keystr(path), "result", spec_of(leaf), _keys(path))
+        for path, leaf in jax.tree_util.tree_flatten_with_path(out)[0]
+    )
+    structure = jax.tree.structure(out)
+    title = name or getattr(fn, "__name__", type(fn).__name__)
+
+    def call(other: Any) -> Callable[..., Any]:
+        flat = jaxpr_as_fun(other)
+
+        def program(*args: Any) -> Any:
+            return jax.tree.unflatten(structure, flat(*jax.tree.leaves(args)))
+
+        # JAX names the parameters of StableHLO and HLO after the signature, and the module after the function.
+        functools.update_wrapper(program, fn, assigned=("__doc__",), updated=())
+        program.__name__ = program.__qualname__ = title
+        return program
+
+    return Trace(title, closed, inputs, outputs, donated, call)
+
+
+def _without_outer_jit(closed: Any) -> tuple[Any, tuple[bool, ...]]:
+    """Unwrap a jaxpr that is nothing but one call of a jitted function: its equations are the program."""
+    jaxpr = closed.jaxpr
+    if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name in ("jit", "pjit"):
+        (only,) = jaxpr.eqns
+        inner = only.params["jaxpr"]
+        same = (
+            len(inner.jaxpr.invars) == len(only.invars) == len(jaxpr.invars)
+            and all(a is b for a, b in zip(only.invars, jaxpr.invars, strict=True))
+            and len(only.outvars) == len(jaxpr.outvars)
+            and all(a is b for a, b in zip(only.outvars, jaxpr.outvars, strict=True))
+        )
+        if same:
+            return inner, tuple(only.params.get("donated_invars", (False,) * len(jaxpr.invars)))
+    return closed, (False,) * len(jaxpr.invars)
+
+
+def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
+    try:
+        bound = python_inspect.signature(fn).bind(*range(count)).arguments
+    except (TypeError, ValueError):
+        return [f"args[{index}]" for index in range(count)]
+    names: list[str] = []
+    for name, value in bound.items():
+        names.extend([name] if isinstance(value, int) else [f"{name}[{index}]" for index in range(len(value))])
+    return names
+
+
+def _keys(path: tuple[Any, ...]) -> tuple[str, ...]:
+    keys = (getattr(entry, "key", getattr(entry, "name", None)) for entry in path)
+    return tuple(key for key in keys if isinstance(key, str))
