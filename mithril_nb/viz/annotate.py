@@ -1,0 +1,142 @@
+"""What to write on the boxes and wires of a diagram: from inferred specs, costs and problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mithril_nb.errors import Diagnostic
+from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Value
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.viz.records import NodeAnnotation
+
+_LONGEST_LABEL = 24
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """What `layout` is told beside the graph; `layout(graph, **annotations.as_arguments())`.
+
+    Attributes:
+        nodes: What to say about each block, by path.
+        edge_shapes: What flows, by source.
+        edge_problems: Index into the problems, by `(source, target)`.
+    """
+
+    nodes: Mapping[str, NodeAnnotation]
+    edge_shapes: Mapping[str, str]
+    edge_problems: Mapping[tuple[str, str], int]
+
+    def as_arguments(self) -> dict[str, object]:
+        """Return the keyword arguments of `layout` that it fills."""
+        return {"annotations": self.nodes, "edge_shapes": self.edge_shapes, "edge_problems": self.edge_problems}
+
+
+def annotate(
+    graph: LogicalGraph,
+    specs: Mapping[str, BlockSpecs] | None = None,
+    inputs: Mapping[str, TensorSpec] | None = None,
+    shares: Mapping[str, float] | None = None,
+    problems: Sequence[Diagnostic] = (),
+) -> Annotations:
+    """Gather what a diagram says about each block and connection.
+
+    Args:
+        graph: The graph.
+        specs: Specs at each block, by path, as shape inference found them.
+        inputs: Specs of the graph's inputs.
+        shares: Share of the cost of blocks, by path; a group without a share of its own has the sum of those inside.
+        problems: What is wrong, and where.
+
+    Returns:
+        Texts and numbers for `layout`.
+    """
+    specs, shares = specs or {}, shares or {}
+    at_block = {problem.block: at for at, problem in reversed([*enumerate(problems)]) if problem.block}
+    nodes: dict[str, NodeAnnotation] = {}
+    edge_shapes = {name: shape_text(spec) for name, spec in (inputs or {}).items()}
+    for path, node in graph.walk():
+        found = specs.get(path, BlockSpecs())
+        outputs = [found.outputs.get(port.name) for port in node.block.outputs]
+        nodes[path] = NodeAnnotation(
+            label=label_of(node.block, found),
+            shape=shape_text(outputs[0]) if len(outputs) == 1 else "",
+            share=share_of(path, shares),
+            problem=at_block.get(path),
+        )
+        for port, spec in zip(node.block.outputs, outputs, strict=True):
+            edge_shapes[f"{path}.{port.name}"] = shape_text(spec)
+        if node.block.graph is not None:
+            for port in node.block.graph.inputs:
+                edge_shapes[f"{path}.{port.name}"] = shape_text(found.inputs.get(port.name))
+    edges = {problem.edge: at for at, problem in reversed([*enumerate(problems)]) if problem.edge}
+    return Annotations(nodes, {source: shape for source, shape in edge_shapes.items() if shape}, edges)
+
+
+def shape_text(spec: TensorSpec | None) -> str:
+    """Return a shape as a diagram shows it; `""` if it is not known.
+
+    Examples:
+        >>> shape_text(TensorSpec(("batch", 784))), shape_text(TensorSpec((10,))), shape_text(TensorSpec(("...", 4)))
+        ('(batch, 784)', '(10,)', '(…, 4)')
+        >>> shape_text(TensorSpec(("...",)))
+        ''
+    """
+    if spec is None or spec.shape == ("...",):
+        return ""
+    dims = ["…" if dim == "..." else str(dim) for dim in spec.shape]
+    return f"({dims[0]},)" if len(dims) == 1 else f"({', '.join(dims)})"
+
+
+def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
+    """Return the attribute that matters: how the last axis changes where it does, else the block's own numbers.
+
+    Examples:
+        >>> linear = Block("Linear", (("dimension", 10), ("use_bias", True)), (), (), op="linear")
+        >>> label_of(linear)
+        '10'
+        >>> label_of(linear, BlockSpecs({"input": TensorSpec((32, 64))}, {}, {"output": TensorSpec((32, 10))}))
+        '64 → 10'
+    """
+    before, after = _last(specs.inputs) if specs else None, _last(specs.outputs) if specs else None
+    if block.op == "linear" and before is not None and after is not None:
+        return f"{before} → {after}"
+    if block.graph is not None and before is not None and after is not None and before != after:
+        return f"{before} → {after}"
+    texts = list(dict.fromkeys(_sizes_text(value) for _, value in block.attributes if _matters(value)))
+    while len(" · ".join(texts)) > _LONGEST_LABEL and len(texts) > 1:
+        texts.pop()
+    return " · ".join(texts)
+
+
+def share_of(path: str, shares: Mapping[str, float]) -> float | None:
+    """Return the share of a block: its own entry, or the sum of the entries inside it; `None` if there are none.
+
+    Examples:
+        >>> share_of("mlp", {"mlp/a": 0.25, "mlp/b": 0.5, "mlp_1": 0.25}), share_of("head", {"mlp": 1.0})
+        (0.75, None)
+    """
+    if path in shares:
+        return shares[path]
+    inside = [share for block, share in shares.items() if block.startswith(f"{path}/")]
+    return min(1.0, sum(inside)) if inside else None
+
+
+def _last(specs: Mapping[str, TensorSpec | None]) -> int | str | None:
+    known = [spec for spec in specs.values() if spec is not None]
+    if len(specs) != 1 or not known or not known[0].shape or known[0].shape[-1] == "...":
+        return None
+    return known[0].shape[-1]
+
+
+def _matters(value: Value) -> bool:
+    """Return whether a value says how large or strong something is; flags, axes and ones do not."""
+    if isinstance(value, tuple):
+        return any(_matters(item) for item in value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and value != 1
+
+
+def _sizes_text(value: Value) -> str:
+    if isinstance(value, tuple):
+        return "×".join(_sizes_text(item) for item in value)
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,69 @@
+"""What each type of value looks like in a notebook: a picture or a table, and always a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.viz.picture import Picture, picture
+from mithril_nb.viz.records import Diagram
+from mithril_nb.viz.svg import diagram_svg
+from mithril_nb.viz.text import block_text, graph_text
+
+Bundle = dict[str, str]
+PACKAGE = "mithril_nb"
+
+
+def bundle(value: object) -> Bundle:
+    """Return the MIME bundle of a value of this package.
+
+    The renderer is found by the name of the value's class, or of a base of it, so that classes that live beside JAX or
+    a widget library need not be imported here. A renderer that fails never takes the page with it: its error is named
+    below the value's own `repr`.
+    """
+    renderer = _renderer(type(value))
+    if renderer is None:
+        return {"text/plain": repr(value)}
+    try:
+        return renderer(value)
+    except Exception as error:  # whatever it is, the cell must still show the value
+        return {"text/plain": f"{value!r}\n(no picture of it: {type(error).__name__}: {error})"}
+
+
+def _renderer(kind: type) -> Callable[[Any], Bundle] | None:
+    for base in kind.__mro__:
+        if base.__module__.partition(".")[0] == PACKAGE and base.__name__ in RENDERERS:
+            return RENDERERS[base.__name__]
+    return None
+
+
+def picture_bundle(made: Picture, title: str) -> Bundle:
+    """Return the bundle of a picture that is already laid out."""
+    text = graph_text(made.graph, made.annotations.nodes, made.annotations.edge_shapes)
+    if made.problems:
+        text += "\n\n" + "\n".join(str(problem) for problem in made.problems)
+    return {"text/plain": text, "image/svg+xml": diagram_svg(made.diagram, made.problems, title)}
+
+
+def _graph(graph: LogicalGraph) -> Bundle:
+    return picture_bundle(picture(graph), "logical graph")
+
+
+def _block(block: Block) -> Bundle:
+    if block.graph is None:
+        return {"text/plain": block_text(block)}
+    return {**picture_bundle(picture(block.graph), block.kind), "text/plain": block_text(block)}
+
+
+def _diagram(diagram: Diagram) -> Bundle:
+    blocks = sum(1 for node in diagram.nodes if node.path)
+    text = f"diagram of {blocks} blocks, {diagram.width:.0f} x {diagram.height:.0f} px"
+    return {"text/plain": text, "image/svg+xml": diagram_svg(diagram)}
+
+
+RENDERERS: dict[str, Callable[[Any], Bundle]] = {
+    "LogicalGraph": _graph,
+    "Block": _block,
+    "Diagram": _diagram,
+}

@@ -1,0 +1,307 @@
+"""From a logical graph to a picture of it, as data.
+
+Each level of the graph is laid out on its own, from the inside out: an expanded group is one large box to the level
+around it, so opening a group disturbs nothing but the room it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
+from mithril_nb.viz import sizes
+from mithril_nb.viz.arrange import arrange, curve
+from mithril_nb.viz.engine import Box, Link, Pin
+from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, DiagramPort, NodeAnnotation, Point
+
+MARGIN = 12
+_PLAIN = NodeAnnotation()
+_TITLE_H = 22
+_PIN_W, _PIN_H = 8, 2
+
+
+def layout(
+    graph: LogicalGraph,
+    *,
+    annotations: Mapping[str, NodeAnnotation] | None = None,
+    edge_shapes: Mapping[str, str] | None = None,
+    expanded: Collection[str] = frozenset(),
+    moved: Mapping[str, Point] | None = None,
+    edge_problems: Mapping[tuple[str, str], int] | None = None,
+) -> Diagram:
+    """Lay a graph out, top to bottom.
+
+    Args:
+        graph: The graph.
+        annotations: What to say about blocks, by path.
+        edge_shapes: What flows, by source: `"linear_0.output"`, or `"input"` for a model input. The one output of a
+            block whose annotation has a shape needs no entry.
+        expanded: Paths of the groups whose insides are drawn.
+        moved: Top left corners of blocks that a person has placed, by path; counted from the frame of the group they
+            are in (see `Diagram.within`).
+        edge_problems: Index into the list of problems for connections at fault, by `(source, target)`.
+
+    Returns:
+        The picture; the same for the same arguments, on every machine.
+
+    Raises:
+        ValueError: An edge of the graph ends at a block that the graph does not have.
+
+    Examples:
+        >>> from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
+        >>> relu = Block("Relu", (), (Port("input"),), (Port("output"),), op="relu")
+        >>> into = Edge(Endpoint("", "x"), Endpoint("relu_0", "input"))
+        >>> out = Edge(Endpoint("relu_0", "output"), Endpoint("", "y"))
+        >>> graph = LogicalGraph((Node("relu_0", relu),), (into, out), (Port("x"),), (Port("y"),))
+        >>> [(node.name, node.y) for node in layout(graph).nodes]
+        [('x', 12), ('relu_0', 80), ('y', 170)]
+    """
+    plan = _Plan(annotations or {}, edge_shapes or {}, frozenset(expanded), moved or {}, edge_problems or {})
+    level = plan.level(graph, "", {})
+    shift = MARGIN
+    return Diagram(
+        level.w + 2 * MARGIN,
+        level.h + 2 * MARGIN,
+        tuple(replace(node, x=node.x + shift, y=node.y + shift) for node in level.nodes),
+        tuple(replace(edge, points=_shifted(edge.points, shift, shift)) for edge in level.edges),
+    )
+
+
+@dataclass
+class _Level:
+    """One level, laid out from `(0, 0)` on, with the pins through which its boundary is reached.
+
+    `origin` is where its `(0, 0)` will be in the frame, or in the picture, around it.
+    """
+
+    w: float
+    h: float
+    origin: Point = (MARGIN, MARGIN)
+    nodes: list[DiagramNode] = field(default_factory=list)
+    edges: list[DiagramEdge] = field(default_factory=list)
+    tops: dict[str, Point] = field(default_factory=dict)
+    bottoms: dict[str, Point] = field(default_factory=dict)
+
+
+@dataclass
+class _Item:
+    """Something to place on a level: how it looks, how large it is, and what is inside."""
+
+    node: DiagramNode | None
+    box: Box
+    tops: dict[str, int]
+    bottoms: dict[str, int]
+    inner: _Level | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    annotations: Mapping[str, NodeAnnotation]
+    edge_shapes: Mapping[str, str]
+    expanded: frozenset[str]
+    moved: Mapping[str, Point]
+    edge_problems: Mapping[tuple[str, str], int]
+
+    def level(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str], title: float = 0) -> _Level:
+        """Lay out one level; `given` has the shapes that come in at its boundary, `title` the room its title takes."""
+        shapes = self._shapes(graph, prefix, given)
+        items = self._items(graph, prefix, shapes)
+        index = {key: at for at, key in enumerate(items)}
+        parts = list(items.values())
+        links = [self._link(edge.source, edge.target, items, index) for edge in graph.edges]
+        placed = arrange([item.box for item in parts], links)
+        corners = list(placed.corners)
+        origin = (MARGIN, MARGIN)
+        if prefix:
+            tops = [corners[at][0] for (what, _), at in index.items() if what == "input"]
+            # No wire may cross the title: the inside moves right until its first port is beside the title.
+            spare = max(0, round(title - min(tops, default=title) - sizes.PAD))
+            origin = (sizes.PAD + spare, _TITLE_H if tops else sizes.HEADER_H)
+        touched = set()
+        for key, at in index.items():
+            path = join_path(prefix, key[1])
+            if key[0] == "block" and path in self.moved:
+                x, y = self.moved[path]
+                corners[at] = (max(0, round(x) - origin[0]), max(0, round(y) - origin[1]))
+                touched.add(at)
+        w = max((x + item.box.w for (x, _), item in zip(corners, parts, strict=True)), default=0.0)
+        h = max((y + item.box.h for (_, y), item in zip(corners, parts, strict=True)), default=0.0)
+        level = _Level(max(w, placed.w), max(h, placed.h), origin)
+        for key, at in index.items():
+            item, (x, y) = parts[at], corners[at]
+            if item.node is None:
+                if key[0] == "output" and y + item.box.h < level.h and touched:
+                    corners[at] = x, y = x, level.h - item.box.h
+                    touched.add(at)
+                side = level.tops if key[0] == "input" else level.bottoms
+                side[key[1]] = (x + _PIN_W / 2, y)
+            else:
+                level.nodes.append(replace(item.node, x=x, y=y))
+            if item.inner is not None:
+                level.nodes.extend(replace(node, x=node.x + x, y=node.y + y) for node in item.inner.nodes)
+        for edge, link, points in zip(graph.edges, links, placed.curves, strict=True):
+            if link.tail in touched or link.head in touched:
+                tail, head = parts[link.tail].box, parts[link.head].box
+                (x0, y0), (x1, y1) = corners[link.tail], corners[link.head]
+                points = curve((x0 + tail.bottoms[link.out], y0 + tail.h), (x1 + head.tops[link.into], y1))
+            source, target = _end(edge.source, prefix), _end(edge.target, prefix)
+            level.edges.append(
+                DiagramEdge(
+                    f"{source} -> {target}",
+                    source,
+                    target,
+                    shapes.get(edge.source, ""),
+                    points,
+                    self.edge_problems.get((source, target)),
+                )
+            )
+        for item, (x, y) in zip(parts, corners, strict=True):
+            if item.inner is not None:
+                level.edges.extend(replace(edge, points=_shifted(edge.points, x, y)) for edge in item.inner.edges)
+        return level
+
+    def _shapes(self, graph: LogicalGraph, prefix: str, given: Mapping[str, str]) -> dict[Endpoint, str]:
+        shapes = {Endpoint(BOUNDARY, port.name): given.get(port.name, "") for port in graph.inputs}
+        for node in graph.nodes:
+            note = self.annotations.get(join_path(prefix, node.name), _PLAIN)
+            if len(node.block.outputs) == 1:
+                shapes[Endpoint(node.name, node.block.outputs[0].name)] = note.shape
+        for source in {edge.source for edge in graph.edges}:
+            known = self.edge_shapes.get(_end(source, prefix), "")
+            if known:
+                shapes[source] = known
+        return shapes
+
+    def _items(self, graph: LogicalGraph, prefix: str, shapes: Mapping[Endpoint, str]) -> dict[tuple[str, str], _Item]:
+        ends = {edge.source for edge in graph.edges} | {edge.target for edge in graph.edges}
+        items: dict[tuple[str, str], _Item] = {}
+        for port in graph.inputs:
+            shape = shapes.get(Endpoint(BOUNDARY, port.name), "")
+            items["input", port.name] = _pin("top") if prefix else _pill("input", port.name, shape)
+        for at, node in enumerate(graph.nodes):
+            path = join_path(prefix, node.name)
+            used = _used_ports(node, ends)
+            items["block", node.name] = self._block(node, path, at, used, shapes, graph)
+        for port in graph.outputs:
+            source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
+            shape = shapes.get(source, "") if source else ""
+            items["output", port.name] = _pin("bottom") if prefix else _pill("output", port.name, shape)
+        return items
+
+    def _block(
+        self,
+        node: Node,
+        path: str,
+        at: int,
+        used: tuple[list[str], list[str]],
+        shapes: Mapping[Endpoint, str],
+        graph: LogicalGraph,
+    ) -> _Item:
+        note = self.annotations.get(path, _PLAIN)
+        top = self.annotations.get(path.partition("/")[0], _PLAIN)
+        hue = note.hue if note.hue is not None else top.hue
+        block = node.block
+        plain = DiagramNode(
+            path, node.name, block.kind, at % HUES if hue is None else hue, 0, 0, 0, 0,
+            note.label, note.shape, note.share, note.problem, block.graph is not None, False, note.repeat,
+        )  # fmt: skip
+        if block.graph is None or path not in self.expanded:
+            inputs, outputs = used
+            kind = block.kind if note.repeat == 1 else f"{block.kind} ×{note.repeat}"
+            w = sizes.node_width(node.name, kind, note.label, note.shape, max(len(inputs), len(outputs)))
+            tops, bottoms = sizes.ports_at(inputs, w, 0), sizes.ports_at(outputs, w, sizes.NODE_H)
+            return _item(replace(plain, w=w, h=sizes.NODE_H, inputs=tops, outputs=bottoms))
+        sources = {port: graph.source_of.get(Endpoint(node.name, port)) for port in used[0]}
+        given = {port: shapes.get(source, "") for port, source in sources.items() if source is not None}
+        title = sizes.title_width(node.name, block.kind) + sizes.PAD
+        return _frame(replace(plain, expanded=True), self._inside(block, path, plain.hue, given, title), title)
+
+    def _inside(self, block: Block, path: str, hue: int, given: Mapping[str, str], title: float) -> _Level:
+        assert block.graph is not None
+        level = self.level(block.graph, path, given, title)
+        own = {node.path for node in level.nodes if self.annotations.get(node.path, _PLAIN).hue is None}
+        level.nodes = [replace(node, hue=hue) if node.path in own else node for node in level.nodes]
+        return level
+
+    def _link(
+        self,
+        source: Endpoint,
+        target: Endpoint,
+        items: Mapping[tuple[str, str], _Item],
+        index: Mapping[tuple[str, str], int],
+    ) -> Link:
+        tail = ("input", source.port) if source.node == BOUNDARY else ("block", source.node)
+        head = ("output", target.port) if target.node == BOUNDARY else ("block", target.node)
+        for key, end in ((tail, source), (head, target)):
+            if key not in index:
+                raise ValueError(f"the graph has no {key[0]} {key[1]!r}, where the edge at {str(end)!r} ends.")
+        out = 0 if source.node == BOUNDARY else items[tail].bottoms[source.port]
+        into = 0 if target.node == BOUNDARY else items[head].tops[target.port]
+        return Link(index[tail], out, index[head], into)
+
+
+def _end(end: Endpoint, prefix: str) -> str:
+    path = join_path(prefix, end.node) if end.node else prefix
+    return f"{path}.{end.port}" if path else end.port
+
+
+def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:
+    """Return the ports to draw: data ports, and those params that a connection feeds."""
+    inputs = [port.name for port in node.block.inputs if port.role == "data" or Endpoint(node.name, port.name) in ends]
+    return inputs, [port.name for port in node.block.outputs]
+
+
+def _pin(pin: Pin) -> _Item:
+    box = Box(_PIN_W, _PIN_H, (_PIN_W / 2,), (_PIN_W / 2,), pin)
+    return _Item(None, box, {}, {})
+
+
+def _pill(kind: str, name: str, shape: str) -> _Item:
+    w, h = sizes.pill_width(name, shape), sizes.PILL_H
+    port = sizes.ports_at([name], w, h if kind == "input" else 0)
+    inputs, outputs = ((), port) if kind == "input" else (port, ())
+    node = DiagramNode("", name, kind, HUES - 1, 0, 0, w, h, shape=shape, inputs=inputs, outputs=outputs)
+    item = _item(node)
+    # Graphviz may see ports that nothing uses; a pill has one on either side, so that a link always finds index 0.
+    return replace(item, box=Box(w, h, (w / 2,), (w / 2,)))
+
+
+def _item(node: DiagramNode, inner: _Level | None = None) -> _Item:
+    sides: list[tuple[dict[str, int], tuple[float, ...]]] = []
+    for ports in (node.inputs, node.outputs):
+        ordered: Sequence[DiagramPort] = sorted(ports, key=lambda port: port.x)
+        sides.append(({port.name: at for at, port in enumerate(ordered)}, tuple(port.x for port in ordered)))
+    (tops, top_x), (bottoms, bottom_x) = sides
+    return _Item(node, Box(node.w, node.h, top_x, bottom_x), tops, bottoms, inner)
+
+
+def _frame(node: DiagramNode, level: _Level, title: float) -> _Item:
+    """Return an expanded group: a frame as large as its title and inside need, ports where the inside has them."""
+    dx, top = level.origin
+    w = round(max(level.w + 2 * dx, title + sizes.PAD, sizes.NARROWEST))
+    h = round(top + level.h + (_PIN_H if level.bottoms else sizes.PAD))
+    inputs = tuple(DiagramPort(name, x + dx, 0) for name, (x, _) in level.tops.items())
+    outputs = tuple(DiagramPort(name, x + dx, h) for name, (x, _) in level.bottoms.items())
+    edges: list[DiagramEdge] = []
+    for edge in level.edges:
+        points = list(_shifted(edge.points, dx, top))
+        if edge.source.startswith(f"{node.path}."):  # a path holds no dot: this is a port of the frame itself
+            points = [*_straight((points[0][0], 0), points[0]), *points[1:]]
+        if edge.target.startswith(f"{node.path}."):
+            points = [*points[:-1], *_straight(points[-1], (points[-1][0], h))]
+        edges.append(replace(edge, points=tuple(points)))
+    nodes = [replace(child, x=child.x + dx, y=child.y + top) for child in level.nodes]
+    inner = _Level(level.w, level.h, nodes=nodes, edges=edges)
+    return _item(replace(node, w=w, h=h, inputs=inputs, outputs=outputs), inner)
+
+
+def _straight(start: Point, end: Point) -> tuple[Point, Point, Point, Point]:
+    third = (end[1] - start[1]) / 3
+    return (start, (start[0], round(start[1] + third, 1)), (end[0], round(end[1] - third, 1)), end)
+
+
+def _shifted(points: Sequence[Point], dx: float, dy: float) -> tuple[Point, ...]:
+    return tuple((round(x + dx, 1), round(y + dy, 1)) for x, y in points)

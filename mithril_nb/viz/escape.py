@@ -1,0 +1,34 @@
+"""Turning data into text that XML and HTML take as text, whatever characters it holds."""
+
+from __future__ import annotations
+
+import re
+from html import escape
+
+# What XML 1.0 forbids even when escaped, lone surrogates included: one of them makes a browser refuse the whole SVG.
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_BREAKS = re.compile("[\t\n\v\f\r\x85\u2028\u2029]+")
+
+
+def escaped(text: str) -> str:
+    """Return the text as XML and HTML character data, fit for element content and for quoted attributes.
+
+    Characters that XML does not allow become U+FFFD.
+
+    Examples:
+        >>> escaped('<b a="1">&')
+        '&lt;b a=&quot;1&quot;&gt;&amp;'
+        >>> escaped("a" + chr(0))
+        'a�'
+    """
+    return escape(_FORBIDDEN.sub("\ufffd", text), quote=True)
+
+
+def one_line(text: str) -> str:
+    r"""Return the text with each run of line breaks and tabs shown as one `⏎`, so that a label stays a label.
+
+    Examples:
+        >>> one_line("a\nb")
+        'a⏎b'
+    """
+    return _BREAKS.sub("⏎", text)

@@ -1,0 +1,115 @@
+"""The colours: a hue means a block, the accent means selection, and every text on them can be read.
+
+The hues derive from Okabe and Ito's colour-blind-safe set; the front end mirrors them as `--mnb-hue-0..7`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+LIGHT_HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#7A5195", "#5D6D7E")
+DARK_HUES = ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "#B08BD0", "#A3B1BF")
+HUES = len(LIGHT_HUES)
+
+
+@dataclass(frozen=True)
+class Theme:
+    """The colours of one theme; texts meet WCAG AA on every ground they are set on.
+
+    Attributes:
+        ground: Behind everything.
+        surface: Of a node, a table head, a chip.
+        line: Borders and quiet rules.
+        wire: Edges of a diagram.
+        ink: Text.
+        muted: Secondary text.
+        accent: Selection and focus, and nothing else.
+        bad: Problems.
+        cost: Bars of cost.
+        track: The empty part of a bar.
+        hues: One for each block, in order.
+        code: Colours of code: keyword, name, type, number, string, comment.
+    """
+
+    ground: str
+    surface: str
+    line: str
+    wire: str
+    ink: str
+    muted: str
+    accent: str
+    bad: str
+    cost: str
+    track: str
+    hues: tuple[str, ...]
+    code: tuple[str, str, str, str, str, str]
+
+
+LIGHT = Theme(
+    ground="#ffffff",
+    surface="#f7f8fa",
+    line="#c5ccd3",
+    wire="#6b7681",
+    ink="#1b2026",
+    muted="#545d68",
+    accent="#6a3df0",
+    bad="#b3261e",
+    cost="#8a4b08",
+    track="#e3e7eb",
+    hues=LIGHT_HUES,
+    code=("#7d2a8c", "#1f4e9c", "#0b6b5b", "#8a4b08", "#8c1d40", "#5c6670"),
+)
+DARK = Theme(
+    ground="#15181c",
+    surface="#1f242a",
+    line="#444d57",
+    wire="#8d98a4",
+    ink="#e8ebee",
+    muted="#a7b0ba",
+    accent="#b49bff",
+    bad="#ff8a80",
+    cost="#f2b366",
+    track="#343b43",
+    hues=DARK_HUES,
+    code=("#d8a3e8", "#8fbcf5", "#6fd0bb", "#f2b366", "#f79ab0", "#9aa4af"),
+)
+
+
+def _channel(value: int) -> float:
+    part = value / 255
+    return part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+
+
+def luminance(colour: str) -> float:
+    """Return the relative luminance of a `#rrggbb` colour: 0 is black, 1 is white.
+
+    Examples:
+        >>> luminance("#ffffff"), luminance("#000000")
+        (1.0, 0.0)
+    """
+    red, green, blue = (_channel(int(colour[at : at + 2], 16)) for at in (1, 3, 5))
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of two colours by WCAG 2's formula, 1 to 21; AA asks 4.5 of text and 3 of signs.
+
+    Examples:
+        >>> round(contrast("#000000", "#ffffff"), 2)
+        21.0
+    """
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def mixed(colour: str, ground: str, amount: float) -> str:
+    """Return `ground` with `amount` (0 to 1) of `colour` in it, as solid `#rrggbb`.
+
+    Examples:
+        >>> mixed("#000000", "#ffffff", 0.5)
+        '#808080'
+    """
+    parts = (
+        round(int(ground[at : at + 2], 16) * (1 - amount) + int(colour[at : at + 2], 16) * amount) for at in (1, 3, 5)
+    )
+    return "#" + "".join(f"{part:02x}" for part in parts)

@@ -1,0 +1,81 @@
+"""A graph, its inferred shapes and its costs put into one diagram: what renderers, reports and the terminal share."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from mithril_nb.errors import Diagnostic, MithrilError
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.viz.annotate import Annotations, annotate
+from mithril_nb.viz.diagram import layout
+from mithril_nb.viz.records import Diagram, Point
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A laid-out graph with what its boxes say.
+
+    Attributes:
+        graph: The graph.
+        diagram: Its layout.
+        annotations: The texts and numbers on it.
+        problems: What shape inference found wrong; the diagram's `problem` indices point into it.
+    """
+
+    graph: LogicalGraph
+    diagram: Diagram
+    annotations: Annotations
+    problems: tuple[Diagnostic, ...]
+
+
+def picture(
+    graph: LogicalGraph,
+    inputs: Mapping[str, TensorSpec] | None = None,
+    shares: Mapping[str, float] | None = None,
+    expanded: Collection[str] = frozenset(),
+    problems: Sequence[Diagnostic] | None = None,
+    moved: Mapping[str, Point] | None = None,
+) -> Picture:
+    """Infer a graph's shapes and lay it out.
+
+    Args:
+        graph: The graph.
+        inputs: Specs of its inputs; what is left out is inferred as far as it can be.
+        shares: Share of the cost of blocks, by path.
+        expanded: Paths of the groups whose insides are drawn.
+        problems: Problems to show instead of those that shape inference finds.
+        moved: Places that a person gave blocks, as `layout` takes them.
+
+    Returns:
+        The picture. Where a graph is so broken that nothing can be inferred, the reason is among its problems.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Model
+        >>> graph = (Model() + Linear(10)).graph
+        >>> [node.shape for node in picture(graph, {"input": TensorSpec((32, 64))}).diagram.nodes]
+        ['(32, 64)', '(32, 10)', '(32, 10)']
+    """
+    from mithril_nb.models.infer import infer
+
+    specs, given, found = None, inputs, tuple(problems or ())
+    try:
+        inference = infer(graph, inputs or {})
+    except MithrilError as error:
+        if problems is None:
+            found = error.diagnostics
+    else:
+        specs, given = inference.blocks, inference.inputs
+        if problems is None and inputs:  # with no input known, nothing is at fault yet
+            found = inference.problems
+    notes = annotate(graph, specs, given, shares, found)
+    diagram = layout(
+        graph,
+        annotations=notes.nodes,
+        edge_shapes=notes.edge_shapes,
+        expanded=expanded,
+        moved=moved,
+        edge_problems=notes.edge_problems,
+    )
+    return Picture(graph, diagram, notes, found)

@@ -1,0 +1,90 @@
+"""Plain-text twins of the pictures: for terminals, tests and readers that hear the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
+from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.records import NodeAnnotation
+from mithril_nb.viz.units import percent
+
+_PLAIN = NodeAnnotation()
+
+
+def graph_text(
+    graph: LogicalGraph,
+    annotations: Mapping[str, NodeAnnotation] | None = None,
+    edge_shapes: Mapping[str, str] | None = None,
+) -> str:
+    """Return a graph as an indented list: each block with where its data comes from and what it gives.
+
+    Examples:
+        >>> print(graph_text(LogicalGraph()))
+        an empty graph: no blocks yet
+    """
+    if not graph.nodes:
+        return "an empty graph: no blocks yet"
+    notes, shapes = annotations or {}, edge_shapes or {}
+    rows: list[tuple[str, ...]] = []
+    for port in graph.inputs:
+        rows.append((one_line(port.name), "input", "", "", shapes.get(port.name, ""), ""))
+    rows.extend(_rows(graph, "", "", notes))
+    for port in graph.outputs:
+        source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
+        rows.append((one_line(port.name), "output", "", _from([(None, source)]), "", ""))
+    return columns(rows)
+
+
+def columns(rows: list[tuple[str, ...]], right: frozenset[int] = frozenset({5})) -> str:
+    """Return rows as aligned columns, empty columns left out.
+
+    Examples:
+        >>> print(columns([("a", "", "10"), ("bcd", "", "5")], right=frozenset({2})))
+        a    10
+        bcd   5
+    """
+    used = [at for at in range(len(rows[0])) if any(row[at] for row in rows)] if rows else []
+    widths = {at: max(len(row[at]) for row in rows) for at in used}
+    lines = (
+        "  ".join(row[at].rjust(widths[at]) if at in right else row[at].ljust(widths[at]) for at in used)
+        for row in rows
+    )
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def block_text(block: Block) -> str:
+    """Return a block as the call that makes it.
+
+    Examples:
+        >>> block_text(Block("Linear", (("dimension", 10),), (), (), op="linear"))
+        'Linear(dimension=10)'
+    """
+    return f"{one_line(block.kind)}({', '.join(f'{name}={value!r}' for name, value in block.attributes)})"
+
+
+def _rows(
+    graph: LogicalGraph, prefix: str, indent: str, notes: Mapping[str, NodeAnnotation]
+) -> Iterator[tuple[str, ...]]:
+    for node in graph.nodes:
+        path = join_path(prefix, node.name)
+        note = notes.get(path, _PLAIN)
+        wired = [
+            (port.name, graph.source_of.get(Endpoint(node.name, port.name)))
+            for port in node.block.inputs
+            if port.role == "data" or Endpoint(node.name, port.name) in graph.source_of
+        ]
+        share = "" if note.share is None else percent(note.share)
+        came = _from([(name if len(wired) > 1 else None, source) for name, source in wired])
+        yield (f"{indent}{one_line(node.name)}", one_line(node.block.kind), note.label, came, note.shape, share)
+        if node.block.graph is not None:
+            yield from _rows(node.block.graph, path, indent + "  ", notes)
+
+
+def _from(wired: list[tuple[str | None, Endpoint | None]]) -> str:
+    texts = []
+    for name, source in wired:
+        told = "(nothing)" if source is None else one_line(source.node or source.port)
+        texts.append(f"{one_line(name)}={told}" if name else told)
+    return f"<- {', '.join(texts)}" if texts else ""

@@ -1,0 +1,112 @@
+"""Numbers with SI units, as tables and chips show them; what is unknown is said to be unknown."""
+
+from __future__ import annotations
+
+import math
+
+UNKNOWN = "unknown"
+_LARGE = ("", "k", "M", "G", "T", "P", "E")
+_SMALL = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+
+
+def si(value: float | None, unit: str = "") -> str:
+    """Return a count with three figures and an SI prefix.
+
+    Examples:
+        >>> si(84_212_000, "FLOP"), si(28_700_000, "B"), si(12, "B"), si(None, "B"), si(999_999, "B")
+        ('84.2 MFLOP', '28.7 MB', '12 B', 'unknown', '1.00 MB')
+    """
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if math.isinf(value):
+        return f"{'-' if value < 0 else ''}∞ {unit}".rstrip()
+    amount, step = abs(value), 0
+    while step + 1 < len(_LARGE) and amount >= (999.5 if step else 1000):
+        amount, step = amount / 1000, step + 1
+    digits = f"{amount:.0f}" if not step and float(amount).is_integer() else three_figures(amount)
+    return f"{'-' if value < 0 else ''}{digits} {_LARGE[step]}{unit}".rstrip()
+
+
+def flops(value: float | None) -> str:
+    """Return a number of FLOPs.
+
+    Examples:
+        >>> flops(262_144)
+        '262 kFLOP'
+    """
+    return si(value, "FLOP")
+
+
+def nbytes(value: float | None) -> str:
+    """Return a number of bytes, in powers of 1000.
+
+    Examples:
+        >>> nbytes(41_216)
+        '41.2 kB'
+    """
+    return si(value, "B")
+
+
+def seconds(value: float | None) -> str:
+    """Return a span of time.
+
+    Examples:
+        >>> seconds(0.31), seconds(0.0000021), seconds(75), seconds(7325)
+        ('310 ms', '2.10 µs', '1 min 15 s', '2 h 2 min')
+    """
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    if math.isinf(value):
+        return "∞ s"
+    if value >= 59.95:
+        whole = round(value)
+        hours, minutes = whole // 3600, whole % 3600 // 60
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min {whole % 60} s"
+    if value <= 0:
+        return "0 s"
+    for unit, size in _SMALL:
+        if value >= size * 0.9995:
+            return f"{three_figures(value / size)} {unit}"
+    return f"{three_figures(value / 1e-9)} ns"
+
+
+def percent(share: float | None) -> str:
+    """Return a share (0 to 1) in percent; what is there but rounds to nothing stays visible.
+
+    Examples:
+        >>> percent(0.979), percent(0.431), percent(0.0001), percent(0.0), percent(1.0), percent(None)
+        ('97.9 %', '43.1 %', '< 0.1 %', '0 %', '100 %', 'unknown')
+    """
+    if share is None or math.isnan(share):
+        return UNKNOWN
+    if share == 0 or share == 1:
+        return f"{share * 100:.0f} %"
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    if 0.9995 <= share < 1:
+        return "> 99.9 %"
+    return f"{share * 100:.1f} %"
+
+
+def exact(value: float | None) -> str:
+    """Return the whole number with groups of three, for a tooltip.
+
+    Examples:
+        >>> exact(84212000)
+        '84,212,000'
+    """
+    if value is None or math.isnan(value):
+        return UNKNOWN
+    return f"{value:,.0f}" if math.isinf(value) or float(value).is_integer() else f"{value:,}"
+
+
+def three_figures(value: float) -> str:
+    """Return a number from 0 to 1000 with three figures.
+
+    Examples:
+        >>> three_figures(84.212), three_figures(310.0), three_figures(2.1)
+        ('84.2', '310', '2.10')
+    """
+    if value >= 99.95:
+        return f"{value:.0f}"
+    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

@@ -1,0 +1,88 @@
+"""Golden files for pictures and listings, and the graphs that are drawn in many tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
+from mithril_nb.viz.records import NodeAnnotation
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the flag that rewrites golden files; what it changes is read in review."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/viz/golden from what is made now")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest):
+    """Return a function that compares a text with the golden file of a name."""
+
+    def check(name: str, text: str) -> None:
+        file = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            file.write_text(text, encoding="utf-8", newline="\n")
+        assert file.exists(), f"{name} is new: make it with --update-golden, and look at it"
+        assert text == file.read_text(encoding="utf-8"), f"{name} differs: look, then --update-golden"
+
+    return check
+
+
+def op(kind: str, inputs: tuple[str, ...] = ("input",), params: tuple[str, ...] = (), **attributes) -> Block:
+    """Return an op block with one output."""
+    ports = (*map(Port, inputs), *(Port(name, "param") for name in params))
+    return Block(kind, tuple(attributes.items()), ports, (Port("output"),), op=kind.lower())
+
+
+def graph(nodes: dict[str, Block], *edges: tuple[str, str]) -> LogicalGraph:
+    """Return a graph from `("node port", "node port")` pairs; a lone port is the graph's own."""
+
+    def end(text: str) -> Endpoint:
+        node, _, port = text.rpartition(" ")
+        return Endpoint(node, port)
+
+    made = tuple(Edge(end(source), end(target)) for source, target in edges)
+    inputs = dict.fromkeys(edge.source.port for edge in made if not edge.source.node)
+    outputs = dict.fromkeys(edge.target.port for edge in made if not edge.target.node)
+    placed = tuple(Node(name, block) for name, block in nodes.items())
+    return LogicalGraph(placed, made, tuple(map(Port, inputs)), tuple(map(Port, outputs)))
+
+
+@pytest.fixture
+def nested() -> LogicalGraph:
+    """A residual block with a group in it."""
+    linear = op("Linear", params=("weight", "bias"), dimension=64)
+    inner = graph(
+        {"linear_0": linear, "relu_0": op("Relu"), "linear_1": linear},
+        ("input", "linear_0 input"),
+        ("linear_0 output", "relu_0 input"),
+        ("relu_0 output", "linear_1 input"),
+        ("linear_1 output", "output"),
+    )
+    mlp = Block("MLP", (("hidden_sizes", (256,)),), (Port("input"),), (Port("output"),), graph=inner)
+    return graph(
+        {"norm": op("LayerNorm"), "mlp_0": mlp, "skip": op("Add", ("left", "right")), "head": linear},
+        ("input", "norm input"),
+        ("norm output", "mlp_0 input"),
+        ("mlp_0 output", "skip left"),
+        ("input", "skip right"),
+        ("skip output", "head input"),
+        ("head output", "output"),
+    )
+
+
+@pytest.fixture
+def notes() -> dict[str, NodeAnnotation]:
+    """What to write on the blocks of `nested`."""
+    return {
+        "norm": NodeAnnotation("", "(32, 64)", 0.02),
+        "mlp_0": NodeAnnotation("64 → 256 → 64", "(32, 64)", 0.7),
+        "mlp_0/linear_0": NodeAnnotation("64 → 256", "(32, 256)", 0.43),
+        "mlp_0/relu_0": NodeAnnotation("", "(32, 256)", 0.01),
+        "mlp_0/linear_1": NodeAnnotation("256 → 64", "(32, 64)", 0.26),
+        "skip": NodeAnnotation("", "(32, 64)", 0.0),
+        "head": NodeAnnotation("64 → 10", "(32, 10)", 0.28, problem=0),
+    }

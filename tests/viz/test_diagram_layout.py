@@ -1,0 +1,210 @@
+"""Where things are: no box on another, every wire from port to port, the same for the same graph."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
+from mithril_nb.viz.arrange import arrange
+from mithril_nb.viz.diagram import layout
+from mithril_nb.viz.engine import Box, Link
+from mithril_nb.viz.records import Diagram
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"',
+    "\\",
+    "\\N",
+    "a\nb",
+    "x" * 200,
+    "é漢字",
+    "a/b.c",
+    "&amp;",
+    "]]>",
+    "\x00",
+    "\ud800",
+]
+
+
+@st.composite
+def graphs(draw: st.DrawFn, depth: int = 1) -> LogicalGraph:
+    """Draw an acyclic graph, groups inside, names of any kind."""
+    names = draw(st.lists(st.sampled_from(HOSTILE) | st.text(min_size=1, max_size=12), max_size=8, unique=True))
+    inputs = tuple(
+        Port(name) for name in draw(st.lists(st.sampled_from(["input", "mask", "<i>"]), max_size=2, unique=True))
+    )
+    sources = [Endpoint("", port.name) for port in inputs]
+    nodes, edges = [], []
+    for name in names:
+        if depth and draw(st.integers(0, 4)) == 0:
+            inner = draw(graphs(depth=depth - 1))
+            block = Block("Group", (), inner.inputs, inner.outputs, graph=inner)
+        else:
+            ports = tuple(Port(f"in{at}") for at in range(draw(st.integers(0, 3))))
+            block = Block("Op", (), ports, tuple(Port(f"out{at}") for at in range(draw(st.integers(1, 3)))), op="op")
+        nodes.append(Node(name, block))
+        if sources:
+            for port in block.inputs:
+                edges.append(Edge(draw(st.sampled_from(sources)), Endpoint(name, port.name)))
+        sources.extend(Endpoint(name, port.name) for port in block.outputs)
+    outputs = tuple(Port(name) for name in draw(st.sampled_from([(), ("output",), ("output", "loss")])))
+    if not sources:
+        return LogicalGraph(tuple(nodes), tuple(edges), inputs, ())
+    edges.extend(Edge(draw(st.sampled_from(sources)), Endpoint("", port.name)) for port in outputs)
+    return LogicalGraph(tuple(nodes), tuple(edges), inputs, outputs)
+
+
+def check(diagram: Diagram) -> None:
+    """Assert what must hold of every picture."""
+    frames = {node.path: node for node in diagram.nodes if node.expanded}
+    boxes = [node for node in diagram.nodes if not node.expanded]
+    for one, other in itertools.combinations(boxes, 2):
+        apart = (
+            one.x + one.w <= other.x
+            or other.x + other.w <= one.x
+            or one.y + one.h <= other.y
+            or other.y + other.h <= one.y
+        )
+        assert apart, (one.path, other.path)
+    starts, ends = {}, {}
+    for node in diagram.nodes:
+        assert node.x >= 0
+        assert node.y >= 0
+        assert node.x + node.w <= diagram.width
+        assert node.y + node.h <= diagram.height
+        parent = frames.get(node.path.rpartition("/")[0]) if node.path else None
+        if parent:
+            assert parent.x < node.x
+            assert parent.y < node.y
+            assert node.x + node.w < parent.x + parent.w
+            assert node.y + node.h < parent.y + parent.h
+        for ports, normal, inside in ((node.inputs, ends, starts), (node.outputs, starts, ends)):
+            for port in ports:
+                key = f"{node.path}.{port.name}" if node.path else port.name
+                place = (node.x + port.x, node.y + port.y)
+                if node.path == "" and key in normal:
+                    continue  # a model input and a model output may share a name
+                normal.setdefault(key, []).append(place)
+                if node.expanded:
+                    inside.setdefault(key, []).append(place)
+    for edge in diagram.edges:
+        assert len(edge.points) % 3 == 1
+        assert edge.points[0] in starts[edge.source], edge.id
+        assert edge.points[-1] in ends[edge.target], edge.id
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(), st.booleans())
+def test_any_graph_is_laid_out_without_overlap_and_from_port_to_port(drawn, opened):
+    expanded = {path for path, node in drawn.walk() if node.block.graph} if opened else frozenset()
+    check(layout(drawn, expanded=expanded))
+
+
+def test_an_expanded_group_encloses_its_blocks_and_wires_pass_through_its_ports(nested, notes):
+    diagram = layout(nested, annotations=notes, expanded={"mlp_0"})
+    check(diagram)
+    frame = next(node for node in diagram.nodes if node.path == "mlp_0")
+    assert frame.group
+    assert frame.expanded
+    assert "mlp_0.input -> mlp_0/linear_0.input" in {edge.id for edge in diagram.edges}
+    assert [node.path for node in diagram.nodes if node.path.startswith("mlp_0/")] == [
+        "mlp_0/linear_0",
+        "mlp_0/relu_0",
+        "mlp_0/linear_1",
+    ]
+    assert {node.hue for node in diagram.nodes if node.path.startswith("mlp_0")} == {1}
+
+
+def test_no_wire_crosses_the_title_of_a_group(nested):
+    diagram = layout(nested, expanded={"mlp_0"})
+    frame = next(node for node in diagram.nodes if node.path == "mlp_0")
+    assert frame.inputs[0].x > 16 + 60  # "mlp_0 MLP" is written from 8 on
+
+
+def test_a_moved_block_stays_where_it_was_put_and_its_wires_follow(nested):
+    diagram = layout(nested, moved={"norm": (400, 300), "mlp_0/relu_0": (10, 200)}, expanded={"mlp_0"})
+    norm = next(node for node in diagram.nodes if node.path == "norm")
+    assert (norm.x, norm.y) == (400, 300)
+    into = next(edge for edge in diagram.edges if edge.target == "norm.input")
+    assert into.points[-1] == (400 + norm.inputs[0].x, 300)
+    assert diagram.width >= 400 + norm.w
+
+
+def test_a_place_in_a_group_is_counted_from_its_frame(nested):
+    diagram = layout(nested, expanded={"mlp_0"})
+    frame = next(node for node in diagram.nodes if node.path == "mlp_0")
+    assert diagram.within("mlp_0/relu_0", frame.x + 40, frame.y + 90) == (40, 90)
+    assert diagram.within("norm", 7, 8) == (7, 8)
+    again = layout(nested, expanded={"mlp_0"}, moved={"mlp_0/relu_0": (40, 90)})
+    frame = next(node for node in again.nodes if node.path == "mlp_0")
+    relu = next(node for node in again.nodes if node.path == "mlp_0/relu_0")
+    assert (relu.x - frame.x, relu.y - frame.y) == (40, 90)
+
+
+def test_the_picture_as_data_is_what_the_front_end_was_promised(nested, notes):
+    data = layout(nested, annotations=notes, edge_problems={("skip.output", "head.input"): 0}).to_dict()
+    head = next(node for node in data["nodes"] if node["path"] == "head")
+    assert head == {
+        "path": "head", "name": "head", "kind": "Linear", "hue": 3,
+        "x": head["x"], "y": head["y"], "w": head["w"], "h": 52,
+        "label": "64 → 10", "shape": "(32, 10)", "share": 0.28, "problem": 0,
+        "group": False, "expanded": False, "repeat": 1,
+        "inputs": [{"name": "input", "x": head["w"] / 2, "y": 0}],
+        "outputs": [{"name": "output", "x": head["w"] / 2, "y": 52}],
+    }  # fmt: skip
+    wire = next(edge for edge in data["edges"] if edge["target"] == "head.input")
+    assert wire["id"] == "skip.output -> head.input"
+    assert wire["problem"] == 0
+    assert wire["shape"] == "(32, 64)"
+    kinds = [(node["kind"], node["path"], node["name"]) for node in data["nodes"] if not node["path"]]
+    assert kinds == [("input", "", "input"), ("output", "", "output")]
+
+
+def test_an_edge_to_a_block_that_is_not_there_is_named():
+    broken = LogicalGraph((), (Edge(Endpoint("ghost", "output"), Endpoint("", "y")),), (), (Port("y"),))
+    with pytest.raises(ValueError, match=r"^the graph has no block 'ghost', where the edge at 'ghost.output' ends\.$"):
+        layout(broken)
+
+
+def test_a_level_of_many_blocks_is_cut_into_bands():
+    boxes = [Box(100, 50, (33, 66), (50,)) for _ in range(90)]
+    links = [Link(at, 0, at + 1, 0) for at in range(89)] + [Link(0, 0, 89, 1), Link(10, 0, 70, 1)]
+    placed = arrange(boxes, links, most=20)
+    for link, points in zip(links, placed.curves, strict=True):
+        (tail_x, tail_y), (head_x, head_y) = placed.corners[link.tail], placed.corners[link.head]
+        assert points[0] == (tail_x + 50, tail_y + 50)
+        assert points[-1] == (head_x + boxes[link.head].tops[link.into], head_y)
+        assert len(points) % 3 == 1
+    for (x0, y0), (x1, y1) in itertools.combinations(placed.corners, 2):
+        assert abs(x0 - x1) >= 100 or abs(y0 - y1) >= 50
+
+
+def test_the_same_graph_gives_the_same_picture_under_every_hash_seed():
+    code = (
+        "from mithril_nb.models import MLP, Model\n"
+        "from mithril_nb.viz.picture import picture\n"
+        "from mithril_nb.viz.svg import diagram_svg\n"
+        "m = Model()\n"
+        "for _ in range(3): m += MLP(hidden_sizes=(8, 4))\n"
+        "p = picture(m.graph, expanded={'mlp_0', 'mlp_2'})\n"
+        "import hashlib; print(hashlib.sha256(diagram_svg(p.diagram).encode()).hexdigest())\n"
+    )
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for seed in ("0", "12345")
+    ]
+    assert runs[0].stdout == runs[1].stdout
+    assert len(runs[0].stdout) == 65
+    assert [run.stderr for run in runs] == ["", ""], "Graphviz or Fontconfig wrote to the page"

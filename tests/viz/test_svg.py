@@ -1,0 +1,82 @@
+"""Pictures as SVG: well-formed, escaped, the same each time."""
+
+from __future__ import annotations
+
+import threading
+from xml.etree import ElementTree
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mithril_nb.errors import Diagnostic
+from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
+from mithril_nb.viz.diagram import layout
+from mithril_nb.viz.records import NodeAnnotation
+from mithril_nb.viz.svg import diagram_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+TAGS = {"svg", "title", "style", "rect", "g", "path", "text", "circle"}
+
+
+def test_golden_closed_and_open(golden, nested, notes):
+    golden("nested.svg", diagram_svg(layout(nested, annotations=notes, edge_shapes={"input": "(32, 64)"})))
+    problem = Diagnostic("cannot connect 'skip.output' to 'head.input'.", (("output", "(32, 64)"),), "Linear(64)")
+    opened = layout(
+        nested,
+        annotations=notes,
+        edge_shapes={"input": "(32, 64)"},
+        expanded={"mlp_0"},
+        edge_problems={("skip.output", "head.input"): 0},
+    )
+    golden("nested_open.svg", diagram_svg(opened, [problem]))
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))
+def test_any_text_is_data(name, kind, shape):
+    block = Block(kind, (), (Port("input"),), (Port(shape or "out"),), op="x")
+    graph = LogicalGraph((Node(name or "n", block),), (), (Port(name),), ())
+    problems = [Diagnostic(shape, ((name, kind),), kind)]
+    text = diagram_svg(layout(graph, annotations={"n": NodeAnnotation(name, shape, 0.5, 0)}), problems, title=name)
+    root = ElementTree.fromstring(text)
+    assert {element.tag.removeprefix(SVG) for element in root.iter()} <= TAGS
+    for element in root.iter():
+        assert not any(key.startswith("on") or key.endswith("href") for key in element.attrib)
+
+
+def test_a_script_in_a_name_is_shown_not_run():
+    name = "<script>alert('x')</script>"
+    graph = LogicalGraph((Node(name, Block("Op", (), (), (), op="op")),))
+    text = diagram_svg(layout(graph))
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_it_is_told_to_those_who_do_not_see(nested, notes):
+    root = ElementTree.fromstring(diagram_svg(layout(nested, annotations=notes)))
+    assert root.attrib["role"] == "img"
+    assert root.find(f"{SVG}title").text == "logical graph: 4 blocks"
+    told = [title.text for title in root.iter(f"{SVG}title")]
+    assert "Linear head, 64 → 10, gives (32, 10), 28.0 % of the cost\nproblem" in told
+    assert "skip.output -> head.input, (32, 64)" in told
+
+
+def test_it_can_be_made_from_many_threads(nested):
+    texts: list[str] = []
+    graphs = [
+        LogicalGraph(nested.nodes[: 1 + at % 4], tuple(edge for edge in nested.edges if not edge.target.node == "x"))
+        for at in range(8)
+    ]
+    graphs = [LogicalGraph(graph.nodes) for graph in graphs]
+    threads = [threading.Thread(target=lambda g=g: texts.append(diagram_svg(layout(g)))) for g in graphs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(texts) == 8
+    assert len(set(texts)) == 4
+
+
+def test_an_empty_graph_is_a_picture_too():
+    root = ElementTree.fromstring(diagram_svg(layout(LogicalGraph())))
+    assert root.find(f"{SVG}title").text == "logical graph: 0 blocks"
