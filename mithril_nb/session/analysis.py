@@ -1,0 +1,113 @@
+"""What follows from a design: specs, problems, programs, costs. Made once for each design, dear things only when asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from mithril_nb import cost, stages
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import Diagnostic, MithrilError
+from mithril_nb.graph.paths import component
+from mithril_nb.graph.records import BOUNDARY, Endpoint
+from mithril_nb.models.infer import Inference, infer
+from mithril_nb.physical import PhysicalModel, input_specs
+from mithril_nb.session.design import Design
+from mithril_nb.train import programs
+
+
+class Analysis:
+    """A design, looked at.
+
+    Attributes:
+        design: The design.
+        version: Number of the design in its session.
+        inference: Specs of everything in the model.
+        problems: What is wrong with it; the programs exist only if nothing is.
+    """
+
+    def __init__(self, design: Design, version: int, backend: JaxBackend, training: Mapping[str, Any]):
+        self.design, self.version = design, version
+        self._backend, self._training = backend, training
+        ports = {port.name for port in design.graph.inputs}
+        shapes = {name: shape for name, shape in design.shapes if name in ports or name == "input"}
+        self.inference: Inference = infer(
+            design.graph, input_specs(design.graph, shapes, backend.default_dtype), backend.default_dtype
+        )
+        self.problems: tuple[Diagnostic, ...] = self.inference.problems + self._open_inputs()
+        self._lock = threading.Lock()
+
+    def _open_inputs(self) -> tuple[Diagnostic, ...]:
+        """Inputs of which nothing is known: ports that no connection and no shape feeds."""
+        graph, found = self.design.graph, []
+        for name, spec in self.inference.inputs.items():
+            if spec.is_concrete:
+                continue
+            target = next(iter(graph.targets_of.get(Endpoint(BOUNDARY, name), ())), Endpoint("", name))
+            before = [node for node in graph.nodes if node.name != target.node]
+            ways = [f'set_shape("{name}", [32, 64])']
+            if before and target != graph.source_of.get(target):
+                ways.insert(0, f"connect '{component(before[-1].name)}.{before[-1].block.outputs[0].name}' to '{target}'")
+            found.append(
+                Diagnostic(
+                    f"'{target}' is connected to nothing, and input {name!r} has no shape.",
+                    (("known", str(spec.shape) if spec.shape != ("...",) else "nothing"),),
+                    ", or ".join(reversed(ways) if name == "input" else ways),
+                    component(target.node) if target.node else "",
+                    target.port,
+                    (name, str(target)),
+                    "UnconnectedPortError",
+                )
+            )
+        return tuple(found)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no block yet."""
+        return not self.design.graph.nodes
+
+    @property
+    def can_run(self) -> bool:
+        """Whether there are programs to look at."""
+        return not self.is_empty and not self.problems
+
+    @cached_property
+    def physical(self) -> PhysicalModel:
+        """The model on its backend.
+
+        Raises:
+            ShapeError: It has problems.
+        """
+        self.inference.raise_problems()
+        return PhysicalModel(self.design.graph, self._backend, self.inference, self._backend.jit)
+
+    @property
+    def inspection(self) -> stages.Inspection:
+        """The stages of the program that is looked at."""
+        with self._lock:  # one worker and the person's own cell may both ask
+            return self._inspection
+
+    @cached_property
+    def _inspection(self) -> stages.Inspection:
+        name = self.design.program
+        options = {key: self._training[key] for key in ("loss", "optimizer") if key in self._training}
+        program = programs(self.physical, **options)[name]
+        return stages.inspect(program.function, *program.specs, name=name)
+
+    @cached_property
+    def cost(self) -> cost.CostReport:
+        """What each block costs, from the jaxpr alone."""
+        return cost.report(self.inspection)
+
+
+def problem_of(error: BaseException) -> Diagnostic:
+    """Return what to show of an error: its own diagnostic, or its type and text."""
+    if isinstance(error, MithrilError):
+        return error.diagnostics[0]
+    return Diagnostic(
+        f"{type(error).__name__}: {error}".strip().rstrip(":"),
+        advice="look at wb.errors for where it happened; the model is as it was.",
+        code=type(error).__name__,
+    )

@@ -1,0 +1,89 @@
+"""Blocks in words and fields: what the palette and the inspector show."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from mithril_nb.graph.paths import join_path, parameter_name
+from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph
+from mithril_nb.models.fields import Field, fields_of
+from mithril_nb.models.infer import Inference
+from mithril_nb.models.op import OPS
+from mithril_nb.models.registry import KINDS
+
+_ORDER = ("Layers", "Activations", "Composites", "Arithmetic", "Shape")
+
+
+@cache
+def palette() -> tuple[dict[str, str], ...]:
+    """Return every kind of block there is, with its category, summary and formula."""
+    kinds = [
+        {"kind": kind, "category": _said(made, "category"), "summary": summary(made), "formula": _said(made, "formula")}
+        for kind, made in KINDS.items()
+    ]
+    return tuple(sorted(kinds, key=lambda entry: (_ORDER.index(entry["category"]), entry["kind"])))
+
+
+def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Return what the inspector shows of every block, by path."""
+    return {
+        path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0))
+        for path, node in graph.walk()
+    }
+
+
+def summary(constructor: type) -> str:
+    """Return the first sentence of a block's docstring."""
+    return (inspect.getdoc(constructor) or "").partition("\n")[0]
+
+
+def _describe(path: str, name: str, block: Block, inference: Inference, hue: int) -> dict[str, Any]:
+    specs = inference.blocks.get(path, BlockSpecs())
+    constructor = KINDS.get(block.kind)
+    return {
+        "path": path,
+        "name": name,
+        "kind": block.kind,
+        "hue": hue,
+        "doc": summary(constructor) if constructor else "A model composed of blocks.",
+        "formula": _said(constructor, "formula") if constructor else "",
+        "fields": [_field(field, block) for field in fields_of(constructor)] if constructor else [],
+        "inputs": [{"port": port.name, "shape": _text(specs.inputs.get(port.name))}
+                   for port in block.inputs if port.role == "data"],
+        "outputs": [{"port": port.name, "shape": _text(specs.outputs.get(port.name))} for port in block.outputs],
+        "params": [
+            {"name": parameter_name(path, port), "shape": str(spec.shape) if spec else "unknown",
+             "count": spec.size if spec else None}
+            for port, spec in specs.params.items()
+        ],
+        "children": [join_path(path, child.name) for child in block.graph.nodes] if block.graph else [],
+    }  # fmt: skip
+
+
+def _field(field: Field, block: Block) -> dict[str, Any]:
+    value = block.options.get(field.name, field.default)
+    return {
+        "name": field.name,
+        "type": field.type,
+        "value": list(value) if isinstance(value, tuple) else value,
+        "default": list(field.default) if isinstance(field.default, tuple) else field.default,
+        "min": field.range.least if field.range else None,
+        "max": field.range.most if field.range else None,
+        "choices": list(field.choices) or None,
+        "doc": field.doc,
+        "optional": field.is_optional,
+    }
+
+
+def _text(spec: object) -> str:
+    return "unknown" if spec is None or "'...'" in str(spec) else str(spec).replace("'", "")
+
+
+def _said(constructor: type, what: str) -> str:
+    return getattr(constructor, what, "")
+
+
+assert OPS, "the block library registers itself when it is imported"

@@ -1,0 +1,236 @@
+"""What a person designs in a workbench, as a value, and the edits of it: each a pure function.
+
+Undo is keeping the designs of before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mithril_nb.errors import ConnectionError, UnknownOptionError
+from mithril_nb.graph import edit
+from mithril_nb.graph.paths import join_path, split_path
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
+from mithril_nb.models.model import Model, with_attributes
+from mithril_nb.models.registry import kind_named
+
+PROGRAMS = ("forward", "forward+backward", "train step")
+
+
+@dataclass(frozen=True)
+class Design:
+    """A model, the shapes that it is looked at with, and the program that is looked at.
+
+    Attributes:
+        graph: The logical graph.
+        shapes: Pairs of input name and shape.
+        program: `"forward"`, `"forward+backward"` or `"train step"`.
+        name: Name of the model.
+    """
+
+    graph: LogicalGraph
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    program: str = "train step"
+    name: str = "model"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A new design, and how it came about.
+
+    Attributes:
+        design: The design.
+        label: What was done, for the undo button: `"dimension of linear_0"`.
+        selection: Paths of the blocks that shall be selected; `None` leaves the selection.
+    """
+
+    design: Design
+    label: str
+    selection: tuple[str, ...] | None = None
+
+
+def add_block(design: Design, kind: str, after: str | None = None) -> Change:
+    """Add a block of a kind, after a selected one if there is one: it takes over what read that one's output.
+
+    Raises:
+        UnknownBlockError: No such kind, or no such block.
+    """
+    block = _fresh(kind)
+    names = split_path(after or "")
+    parent, anchor = names[:-1], names[-1] if names else ""
+    added = ""
+
+    def insert(graph: LogicalGraph) -> LogicalGraph:
+        nonlocal added
+        if not anchor and graph.nodes:
+            source = Endpoint(graph.nodes[-1].name, graph.nodes[-1].block.outputs[0].name)
+        elif anchor:
+            source = Endpoint(anchor, edit.node_of(graph, anchor).block.outputs[0].name)
+        else:
+            graph, added = edit.add(graph, block)
+            return graph
+        readers = [t for t in graph.targets_of.get(source, ()) if t.node != BOUNDARY]
+        graph, added = edit.add(graph, block, after=source)
+        given = Endpoint(added, block.outputs[0].name)
+        for reader in readers:
+            graph = edit.connect(graph, given, reader)
+        return graph
+
+    graph = edit.inside(design.graph, parent, insert)
+    path = "/".join([*map(_part, parent), _part(added)])
+    return Change(replace(design, graph=graph), f"add {kind}", (path,))
+
+
+def place_block(design: Design, kind: str) -> Change:
+    """Add a block of a kind that is connected to nothing yet."""
+    graph, name = edit.add(design.graph, _fresh(kind))
+    return Change(replace(design, graph=graph), f"add {kind}", (_part(name),))
+
+
+def remove_blocks(design: Design, paths: Sequence[str]) -> Change:
+    """Remove blocks; what fed a removed block then feeds what read it."""
+    graph = design.graph
+    # Inner ones first, so that a path is still there when its turn comes.
+    for path in sorted(set(paths), key=lambda path: -path.count("/")):
+        *parent, name = split_path(path)
+        graph = edit.inside(graph, tuple(parent), lambda level, name=name: edit.remove(level, [name], bridge=True))
+    what = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
+    return Change(replace(design, graph=graph), f"remove {what}", ())
+
+
+def connect(design: Design, source: str, target: str) -> Change:
+    """Connect an output to an input, both given as `"path.port"`, or a model input by its name."""
+    parent, start, end = _ends(design.graph, source, target)
+    graph = edit.inside(design.graph, parent, lambda level: edit.connect(level, start, end))
+    return Change(replace(design, graph=graph), f"connect {source} to {target}")
+
+
+def disconnect(design: Design, source: str, target: str) -> Change:
+    """Take a connection away."""
+    parent, start, end = _ends(design.graph, source, target)
+    graph = edit.inside(design.graph, parent, lambda level: edit.disconnect(level, start, end))
+    return Change(replace(design, graph=graph), f"disconnect {target}")
+
+
+def rename(design: Design, path: str, name: str) -> Change:
+    """Give a block another name."""
+    *parent, old = split_path(path)
+    graph = edit.inside(design.graph, tuple(parent), lambda level: edit.rename(level, old, name))
+    new = join_path(path.rpartition("/")[0], name)
+    return Change(replace(design, graph=graph), f"rename {old}", (new,))
+
+
+def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
+    """Set an attribute of a block; the block is made anew by its constructor, which checks the value."""
+    names = split_path(path)
+    if not names:
+        raise UnknownOptionError("a model has no attributes of its own.", advice="select a block.")
+
+    def change(graph: LogicalGraph) -> LogicalGraph:
+        block = edit.node_of(graph, names[-1]).block
+        kind = kind_named(block.kind)
+        model = kind(**dict(block.attributes)) if block.attributes else kind()
+        return edit.swap(graph, names[-1], with_attributes(model, {name: value}).block)
+
+    graph = edit.inside(design.graph, names[:-1], change)
+    return Change(replace(design, graph=graph), f"{name} of {names[-1]}")
+
+
+def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
+    """Set the shape of a model input.
+
+    Raises:
+        UnknownOptionError: The shape is none.
+    """
+    try:
+        dims = tuple(int(dim) for dim in shape)
+        if any(dim < 0 for dim in dims) or any(int(dim) != float(dim) for dim in shape):
+            raise ValueError
+    except (TypeError, ValueError):
+        raise UnknownOptionError(
+            f"{list(shape)!r} is no shape for input {name!r}.",
+            (("needs", "whole numbers from 0 on"),),
+            f'set_shape("{name}", [32, 784])',
+            port=name,
+        ) from None
+    shapes = {**dict(design.shapes), name: dims}
+    return Change(replace(design, shapes=tuple(shapes.items())), f"shape of {name}")
+
+
+def set_program(design: Design, program: str) -> Change:
+    """Look at another program.
+
+    Raises:
+        UnknownOptionError: There is no such program.
+    """
+    if program not in PROGRAMS:
+        raise UnknownOptionError(f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), "one of these.")
+    return Change(replace(design, program=program), "program")
+
+
+EDITS: Mapping[str, Callable[..., Change]] = {
+    "add_block": add_block,
+    "place_block": place_block,
+    "remove": remove_blocks,
+    "connect": connect,
+    "disconnect": disconnect,
+    "rename": rename,
+    "set_attribute": set_attribute,
+    "set_shape": set_shape,
+    "set_program": set_program,
+}
+"""The edits by name, as a front end asks for them."""
+
+
+def _fresh(kind: str) -> Block:
+    """A block of a kind with what it needs to start from."""
+    from mithril_nb.models.fields import example, fields_of
+
+    constructor = kind_named(kind)
+    return constructor(**{field.name: example(field) for field in fields_of(constructor) if field.is_required}).block
+
+
+def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint, Endpoint]:
+    """The level on which two texts lie, and the endpoints that they are there."""
+    source_level, start = _end(graph, source, {port.name for port in graph.inputs})
+    target_level, end = _end(graph, target, {port.name for port in graph.outputs})
+    if start.node == BOUNDARY:
+        source_level = target_level
+    if source_level != target_level:
+        raise ConnectionError(
+            f"cannot connect {source!r} to {target!r}: they lie in different models.",
+            (("source in", "/".join(source_level) or "the model"), ("target in", "/".join(target_level) or "the model")),
+            "connect to a port of the composite block around it.",
+            edge=(source, target),
+        )
+    return target_level, start, end
+
+
+def _end(graph: LogicalGraph, text: str, boundary: set[str]) -> tuple[tuple[str, ...], Endpoint]:
+    if text in boundary:
+        return (), Endpoint(BOUNDARY, text)
+    path, _, _ = text.rpartition(".")
+    parent = path.rpartition("/")[0]
+    return split_path(parent), Endpoint.parse(text.removeprefix(f"{parent}/"))
+
+
+def _part(name: str) -> str:
+    return join_path("", name)
+
+
+def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[int]] | None) -> Design:
+    """Return the design that a workbench starts from."""
+    if model is None:
+        graph, name = LogicalGraph(), "model"
+    elif isinstance(model, LogicalGraph):
+        graph, name = model, "model"
+    else:
+        block = model.block if isinstance(model, Model) else model
+        graph = block.graph if block.graph is not None else edit.add(LogicalGraph(), block)[0]
+        name = (model.name if isinstance(model, Model) else None) or "model"
+    design = Design(graph, name=name)
+    for port, shape in (shapes or {}).items():
+        design = set_shape(design, port, shape).design
+    return design

@@ -1,0 +1,409 @@
+"""The one mutable object behind a workbench: takes commands, publishes snapshots.
+
+Commands may come from any thread. Cheap things (graph, shapes, problems, diagram) are done at once; dear ones (trace,
+lower, compile) by a worker, the latest wish first, each published when it is ready. Nothing here knows of widgets.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from mithril_nb import stages as stages_room
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.cost import CostReport
+from mithril_nb.errors import Diagnostic, UnknownOptionError
+from mithril_nb.models.model import Model
+from mithril_nb.session.analysis import Analysis, problem_of
+from mithril_nb.session.costs import cost_view
+from mithril_nb.session.design import EDITS, Design
+from mithril_nb.session.history import History
+from mithril_nb.session.snapshot import (
+    STAGES,
+    StageState,
+    ViewState,
+    diagram_of,
+    hues_of,
+    shares_of,
+    snapshot_of,
+    with_shares,
+)
+from mithril_nb.session.training import Training
+from mithril_nb.session.worker import Worker
+from mithril_nb.viz.records import Diagram
+
+Listener = Callable[[str, Any], None]
+"""Is told `("snapshot", dict)`, `("run", dict)` and `("curves", Rows)`, on any thread."""
+
+_REST_S = 0.15
+"""How long the hand must rest before XLA compiles: a compilation cannot be given up half way."""
+
+
+class Session:
+    """A design in the making, with its stages, costs and run.
+
+    Args:
+        design: What to start from.
+        backend: Where programs run.
+        training: Options of `fit`: `data`, `loss`, `optimizer`, `epochs`, ...
+
+    Attributes:
+        errors: What went wrong in commands and in the worker, latest last, with tracebacks.
+    """
+
+    def __init__(self, design: Design, backend: JaxBackend, training: Mapping[str, Any] | None = None):
+        self.backend = backend
+        self.training = Training(training or {}, self._tell)
+        self.errors: list[BaseException] = []
+        self._lock = threading.RLock()
+        self._listeners: list[Listener] = []
+        self._history = History(design)
+        self._view = ViewState()
+        self._version = 1
+        self._notice: Diagnostic | None = None
+        self._states = dict.fromkeys(STAGES, StageState())
+        self._made: dict[str, tuple[int, stages_room.Inspection]] = {}
+        self._shares: dict[str, float] = {}
+        self._cost: CostReport | None = None
+        self._cost_version = 0
+        self._wanted: set[str] = {"jaxpr"}
+        self._worker = Worker("mithril_nb-stages")
+        self._analysis = self._analysed(design)
+        self._diagram: Diagram = diagram_of(self._analysis, self._view, {})
+        self._make_stages()
+
+    # What is live in the kernel
+
+    @property
+    def model(self) -> Model:
+        """The model as it is designed now."""
+        return Model.of(self._history.present.graph, self._history.present.name)
+
+    @property
+    def design(self) -> Design:
+        """The design now."""
+        return self._history.present
+
+    @property
+    def selection(self) -> tuple[str, ...]:
+        """Paths of the selected blocks."""
+        return self._view.selection
+
+    @property
+    def analysis(self) -> Analysis:
+        """What follows from the design now."""
+        return self._analysis
+
+    @property
+    def cost(self) -> CostReport | None:
+        """What the blocks cost; of the latest design that can run, traced now if the worker has not come to it."""
+        analysis = self._analysis
+        if analysis.can_run and self._cost_version != analysis.version:
+            return analysis.cost
+        return self._cost
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that a front end paints."""
+        with self._lock:
+            history, hues = self._history, hues_of(self._history.present.graph)
+            report = self._cost
+            return snapshot_of(
+                self._analysis,
+                self._view,
+                self._diagram,
+                backend=f"jax {self.backend.device_name}",
+                cost=cost_view(report, self._analysis, hues, self._cost_version != self._version) if report else None,
+                notice=self._notice,
+                stages=self._states,
+                run=self.training.view(),
+                status=self._status(),
+                undo_label=history.past[-1][1] if history.past else "",
+                redo_label=history.future[0][1] if history.future else "",
+            )
+
+    def stage(self, name: str) -> tuple[int, stages_room.Inspection] | None:
+        """Return the version and program of the latest text of a stage, if there is one."""
+        return self._made.get(name)
+
+    # Talking
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Tell a listener of everything that changes; returns how to stop that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the stages that are wanted are made; return whether they were in time."""
+        return self._worker.wait_until_idle(timeout_s)
+
+    def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
+        """Do what a front end asks for.
+
+        Args:
+            name: Name of a command.
+            args: Its arguments.
+
+        Returns:
+            What went wrong, or `None`. An error is also shown in the snapshot, and changes nothing else.
+        """
+        with self._lock:
+            try:
+                self._command(name)(**args)
+            except Exception as error:  # a front end has nobody else to tell: it is shown, and kept
+                self._fail(error)
+                self._publish()
+                return self._notice
+        return None
+
+    def _command(self, name: str) -> Callable[..., None]:
+        if name in EDITS:
+            return partial(self.edit, name)
+        if name in _COMMANDS:
+            return getattr(self, name)
+        if name in Training.COMMANDS:
+            return partial(self._train, name)
+        raise UnknownOptionError(
+            f"unknown command {name!r}.", (("known", ", ".join(sorted({*EDITS, *_COMMANDS, *Training.COMMANDS}))),)
+        )
+
+    # Commands
+
+    def edit(self, name: str, **args: Any) -> None:
+        """Change the design by one of the edits of `session.design`.
+
+        Raises:
+            MithrilError: The edit cannot be done; the design is as it was.
+        """
+        with self._lock:
+            place = (args.pop("x", None), args.pop("y", None))
+            if name == "add_block" and None not in place:
+                name = "place_block"
+                args.pop("after", None)
+            change = EDITS[name](self.design, **args)
+            if change.selection is not None:
+                self._view = ViewState(change.selection, self._view.expanded, self._view.moved)
+            if name == "place_block" and change.selection and None not in place:
+                self._view = ViewState(
+                    change.selection, self._view.expanded, {**self._view.moved, change.selection[0]: place}
+                )
+            self._set_history(self._history.with_change(change.design, change.label, time.monotonic()))
+
+    def undo(self) -> None:
+        """Go one change back."""
+        with self._lock:
+            self._set_history(self._history.undone())
+
+    def redo(self) -> None:
+        """Go one undone change on."""
+        with self._lock:
+            self._set_history(self._history.redone())
+
+    def set_design(self, design: Design, label: str = "set from Python") -> None:
+        """Put another design in place; the one before can be had back by undo."""
+        with self._lock:
+            self._set_history(self._history.with_change(design, label, time.monotonic()))
+
+    def select(self, paths: Sequence[str]) -> None:
+        """Select blocks; paths that do not exist are left out."""
+        with self._lock:
+            known = {path for path, _ in self.design.graph.walk()}
+            kept = tuple(path for path in paths if path in known)
+            self._view = ViewState(kept, self._view.expanded, self._view.moved)
+            self._publish()
+
+    def expand(self, path: str) -> None:
+        """Show what is inside a composite block."""
+        self._set_view(expanded=self._view.expanded | {path})
+
+    def collapse(self, path: str) -> None:
+        """Show a composite block as one."""
+        self._set_view(expanded=self._view.expanded - {path})
+
+    def move(self, path: str, x: float, y: float) -> None:
+        """Put a block at a place of the canvas."""
+        place = self._diagram.within(path, float(x), float(y))
+        self._set_view(moved={**self._view.moved, path: place})
+
+    def tidy(self) -> None:
+        """Lay everything out anew; blocks that were moved go back."""
+        self._set_view(moved={})
+
+    def dismiss(self) -> None:
+        """Take the notice away."""
+        with self._lock:
+            self._notice = None
+            self._publish()
+
+    def want_stage(self, stage: str) -> None:
+        """Say that somebody looks at a stage: from now on it is made for every design.
+
+        Raises:
+            UnknownOptionError: There is no such stage.
+        """
+        with self._lock:
+            if stage not in STAGES:
+                raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(STAGES)),))
+            if stage not in self._wanted:
+                self._wanted.add(stage)
+                self._make_stages()
+                self._publish()
+
+    def _train(self, name: str, **args: Any) -> None:
+        self.training.command(name, self._analysis, **args)
+        self._publish()
+
+    # State
+
+    def _analysed(self, design: Design) -> Analysis:
+        return Analysis(design, self._version, self.backend, self.training.options)
+
+    def _set_history(self, history: History) -> None:
+        if history.present == self._history.present:
+            self._publish()
+            return
+        analysis = Analysis(history.present, self._version + 1, self.backend, self.training.options)
+        diagram = diagram_of(analysis, self._view, self._shares)
+        # All that can fail is done: from here on the new design is the design.
+        self._history, self._version, self._analysis, self._diagram = history, self._version + 1, analysis, diagram
+        self._notice = None
+        known = {path for path, _ in history.present.graph.walk()}
+        self._view = ViewState(
+            tuple(path for path in self._view.selection if path in known), self._view.expanded, self._view.moved
+        )
+        self._make_stages()
+        self._publish()
+
+    def _set_view(self, expanded: frozenset[str] | None = None, moved: Mapping | None = None) -> None:
+        with self._lock:
+            view = ViewState(
+                self._view.selection,
+                self._view.expanded if expanded is None else expanded,
+                self._view.moved if moved is None else moved,
+            )
+            self._diagram = diagram_of(self._analysis, view, self._shares)
+            self._view = view
+            self._publish()
+
+    def _publish(self) -> None:
+        self._tell("snapshot", self.snapshot())
+
+    def _tell(self, kind: str, value: Any) -> None:
+        for listener in tuple(self._listeners):
+            listener(kind, value)
+
+    def _fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+        del self.errors[:-100]
+        self._notice = problem_of(error)
+
+    def _status(self) -> dict[str, Any]:
+        seconds = {name: self._states[name].elapsed_s for name in STAGES}
+        total = self._cost.total if self._cost else None
+        return {
+            "trace_s": seconds["jaxpr"],
+            "lower_s": seconds["stablehlo"],
+            "compile_s": seconds["hlo"],
+            "flops": total.flops if total else None,
+            "bytes": total.bytes if total else None,
+            "attributed": self._cost.attributed_share if self._cost else None,
+        }
+
+    # Stages: by the worker
+
+    def _make_stages(self) -> None:
+        analysis = self._analysis
+        if not analysis.can_run:
+            message = "there is no block yet" if analysis.is_empty else "the model has problems"
+            for name, state in self._states.items():
+                self._states[name] = StageState("stale" if state.version else "empty", state.version, message=message)
+            self._worker.submit(lambda wanted: None)
+            return
+        for name, state in self._states.items():
+            if name in self._wanted and (state.version != analysis.version or state.state != "ready"):
+                self._states[name] = StageState("loading", state.version, state.elapsed_s, state.lines)
+            elif state.version and state.version != analysis.version:
+                self._states[name] = StageState("stale", state.version, state.elapsed_s, state.lines)
+        self._worker.submit(partial(self._work, analysis))
+
+    def _work(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
+        try:
+            self._work_through(analysis, wanted)
+        except Exception as error:  # the worker has nobody else to tell: it is shown where the stages stand
+            with self._lock:
+                if self._analysis is analysis:
+                    self._fail(error)
+                    message = str(problem_of(error))
+                    for name, state in self._states.items():
+                        if state.state == "loading":
+                            self._states[name] = StageState("failed", state.version, message=message)
+                    self._publish()
+
+    def _work_through(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
+        if self._cost_version != analysis.version:
+            report = analysis.cost
+            with self._lock:
+                if self._analysis is not analysis:
+                    return
+                self._set_cost(report, analysis)
+                self._set_stage("jaxpr", analysis)
+                self._publish()
+        for name in ("stablehlo", "hlo"):
+            if name not in self._wanted or self._states[name].version == analysis.version:
+                continue
+            if name == "hlo" and not self._rests(wanted):
+                return
+            if not wanted():
+                return
+            analysis.inspection.stage(name)
+            with self._lock:
+                if self._analysis is not analysis:
+                    return
+                self._set_stage(name, analysis)
+                self._publish()
+        report = stages_costs(analysis, self._wanted)
+        with self._lock:
+            if self._analysis is analysis and report is not None:
+                self._set_cost(report, analysis)
+                self._publish()
+
+    def _rests(self, wanted: Callable[[], bool]) -> bool:
+        """Wait a moment; return whether nothing newer came."""
+        until = time.monotonic() + _REST_S
+        while time.monotonic() < until:
+            if not wanted():
+                return False
+            time.sleep(0.01)
+        return True
+
+    def _set_cost(self, report: CostReport, analysis: Analysis) -> None:
+        self._cost, self._cost_version = report, analysis.version
+        self._shares = shares_of(report, analysis.design.graph)
+        self._diagram = with_shares(self._diagram, self._shares)
+
+    def _set_stage(self, name: str, analysis: Analysis) -> None:
+        stage = analysis.inspection.stage(name)
+        self._made[name] = (analysis.version, analysis.inspection)
+        self._states[name] = StageState(
+            "ready" if stage.unavailable is None else "unavailable",
+            analysis.version,
+            stage.elapsed_s,
+            stage.text.count("\n") + 1,
+            stage.unavailable or "",
+        )
+
+
+_COMMANDS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage")
+
+
+def stages_costs(analysis: Analysis, wanted: set[str]) -> CostReport | None:
+    """Return the costs with what XLA says of the program, as far as the stages that are wanted go."""
+    from mithril_nb import cost
+
+    if "hlo" in wanted:
+        return cost.report(analysis.inspection, xla="compiled")
+    if "stablehlo" in wanted:
+        return cost.report(analysis.inspection, xla="lowered")
+    return None

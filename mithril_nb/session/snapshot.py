@@ -1,0 +1,139 @@
+"""A session as one JSON-able dict: all that a front end paints. Pure: state in, data out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from mithril_nb.cost import CostReport
+from mithril_nb.errors import Diagnostic
+from mithril_nb.graph.paths import component
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.models.source import to_source
+from mithril_nb.session.analysis import Analysis
+from mithril_nb.session.describe import describe_blocks, palette
+from mithril_nb.session.design import PROGRAMS
+from mithril_nb.viz.annotate import annotate
+from mithril_nb.viz.diagram import layout
+from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.records import Diagram
+
+STAGES = ("jaxpr", "stablehlo", "hlo")
+
+
+@dataclass(frozen=True)
+class StageState:
+    """How far a stage is.
+
+    Attributes:
+        state: `"empty"`, `"loading"`, `"ready"`, `"stale"`, `"failed"` or `"unavailable"`.
+        version: Version of the design that the text there is was made from; 0 if there is none.
+        elapsed_s: Seconds it took to make.
+        lines: Lines of the text.
+        message: Why it failed, or is stale or unavailable.
+    """
+
+    state: str = "empty"
+    version: int = 0
+    elapsed_s: float | None = None
+    lines: int = 0
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class ViewState:
+    """What a person has done to the view, not to the model.
+
+    Attributes:
+        selection: Paths of the selected blocks.
+        expanded: Paths of the groups that are open.
+        moved: Places of the blocks that were moved by hand.
+    """
+
+    selection: tuple[str, ...] = ()
+    expanded: frozenset[str] = frozenset()
+    moved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+
+def hues_of(graph: LogicalGraph) -> dict[str, int]:
+    """Return the hue of each top-level block, by path."""
+    return {component(node.name): index % len(HUES) for index, node in enumerate(graph.nodes)}
+
+
+def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> Diagram:
+    """Return the picture of a design."""
+    found = annotate(
+        analysis.design.graph, analysis.inference.blocks, analysis.inference.inputs, shares, analysis.problems
+    )
+    return layout(
+        analysis.design.graph,
+        annotations=found.nodes,
+        edge_shapes=found.edge_shapes,
+        edge_problems=found.edge_problems,
+        expanded=view.expanded,
+        moved=view.moved,
+    )
+
+
+def with_shares(diagram: Diagram, shares: Mapping[str, float]) -> Diagram:
+    """Return the picture with new shares of cost, each block where it was."""
+    return replace(
+        diagram,
+        nodes=tuple(replace(node, share=shares.get(node.path) if node.path else None) for node in diagram.nodes),
+    )
+
+
+def shares_of(report: CostReport, graph: LogicalGraph) -> dict[str, float]:
+    """Return each block's share of the FLOPs; a composite has the sum of its parts."""
+    total = report.total.flops
+    if not total:
+        return {}
+    flops = {row.block: row.flops or 0 for row in report.rows}
+    return {
+        path: sum(part for block, part in flops.items() if block == path or block.startswith(f"{path}/")) / total
+        for path, _ in graph.walk()
+    }
+
+
+def snapshot_of(
+    analysis: Analysis,
+    view: ViewState,
+    diagram: Diagram,
+    *,
+    backend: str,
+    cost: Mapping[str, Any] | None,
+    notice: Diagnostic | None,
+    stages: Mapping[str, StageState],
+    run: Mapping[str, Any],
+    status: Mapping[str, Any],
+    undo_label: str,
+    redo_label: str,
+) -> dict[str, Any]:
+    """Return what a front end paints, as the messages' contract says."""
+    design = analysis.design
+    return {
+        "version": analysis.version,
+        "name": design.name,
+        "backend": backend,
+        "program": design.program,
+        "programs": list(PROGRAMS),
+        "shapes": {
+            name: list(spec.shape) if spec.is_concrete else [] for name, spec in analysis.inference.inputs.items()
+        },
+        "graph": diagram.to_dict(),
+        "blocks": describe_blocks(design.graph, analysis.inference, hues_of(design.graph)),
+        "palette": list(palette()),
+        "cost": cost,
+        "problems": [problem.to_dict() for problem in analysis.problems],
+        "notice": notice and {**notice.to_dict(), "kind": "error"},
+        "stages": {name: vars(state) for name, state in stages.items()},
+        "source": to_source(design.graph),
+        "selection": list(view.selection),
+        "can_undo": bool(undo_label),
+        "can_redo": bool(redo_label),
+        "undo_label": undo_label,
+        "redo_label": redo_label,
+        "run": dict(run),
+        "status": dict(status),
+    }

@@ -1,0 +1,141 @@
+"""The runs of a session: starting, steering, and telling of them ten times a second."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.errors import DataError, UnknownOptionError
+from mithril_nb.session.analysis import Analysis
+from mithril_nb.train import Run, fit
+from mithril_nb.train.history import CURVES
+
+_EVERY_S = 0.1
+_NO_RUN: dict[str, Any] = {
+    "state": "none", "epoch": 0, "epochs": 0, "step": 0, "steps": 0, "loss": None, "accuracy": None,
+    "validation_loss": None, "validation_accuracy": None, "steps_per_s": None, "left_s": None, "learning_rate": None,
+    "learning_rate_is_relative": False, "message": "", "points": 0,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a run's curves, as a front end gets them.
+
+    Attributes:
+        start: Index of the first row; 0 replaces all.
+        columns: Names of the columns.
+        values: float64 array of shape (columns, rows); NaN where there is no value.
+    """
+
+    start: int
+    columns: tuple[str, ...]
+    values: np.ndarray
+
+
+class Training:
+    """Holds the options of `fit`, the run under way, and those before it.
+
+    Attributes:
+        options: What `fit` is given.
+        run: The latest run, or `None`.
+        runs: All runs, oldest first: a new one takes nothing away from those before.
+    """
+
+    COMMANDS = ("train", "pause", "go_on", "stop", "step_once", "set_learning_rate", "request_curves")
+
+    def __init__(self, options: Mapping[str, Any], tell: Callable[[str, Any], None]):
+        self.options = dict(options)
+        self.run: Run | None = None
+        self.runs: list[Run] = []
+        self._tell = tell
+        self._pulse: threading.Thread | None = None
+
+    def view(self) -> dict[str, Any]:
+        """Return the run as a front end shows it."""
+        view = dict(_NO_RUN) if self.run is None else {**_NO_RUN, **self.run.snapshot()}
+        if self.run is None:
+            view["message"] = "" if "data" in self.options else "give the workbench data=(x, y) to train"
+        return view
+
+    def command(self, name: str, analysis: Analysis, **args: Any) -> None:
+        """Do what the training controls ask for.
+
+        Raises:
+            DataError: There is no data to train on, or it does not fit.
+            UnknownOptionError: There is no run to steer.
+        """
+        if name in ("train", "step_once") and (self.run is None or self.run.state in ("done", "failed", "stopped")):
+            if name == "train" or self.run is None:
+                self._start(analysis, paused=name == "step_once")
+                return
+        if self.run is None:
+            if name == "request_curves":
+                return
+            raise UnknownOptionError(f"there is no run to {name.replace('_', ' ')}.", advice="start one first.")
+        match name:
+            case "train" | "go_on":
+                self.run.go_on()
+            case "pause":
+                self.run.pause()
+            case "stop":
+                self.run.stop()
+            case "step_once":
+                self.run.step_once()
+            case "set_learning_rate":
+                self.run.set_learning_rate(float(args["value"]))
+            case "request_curves":
+                self._tell("curves", Rows(0, CURVES, self.run.history.rows(0, CURVES)))
+        self._watch(self.run)
+
+    def _start(self, analysis: Analysis, paused: bool) -> None:
+        if "data" not in self.options:
+            raise DataError(
+                "this workbench has no data to train on.",
+                (("needs", "arrays of samples, and of what is to be predicted"),),
+                "ml.workbench(model, data=(x, y))",
+            )
+        if not analysis.can_run:
+            raise DataError(
+                "this model cannot be trained yet.",
+                (("because", "it has no block" if analysis.is_empty else str(analysis.problems[0])),),
+                "mend what the Problems tab lists.",
+            )
+        options = {key: value for key, value in self.options.items() if key != "data"}
+        run = fit(analysis.physical, self.options["data"], **options)
+        self.run = run
+        self.runs.append(run)
+        if paused:
+            run.step_once()
+        else:
+            run.start()
+        self._watch(run)
+
+    def _watch(self, run: Run) -> None:
+        if self._pulse is None or not self._pulse.is_alive():
+            self._pulse = threading.Thread(target=self._tell_of, args=(run,), name="mithril_nb-curves", daemon=True)
+            self._pulse.start()
+
+    def _tell_of(self, run: Run) -> None:
+        """Tell of new rows and of the state, until the run rests."""
+        sent, version = 0, -1
+        while True:
+            resting = run.state not in ("running", "idle")
+            history = run.history
+            if history.version != version:
+                sent, version = 0, history.version
+            rows = history.rows(sent, CURVES)
+            if rows.shape[1] or sent == 0:
+                self._tell("curves", Rows(sent, CURVES, rows))
+                sent += rows.shape[1]
+            self._tell("run", self.view())
+            if resting:
+                # What happened between reading the rows and the state is told too.
+                if len(run.history) == sent and run.state not in ("running", "idle"):
+                    return
+                continue
+            run.wait(_EVERY_S)

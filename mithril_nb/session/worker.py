@@ -1,0 +1,52 @@
+"""A thread that makes the dear things, the latest wish first: an older one is given up at its next step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+Job = Callable[[Callable[[], bool]], None]
+"""Does its work in steps; between them asks whether it is still wanted."""
+
+
+class Worker:
+    """Runs one job at a time; a new one takes the place of those that wait, and of the one that runs."""
+
+    def __init__(self, name: str):
+        self._name = name
+        self._wake = threading.Condition()
+        self._next: Job | None = None
+        self._number = 0
+        self._busy = False
+        self._thread: threading.Thread | None = None
+
+    def submit(self, job: Job) -> None:
+        """Do a job as soon as the one under way notices that it is not wanted any more."""
+        with self._wake:
+            self._next, self._number = job, self._number + 1
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread.start()
+            self._wake.notify_all()
+
+    def wait_until_idle(self, timeout_s: float | None = None) -> bool:
+        """Wait for the last job to end; return whether it did in time."""
+        with self._wake:
+            return self._wake.wait_for(lambda: not self._busy and self._next is None, timeout_s)
+
+    def _work(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._next is not None, timeout=30.0)
+                job, number = self._next, self._number
+                self._next, self._busy = None, job is not None
+                if job is None:
+                    # Nothing to do for long: a forgotten workbench keeps no thread. `submit` starts another.
+                    self._thread = None
+                    return
+            try:
+                job(lambda number=number: number == self._number)
+            finally:
+                with self._wake:
+                    self._busy = False
+                    self._wake.notify_all()

@@ -1,0 +1,5 @@
+"""Widgets: the only room that knows ipywidgets, anywidget and IPython. Its front end lies beside it, in TypeScript."""
+
+from mithril_nb.widgets.workbench import Workbench, workbench
+
+__all__ = ["Workbench", "workbench"]

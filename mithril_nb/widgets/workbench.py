@@ -1,0 +1,197 @@
+"""`ml.workbench`: the session as one widget. It passes commands in and snapshots out, and keeps no state of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anywidget
+import traitlets
+from ipywidgets import widget_serialization
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.cost import CostReport
+from mithril_nb.display import render
+from mithril_nb.errors import UnknownOptionError, refuse_unknown
+from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.models.model import Model
+from mithril_nb.session import Session, design_of
+from mithril_nb.session.snapshot import STAGES
+from mithril_nb.stages import Stage
+from mithril_nb.train import Run
+from mithril_nb.widgets.assets import built, shared_assets
+from mithril_nb.widgets.guard import shown_in_widget
+from mithril_nb.widgets.protocol import curves_message, stage_message
+
+_TRAINING = ("data", "loss", "optimizer", "learning_rate", "epochs", "batch_size", "validation", "seed", "metrics")
+
+
+class Workbench(anywidget.AnyWidget):
+    """A model in the making: canvas, inspector, linked stages, costs and training in one widget.
+
+    Made by `workbench`. An ordinary ipywidget: `observe`, `link` and `VBox` work with it.
+
+    Attributes:
+        model: The model as it is designed now; set it to put another in place (undo brings the old one back).
+        selection: Paths of the selected blocks; may be set.
+        run: The latest run, or `None`.
+        session: The session behind it.
+        errors: Everything that went wrong in handlers and workers, latest last.
+    """
+
+    assets = traitlets.Instance(anywidget.AnyWidget).tag(sync=True, **widget_serialization)
+    snapshot = traitlets.Dict().tag(sync=True)
+    model = traitlets.Instance(Model)
+    selection = traitlets.Tuple()
+    run = traitlets.Instance(Run, allow_none=True)
+
+    def __init__(self, session: Session):
+        self.session = session
+        self._from_session = False
+        self._esm = built("workbench.js")
+        super().__init__(assets=shared_assets(), snapshot=session.snapshot())
+        self._follow()
+        session.listen(self._hear)
+        self.on_msg(self._receive)
+        self.observe(self._put_in_place, ["model", "selection"])
+
+    def __repr__(self) -> str:
+        return f"Workbench({', '.join(node.name for node in self.session.design.graph.nodes)})"
+
+    @property
+    def errors(self) -> list[BaseException]:
+        """Everything that went wrong in handlers and workers, latest last."""
+        return self.session.errors
+
+    @property
+    def cost(self) -> CostReport | None:
+        """What each block costs, of the design as it is now; `None` while nothing can run."""
+        return self.session.cost
+
+    @property
+    def runs(self) -> list[Run]:
+        """All runs so far, oldest first."""
+        return self.session.training.runs
+
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """The stages of the program that is looked at, by name; those that nobody asked for yet are made now."""
+        inspection = self.session.analysis.inspection
+        return {name: inspection.stage(name) for name in STAGES}
+
+    @property
+    def source(self) -> str:
+        """Python that rebuilds the model."""
+        return self.session.snapshot()["source"]
+
+    def close(self) -> None:
+        """End its run, and close the widget. The model and the runs stay."""
+        if self.session.training.run is not None:
+            self.session.training.run.stop()
+        super().close()
+
+    # From the front end
+
+    @shown_in_widget
+    def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
+        if content.get("type") != "command":
+            return
+        name, args = str(content.get("name")), content.get("args") or {}
+        if name == "request_stage":
+            problem = self._send_stage(str(args.get("stage")))
+        else:
+            problem = self.session.run_command(name, args)
+        self.send(
+            {"type": "reply", "id": content.get("id"), "ok": problem is None, "error": problem and problem.to_dict()}
+        )
+
+    def _send_stage(self, name: str):
+        problem = self.session.run_command("want_stage", {"stage": name})
+        made = self.session.stage(name)
+        if problem is None and made is not None:
+            version, inspection = made
+            self.send(*stage_message(name, version, inspection))
+        return problem
+
+    # From the session, on any thread
+
+    @shown_in_widget
+    def _hear(self, kind: str, value: Any) -> None:
+        if kind == "snapshot":
+            self.snapshot = value
+            self._follow()
+        elif kind == "run":
+            self.send({"type": "run", "run": value})
+        elif kind == "curves":
+            self.send(*curves_message(value))
+
+    def _follow(self) -> None:
+        """Let the traits say what the session holds, so that whoever observes them is told."""
+        self._from_session = True
+        try:
+            self.model = self.session.model
+            self.selection = self.session.selection
+            self.run = self.session.training.run
+        finally:
+            self._from_session = False
+
+    # From the person's own code
+
+    def _put_in_place(self, change: Mapping[str, Any]) -> None:
+        if self._from_session:
+            return
+        if change["name"] == "selection":
+            self.session.select(list(change["new"]))
+        else:
+            design = self.session.design
+            new = design_of(change["new"], None)
+            self.session.set_design(
+                type(design)(new.graph, design.shapes, design.program, new.name if new.name != "model" else design.name)
+            )
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        found = super()._repr_mimebundle_(include=include, exclude=exclude)
+        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        static = {key: text for key, text in render(self.session).items() if key not in data or key == "text/plain"}
+        return {**data, **static}, metadata
+
+
+def workbench(
+    model: Model | LogicalGraph | Block | None = None,
+    *,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    backend: JaxBackend | None = None,
+    program: str = "train step",
+    **training: Any,
+) -> Workbench:
+    """Open a workbench on a model: build it, see what it becomes and costs, train it.
+
+    Args:
+        model: What to start from; nothing for an empty canvas.
+        shapes: Shape of each input, as `{"input": [32, 64]}`.
+        backend: Where programs run; by default `JaxBackend()`.
+        program: What the stages show first: `"forward"`, `"forward+backward"` or `"train step"`.
+        training: What the Run button gives to `ml.fit`: `data=(x, y)`, `validation=`, `loss=`, `optimizer=`,
+            `learning_rate=`, `epochs=`, `batch_size=`, `seed=`.
+
+    Returns:
+        The widget; the last expression of a cell shows it.
+
+    Raises:
+        UnknownOptionError: An argument that does not exist.
+        UnexpectedInputError: `shapes` names an input that the model does not have.
+
+    Examples:
+        >>> from mithril_nb.models import MLP
+        >>> wb = workbench(MLP(64, [32], 10), shapes={"input": [32, 64]})
+        >>> wb.model.kind
+        'Model'
+    """
+    refuse_unknown("workbench", {key: value for key, value in training.items() if key not in _TRAINING}, workbench)
+    design = design_of(model, shapes)
+    from mithril_nb.session.design import set_program
+
+    design = set_program(design, program).design
+    if not isinstance(backend, JaxBackend | None):
+        raise UnknownOptionError(f"cannot run on {backend!r}.", advice="backend=ml.JaxBackend()")
+    return Workbench(Session(design, backend or JaxBackend(), training))
