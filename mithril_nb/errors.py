@@ -182,3 +182,7 @@ def refuse_unknown(name: str, unknown: Mapping[str, object], function: Callable[
         (("takes", ", ".join(takes)),),
         f"{name}({near[0]}=...)" if near else "one of these.",
     )
+
+
+class TrainingError(MithrilError, ArithmeticError):
+    """Training cannot go on from where it is: the loss is NaN or infinite."""

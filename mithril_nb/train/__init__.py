@@ -1,0 +1,29 @@
+"""Training as a stream of events over explicit state; optimizers and losses are optax's."""
+
+from mithril_nb.train.events import TrainingEvent
+from mithril_nb.train.fit import fit
+from mithril_nb.train.history import COLUMNS, CURVES, History
+from mithril_nb.train.losses import LOSSES, Loss
+from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
+from mithril_nb.train.run import Run
+from mithril_nb.train.step import Program, loss_function, programs, train_step
+from mithril_nb.train.trainable import Trainable, as_trainable
+
+__all__ = [
+    "COLUMNS",
+    "CURVES",
+    "LOSSES",
+    "History",
+    "Loss",
+    "Optimizer",
+    "Program",
+    "Run",
+    "Trainable",
+    "TrainingEvent",
+    "as_trainable",
+    "fit",
+    "loss_function",
+    "programs",
+    "resolve_optimizer",
+    "train_step",
+]

@@ -1,0 +1,91 @@
+"""What a run is going to do, fixed before the first step: programs, data, order of the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from mithril_nb.train.batches import Tail, batch_at, batch_count, batches, epoch_order
+from mithril_nb.train.data import DataSet
+from mithril_nb.train.optimizers import Optimizer
+from mithril_nb.train.step import loss_function, train_step
+from mithril_nb.train.trainable import Trainable
+
+
+@dataclass(frozen=True)
+class Course:
+    """Everything about a run that does not change while it runs.
+
+    Attributes:
+        model: What is trained.
+        loss: The loss, resolved.
+        optimizer: The optimizer, resolved.
+        step: The compiled step, which overwrites params and optimizer state: `(params, opt_state, rate, batch[, key,
+            number])`.
+        evaluate: The compiled metrics of a batch: `(params, batch)`.
+        data: What to learn from.
+        validation: What to check on at each epoch's end.
+        batch_size: Samples in a step.
+        tail: What becomes of a last batch that is not full.
+        seed: Decides the order of the samples, and the keys of Dropout.
+        shuffle: Whether each epoch has an order of its own.
+        key: Where the keys of the steps come from, or `None` if the model draws no random numbers.
+    """
+
+    model: Trainable
+    loss: Any
+    optimizer: Optimizer
+    step: Callable[..., Any]
+    evaluate: Callable[..., Any]
+    data: DataSet
+    validation: DataSet | None
+    batch_size: int
+    tail: Tail
+    seed: int
+    shuffle: bool
+    key: Any = None
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps in an epoch."""
+        return batch_count(len(self.data), self.batch_size, self.tail)
+
+    def order(self, epoch: int) -> np.ndarray:
+        """Return the order of the samples in an epoch, counted from 1."""
+        return epoch_order(len(self.data), epoch, self.seed, self.shuffle)
+
+    def batch(self, order: np.ndarray, place: int) -> dict[str, Any]:
+        """Return a batch of an epoch, counted from 0."""
+        indices, weights = batch_at(order, place, self.batch_size, self.tail)
+        batch = self.data.take(indices)
+        return batch if weights is None else batch | {"weights": weights}
+
+    def evaluation(self, data: DataSet) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the number of samples and the batch, over a data set in its own order, each sample once."""
+        size = min(self.batch_size, len(data))
+        tail: Tail = "pad" if self.tail == "pad" else "short"
+        for indices, weights in batches(len(data), size, shuffle=False, tail=tail):
+            batch = data.take(indices)
+            if weights is None:
+                yield len(indices), batch
+            else:
+                yield int(weights.sum()), batch | {"weights": weights}
+
+
+def compiled_programs(model: Trainable, loss: Any, optimizer: Optimizer, accuracy: bool) -> tuple[Any, Any]:
+    """Return the jitted step and the jitted evaluation; compiled when they are first called."""
+    step = train_step(model.forward, loss, optimizer, accuracy=accuracy)
+    metrics = loss_function(model.forward, loss, accuracy=accuracy)
+
+    def keyed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any, number: Any) -> Any:
+        return step(params, opt_state, rate, batch, jax.random.fold_in(key, number))
+
+    def evaluate(params: Any, batch: Any) -> Any:
+        return metrics(params, batch, training=False)[1]
+
+    # The step's memory is given back to it: params and optimizer state are never held twice.
+    return jax.jit(keyed if model.needs_key else step, donate_argnums=(0, 1)), jax.jit(evaluate)

@@ -1,0 +1,58 @@
+"""What training says while it runs: one frozen record per step, epoch, and turn of its state."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EventKind = Literal["started", "step", "epoch", "paused", "resumed", "stopped", "done", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingEvent:
+    """One thing that happened in a run.
+
+    Attributes:
+        kind: What happened.
+        step: Steps taken so far.
+        epoch: The epoch it belongs to, counted from 1; 0 before the first step.
+        steps: Steps that the whole run takes.
+        epochs: Epochs that the whole run takes.
+        loss: Loss of the step's batch (of an epoch: the mean over its steps), `None` if there is none yet.
+        accuracy: Share of the batch that is predicted right (of an epoch: the mean), `None` if not asked for.
+        validation_loss: Loss on the validation data, on epoch events.
+        validation_accuracy: Accuracy on the validation data, on epoch events.
+        elapsed_s: Seconds of training so far, pauses not counted.
+        steps_per_s: Speed over the last two seconds, compilation not counted; `None` while it is not known.
+        left_s: Seconds until the end at this speed; `None` while it is not known.
+        learning_rate: The rate, or the factor on the optimizer's own rate if the run's rate is relative.
+        message: What a person should know: why it ended, what was kept.
+
+    Examples:
+        >>> print(TrainingEvent("epoch", step=90, epoch=2, steps=450, epochs=10, loss=0.25, accuracy=0.9375))
+        epoch 2/10  step 90/450  loss 0.25  accuracy 93.75 %
+    """
+
+    kind: EventKind
+    step: int
+    epoch: int
+    steps: int = 0
+    epochs: int = 0
+    loss: float | None = None
+    accuracy: float | None = None
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+    elapsed_s: float = 0.0
+    steps_per_s: float | None = None
+    left_s: float | None = None
+    learning_rate: float | None = None
+    message: str = ""
+
+    def __str__(self) -> str:
+        parts = [] if self.kind in ("step", "epoch") else [self.kind]
+        parts += [f"epoch {self.epoch}/{self.epochs}", f"step {self.step}/{self.steps}"]
+        for label, loss in (("loss", self.loss), ("validation loss", self.validation_loss)):
+            parts += [] if loss is None else [f"{label} {loss:.4g}"]
+        for label, share in (("accuracy", self.accuracy), ("validation accuracy", self.validation_accuracy)):
+            parts += [] if share is None else [f"{label} {100 * share:.2f} %"]
+        return "  ".join([*parts, self.message] if self.message else parts)

@@ -1,0 +1,141 @@
+"""`fit`: from a model and data to a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mithril_nb.errors import DataError, UnknownOptionError
+from mithril_nb.train.course import Course, compiled_programs
+from mithril_nb.train.data import read_data
+from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
+from mithril_nb.train.optimizers import resolve_optimizer
+from mithril_nb.train.prepare import check_count, checked_data, output_specs
+from mithril_nb.train.run import Run
+from mithril_nb.train.state import State
+from mithril_nb.train.trainable import as_trainable
+
+
+def fit(
+    model: Any,
+    data: Any,
+    *,
+    loss: str | Loss | Callable[[Any, Any], Any] = "cross_entropy",
+    optimizer: Any = "adam",
+    learning_rate: float | Callable[[Any], Any] | None = None,
+    epochs: int = 10,
+    batch_size: int = 32,
+    validation: Any = None,
+    params: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    metrics: Sequence[str] | None = None,
+    shuffle: bool = True,
+    backend: Any = None,
+) -> Run:
+    """Return a training that is ready to go: iterate over it, or `start()` it in a thread and `wait()`.
+
+    All that can be wrong with the data is found here, before the first step.
+
+    Args:
+        model: A `PhysicalModel`, a `Model` (which is compiled first), or anything that is `Trainable`.
+        data: `(x, y)`: an array of samples, or a dict of them by input name, and the targets.
+        loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
+            of 0 and 1), or a function of (prediction, targets) that gives a scalar, or one value per sample.
+        optimizer: `"adam"` and its like, an optax factory (`optax.adamw`), or an optax transformation
+            (`optax.adam(1e-3)`).
+        learning_rate: Where the rate starts; default per optimizer. It can be changed while the run trains.
+        epochs: How often each sample is seen.
+        batch_size: Samples in a step. A last batch that is not full is filled up with rows that do not count; with a
+            loss that gives only a scalar it is left out (which samples, differs from epoch to epoch).
+        validation: Data to check on at each epoch's end; or a fraction of `data` that is held out for it, drawn by
+            seed.
+        params: Where to start; default: `model.randomize_params(seed)`. They are copied, never overwritten.
+        seed: Decides params, order of samples and Dropout: the same seed gives the same run.
+        metrics: `("accuracy",)` or `()`; default: accuracy where the loss has a meaning for it.
+        shuffle: Whether each epoch sees the samples in an order of its own.
+        backend: What to compile a `Model` for.
+
+    Raises:
+        DataError: The data is empty, holds NaN, or does not fit the model or the loss.
+        UnknownOptionError: An option has a value that it cannot have.
+
+    Examples:
+        >>> import numpy as np
+        >>> from mithril_nb.graph.spec import TensorSpec
+        >>> class Line:
+        ...     input_names, output_names, needs_key = ("input",), ("output",), False
+        ...     input_specs = {"input": TensorSpec(("batch", 1))}
+        ...     def forward(self, params, inputs, *, key=None, training=False):
+        ...         return {"output": inputs["input"] * params["slope"]}
+        ...     def randomize_params(self, seed=None):
+        ...         return {"slope": np.float32(0.0)}
+        >>> x = np.linspace(-1, 1, 64, dtype=np.float32)[:, None]
+        >>> run = fit(Line(), (x, 3 * x), loss="mean_squared_error", optimizer="sgd", learning_rate=0.3, epochs=20)
+        >>> run.wait()
+        Run(done, step 40 of 40, 20 epochs)
+        >>> round(float(run.params["slope"]), 2)
+        3.0
+    """
+    batch_size, epochs = check_count("batch_size", batch_size), check_count("epochs", epochs)
+    chosen_loss, chosen_optimizer = resolve_loss(loss), resolve_optimizer(optimizer, learning_rate)
+    raw = read_data(data, getattr(model, "input_names", None))
+    shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
+    trainable = as_trainable(model, shapes=shapes, backend=backend)
+    start = jax.tree.map(jnp.asarray, dict(trainable.randomize_params(seed) if params is None else params))
+    train = checked_data(data, trainable, chosen_loss, start, batch_size)
+    held_out = None
+    if isinstance(validation, float):
+        if not 0 < validation < 1 or not 0 < round(validation * len(train)) < len(train):
+            raise UnknownOptionError(
+                "validation is no fraction that leaves samples on both sides.",
+                (("got", repr(validation)), ("samples", str(len(train)))),
+                "validation=0.2, or validation=(x_test, y_test)",
+            )
+        train, held_out = train.split(validation, seed)
+    elif validation is not None:
+        held_out = checked_data(validation, trainable, chosen_loss, start, batch_size, "validation data")
+    if batch_size > len(train):
+        raise DataError(
+            f"batch_size is larger than the data: {batch_size} > {len(train)} samples.", (), f"batch_size={len(train)}"
+        )
+    first = jax.tree.map(lambda array: array[:1], train.targets)
+    outputs = output_specs(trainable, start, train, 1)
+    prediction: Any = next(iter(outputs.values())) if len(outputs) == 1 else outputs
+    accuracy = wants_accuracy(metrics, chosen_loss)
+    step, evaluate = compiled_programs(trainable, chosen_loss, chosen_optimizer, accuracy)
+    course = Course(
+        trainable,
+        chosen_loss,
+        chosen_optimizer,
+        step,
+        evaluate,
+        train,
+        held_out,
+        batch_size,
+        "pad" if is_per_sample(chosen_loss, prediction, first) else "drop",
+        seed,
+        shuffle,
+        jax.random.key(seed) if trainable.needs_key else None,
+    )
+    return Run(course, State(start, chosen_optimizer.init(start), epochs, chosen_optimizer.learning_rate))
+
+
+def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:
+    """Return whether to count right predictions.
+
+    Raises:
+        UnknownOptionError: A metric that is not known, or that means nothing beside the loss.
+    """
+    if metrics is None:
+        return loss.is_correct is not None
+    wanted = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+    unknown = [name for name in wanted if name != "accuracy"]
+    if unknown or (wanted and loss.is_correct is None):
+        known = "accuracy" if loss.is_correct is not None else f"none beside loss {loss.name!r}"
+        raise UnknownOptionError(
+            f"unknown metric {(unknown or wanted)[0]!r}.", (("known", known),), "metrics=() for the loss alone."
+        )
+    return bool(wanted)

@@ -1,0 +1,129 @@
+"""Losses and accuracies by name: pure functions of a prediction and its targets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from mithril_nb.errors import UnknownOptionError
+
+TargetKind = Literal["labels", "binary", "like the output", "any"]
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss, and what it asks of the targets.
+
+    Attributes:
+        name: What people call it.
+        function: Takes prediction and targets; gives one value per sample (or per token, ...), or a scalar.
+        targets: What the targets must be: class labels, 0 or 1, of the output's shape, or anything.
+        is_correct: Takes prediction and targets; says per sample whether the prediction is right. `None` if that means
+            nothing.
+    """
+
+    name: str
+    function: Callable[[Any, Any], Any]
+    targets: TargetKind = "any"
+    is_correct: Callable[[Any, Any], Any] | None = None
+
+
+def _aligned(prediction: Any, targets: Any) -> Any:
+    """Return the prediction in the shape of the targets if only a last axis of size 1 is between them.
+
+    (batch, 1) beside (batch,) would else broadcast to (batch, batch), in silence.
+    """
+    return prediction.reshape(targets.shape) if prediction.shape == (*targets.shape, 1) else prediction
+
+
+def cross_entropy(logits: Any, labels: Any) -> Any:
+    """Return -log softmax(logits)[label] per sample.
+
+    Args:
+        logits: Array of shape (..., classes).
+        labels: Array of integers of shape (...), from 0 to classes - 1.
+    """
+    return optax.softmax_cross_entropy_with_integer_labels(logits, labels)
+
+
+def mean_squared_error(prediction: Any, targets: Any) -> Any:
+    """Return (prediction - target)² per element."""
+    return jnp.square(_aligned(prediction, targets) - targets)
+
+
+def binary_cross_entropy(logits: Any, targets: Any) -> Any:
+    """Return -t log σ(logit) - (1 - t) log(1 - σ(logit)) per element."""
+    logits = _aligned(logits, targets)
+    return optax.sigmoid_binary_cross_entropy(logits, targets.astype(logits.dtype))
+
+
+LOSSES = {
+    loss.name: loss
+    for loss in (
+        Loss("cross_entropy", cross_entropy, "labels", lambda logits, labels: jnp.argmax(logits, axis=-1) == labels),
+        Loss("mean_squared_error", mean_squared_error, "like the output"),
+        Loss(
+            "binary_cross_entropy",
+            binary_cross_entropy,
+            "binary",
+            lambda logits, targets: (_aligned(logits, targets) > 0) == (targets > 0.5),
+        ),
+    )
+}
+"""The losses that have a name."""
+
+
+def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any]) -> Loss:
+    """Return the loss for a name or a function.
+
+    Args:
+        loss: One of `LOSSES`, or a function of (prediction, targets) that gives a scalar, or one value per sample. A
+            model with several outputs hands it all of them as a dict.
+
+    Raises:
+        UnknownOptionError: No loss has this name.
+
+    Examples:
+        >>> resolve_loss("cross_entropy").targets
+        'labels'
+    """
+    if isinstance(loss, Loss):
+        return loss
+    if isinstance(loss, str):
+        if loss in LOSSES:
+            return LOSSES[loss]
+        near = get_close_matches(loss, LOSSES, n=1) or ["cross_entropy"]
+        raise UnknownOptionError(f"unknown loss {loss!r}.", (("known", ", ".join(LOSSES)),), f'loss="{near[0]}"')
+    if callable(loss):
+        return Loss(getattr(loss, "__name__", "loss"), loss)
+    raise UnknownOptionError(
+        f"a loss is a name or a function, not {loss!r}.",
+        (("known", ", ".join(LOSSES)),),
+        "loss=lambda prediction, targets: abs(prediction - targets).mean()",
+    )
+
+
+def mean_over_batch(values: Any, weights: Any | None) -> Any:
+    """Return the mean of values, each sample (first axis) counting with its weight.
+
+    Args:
+        values: A scalar, which is returned as it is; or an array whose first axis is the batch.
+        weights: Array of shape (batch,), 0 for the rows that only fill a short batch up. `None`: all count the same.
+    """
+    if values.ndim == 0:
+        return values
+    if weights is None:
+        return jnp.mean(values)
+    per_sample = values.reshape(values.shape[0], -1).mean(axis=1)
+    return jnp.sum(per_sample * weights) / jnp.sum(weights)
+
+
+def is_per_sample(loss: Loss, prediction: jax.ShapeDtypeStruct, targets: jax.ShapeDtypeStruct) -> bool:
+    """Whether a loss gives a value per sample, so that rows can be left out of its mean; found without running it."""
+    return jax.eval_shape(loss.function, prediction, targets).ndim > 0

@@ -1,0 +1,54 @@
+"""Speed of a run: time that counts, and steps per second over the last moments."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+WINDOW_S = 2.0
+
+
+class Meter:
+    """Measures the time of one stretch of training.
+
+    Attributes:
+        steps_per_s: Steps per second over the last two seconds; `None` until two steps were seen.
+    """
+
+    def __init__(self, elapsed_s: float = 0.0) -> None:
+        self.steps_per_s: float | None = None
+        self._before_s = elapsed_s
+        self._since: float | None = None
+        self._marks: deque[tuple[float, int]] = deque()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds that counted: between `go` and `rest`, and what there was before."""
+        return self._before_s + (time.perf_counter() - self._since if self._since is not None else 0.0)
+
+    def go(self) -> None:
+        """Start the clock."""
+        self._since = time.perf_counter()
+        self._marks.clear()
+
+    def rest(self) -> None:
+        """Stop the clock."""
+        self._before_s = self.elapsed_s
+        self._since = None
+
+    def skip(self, seconds: float) -> None:
+        """Leave time in which no step could be taken (a validation) out of the speed; it stays in the time."""
+        self._marks = deque((at + seconds, number) for at, number in self._marks)
+
+    def step(self, number: int) -> None:
+        """Note that a step is done. The first one of a stretch, which may have compiled, only starts the measure."""
+        now = time.perf_counter()
+        marks = self._marks
+        # Twenty marks a second are enough; the last step always counts.
+        if len(marks) < 2 or now - marks[-1][0] > WINDOW_S / 40:
+            marks.append((now, number))
+            while len(marks) > 2 and now - marks[0][0] > WINDOW_S:
+                marks.popleft()
+        since, first = marks[0]
+        if number > first and now > since:
+            self.steps_per_s = (number - first) / (now - since)

@@ -1,0 +1,135 @@
+"""Telling listeners what happens, from a thread of its own: a slow or broken listener never holds the training up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mithril_nb.errors import Diagnostic
+from mithril_nb.train.events import TrainingEvent
+
+Callback = Callable[[TrainingEvent], object]
+
+LINGER_S = 1.0
+"""How long the thread waits for a further event before it ends."""
+MOST_ERRORS = 20
+"""Errors of listeners that are remembered."""
+
+
+@dataclass(eq=False)
+class _Listener:
+    callback: Callback
+    every_s: float
+    waiting: deque[TrainingEvent] = field(default_factory=deque)
+    step: TrainingEvent | None = None
+    told_at: float = 0.0
+
+    def due_at(self) -> float | None:
+        """When it should be told next; `None` if there is nothing to tell."""
+        if self.waiting:
+            return 0.0
+        return None if self.step is None else self.told_at + self.every_s
+
+    def take(self) -> list[TrainingEvent]:
+        events = [*self.waiting]
+        if self.step is not None:
+            events = sorted([*events, self.step], key=lambda event: event.step)
+        self.waiting.clear()
+        self.step, self.told_at = None, time.perf_counter()
+        return events
+
+
+class Observers:
+    """The listeners of a run.
+
+    Attributes:
+        errors: What listeners raised, as diagnostics, oldest first.
+    """
+
+    def __init__(self) -> None:
+        self.errors: list[Diagnostic] = []
+        self._listeners: list[_Listener] = []
+        self._condition = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._is_calling = False
+
+    def add(self, callback: Callback, every_s: float) -> Callable[[], None]:
+        """Add a listener; return a function that takes it away again."""
+        listener = _Listener(callback, every_s)
+        with self._condition:
+            self._listeners.append(listener)
+
+        def remove() -> None:
+            with self._condition:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+                listener.waiting.clear()
+                listener.step = None
+                self._condition.notify_all()
+
+        return remove
+
+    def tell(self, event: TrainingEvent) -> None:
+        """Leave an event for the listeners; costs the caller a few microseconds. Of steps, only the latest is kept."""
+        if not self._listeners:
+            return
+        with self._condition:
+            for listener in self._listeners:
+                if event.kind == "step":
+                    # The thread wakes by itself when a step is due; it is woken only if it sleeps without end.
+                    wake = listener.step is None
+                    listener.step = event
+                else:
+                    wake = True
+                    listener.waiting.append(event)
+                if wake:
+                    self._condition.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="mithril_nb observers", daemon=True)
+                self._thread.start()
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until all listeners were told all, or the time is over."""
+        if self._thread is not threading.current_thread():
+            with self._condition:
+                self._condition.wait_for(lambda: not self._is_calling and not self._due(), timeout_s)
+
+    def _due(self) -> list[tuple[float, _Listener]]:
+        return [(at, listener) for listener in self._listeners if (at := listener.due_at()) is not None]
+
+    def _work(self) -> None:
+        while True:
+            with self._condition:
+                self._is_calling = False
+                self._condition.notify_all()
+                # An idle run has no thread: this one ends when there was nothing to tell for a while.
+                if not self._condition.wait_for(self._due, LINGER_S):
+                    self._thread = None
+                    return
+                now, due = time.perf_counter(), self._due()
+                ready = [(listener, listener.take()) for at, listener in due if at <= now]
+                if not ready:
+                    self._condition.wait(min(at for at, _ in due) - now)
+                    continue
+                self._is_calling = True
+            for listener, events in ready:
+                for event in events:
+                    self._call(listener, event)
+
+    def _call(self, listener: _Listener, event: TrainingEvent) -> None:
+        try:
+            listener.callback(event)
+        except Exception as error:
+            name = getattr(listener.callback, "__qualname__", type(listener.callback).__name__)
+            problem = Diagnostic(
+                f"a listener of the run failed: {name!r} on event {event.kind!r}.",
+                (("raised", f"{type(error).__name__}: {error}"),),
+                "the training goes on; mend the listener, or take it away with what run.observe() returned.",
+                code=type(error).__name__,
+            )
+            with self._condition:
+                if len(self.errors) < MOST_ERRORS and problem not in self.errors:
+                    self.errors.append(problem)

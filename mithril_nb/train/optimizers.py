@@ -1,0 +1,151 @@
+"""Optimizers with a learning rate that can change from step to step without a new compilation."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import jax
+import optax
+
+from mithril_nb.errors import UnknownOptionError
+
+DEFAULT_RATES = {
+    "adam": 1e-3, "adamw": 1e-3, "sgd": 1e-2, "rmsprop": 1e-3, "lion": 1e-4, "adagrad": 1e-2, "adabelief": 1e-3,
+    "nadam": 1e-3, "nadamw": 1e-3, "adamax": 2e-3, "radam": 1e-3, "lamb": 1e-3, "lars": 1e-2,
+    "yogi": 1e-2, "adan": 1e-3,
+}  # fmt: skip
+"""The optax optimizers that `fit` knows by name, with the learning rate each starts from."""
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """A pair of pure functions, as in optax, whose update also takes the learning rate of the step.
+
+    Attributes:
+        init: Takes the params; gives the optimizer's state.
+        update: Takes gradients, state, params and learning rate (and what line searches want, by keyword); gives
+            updates to add to the params, and the new state.
+        learning_rate: What a run starts with.
+        is_relative: Whether the learning rate is a factor on the updates of a transformation that has its own rate
+            inside. That is the same as changing the rate itself for optimizers that scale by it last (adam, adamw,
+            sgd, lion, ...).
+        name: What people call it.
+    """
+
+    init: Callable[[Any], Any]
+    update: Callable[..., tuple[Any, Any]]
+    learning_rate: float
+    is_relative: bool
+    name: str
+
+
+def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[Any], Any] | None = None) -> Optimizer:
+    """Return the optimizer for a name, an optax factory, or a pair of `init` and `update`.
+
+    Args:
+        optimizer: `"adam"` and its like; or a function from a learning rate to an `optax.GradientTransformation`, such
+            as `optax.adamw` or `lambda rate: optax.chain(optax.clip(1.0), optax.sgd(rate))`; or such a transformation
+            itself.
+        learning_rate: Where the rate starts, for a name or a factory; default per optimizer. A schedule (a function of
+            the step count) may stand here; the rate of the run is then relative to it.
+
+    Raises:
+        UnknownOptionError: No optimizer has this name, the value is none, or the rate is not a number from 0 on.
+
+    Examples:
+        >>> resolve_optimizer("adam").learning_rate, resolve_optimizer(optax.sgd(0.1)).is_relative
+        (0.001, True)
+    """
+    if isinstance(optimizer, Optimizer):
+        return optimizer
+    if hasattr(optimizer, "init") and hasattr(optimizer, "update"):
+        if learning_rate is not None:
+            raise UnknownOptionError(
+                "learning_rate= has no place to go: the optimizer is made already, with its rate inside.",
+                (("optimizer", type(optimizer).__name__), ("learning_rate", repr(learning_rate))),
+                "optimizer=optax.adam, learning_rate=1e-3",
+            )
+        return _relative(optimizer, "optimizer")
+    factory, name = _factory(optimizer)
+    if callable(learning_rate):
+        return _relative(_made(factory, name, learning_rate), name)
+    rate = check_rate(_default_rate(factory, name) if learning_rate is None else learning_rate)
+    transformation = _made(factory, name, rate)
+    try:
+        # A factory may compute with the rate in Python (`if rate > 0`), which a traced rate does not allow.
+        jax.eval_shape(lambda traced: (factory(traced), None)[1], rate)
+    except jax.errors.ConcretizationTypeError:
+        return _relative(transformation, name)
+
+    def update(grads: Any, state: Any, params: Any, learning_rate: Any, **extra: Any) -> tuple[Any, Any]:
+        with_rate = optax.with_extra_args_support(factory(learning_rate))
+        return with_rate.update(grads, state, params, **extra)
+
+    return Optimizer(transformation.init, update, rate, False, name)
+
+
+def check_rate(rate: Any) -> float:
+    """Return a learning rate as a float.
+
+    Raises:
+        UnknownOptionError: It is not a finite number from 0 on.
+    """
+    is_number = isinstance(rate, int | float) or (hasattr(rate, "ndim") and rate.ndim == 0)
+    if isinstance(rate, bool) or not is_number or not math.isfinite(rate) or rate < 0:
+        raise UnknownOptionError(
+            "the learning rate is not a finite number from 0 on.",
+            (("got", repr(rate)),),
+            "learning_rate=1e-3",
+        )
+    return float(rate)
+
+
+def _relative(transformation: Any, name: str) -> Optimizer:
+    extended = optax.with_extra_args_support(transformation)
+
+    def update(grads: Any, state: Any, params: Any, learning_rate: Any, **extra: Any) -> tuple[Any, Any]:
+        updates, state = extended.update(grads, state, params, **extra)
+        return jax.tree.map(lambda change: (learning_rate * change).astype(change.dtype), updates), state
+
+    return Optimizer(transformation.init, update, 1.0, True, name)
+
+
+def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:
+    if isinstance(optimizer, str):
+        if optimizer in DEFAULT_RATES:
+            return getattr(optax, optimizer), optimizer
+        near = get_close_matches(optimizer, DEFAULT_RATES, n=1) or ["adam"]
+        raise UnknownOptionError(
+            f"unknown optimizer {optimizer!r}.", (("known", ", ".join(DEFAULT_RATES)),), f'optimizer="{near[0]}"'
+        )
+    if callable(optimizer):
+        wrapped = getattr(optimizer, "func", optimizer)  # of a functools.partial
+        return optimizer, getattr(wrapped, "__name__", "optimizer")
+    raise UnknownOptionError(
+        f"an optimizer is a name, an optax factory or an optax transformation, not {optimizer!r}.",
+        (("known", ", ".join(DEFAULT_RATES)),),
+        "optimizer=optax.adam(1e-3)",
+    )
+
+
+def _default_rate(factory: Callable[..., Any], name: str) -> float:
+    parameter = inspect.signature(factory).parameters.get("learning_rate")
+    if parameter is not None and isinstance(parameter.default, float):
+        return parameter.default
+    return DEFAULT_RATES.get(name, 1e-3)
+
+
+def _made(factory: Callable[..., Any], name: str, learning_rate: Any) -> Any:
+    made = factory(learning_rate)
+    if not (hasattr(made, "init") and hasattr(made, "update")):
+        raise UnknownOptionError(
+            f"{name!r} made no optimizer from a learning rate.",
+            (("needed", "a value with init(params) and update(grads, state, params)"), ("got", type(made).__name__)),
+            "optimizer=lambda rate: optax.adam(rate)",
+        )
+    return made

@@ -1,0 +1,68 @@
+"""What training asks of a model: a pure forward function, parameters, and the specs of what goes in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any, Protocol, runtime_checkable
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.spec import TensorSpec
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A model that `fit` can train: a `PhysicalModel`, or anything with these names.
+
+    Attributes:
+        input_names: Names of the inputs that `forward` takes.
+        output_names: Names of the outputs that it gives.
+        needs_key: Whether `forward` draws random numbers while training (Dropout).
+        input_specs: Shape and dtype of each input, dims by name where they are not known.
+    """
+
+    @property
+    def input_names(self) -> tuple[str, ...]: ...  # noqa: D102 - a field of the protocol, told of above
+
+    @property
+    def output_names(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    @property
+    def needs_key(self) -> bool: ...  # noqa: D102
+
+    @property
+    def input_specs(self) -> Mapping[str, TensorSpec]: ...  # noqa: D102
+
+    def forward(
+        self, params: dict[str, Any], inputs: dict[str, Any], *, key: Any = None, training: bool = False
+    ) -> dict[str, Any]:
+        """Return the outputs by name; a pure function that JAX can trace."""
+        ...
+
+    def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
+        """Return fresh parameters by name, such as `"linear_0.weight"`."""
+        ...
+
+
+@singledispatch
+def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backend: object = None) -> Trainable:
+    """Return what `fit` trains for a model: the one place where a further kind of model is let in.
+
+    A room above registers its own with `@as_trainable.register`; `Model` is compiled there for `shapes` and `backend`.
+
+    Args:
+        model: What the user gave to `fit`.
+        shapes: Shape of one batch of each input in the data, by name (`"input"` if the data has no names).
+        backend: The backend to compile for, if the model is not compiled yet.
+
+    Raises:
+        UnknownOptionError: The value is no model.
+    """
+    if isinstance(model, Trainable):
+        return model
+    lacks = [name for name in ("forward", "randomize_params", "input_names") if not hasattr(model, name)]
+    raise UnknownOptionError(
+        f"cannot train a value of type {type(model).__name__!r}.",
+        (("lacks", ", ".join(lacks) or "part of mithril_nb.train.Trainable"),),
+        'ml.fit(ml.compile(model, ml.JaxBackend(), shapes={"input": [32, 64]}), data)',
+    )
