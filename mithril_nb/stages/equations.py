@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.jax_versions import NameStack
+from mithril_nb.stages.jax_versions import NameStack, is_literal
 from mithril_nb.stages.records import Param
+
+COMBINER = "combiner_equations"
+"""Param that says how many equations the combiner of a reduction or a scatter has."""
 
 
 @dataclass
@@ -21,6 +24,7 @@ class Site:
         stack: All names around it, those of the callers first.
         repeats: How often it runs per run of the program, or `None` if unknown.
         bodies: The nested jaxprs (open) with the sites of their equations.
+        is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
     """
 
     id: str
@@ -29,6 +33,7 @@ class Site:
     stack: NameStack
     repeats: int | None
     bodies: list[tuple[Any, list[Site]]] = field(default_factory=list)
+    is_used: bool = True
 
     @property
     def primitive(self) -> str:
@@ -78,13 +83,54 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                     )
         return here
 
-    return walk(jaxpr, "", None, (), 1), everything
+    top = walk(jaxpr, "", None, (), 1)
+    _mark_used(jaxpr, top, [True] * len(jaxpr.outvars))
+    return top, everything
+
+
+def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:
+    """Mark what nothing needs, given which results are wanted; return which inputs are needed."""
+    live = {atom for atom, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and not is_literal(atom)}
+    for site in reversed(body):
+        equation = site.equation
+        results = [var in live for var in equation.outvars]
+        site.is_used = any(results) or bool(equation.effects)
+        if not site.is_used:
+            for _, inner in site.bodies:
+                _mark_unused(inner)
+            continue
+        needed = [True] * len(equation.invars)
+        for inner_jaxpr, inner in site.bodies:
+            inputs = _mark_used(inner_jaxpr, inner, _wanted_inside(site, results, len(inner_jaxpr.outvars)))
+            if site.primitive in jax_versions.CALL_NAMES and len(inputs) == len(needed):
+                needed = inputs
+        live.update(atom for atom, one in zip(equation.invars, needed, strict=True) if one and not is_literal(atom))
+    return [var in live for var in jaxpr.invars]
+
+
+def _mark_unused(body: list[Site]) -> None:
+    for site in body:
+        site.is_used = False
+        for _, inner in site.bodies:
+            _mark_unused(inner)
+
+
+def _wanted_inside(site: Site, results: list[bool], count: int) -> list[bool]:
+    if len(results) != count or site.primitive == "while":
+        return [True] * count
+    if site.primitive == "scan":  # What is carried around is needed by the next round.
+        carried = site.equation.params["num_carry"]
+        return [True] * carried + results[carried:]
+    return results
 
 
 def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     """Return the params of an equation that are plain data, or whose names say all, such as dtypes."""
     found = []
     for key, value in equation.params.items():
+        if jax_versions.is_jaxpr(value) and not jax_versions.has_bodies(equation.primitive.name):
+            found.append((COMBINER, len(jax_versions.open_jaxpr(value).eqns)))
+            continue
         plain = _plain(value)
         if plain is not _NOT_PLAIN:
             found.append((key, plain))

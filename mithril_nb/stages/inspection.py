@@ -376,6 +376,7 @@ def _record(site: Site, attribution: Attribution) -> Equation:
         site.is_call,
         plain_params(site.equation),
         origin,
+        site.is_used,
     )
 
 

@@ -41,6 +41,7 @@ class Equation:
         repeats: How often it runs per run of the program: the product of the trip counts around it. `None` if unknown.
         is_call: Whether it only calls nested jaxprs, whose equations are listed (and counted) on their own.
         params: Pairs of name and value of its params that are plain data; nested jaxprs and functions are left out.
+        is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
         origin: `"tagged"` if the scopes around it say its block, `"inferred"` if the flow of data does, else `None`.
     """
 
@@ -55,6 +56,7 @@ class Equation:
     is_call: bool = False
     params: tuple[tuple[str, Param], ...] = ()
     origin: Origin | None = None
+    is_used: bool = True
 
     @property
     def param(self) -> Mapping[str, Param]:

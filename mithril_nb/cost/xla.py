@@ -1,0 +1,84 @@
+"""What XLA itself says a program costs. Whole modules only; loops counted once; `None` where it does not say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Source:
+    """Whole-program figures, and who gives them.
+
+    Attributes:
+        name: `"analytic (jaxpr)"`, `"XLA lowered"`, `"XLA compiled"`.
+        flops: Arithmetic operations, or `None` if unknown.
+        transcendentals: Calls of transcendental functions, or `None` if unknown.
+        bytes: Bytes read and written, or `None` if unknown.
+    """
+
+    name: str
+    flops: int | None = None
+    transcendentals: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What a compiled program needs, in bytes.
+
+    Attributes:
+        argument: Its arguments.
+        output: Its results.
+        temp: What it needs besides, while it runs.
+        alias: Results that take the place of arguments.
+        code: The code itself.
+    """
+
+    argument: int
+    output: int
+    temp: int
+    alias: int
+    code: int
+
+
+def source_of(name: str, made: Any) -> Source:
+    """Return XLA's own figures for a lowered or compiled program.
+
+    Args:
+        name: What to call the source.
+        made: A `jax.stages.Lowered` or `jax.stages.Compiled`.
+    """
+    try:
+        figures = made.cost_analysis()
+    except (NotImplementedError, RuntimeError):  # Some platforms do not count; jax.stages says so by raising.
+        figures = None
+    if isinstance(figures, (list, tuple)):
+        figures = figures[0] if figures else None
+    if not isinstance(figures, Mapping):
+        return Source(name)
+    # A figure of -1 is how XLA says that it met something it cannot count; no figure is how it says 0.
+    known = {key: figures.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed")}
+    return Source(name, *(round(value) if value >= 0 else None for value in known.values()))
+
+
+def memory_of(compiled: Any) -> Memory | None:
+    """Return what a compiled program needs, or `None` if this platform does not say.
+
+    Args:
+        compiled: A `jax.stages.Compiled`.
+    """
+    try:
+        found = compiled.memory_analysis()
+    except (NotImplementedError, RuntimeError):
+        found = None
+    if found is None:
+        return None
+    return Memory(
+        int(found.argument_size_in_bytes),
+        int(found.output_size_in_bytes),
+        int(found.temp_size_in_bytes),
+        int(found.alias_size_in_bytes),
+        int(found.generated_code_size_in_bytes),
+    )
