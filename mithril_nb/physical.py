@@ -151,9 +151,10 @@ class PhysicalModel(Shown):
     def __init__(self, graph: LogicalGraph, backend: JaxBackend, inference: Inference, jit: bool):
         self.graph, self.backend, self.inference, self.jit = graph, backend, inference, jit
         self._draws = draws_random_numbers(graph, backend.toolkit, False)
-        forward, backward = self._evaluate_forward, self._evaluate_backward
-        self._run_forward = jax.jit(forward) if jit else forward
-        self._run_backward = jax.jit(backward) if jit else backward
+        self._run = jax.jit(self._evaluate) if jit else self._evaluate
+        if not self._draws:
+            # A call of a small model takes some 10 us: no Python frame of ours stands between the caller and XLA.
+            self.__dict__["evaluate"] = self._run
 
     def __repr__(self) -> str:
         return f"PhysicalModel({', '.join(node.name for node in self.graph.nodes)}; backend={self.backend!r})"
@@ -261,17 +262,14 @@ class PhysicalModel(Shown):
             ShapeError: Shapes that do not fit.
         """
         # Nothing is checked here: a call of a new form is traced, and tracing checks (see forward). A known one is known good.
-        if self._draws:
-            key = self.backend.get_random_key()
-            if output_gradients is None:
-                return self._run_forward(params, inputs, key)
-            return self._run_backward(params, inputs, output_gradients, key)
-        if output_gradients is None:
-            return self._run_forward(params, inputs)
-        return self._run_backward(params, inputs, output_gradients)
+        return self._run(params, inputs, output_gradients, self.backend.get_random_key())
 
-    def _evaluate_forward(self, params: Arrays, inputs: Arrays, key: jax.Array | None = None):
-        return self.forward(params, inputs, key=key)
+    def _evaluate(
+        self, params: Arrays, inputs: Arrays, output_gradients: Arrays | None = None, key: jax.Array | None = None
+    ) -> Any:
+        if output_gradients is None:
+            return self.forward(params, inputs, key=key)
+        return self._evaluate_backward(params, inputs, output_gradients, key)
 
     def _evaluate_backward(
         self, params: Arrays, inputs: Arrays, output_gradients: Arrays, key: jax.Array | None = None
@@ -314,9 +312,9 @@ class PhysicalModel(Shown):
             params, inputs, outputs = self.example_specs()
             key = (jax.eval_shape(lambda: jax.random.key(0)),) if self._draws else ()
             if program == "forward":
-                found = stages.inspect(self._evaluate_forward, params, inputs, *key, name=program)
+                found = stages.inspect(self._evaluate, params, inputs, None, *key, name=program)
             else:
-                found = stages.inspect(self._evaluate_backward, params, inputs, outputs, *key, name=program)
+                found = stages.inspect(self._evaluate, params, inputs, outputs, *key, name=program)
             self._inspections[program] = found
         return self._inspections[program]
 
