@@ -1,0 +1,141 @@
+/** A model as anywidget gives it, without a kernel: records what is sent and answers as a session would. */
+
+import type { RawStage, Snapshot, WidgetModel } from "../src/types";
+
+export interface Fixture {
+  snapshot: Snapshot;
+  stages: Record<string, RawStage>;
+}
+
+type Listener = (...args: any[]) => void;
+
+export interface Sent {
+  type: string;
+  id: number;
+  name: string;
+  args: Record<string, any>;
+}
+
+export async function gzip(text: string): Promise<DataView> {
+  const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
+  return new DataView(await new Response(stream).arrayBuffer());
+}
+
+export class FakeModel implements WidgetModel {
+  readonly sent: Sent[] = [];
+  /** Whether commands are answered. */
+  alive = true;
+  private readonly listeners = new Map<string, Set<Listener>>();
+
+  constructor(readonly traits: Record<string, any>) {}
+
+  get(name: string): unknown {
+    return this.traits[name];
+  }
+
+  on(event: string, listener: Listener): void {
+    const set = this.listeners.get(event) ?? new Set();
+    this.listeners.set(event, set.add(listener));
+  }
+
+  off(event: string, listener: Listener): void {
+    this.listeners.get(event)?.delete(listener);
+  }
+
+  /** How many listeners are attached, over all events. */
+  get listening(): number {
+    return [...this.listeners.values()].reduce((sum, set) => sum + set.size, 0);
+  }
+
+  emit(event: string, ...args: any[]): void {
+    for (const listener of [...(this.listeners.get(event) ?? [])]) listener(...args);
+  }
+
+  set(name: string, value: unknown): void {
+    this.traits[name] = value;
+    this.emit(`change:${name}`);
+  }
+
+  message(content: unknown, buffers: DataView[] = []): void {
+    this.emit("msg:custom", content, buffers);
+  }
+
+  send(content: any): void {
+    this.sent.push(content);
+    if (this.alive) queueMicrotask(() => this.answer(content));
+  }
+
+  names(): string[] {
+    return this.sent.map((command) => command.name);
+  }
+
+  protected answer(command: Sent): void {
+    this.message({ type: "reply", id: command.id, ok: true, error: null });
+  }
+}
+
+/** One that also does what some commands ask for, on the fixture's data. */
+export class FakeSession extends FakeModel {
+  constructor(readonly fixture: Fixture) {
+    super({ snapshot: fixture.snapshot });
+  }
+
+  get snapshot(): Snapshot {
+    return this.traits["snapshot"] as Snapshot;
+  }
+
+  change(part: Partial<Snapshot>): void {
+    this.set("snapshot", { ...this.snapshot, ...part });
+  }
+
+  protected override answer(command: Sent): void {
+    const { name, args } = command;
+    if (name === "request_stage") void this.sendStage(args["stage"]);
+    if (name === "request_curves") this.sendCurves(this.snapshot.run.points);
+    if (name === "select") this.change({ selection: args["paths"] });
+    if (name === "dismiss") this.change({ notice: null });
+    if (name === "set_program") this.change({ program: args["program"] });
+    if (name === "pause") this.change({ run: { ...this.snapshot.run, state: "paused" } });
+    if (name === "go_on" || name === "train") this.change({ run: { ...this.snapshot.run, state: "running" } });
+    if (name === "stop") this.change({ run: { ...this.snapshot.run, state: "stopped" } });
+    if (name === "set_attribute") this.setAttribute(args["path"], args["name"], args["value"]);
+    if (name === "move") this.move(args["path"], args["x"], args["y"]);
+    super.answer(command);
+  }
+
+  async sendStage(stage: string): Promise<void> {
+    const raw = this.fixture.stages[stage];
+    if (raw) this.message({ type: "stage", stage, version: this.snapshot.stages[stage]!.version }, [await gzip(JSON.stringify(raw))]);
+  }
+
+  /** A run that learns, with some noise that is the same each time. */
+  sendCurves(points: number): void {
+    const columns = ["step", "loss", "accuracy", "validation_loss", "validation_accuracy"];
+    const all = new Float64Array(points * columns.length).fill(NaN);
+    let noise = 7;
+    for (let i = 0; i < points; i++) {
+      noise = (noise * 16807) % 2147483647;
+      const jitter = noise / 2147483647 - 0.5;
+      const loss = 2.3 * Math.exp(-i / 45) + 0.25 + 0.12 * jitter;
+      all[i] = i + 1;
+      all[points + i] = loss;
+      all[2 * points + i] = Math.min(1, Math.max(0, 1 - loss / 2.6 + 0.04 * jitter));
+      if (i % 45 === 44) {
+        all[3 * points + i] = loss * 1.08;
+        all[4 * points + i] = Math.max(0, 0.985 - loss / 2.7);
+      }
+    }
+    this.message({ type: "curves", from: 0, columns }, [new DataView(all.buffer)]);
+  }
+
+  private setAttribute(path: string, name: string, value: any): void {
+    const block = this.snapshot.blocks[path]!;
+    const fields = block.fields.map((field) => (field.name === name ? { ...field, value } : field));
+    this.change({ version: this.snapshot.version + 1, blocks: { ...this.snapshot.blocks, [path]: { ...block, fields } } });
+  }
+
+  private move(path: string, x: number, y: number): void {
+    const { graph } = this.snapshot;
+    this.change({ graph: { ...graph, nodes: graph.nodes.map((node) => (node.path === path ? { ...node, x, y } : node)) } });
+  }
+}

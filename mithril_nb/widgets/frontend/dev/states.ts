@@ -1,0 +1,43 @@
+/** Each state of the workbench that has a look of its own, made from the fixture. */
+
+import type { Diagnostic } from "../src/types";
+import type { Fixture } from "./fake-model";
+
+const MISFIT: Diagnostic = {
+  code: "ShapeError",
+  summary: "cannot connect 'mlp_0.output' to 'linear_1.input'.",
+  facts: [["output", "(32, 64) float32"], ["input", "(32, 128) float32      axis 1: 64 != 128"]],
+  advice: "Linear(dimension=128) in 'mlp_0', or let 'linear_1' infer its width by leaving it out.",
+  block: "linear_1",
+  port: "input",
+  edge: ["mlp_0.output", "linear_1.input"],
+};
+
+export function stateOf(fixture: Fixture, name: string): Fixture {
+  const copy = structuredClone(fixture);
+  const { snapshot } = copy;
+  const stages = Object.values(snapshot.stages);
+  if (name === "empty") {
+    snapshot.graph = { width: 0, height: 0, nodes: [], edges: [] };
+    snapshot.blocks = {};
+    snapshot.cost = { ...snapshot.cost, rows: [], total: { flops: 0, transcendentals: 0, bytes: 0, params: 0 }, sources: [], memory: null };
+    for (const stage of stages) Object.assign(stage, { state: "empty", lines: 0 });
+    snapshot.source = "model = Model()\n";
+    snapshot.status = { trace_s: null, lower_s: null, compile_s: null, flops: null, bytes: null, attributed: null };
+    snapshot.run = { ...snapshot.run, state: "none", points: 0, steps: 0 };
+  }
+  if (name === "problem") {
+    snapshot.problems = [MISFIT];
+    snapshot.graph.edges.find((edge) => edge.target === "linear_1.input")!.problem = 0;
+    snapshot.graph.nodes.find((node) => node.path === "linear_1")!.problem = 0;
+    snapshot.notice = { ...MISFIT, code: "CycleError", kind: "error", summary: "connecting 'linear_1.output' to 'linear_0.input' closes a cycle.", facts: [["cycle", "linear_0 -> relu_0 -> mlp_0 -> linear_1 -> linear_0"]], advice: "connect 'linear_0.input' to a model input." };
+    Object.assign(snapshot.stages["hlo"]!, { state: "failed", message: "XlaRuntimeError: RESOURCE_EXHAUSTED: 18.2 GB are needed, 16.0 GB are there." });
+    Object.assign(snapshot.stages["stablehlo"]!, { state: "unavailable", message: "The shapes of the model are not known: give shapes={\"input\": [32, 64]}." });
+  }
+  if (name === "loading") for (const stage of stages.slice(1)) Object.assign(stage, { state: "loading" });
+  if (name === "script") {
+    snapshot.name = "<script>alert(1)</script>";
+    snapshot.graph.nodes[1]!.name = "<img src=x onerror=alert(1)>";
+  }
+  return copy;
+}

@@ -1,0 +1,32 @@
+// Build the widget modules and the licences file into ../static (or the folder given as the only argument).
+import { build } from "esbuild";
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { options, root } from "./bundle.mjs";
+
+const outdir = resolve(process.argv[2] ?? join(root, "..", "static"));
+mkdirSync(outdir, { recursive: true });
+const result = await build({
+  ...options(),
+  entryPoints: { assets: "src/assets.ts", workbench: "src/entry-workbench.ts", curves: "src/entry-curves.ts" },
+  outdir,
+  minify: true,
+  metafile: true,
+});
+
+// Licences of what really went into the bundle, found by the paths of its inputs.
+const packages = new Set();
+for (const input of Object.keys(result.metafile.inputs)) {
+  const found = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input);
+  if (found) packages.add(found[1]);
+}
+const notices = [...packages].sort().map((name) => {
+  const folder = join(root, "node_modules", name);
+  const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const file = readdirSync(folder).find((candidate) => /^licen[cs]e/i.test(candidate));
+  if (!file || !existsSync(join(folder, file))) throw new Error(`${name} ${version} brings no licence text: it cannot be shipped`);
+  return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), "utf8").trim()}\n`;
+});
+const rule = `\n${"-".repeat(80)}\n\n`;
+writeFileSync(join(outdir, "THIRD_PARTY_LICENSES.txt"), `Packages bundled in assets.js\n${rule}${notices.join(rule)}`);
+for (const [path, { bytes }] of Object.entries(result.metafile.outputs)) console.log(`${path.split("/").pop().padEnd(14)} ${(bytes / 1000).toFixed(1)} kB`);

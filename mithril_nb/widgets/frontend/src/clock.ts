@@ -1,0 +1,32 @@
+/** The running clock of a wait: silent for 300 ms, then "Compiling: 3.2 s". */
+
+import { seconds } from "./format";
+
+export const GRACE_MS = 300;
+
+export class Clock {
+  private since: number | null = null;
+  private timer: ReturnType<typeof setInterval> | null = null;
+
+  constructor(private readonly tick: (elapsed: string | null) => void) {}
+
+  run(running: boolean): void {
+    if (running === (this.since !== null)) return;
+    if (!running) {
+      this.stop();
+      this.tick(null);
+      return;
+    }
+    this.since = performance.now();
+    this.timer = setInterval(() => {
+      const elapsed = performance.now() - this.since!;
+      if (elapsed >= GRACE_MS) this.tick(seconds(elapsed / 1000));
+    }, 100);
+  }
+
+  stop(): void {
+    if (this.timer !== null) clearInterval(this.timer);
+    this.timer = null;
+    this.since = null;
+  }
+}

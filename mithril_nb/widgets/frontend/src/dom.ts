@@ -1,0 +1,129 @@
+/** Building DOM without markup: everything that comes from data becomes a text node or an attribute, never HTML. */
+
+type Child = Node | string | number | null | undefined | false;
+type Props = Record<string, unknown>;
+
+const SVG_NS = "http://www.w3.org/2000/svg";
+
+function apply(element: Element, props: Props): void {
+  for (const [name, value] of Object.entries(props)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (name.startsWith("on") && typeof value === "function") {
+      element.addEventListener(name.slice(2), value as EventListener);
+    } else if (name === "class") {
+      element.setAttribute("class", String(value));
+    } else {
+      element.setAttribute(name, value === true ? "" : String(value));
+    }
+  }
+}
+
+function append(element: Element, children: Child[]): void {
+  for (const child of children) {
+    if (child === null || child === undefined || child === false) continue;
+    element.append(typeof child === "number" ? String(child) : child);
+  }
+}
+
+/** Make an HTML element. Props that start with `on` are listeners; `true` is an empty attribute; null and false are left out. */
+export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
+  const element = document.createElement(tag);
+  apply(element, props);
+  append(element, children);
+  return element;
+}
+
+/** The same for SVG. */
+export function svg<K extends keyof SVGElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): SVGElementTagNameMap[K] {
+  const element = document.createElementNS(SVG_NS, tag);
+  apply(element, props);
+  append(element, children);
+  return element;
+}
+
+/** Set an attribute only if it changes; null takes it away. */
+export function attr(element: Element, name: string, value: string | number | boolean | null | undefined): void {
+  if (value === null || value === undefined || value === false) {
+    if (element.hasAttribute(name)) element.removeAttribute(name);
+    return;
+  }
+  const text = value === true ? "" : String(value);
+  if (element.getAttribute(name) !== text) element.setAttribute(name, text);
+}
+
+/** Set text only if it changes, so that selections and screen readers are left alone. */
+export function text(element: Element, value: string): void {
+  if (element.textContent !== value) element.textContent = value;
+}
+
+/** Make `parent`'s children match `items`, reusing the element of each key: focus, caret and scroll stay where they are. */
+export function keyed<T>(
+  parent: Element,
+  items: readonly T[],
+  key: (item: T) => string,
+  create: (item: T) => Element,
+  update: (element: any, item: T) => void,
+): void {
+  const old = new Map<string, Element>();
+  for (const child of Array.from(parent.children)) {
+    const k = (child as any).__mnbKey as string | undefined;
+    if (k !== undefined) old.set(k, child);
+  }
+  let at: Element | null = null;
+  for (const item of items) {
+    const k = key(item);
+    let element = old.get(k);
+    if (element) old.delete(k);
+    else {
+      element = create(item);
+      (element as any).__mnbKey = k;
+    }
+    update(element, item);
+    const next: Element | null = at ? at.nextElementSibling : parent.firstElementChild;
+    // Moving an element takes its focus away, so one that is in place already is left alone.
+    if (next !== element) parent.insertBefore(element, next);
+    at = element;
+  }
+  for (const element of old.values()) element.remove();
+}
+
+/** One icon from a path in a 16 × 16 box, drawn with the colour of the text. */
+export function icon(d: string): SVGSVGElement {
+  return svg(
+    "svg",
+    { viewBox: "0 0 16 16", width: 16, height: 16, "aria-hidden": "true", class: "mnb-icon" },
+    svg("path", { d, fill: "none", stroke: "currentColor", "stroke-width": "1.5", "stroke-linecap": "round", "stroke-linejoin": "round" }),
+  );
+}
+
+export const ICONS = {
+  undo: "M6 4 3 7l3 3M3 7h6.5a3.5 3.5 0 0 1 0 7H7",
+  redo: "M10 4l3 3-3 3M13 7H6.5a3.5 3.5 0 0 0 0 7H9",
+  search: "M7 12A5 5 0 1 0 7 2a5 5 0 0 0 0 10ZM14 14l-3.4-3.4",
+  close: "M4 4l8 8M12 4l-8 8",
+  copy: "M6 6h7v8H6zM10 6V3H3v8h3",
+  play: "M5 3l8 5-8 5z",
+  pause: "M5 3v10M11 3v10",
+  stop: "M4 4h8v8H4z",
+  step: "M4 3l6 5-6 5zM12.5 3v10",
+  fit: "M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3",
+  plus: "M8 3v10M3 8h10",
+  minus: "M3 8h10",
+  tidy: "M6 2h4v3H6zM2 11h4v3H2zM10 11h4v3h-4zM8 5v3M4 11V8h8v3",
+  warning: "M8 2 1.5 13.5h13zM8 6.5v3.5M8 12v.01",
+  chevron: "M6 4l4 4-4 4",
+  trash: "M3 4h10M6 4V2.5h4V4M4.5 4l.5 9.5h6l.5-9.5",
+} as const;
+
+/** A button with an icon, a name for screen readers, and a tooltip. */
+export function iconButton(name: keyof typeof ICONS, label: string, action: string, onclick: (event: MouseEvent) => void): HTMLButtonElement {
+  return h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": label, title: label, "data-mnb-action": action, onclick }, icon(ICONS[name]));
+}
+
+let serial = 0;
+
+/** An id that no other workbench on the page uses. */
+export function uid(prefix: string): string {
+  serial += 1;
+  return `mnb-${prefix}-${serial}`;
+}

@@ -1,0 +1,106 @@
+/** The header: what is on the bench, which program, which shapes, undo and redo, search. */
+
+import { attr, h, iconButton, keyed, text } from "./dom";
+import { Search } from "./search";
+import type { Store } from "./store";
+import type { Panes } from "./panes";
+
+/** Read "32, 64" or "batch, 64" as a shape; null if it cannot be read. */
+export function readShape(value: string): (number | string)[] | null {
+  const parts = value.replace(/[()[\]]/g, " ").split(/[\s,×]+/).filter(Boolean);
+  const dims = parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part));
+  return dims.length && dims.every((dim) => typeof dim === "string" ? /^[A-Za-z_.]\w*$/.test(dim) || dim === "..." : dim > 0) ? dims : null;
+}
+
+export class Header {
+  readonly root: HTMLElement;
+  readonly search: Search;
+  private readonly name = h("b", { class: "mnb-model-name" });
+  private readonly backend = h("span", { class: "mnb-backend" });
+  private readonly program = h("select", { class: "mnb-input", "aria-label": "Program", "data-mnb-action": "program" });
+  private readonly shapes = h("span", { class: "mnb-shapes" });
+  private readonly undo: HTMLButtonElement;
+  private readonly redo: HTMLButtonElement;
+  private readonly badge = h("span", { class: "mnb-badge mnb-badge-lost", role: "status", hidden: true, "data-mnb-part": "connection" });
+  private readonly leave: (() => void)[];
+
+  constructor(
+    private readonly store: Store,
+    panes: Panes,
+    showHelp: () => void,
+  ) {
+    this.undo = iconButton("undo", "Undo", "undo", () => store.command("undo"));
+    this.redo = iconButton("redo", "Redo", "redo", () => store.command("redo"));
+    this.search = new Search(store, panes);
+    this.program.addEventListener("change", () => store.command("set_program", { program: this.program.value }));
+    this.root = h(
+      "header",
+      { class: "mnb-header" },
+      this.name,
+      this.backend,
+      h("label", { class: "mnb-labelled" }, h("span", {}, "program"), this.program),
+      this.shapes,
+      h("span", { class: "mnb-row" }, this.undo, this.redo),
+      this.badge,
+      h("span", { class: "mnb-grow" }),
+      this.search.root,
+      h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": "Keys", title: "All keys (?)", "data-mnb-action": "help", onclick: showHelp }, "?"),
+    );
+    this.leave = [store.on("snapshot", () => this.update()), store.kernel.watch(() => this.paintConnection())];
+    this.update();
+    this.paintConnection();
+  }
+
+  destroy(): void {
+    for (const leave of this.leave) leave();
+    this.search.destroy();
+  }
+
+  private update(): void {
+    const { snapshot } = this.store;
+    text(this.name, snapshot.name);
+    attr(this.name, "title", snapshot.name);
+    text(this.backend, snapshot.backend);
+    if (Array.from(this.program.options, (option) => option.value).join("\n") !== snapshot.programs.join("\n")) {
+      this.program.replaceChildren(...snapshot.programs.map((name) => h("option", { value: name }, name)));
+    }
+    if (this.program.value !== snapshot.program) this.program.value = snapshot.program;
+    keyed(this.shapes, Object.entries(snapshot.shapes), ([port]) => port, ([port]) => this.shapeField(port), (element: HTMLElement, [, shape]) => {
+      const input = element.querySelector("input")!;
+      const value = shape.join(", ");
+      const typing = (input.getRootNode() as Document | ShadowRoot).activeElement === input && input.dataset["dirty"] === "1";
+      if (!typing && input.value !== value) input.value = value;
+      input.style.width = `${Math.max(6, input.value.length + 2)}ch`;
+    });
+    this.undo.disabled = !snapshot.can_undo;
+    this.redo.disabled = !snapshot.can_redo;
+    const label = snapshot.can_undo && snapshot.undo_label ? `Undo: ${snapshot.undo_label} (Ctrl+Z)` : "Undo (Ctrl+Z)";
+    attr(this.undo, "title", label);
+    attr(this.undo, "aria-label", label);
+    attr(this.redo, "title", "Redo (Ctrl+Shift+Z)");
+  }
+
+  private shapeField(port: string): HTMLElement {
+    const input = h("input", { type: "text", class: "mnb-input mnb-shape", "aria-label": `Shape of ${port}`, "data-mnb-shape": port, autocomplete: "off", spellcheck: "false" });
+    input.addEventListener("input", () => (input.dataset["dirty"] = "1"));
+    const commit = (): void => {
+      if (input.dataset["dirty"] !== "1") return;
+      const shape = readShape(input.value);
+      attr(input, "aria-invalid", shape ? null : "true");
+      attr(input, "title", shape ? null : "Sizes of the axes, as in 32, 64");
+      if (!shape) return;
+      input.dataset["dirty"] = "";
+      this.store.command("set_shape", { input: port, shape });
+    };
+    input.addEventListener("change", commit);
+    input.addEventListener("keydown", (event) => event.key === "Enter" && commit());
+    return h("label", { class: "mnb-labelled" }, h("span", {}, port), input);
+  }
+
+  private paintConnection(): void {
+    const { connection } = this.store.kernel;
+    this.badge.hidden = connection !== "lost";
+    text(this.badge, connection === "lost" ? "Disconnected from the kernel: run the cell again to go on" : "");
+    this.root.closest(".mnb-root")?.setAttribute("data-mnb-connection", connection);
+  }
+}

@@ -1,0 +1,51 @@
+/** All keys, on one card. */
+
+import { h, iconButton } from "./dom";
+
+const KEYS: [string, [string, string][]][] = [
+  ["Everywhere", [["?", "this card"], ["F or /", "search blocks and stages"], ["Ctrl Z", "undo"], ["Ctrl Shift Z", "redo"], ["Space", "run, pause or go on (Train tab)"], ["Esc", "let go of the selection"]]],
+  ["Graph", [["↑ ↓", "previous, next block"], ["→ ←", "open or enter, close or leave a group"], ["Enter", "select; on a selected group: open"], ["Shift Enter", "add to the selection"], ["c", "connect to …"], ["F2", "rename"], ["Delete", "remove block or edge"]]],
+  ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the same thing one stage up or down"]]],
+];
+
+export class Help {
+  readonly root: HTMLElement;
+  private back: HTMLElement | null = null;
+
+  constructor() {
+    const close = iconButton("close", "Close", "help.close", () => this.hide());
+    this.root = h(
+      "div",
+      { class: "mnb-help", role: "dialog", "aria-modal": "true", "aria-label": "All keys", hidden: true },
+      h(
+        "div",
+        { class: "mnb-help-card" },
+        h("div", { class: "mnb-row" }, h("b", {}, "Keys"), h("span", { class: "mnb-grow" }), close),
+        h("div", { class: "mnb-help-columns" }, ...KEYS.map(([title, keys]) => h("div", {}, h("h4", {}, title), h("dl", {}, ...keys.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what))))))),
+      ),
+    );
+    this.root.addEventListener("click", (event) => event.target === this.root && this.hide());
+    this.root.addEventListener("keydown", (event) => {
+      event.stopPropagation();
+      if (event.key === "Escape" || event.key === "?") this.hide();
+      // The only thing to focus in it is its button: Tab stays.
+      if (event.key === "Tab") event.preventDefault();
+    });
+  }
+
+  toggle(): void {
+    if (this.root.hidden) this.show();
+    else this.hide();
+  }
+
+  private show(): void {
+    this.back = (this.root.getRootNode() as Document | ShadowRoot).activeElement as HTMLElement | null;
+    this.root.hidden = false;
+    this.root.querySelector("button")!.focus();
+  }
+
+  private hide(): void {
+    this.root.hidden = true;
+    this.back?.focus();
+  }
+}

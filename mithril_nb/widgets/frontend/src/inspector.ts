@@ -1,0 +1,125 @@
+/** The selected block: its fields, shapes, parameters, formula, sentence and cost. */
+
+import { attr, h, iconButton, keyed, text } from "./dom";
+import { type FieldView, createField } from "./fields";
+import { exact, percent, si } from "./format";
+import { editName } from "./rename";
+import type { Store } from "./store";
+import type { BlockDetails, Field } from "./types";
+
+export class Inspector {
+  readonly root: HTMLElement;
+  private readonly title = h("span", { class: "mnb-inspector-name" });
+  private readonly kind = h("span", { class: "mnb-muted" });
+  private readonly hint = h("p", { class: "mnb-hint" });
+  private readonly body: HTMLElement;
+  private readonly fieldList = h("div", { class: "mnb-fields" });
+  private readonly doc = h("p", { class: "mnb-doc" });
+  private readonly formula = h("code", { class: "mnb-formula" });
+  private readonly facts = h("dl", { class: "mnb-facts" });
+  private readonly problems = h("div", { class: "mnb-inspector-problems" });
+  private readonly buttons: HTMLElement;
+  private readonly views = new Map<string, FieldView>();
+  private path = "";
+  private readonly leave: (() => void)[];
+
+  constructor(private readonly store: Store) {
+    this.buttons = h(
+      "span",
+      { class: "mnb-row" },
+      h("button", { type: "button", class: "mnb-button mnb-quiet", "data-mnb-action": "inspector.rename", title: "Rename (F2)", onclick: () => this.rename() }, "Rename"),
+      iconButton("trash", "Remove this block (Delete)", "inspector.remove", () => store.command("remove", { paths: [this.path] })),
+    );
+    this.body = h("div", { class: "mnb-inspector-body" }, this.problems, this.fieldList, h("div", { class: "mnb-inspector-about" }, this.formula, this.doc), this.facts);
+    this.root = h(
+      "section",
+      { class: "mnb-inspector", "aria-label": "Inspector", "data-mnb-part": "inspector" },
+      h("div", { class: "mnb-bar" }, this.title, this.kind, h("span", { class: "mnb-grow" }), this.buttons),
+      this.hint,
+      this.body,
+    );
+    this.leave = [store.on("snapshot", () => this.update()), store.on("links", () => this.update())];
+    this.update();
+  }
+
+  destroy(): void {
+    for (const leave of this.leave) leave();
+  }
+
+  private rename(): void {
+    const block = this.store.snapshot.blocks[this.path];
+    if (block) editName(this.title, block.name, (name) => this.store.command("rename", { path: this.path, name }), () => this.buttons.querySelector("button")?.focus());
+  }
+
+  private update(): void {
+    const { snapshot, selection } = this.store;
+    const path = selection[0] ?? "";
+    const block = snapshot.blocks[path];
+    if (path !== this.path) {
+      this.views.clear();
+      this.fieldList.replaceChildren();
+    }
+    this.path = path;
+    this.body.hidden = this.buttons.hidden = block === undefined;
+    this.hint.hidden = block !== undefined;
+    if (!block) {
+      text(this.title, "Inspector");
+      text(this.kind, "");
+      this.root.classList.remove("mnb-has-hue");
+      text(this.hint, Object.keys(snapshot.blocks).length ? "Select a block, an edge or a line of code to see what it is." : "Add a block from the palette to begin.");
+      return;
+    }
+    if (!this.title.querySelector("input")) text(this.title, block.path.split("/").join(" / "));
+    attr(this.title, "title", block.path);
+    text(this.kind, selection.length > 1 ? `${block.kind} · and ${selection.length - 1} more selected` : block.kind);
+    this.root.className = `mnb-inspector mnb-has-hue mnb-hue-${((block.hue % 8) + 8) % 8}`;
+    this.fields(block);
+    text(this.formula, block.formula);
+    this.formula.hidden = !block.formula;
+    text(this.doc, block.doc);
+    this.paintFacts(block);
+    const own = snapshot.problems.filter((problem) => problem.block === path);
+    keyed(this.problems, own, (problem) => `${problem.code} ${problem.summary}`, () => h("p", { class: "mnb-inline-problem" }), (line: HTMLElement, problem) => text(line, `${problem.summary}${problem.advice ? ` Try: ${problem.advice}` : ""}`));
+  }
+
+  private fields(block: BlockDetails): void {
+    const key = (field: Field): string => `${field.name} ${field.type}`;
+    for (const field of block.fields) {
+      if (!this.views.has(key(field))) this.views.set(key(field), createField(field, (value) => this.send(field.name, value)));
+    }
+    keyed(this.fieldList, block.fields, key, (field) => this.views.get(key(field))!.root, (_, field) => {
+      // A change that is still on its way is newer than what the snapshot says.
+      if (!this.store.kernel.busy(`set ${this.path} ${field.name}`)) this.views.get(key(field))!.update(field);
+    });
+  }
+
+  private send(name: string, value: unknown): void {
+    this.store.kernel.latest(`set ${this.path} ${name}`, "set_attribute", { path: this.path, name, value });
+  }
+
+  private paintFacts(block: BlockDetails): void {
+    const row = this.store.snapshot.cost.rows.find((candidate) => candidate.block === block.path);
+    const count = block.params.reduce((sum, param) => sum + param.count, 0);
+    const facts: [string, string, string][] = [
+      ...block.inputs.map(({ port, shape }): [string, string, string] => [`in · ${port}`, shape || "?", ""]),
+      ...block.outputs.map(({ port, shape }): [string, string, string] => [`out · ${port}`, shape || "?", ""]),
+      ...block.params.map(({ name, shape, count: size }): [string, string, string] => [name.split(".").pop() ?? name, `${shape}  ${si(size)}`, `${name}: ${exact(size, "numbers")}`]),
+    ];
+    if (block.params.length > 1) facts.push(["parameters", si(count), exact(count, "numbers")]);
+    if (block.children.length) facts.push(["inside", `${block.children.length} blocks`, block.children.join("\n")]);
+    if (row) {
+      facts.push(["compute", `${si(row.flops, "FLOP")} · ${percent(row.share)}`, exact(row.flops, "FLOP")]);
+      facts.push(["memory traffic", si(row.bytes, "B"), exact(row.bytes, "bytes")]);
+    }
+    keyed(
+      this.facts,
+      facts,
+      ([name]) => name,
+      ([name]) => h("div", {}, h("dt", {}, name), h("dd")),
+      (line: HTMLElement, [, value, title]) => {
+        text(line.lastElementChild!, value);
+        attr(line, "title", title);
+      },
+    );
+  }
+}

@@ -1,0 +1,160 @@
+/** The wire to the kernel: commands with replies, messages by type, and the knowledge of whether anyone is there. */
+
+import type { Reply, WidgetModel } from "./types";
+
+export type Connection = "live" | "waiting" | "lost";
+
+/** A command without a reply after this long means that the kernel is busy or gone. */
+export const PATIENCE_MS = 5000;
+
+interface Pending {
+  name: string;
+  since: number;
+  resolve: (reply: Reply) => void;
+}
+
+type MessageListener = (message: any, buffers: DataView[]) => void;
+
+/** What kernel connections that JupyterLab's widget manager knows say of themselves; other hosts say nothing. */
+function kernelStatus(model: WidgetModel): string | null {
+  const manager = model.widget_manager as { kernel?: { status?: unknown } | null } | undefined;
+  const status = manager?.kernel?.status;
+  return typeof status === "string" ? status : null;
+}
+
+export class Kernel {
+  connection: Connection = "live";
+  /** The command that waits longest, once it has waited longer than PATIENCE_MS. */
+  waiting: { name: string; since: number } | null = null;
+  private nextId = 1;
+  private readonly pending = new Map<number, Pending>();
+  private readonly inFlight = new Map<string, { next: (() => void) | null }>();
+  private readonly listeners = new Map<string, Set<MessageListener>>();
+  private readonly watchers = new Set<() => void>();
+  private timer: ReturnType<typeof setInterval> | null = null;
+  private commSuspect = false;
+  private readonly onCustom = (message: any, buffers: DataView[]): void => this.receive(message, buffers ?? []);
+  private readonly onClosed = (): void => this.setConnection("lost");
+  private readonly onCommLive = (): void => {
+    // The event does not say which way the comm changed, and the model's proxy does not show it: ask the kernel.
+    this.commSuspect = true;
+    void this.send("request_curves", {});
+  };
+
+  constructor(private readonly model: WidgetModel) {
+    model.on("msg:custom", this.onCustom);
+    model.on("comm:close", this.onClosed);
+    model.on("comm_live_update", this.onCommLive);
+  }
+
+  destroy(): void {
+    this.model.off("msg:custom", this.onCustom);
+    this.model.off("comm:close", this.onClosed);
+    this.model.off("comm_live_update", this.onCommLive);
+    if (this.timer !== null) clearInterval(this.timer);
+    this.timer = null;
+    this.pending.clear();
+    this.inFlight.clear();
+  }
+
+  /** Send a command. The promise always resolves; `ok` is false if it failed or nobody answered. */
+  send(name: string, args: Record<string, unknown>): Promise<Reply> {
+    const id = this.nextId++;
+    return new Promise((resolve) => {
+      this.pending.set(id, { name, since: performance.now(), resolve });
+      this.timer ??= setInterval(() => this.check(), 500);
+      try {
+        this.model.send({ type: "command", id, name, args });
+      } catch {
+        // A comm that is closed may throw on send: the badge says so, and nothing is lost.
+        this.setConnection("lost");
+      }
+    });
+  }
+
+  /** Send with at most one command of this key in flight; while one is, only the newest further one is kept. */
+  latest(key: string, name: string, args: Record<string, unknown>): void {
+    const flight = this.inFlight.get(key);
+    if (flight) {
+      flight.next = () => this.latest(key, name, args);
+      return;
+    }
+    const own: { next: (() => void) | null } = { next: null };
+    this.inFlight.set(key, own);
+    void this.send(name, args).then(() => {
+      if (this.inFlight.get(key) !== own) return;
+      this.inFlight.delete(key);
+      own.next?.();
+    });
+  }
+
+  /** Whether a command of this key still waits for its reply. */
+  busy(key: string): boolean {
+    return this.inFlight.has(key);
+  }
+
+  on(type: string, listener: MessageListener): () => void {
+    const set = this.listeners.get(type) ?? new Set();
+    this.listeners.set(type, set.add(listener));
+    return () => set.delete(listener);
+  }
+
+  /** Call `watcher` when `connection` or `waiting` changes. */
+  watch(watcher: () => void): () => void {
+    this.watchers.add(watcher);
+    return () => this.watchers.delete(watcher);
+  }
+
+  /** Anything that arrives from the kernel shows that it lives. */
+  heard(): void {
+    this.commSuspect = false;
+    if (this.connection !== "live" || this.waiting) {
+      this.waiting = null;
+      this.setConnection("live");
+    }
+  }
+
+  private receive(message: any, buffers: DataView[]): void {
+    if (message === null || typeof message !== "object") return;
+    this.heard();
+    if (message.type === "reply") {
+      const pending = this.pending.get(message.id);
+      this.pending.delete(message.id);
+      pending?.resolve(message as Reply);
+      return;
+    }
+    for (const listener of this.listeners.get(message.type) ?? []) listener(message, buffers);
+  }
+
+  private check(): void {
+    const now = performance.now();
+    let oldest: Pending | null = null;
+    for (const pending of this.pending.values()) if (!oldest || pending.since < oldest.since) oldest = pending;
+    if (!oldest) {
+      if (this.timer !== null) clearInterval(this.timer);
+      this.timer = null;
+      return;
+    }
+    if (now - oldest.since < PATIENCE_MS) return;
+    const status = kernelStatus(this.model);
+    const gone = status === null ? this.commSuspect : status !== "busy";
+    this.waiting = { name: oldest.name, since: oldest.since };
+    if (!gone) {
+      this.setConnection("waiting");
+      return;
+    }
+    this.setConnection("lost");
+  }
+
+  private setConnection(connection: Connection): void {
+    this.connection = connection;
+    if (connection === "lost") {
+      this.waiting = null;
+      const dropped = [...this.pending];
+      this.pending.clear();
+      this.inFlight.clear();
+      for (const [id, { resolve }] of dropped) resolve({ type: "reply", id, ok: false, error: null });
+    }
+    for (const watcher of this.watchers) watcher();
+  }
+}

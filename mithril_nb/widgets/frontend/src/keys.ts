@@ -1,0 +1,66 @@
+/** Keys of the whole workbench. None is taken while the focus is elsewhere, and none that is handled reaches the notebook. */
+
+import type { Header } from "./header";
+import type { Help } from "./help";
+import { isTyping } from "./typing";
+import type { Panes } from "./panes";
+import type { Store } from "./store";
+import type { Train } from "./train";
+
+export interface KeyTargets {
+  store: Store;
+  header: Header;
+  panes: Panes;
+  train: Train;
+  help: Help;
+}
+
+/** Move the focus to the same thing in the next pane. */
+function alongStages({ store, panes }: KeyTargets, direction: 1 | -1): boolean {
+  const here = panes.focused();
+  const at = here ? store.panes.indexOf(here.stage) : direction > 0 ? -1 : store.panes.length;
+  const next = panes.pane(store.panes[at + direction] ?? "");
+  if (!next) return false;
+  next.view.focus();
+  next.walk(1);
+  return true;
+}
+
+function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
+  const { store, header, panes, train, help } = targets;
+  const typing = isTyping(event.target);
+  const command = event.ctrlKey || event.metaKey;
+  if (command && !event.altKey && event.key.toLowerCase() === "z" && !typing) {
+    store.command(event.shiftKey ? "redo" : "undo");
+    return true;
+  }
+  if (command && !event.altKey && event.key.toLowerCase() === "y" && !typing) {
+    store.command("redo");
+    return true;
+  }
+  if (event.altKey && !command && (event.key === "ArrowDown" || event.key === "ArrowUp")) return alongStages(targets, event.key === "ArrowDown" ? 1 : -1);
+  if (event.key === "Escape") return store.release();
+  if (typing || command || event.altKey) return false;
+  const pane = panes.focused();
+  switch (event.key) {
+    case "?": return help.toggle(), true;
+    case "f":
+    case "F":
+    case "/": return header.search.input.focus(), true;
+    case "[": return pane?.walk(-1), pane !== null;
+    case "]": return pane?.walk(1), pane !== null;
+    case " ":
+      if (store.tab !== "train" || (event.target as Element).closest("button, [role=tab], [role=treeitem], tr")) return false;
+      return train.toggle(), true;
+    default: return false;
+  }
+}
+
+export function listenToKeys(root: HTMLElement, targets: KeyTargets): void {
+  root.addEventListener("keydown", (event) => {
+    if (handle(event, targets)) event.preventDefault();
+    // JupyterLab and Notebook listen further out (A, B, D D, Enter, Ctrl+Z, ...): what is typed in here is ours alone.
+    event.stopPropagation();
+  });
+  for (const type of ["keyup", "keypress"]) root.addEventListener(type, (event) => event.stopPropagation());
+}

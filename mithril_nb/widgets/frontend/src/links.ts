@@ -1,0 +1,167 @@
+/**
+ * The map between blocks and instructions, in both directions. Pure: no DOM, no kernel.
+ *
+ * A block lights every instruction that has a share of it or of a block inside it. An instruction lights the
+ * instructions of other stages that come from one of its equations, and the blocks that it has shares of, with
+ * the groups around them. So B lights I exactly if I lights B, and I lights J exactly if J lights I.
+ */
+
+import type { Equation, Origin, RawStage, Role, StageName } from "./types";
+
+/** Stands in an anchor for what no block caused. */
+export const UNATTRIBUTED = "(unattributed)";
+
+export interface Instruction {
+  index: number;
+  line: number;
+  lines: number;
+  opcode: string;
+  equations: string[];
+  shares: [string, number][];
+  role: Role | null;
+  origin: Origin | null;
+}
+
+/** What a person points at. */
+export type Anchor = { kind: "block"; path: string } | { kind: "instruction"; stage: StageName; version: number; index: number };
+
+export interface Links {
+  blocks: Set<string>;
+  /** Indices of the linked instructions of each stage. */
+  lines: Map<StageName, Set<number>>;
+}
+
+/** A path and the paths of the groups around it: `a/b/c` → `a/b/c`, `a/b`, `a`. */
+export function lineage(path: string): string[] {
+  const found = [path];
+  for (let at = path.lastIndexOf("/"); at > 0; at = path.lastIndexOf("/", at - 1)) found.push(path.slice(0, at));
+  return found;
+}
+
+/** One stage's text with the tables that answer who belongs to whom. */
+export class StageText {
+  readonly instructions: Instruction[];
+  readonly lineCount: number;
+  readonly equations: Record<string, Equation>;
+  /** Index of the innermost instruction on each line (counted from 1), or -1. */
+  readonly owner: Int32Array;
+  private readonly byBlock = new Map<string, number[]>();
+  private readonly byEquation = new Map<string, number[]>();
+
+  constructor(
+    readonly stage: StageName,
+    readonly version: number,
+    readonly text: string,
+    raw: Pick<RawStage, "instructions" | "equations">,
+  ) {
+    this.equations = raw.equations ?? {};
+    this.lineCount = text === "" ? 0 : text.split("\n").length;
+    this.instructions = raw.instructions.map(([line, lines, opcode, equations, shares, role, origin], index) => ({
+      index, line, lines, opcode, equations, shares, role, origin,
+    }));
+    this.owner = new Int32Array(this.lineCount + 2).fill(-1);
+    // Outer instructions first, so that inner ones overwrite the lines that are theirs.
+    for (const { index, line, lines } of [...this.instructions].sort((a, b) => b.lines - a.lines || a.index - b.index)) {
+      this.owner.fill(index, line, Math.min(line + lines, this.lineCount + 1));
+    }
+    for (const { index, shares, equations } of this.instructions) {
+      const blocks = new Set(shares.flatMap(([block]) => (block ? lineage(block) : [])));
+      if (blocks.size === 0) blocks.add(UNATTRIBUTED);
+      for (const block of blocks) push(this.byBlock, block, index);
+      for (const equation of new Set(equations)) push(this.byEquation, equation, index);
+    }
+  }
+
+  /** The innermost instruction on a line. */
+  at(line: number): Instruction | null {
+    const index = this.owner[line] ?? -1;
+    return index < 0 ? null : (this.instructions[index] ?? null);
+  }
+
+  ofBlock(path: string): readonly number[] {
+    return this.byBlock.get(path) ?? [];
+  }
+
+  ofEquation(id: string): readonly number[] {
+    return this.byEquation.get(id) ?? [];
+  }
+
+  /** The block with the greatest share in an instruction, or null. */
+  mainBlock(instruction: Instruction): string | null {
+    let best: string | null = null;
+    let most = 0;
+    for (const [block, share] of instruction.shares) {
+      if (block && share > most) {
+        best = block;
+        most = share;
+      }
+    }
+    return best;
+  }
+}
+
+function push(map: Map<string, number[]>, key: string, value: number): void {
+  const list = map.get(key);
+  if (list) list.push(value);
+  else map.set(key, [value]);
+}
+
+export function noLinks(): Links {
+  return { blocks: new Set(), lines: new Map() };
+}
+
+function light(links: Links, stage: StageName, indices: Iterable<number>): void {
+  let set = links.lines.get(stage);
+  if (!set) links.lines.set(stage, (set = new Set()));
+  for (const index of indices) set.add(index);
+}
+
+/** Paths of the blocks that an instruction has shares of, and of the groups around them. */
+export function blocksOf(instruction: Instruction): string[] {
+  const found = new Set(instruction.shares.flatMap(([block]) => (block ? lineage(block) : [])));
+  return found.size ? [...found] : [UNATTRIBUTED];
+}
+
+/** Everything that lights up when a person points at the anchors. */
+export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: readonly Anchor[]): Links {
+  const links = noLinks();
+  for (const anchor of anchors) {
+    if (anchor.kind === "block") {
+      links.blocks.add(anchor.path);
+      for (const stage of stages.values()) light(links, stage.stage, stage.ofBlock(anchor.path));
+      continue;
+    }
+    const here = stages.get(anchor.stage);
+    const instruction = here?.version === anchor.version ? here.instructions[anchor.index] : undefined;
+    if (!instruction) continue;
+    light(links, anchor.stage, [anchor.index]);
+    for (const block of blocksOf(instruction)) links.blocks.add(block);
+    for (const stage of stages.values()) {
+      if (stage.stage === anchor.stage) continue;
+      for (const equation of instruction.equations) light(links, stage.stage, stage.ofEquation(equation));
+    }
+  }
+  return links;
+}
+
+export function sameAnchor(a: Anchor, b: Anchor): boolean {
+  if (a.kind === "block" || b.kind === "block") return a.kind === b.kind && (a as { path: string }).path === (b as { path: string }).path;
+  return a.stage === b.stage && a.index === b.index && a.version === b.version;
+}
+
+export function sameAnchors(a: readonly Anchor[], b: readonly Anchor[]): boolean {
+  return a.length === b.length && a.every((anchor, i) => sameAnchor(anchor, b[i]!));
+}
+
+/** The block paths that the kernel should take as the selection for these anchors: direct shares, no groups around them. */
+export function selectionOf(stages: ReadonlyMap<StageName, StageText>, anchors: readonly Anchor[]): string[] {
+  const paths = new Set<string>();
+  for (const anchor of anchors) {
+    if (anchor.kind === "block") paths.add(anchor.path);
+    else {
+      const instruction = stages.get(anchor.stage)?.instructions[anchor.index];
+      for (const [block] of instruction?.shares ?? []) if (block) paths.add(block);
+    }
+  }
+  return [...paths];
+}

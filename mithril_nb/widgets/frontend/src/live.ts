@@ -1,0 +1,53 @@
+/** The live-run widget: the Train tab on its own, for a run that a cell started. */
+
+import { h } from "./dom";
+import { feedCurves } from "./feed";
+import { Kernel } from "./kernel";
+import { styleFor } from "./styles";
+import { followTheme } from "./theme";
+import { Train } from "./train";
+import type { Run } from "./types";
+import { isTyping } from "./typing";
+import type { Mounted } from "./workbench";
+
+const NO_RUN: Run = {
+  state: "none", epoch: 0, epochs: 0, step: 0, steps: 0, loss: null, accuracy: null, validation_loss: null, validation_accuracy: null,
+  steps_per_s: null, left_s: null, learning_rate: null, learning_rate_is_relative: false, message: "", points: 0,
+};
+
+export function mountCurves({ model, el }: Mounted): () => void {
+  styleFor(el);
+  const kernel = new Kernel(model);
+  const run = (): Run => ({ ...NO_RUN, ...(model.get("run") as Partial<Run> | null) });
+  const root = h("div", { class: "mnb-root mnb-live lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": "Training run" });
+  const badge = h("div", { class: "mnb-badge mnb-badge-lost", role: "status", hidden: true, "data-mnb-part": "connection" }, "Disconnected from the kernel: run the cell again to go on");
+  const feed = feedCurves(kernel, () => run().points);
+  const train = new Train({ kernel, curves: feed.curves, run, canStart: false });
+  root.append(badge, train.root);
+  el.append(root);
+  root.addEventListener("keydown", (event) => {
+    if (event.key === " " && !isTyping(event.target) && !(event.target as Element).closest("button")) {
+      event.preventDefault();
+      train.toggle();
+    }
+    event.stopPropagation();
+  });
+  const unfollow = followTheme(root, () => train.recolour());
+  const unwatch = kernel.watch(() => (badge.hidden = kernel.connection !== "lost"));
+  const onRun = (): void => {
+    kernel.heard();
+    train.update();
+    feed.check();
+  };
+  model.on("change:run", onRun);
+  feed.check();
+  return () => {
+    model.off("change:run", onRun);
+    unfollow();
+    unwatch();
+    feed.stop();
+    train.destroy();
+    kernel.destroy();
+    root.remove();
+  };
+}

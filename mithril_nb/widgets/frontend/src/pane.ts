@@ -1,0 +1,260 @@
+/** One code pane: the text of a stage, its linked lines, the ruler beside its scrollbar. */
+
+import { EditorState } from "@codemirror/state";
+import { EditorView, keymap, lineNumbers } from "@codemirror/view";
+import { attr, h, svg } from "./dom";
+import { languageOf, titleOf } from "./languages";
+import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "./links";
+import { HOVER, INFERRED, type LineFlags, PINNED, marks, setFlags, stripesOf } from "./marks";
+import type { Store } from "./store";
+import type { Tip } from "./tip";
+
+const RULER = 1000;
+
+/** Move the caret by lines: the browser's own keys do not know about lines that are not drawn. */
+function caret(forward: boolean, pages: boolean) {
+  return (view: EditorView): boolean => {
+    const { main } = view.state.selection;
+    const distance = pages ? Math.max(17, view.scrollDOM.clientHeight - 34) : undefined;
+    const moved = view.moveVertically(main, forward, distance);
+    view.dispatch({ selection: { anchor: moved.head }, scrollIntoView: true });
+    return true;
+  };
+}
+
+function caretToEnd(forward: boolean) {
+  return (view: EditorView): boolean => {
+    view.dispatch({ selection: { anchor: forward ? view.state.doc.length : 0 }, scrollIntoView: true });
+    return true;
+  };
+}
+
+const MOVES = [
+  { key: "ArrowUp", run: caret(false, false) },
+  { key: "ArrowDown", run: caret(true, false) },
+  { key: "PageUp", run: caret(false, true) },
+  { key: "PageDown", run: caret(true, true) },
+  { key: "Mod-Home", run: caretToEnd(false) },
+  { key: "Mod-End", run: caretToEnd(true) },
+];
+
+export class Pane {
+  readonly root: HTMLElement;
+  readonly view: EditorView;
+  text: StageText | null = null;
+  private readonly ticksHover = svg("path", { class: "mnb-tick-hover" });
+  private readonly ticksPinned = svg("path", { class: "mnb-tick-pinned" });
+  private flags: LineFlags = new Uint8Array(0);
+  private pressed: { x: number; y: number } | null = null;
+
+  constructor(
+    readonly stage: string,
+    private readonly store: Store,
+    private readonly tip: Tip,
+  ) {
+    this.view = new EditorView({
+      state: EditorState.create({
+        doc: "",
+        extensions: [
+          lineNumbers(),
+          marks,
+          EditorState.readOnly.of(true),
+          languageOf(stage),
+          keymap.of([...MOVES, { key: "Enter", run: () => this.pinAtCaret(false) }, { key: "Shift-Enter", run: () => this.pinAtCaret(true) }]),
+          EditorView.contentAttributes.of({
+            "aria-label": `${titleOf(stage)}, read only. Enter pins the line; [ and ] walk through linked lines.`,
+            "aria-readonly": "true",
+            "aria-multiline": "true",
+            spellcheck: "false",
+            // Screen keyboards and spelling helpers have no business in a text that cannot be changed.
+            inputmode: "none",
+          }),
+        ],
+      }),
+    });
+    const ruler = svg("svg", { class: "mnb-ruler", viewBox: `0 0 10 ${RULER}`, preserveAspectRatio: "none", "aria-hidden": "true" }, this.ticksHover, this.ticksPinned);
+    ruler.addEventListener("click", (event) => this.jumpTo(event.offsetY / ruler.clientHeight));
+    this.root = h("div", { class: "mnb-pane-text" }, this.view.dom, ruler);
+    const content = this.view.contentDOM;
+    content.addEventListener("mousemove", (event) => this.hover(event));
+    content.addEventListener("mouseleave", () => {
+      store.setHover([]);
+      tip.hide();
+    });
+    content.addEventListener("mousedown", (event) => (this.pressed = { x: event.clientX, y: event.clientY }));
+    content.addEventListener("click", (event) => this.click(event));
+  }
+
+  destroy(): void {
+    this.view.destroy();
+  }
+
+  setText(text: StageText): void {
+    const kept = this.text ? this.view.scrollDOM.scrollTop : 0;
+    this.text = text;
+    this.flags = new Uint8Array(text.lineCount + 1);
+    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects: setFlags.of(this.flags) });
+    this.view.scrollDOM.scrollTop = kept;
+    this.paintStripes();
+    attr(this.root, "data-mnb-version", text.version);
+  }
+
+  paintStripes(): void {
+    if (!this.text) return;
+    const { blocks, cost } = this.store.snapshot;
+    const hues = new Map<string, number>();
+    for (const row of cost.rows) hues.set(row.block, row.hue);
+    for (const block of Object.values(blocks)) hues.set(block.path, block.hue);
+    this.view.dispatch({ effects: stripesOf(this.view, this.text, (block) => hues.get(block) ?? null) });
+  }
+
+  /** Repaint which lines are linked; nothing scrolls. */
+  paintLinks(hover: Links, pins: Links): void {
+    const { text } = this;
+    if (!text) return;
+    const flags = new Uint8Array(text.lineCount + 1);
+    const paint = (links: Links, bit: number): void => {
+      for (const index of links.lines.get(this.stage) ?? []) {
+        const instruction = text.instructions[index];
+        if (!instruction) continue;
+        const last = Math.min(instruction.line + instruction.lines - 1, text.lineCount);
+        for (let line = instruction.line; line <= last; line++) {
+          // Lines of an instruction inside this one are its own: they light up on their own account.
+          if (text.owner[line] === index) flags[line]! |= bit | (instruction.origin === "inferred" ? INFERRED : 0);
+        }
+      }
+    };
+    paint(pins, PINNED);
+    paint(hover, HOVER);
+    if (flags.length === this.flags.length && flags.every((flag, i) => flag === this.flags[i])) return;
+    this.flags = flags;
+    this.view.dispatch({ effects: setFlags.of(flags) });
+    this.ticksPinned.setAttribute("d", this.ticks(PINNED));
+    this.ticksHover.setAttribute("d", this.ticks(HOVER));
+  }
+
+  /** Numbers of the lines with a flag. */
+  lines(bit: number): number[] {
+    const found: number[] = [];
+    this.flags.forEach((flag, line) => {
+      if (flag & bit) found.push(line);
+    });
+    return found;
+  }
+
+  /** Bring the nearest pinned line into the upper third, unless one is in sight already. */
+  reveal(): void {
+    const lines = this.lines(PINNED);
+    if (lines.length === 0) return;
+    const { scrollDOM } = this.view;
+    const top = scrollDOM.scrollTop;
+    const bottom = top + scrollDOM.clientHeight;
+    let best: number | null = null;
+    let least = Infinity;
+    for (const number of lines) {
+      const block = this.view.lineBlockAt(this.view.state.doc.line(number).from);
+      if (block.top >= top && block.bottom <= bottom) return;
+      const distance = Math.min(Math.abs(block.top - top), Math.abs(block.bottom - bottom));
+      if (distance < least) {
+        least = distance;
+        best = number;
+      }
+    }
+    if (best !== null) this.scrollTo(best);
+  }
+
+  /** Scroll so that a line stands at the end of the upper third. */
+  scrollTo(line: number): void {
+    const number = Math.max(1, Math.min(line, this.view.state.doc.lines));
+    const at = this.view.state.doc.line(number).from;
+    this.view.dispatch({ effects: EditorView.scrollIntoView(at, { y: "start", yMargin: this.view.scrollDOM.clientHeight / 3 }) });
+  }
+
+  /** Put the caret on the next (1) or previous (-1) linked line. */
+  walk(direction: 1 | -1): void {
+    const lines = this.lines(PINNED);
+    if (lines.length === 0) return;
+    const here = this.view.state.doc.lineAt(this.view.state.selection.main.head).number;
+    const ahead = direction > 0 ? lines.find((line) => line > here) : lines.findLast((line) => line < here);
+    const line = ahead ?? (direction > 0 ? lines[0]! : lines.at(-1)!);
+    this.view.dispatch({ selection: { anchor: this.view.state.doc.line(line).from } });
+    this.scrollTo(line);
+  }
+
+  caretTo(line: number): void {
+    this.view.dispatch({ selection: { anchor: this.view.state.doc.line(Math.max(1, Math.min(line, this.view.state.doc.lines))).from } });
+    this.scrollTo(line);
+  }
+
+  private ticks(bit: number): string {
+    const count = Math.max(1, this.text?.lineCount ?? 1);
+    let d = "";
+    let last = -1;
+    for (const line of this.lines(bit)) {
+      const y = Math.round(((line - 1) / count) * RULER);
+      if (y === last) continue;
+      last = y;
+      d += `M0 ${y}h10v${Math.max(3, Math.ceil(RULER / count))}h-10z`;
+    }
+    return d;
+  }
+
+  private jumpTo(fraction: number): void {
+    const wanted = fraction * (this.text?.lineCount ?? 1);
+    const lines = this.lines(PINNED);
+    const nearest = lines.reduce((best, line) => (Math.abs(line - wanted) < Math.abs(best - wanted) ? line : best), lines[0] ?? Math.round(wanted));
+    this.scrollTo(nearest);
+  }
+
+  private lineAtEvent(event: MouseEvent): number | null {
+    if (!this.text || this.text.lineCount === 0) return null;
+    const block = this.view.lineBlockAtHeight(event.clientY - this.view.documentTop);
+    return this.view.state.doc.lineAt(block.from).number;
+  }
+
+  private anchorAt(line: number | null): Anchor | null {
+    const instruction = line === null ? null : this.text?.at(line);
+    return this.text && instruction ? { kind: "instruction", stage: this.stage, version: this.text.version, index: instruction.index } : null;
+  }
+
+  private hover(event: MouseEvent): void {
+    const line = this.lineAtEvent(event);
+    const anchor = this.anchorAt(line);
+    this.store.setHover(anchor ? [anchor] : []);
+    const said = line === null ? null : this.describe(line);
+    if (said && event.buttons === 0) this.tip.later(said, event.clientX, event.clientY);
+    else this.tip.hide();
+  }
+
+  private click(event: MouseEvent): void {
+    const moved = this.pressed && Math.hypot(event.clientX - this.pressed.x, event.clientY - this.pressed.y) > 4;
+    // A drag selects text to copy: that is no click.
+    if (moved) return;
+    const anchor = this.anchorAt(this.lineAtEvent(event));
+    this.tip.hide();
+    if (anchor) this.store.pin([anchor], event.shiftKey, this.stage);
+    else if (!event.shiftKey) this.store.pin([], false, this.stage);
+  }
+
+  private pinAtCaret(add: boolean): boolean {
+    const anchor = this.anchorAt(this.view.state.doc.lineAt(this.view.state.selection.main.head).number);
+    if (anchor) this.store.pin([anchor], add, this.stage);
+    return true;
+  }
+
+  /** What the tooltip says of a line: opcode, blocks with shares, role, equations, where in Python, how it is known. */
+  private describe(line: number): string[] | null {
+    const instruction = this.text?.at(line);
+    if (!this.text || !instruction) return null;
+    const { equations } = this.text;
+    const shares = instruction.shares.map(([block, share]) => (share < 0.9995 ? `${block || UNATTRIBUTED} ${(share * 100).toFixed(0)} %` : block || UNATTRIBUTED));
+    const said = [`${instruction.opcode} · ${shares.length ? shares.join(", ") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
+    for (const id of instruction.equations.slice(0, 4)) {
+      const equation = equations[id];
+      said.push(`equation ${id}${equation ? ` ${equation.primitive}${equation.source ? ` · ${equation.source}` : ""}` : ""}`);
+    }
+    if (instruction.equations.length > 4) said.push(`and ${instruction.equations.length - 4} more equations`);
+    if (instruction.origin === "inferred") said.push("inferred from its operands or users");
+    return said;
+  }
+}

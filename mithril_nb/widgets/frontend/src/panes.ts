@@ -1,0 +1,256 @@
+/** One to three stages side by side: which, how wide, in which state; asks the kernel for the texts it shows. */
+
+import { Clock } from "./clock";
+import { copyFrom } from "./clipboard";
+import { attr, h, iconButton, text } from "./dom";
+import { seconds } from "./format";
+import { STAGE_VERBS, titleOf } from "./languages";
+import { StageText } from "./links";
+import { PINNED } from "./marks";
+import { decodeStage } from "./messages";
+import { Pane } from "./pane";
+import { splitter } from "./split";
+import type { Store } from "./store";
+import type { Tip } from "./tip";
+
+interface Slot {
+  pane: Pane;
+  frame: HTMLElement;
+  figures: HTMLElement;
+  linked: HTMLElement;
+  badge: HTMLElement;
+  card: HTMLElement;
+  clock: Clock;
+  clockText: string | null;
+}
+
+export class Panes {
+  readonly root: HTMLElement;
+  private readonly row = h("div", { class: "mnb-panes-row" });
+  private readonly toggles = h("div", { class: "mnb-toggles", role: "group", "aria-label": "Stages shown" });
+  private readonly slots = new Map<string, Slot>();
+  private readonly weights = new Map<string, number>();
+  private readonly asked = new Set<string>();
+  private readonly leave: (() => void)[];
+
+  constructor(
+    private readonly store: Store,
+    private readonly tip: Tip,
+  ) {
+    this.root = h(
+      "section",
+      { class: "mnb-panes", "aria-label": "Stages" },
+      h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Stages"), this.toggles, h("span", { class: "mnb-grow" })),
+      this.row,
+    );
+    this.leave = [
+      store.on("snapshot", () => this.update()),
+      store.on("panes", () => this.layout()),
+      store.on("links", () => this.paintLinks()),
+      store.kernel.on("stage", (message, buffers) => void this.receive(message, buffers[0])),
+    ];
+    this.layout();
+  }
+
+  destroy(): void {
+    for (const leave of this.leave) leave();
+    for (const slot of this.slots.values()) {
+      slot.clock.stop();
+      slot.pane.destroy();
+    }
+  }
+
+  /** The pane that has the focus. */
+  focused(): Pane | null {
+    for (const { pane } of this.slots.values()) if (pane.root.contains((pane.root.getRootNode() as Document | ShadowRoot).activeElement)) return pane;
+    return null;
+  }
+
+  pane(stage: string): Pane | null {
+    return this.slots.get(stage)?.pane ?? null;
+  }
+
+  private names(): string[] {
+    return Object.keys(this.store.snapshot.stages);
+  }
+
+  private layout(): void {
+    const shown = this.store.panes.filter((stage) => this.names().includes(stage));
+    this.toggles.replaceChildren(
+      ...this.names().map((stage) =>
+        h("button", {
+          type: "button", class: "mnb-toggle", "aria-pressed": String(shown.includes(stage)), "data-mnb-action": `pane.${stage}`,
+          onclick: () => this.toggle(stage),
+        }, titleOf(stage)),
+      ),
+    );
+    const parts: Element[] = [];
+    shown.forEach((stage, i) => {
+      if (i > 0) parts.push(this.divider(shown[i - 1]!, stage));
+      parts.push(this.slot(stage).frame);
+    });
+    // Frames keep their scroll positions only while they stay attached: touch the row only if it changes.
+    if (parts.length !== this.row.children.length || parts.some((part, i) => part !== this.row.children[i])) this.row.replaceChildren(...parts);
+    this.applyWeights();
+    this.update();
+  }
+
+  private toggle(stage: string): void {
+    const { panes } = this.store;
+    const shown = panes.includes(stage) ? panes.filter((name) => name !== stage) : [...panes, stage].slice(-3);
+    if (shown.length === 0) return;
+    this.store.showPanes(this.names().filter((name) => shown.includes(name)));
+    this.toggles.querySelector<HTMLElement>(`[data-mnb-action="pane.${CSS.escape(stage)}"]`)?.focus();
+  }
+
+  private divider(before: string, after: string): HTMLElement {
+    const sum = (): number => this.weight(before) + this.weight(after);
+    return splitter({
+      axis: "x",
+      label: `Width of ${titleOf(before)}`,
+      get: () => this.weight(before) / sum(),
+      set: (share) => {
+        const both = sum();
+        this.weights.set(before, both * share);
+        this.weights.set(after, both * (1 - share));
+        this.applyWeights();
+      },
+      length: () => (this.slots.get(before)?.frame.offsetWidth ?? 0) + (this.slots.get(after)?.frame.offsetWidth ?? 0),
+    });
+  }
+
+  private weight(stage: string): number {
+    return this.weights.get(stage) ?? 1;
+  }
+
+  private applyWeights(): void {
+    for (const [stage, slot] of this.slots) slot.frame.style.flexGrow = String(this.weight(stage));
+  }
+
+  private slot(stage: string): Slot {
+    const known = this.slots.get(stage);
+    if (known) return known;
+    const pane = new Pane(stage, this.store, this.tip);
+    const figures = h("span", { class: "mnb-pane-figures" });
+    const linked = h("span", { class: "mnb-pane-linked", "aria-live": "polite" });
+    const badge = h("span", { class: "mnb-badge", hidden: true, role: "status" });
+    const card = h("div", { class: "mnb-pane-card", hidden: true });
+    const copy: HTMLButtonElement = iconButton("copy", `Copy the ${titleOf(stage)} text`, `copy.${stage}`, () => void copyFrom(copy, pane.text?.text ?? ""));
+    const frame = h(
+      "div",
+      { class: "mnb-pane", "data-mnb-pane": stage, role: "region", "aria-label": titleOf(stage) },
+      h("div", { class: "mnb-pane-head" }, h("b", {}, titleOf(stage)), figures, badge, h("span", { class: "mnb-grow" }), linked, copy),
+      pane.root,
+      card,
+    );
+    const slot: Slot = { pane, frame, figures, linked, badge, card, clockText: null, clock: new Clock((elapsed) => {
+      slot.clockText = elapsed;
+      this.paintState(stage, slot);
+    }) };
+    this.slots.set(stage, slot);
+    const text = this.store.texts.get(stage);
+    if (text) {
+      pane.setText(text);
+      pane.paintLinks(this.store.hoverLinks, this.store.pinLinks);
+    }
+    return slot;
+  }
+
+  private update(): void {
+    const known = this.names().join();
+    if (known !== Array.from(this.toggles.children, (child) => (child as HTMLElement).dataset["mnbAction"]?.slice(5)).join()) {
+      this.layout();
+      return;
+    }
+    for (const stage of this.store.panes) {
+      const slot = this.slots.get(stage);
+      if (!slot) continue;
+      this.ask(stage);
+      slot.clock.run(this.store.snapshot.stages[stage]?.state === "loading");
+      this.paintState(stage, slot);
+      slot.pane.paintStripes();
+    }
+  }
+
+  /** Ask for a text once for each version: when it is ready, or to say that this stage is on screen. */
+  private ask(stage: string): void {
+    const { snapshot } = this.store;
+    const info = snapshot.stages[stage];
+    const have = this.store.texts.get(stage)?.version ?? -1;
+    if (!info) return;
+    const fetch = info.state === "ready" && info.version > have;
+    const want = info.state === "stale" && info.version < snapshot.version;
+    if (!fetch && !want) return;
+    const key = `${stage} ${fetch ? info.version : `for ${snapshot.version}`}`;
+    if (this.asked.has(key)) return;
+    this.asked.add(key);
+    void this.store.kernel.send("request_stage", { stage }).then((reply) => {
+      if (!reply.ok) this.asked.delete(key);
+    });
+  }
+
+  private async receive(message: { stage: string; version: number }, buffer: DataView | undefined): Promise<void> {
+    if (!buffer) return;
+    const raw = await decodeStage(buffer);
+    const newest = this.store.texts.get(message.stage);
+    // Decoding is asynchronous: an older text must not overtake a newer one.
+    if (newest && newest.version > message.version) return;
+    const text = new StageText(message.stage, message.version, raw.text, raw);
+    this.slots.get(message.stage)?.pane.setText(text);
+    this.store.takeText(text);
+    this.update();
+  }
+
+  private paintState(stage: string, slot: Slot): void {
+    const info = this.store.snapshot.stages[stage];
+    const have = slot.pane.text;
+    const state = info?.state ?? "unavailable";
+    const old = have !== null && (state === "stale" || state === "loading" || state === "failed" || (state === "ready" && have.version < info!.version));
+    attr(slot.frame, "data-mnb-state", state);
+    attr(slot.frame, "data-mnb-version", have?.version ?? "");
+    slot.frame.classList.toggle("mnb-stale", old);
+    text(slot.figures, have ? `${have.lineCount.toLocaleString("en-US")} lines${info?.elapsed_s != null && !old ? ` · ${seconds(info.elapsed_s)}` : ""}` : "");
+    const running = state === "loading" && slot.clockText ? `${STAGE_VERBS[stage] ?? titleOf(stage)}: ${slot.clockText}` : "";
+    const badge = [running, old ? "from the previous model" : ""].filter(Boolean).join(" · ");
+    slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);
+    text(slot.badge, badge);
+    const said = this.sentence(stage, state, info?.message ?? "", slot.clockText, have !== null);
+    slot.card.hidden = said === null;
+    if (said) {
+      slot.card.className = `mnb-pane-card ${state === "failed" ? "mnb-pane-card-error" : ""}`;
+      const [title, body] = said;
+      slot.card.replaceChildren(h("b", {}, title), ...(body ? [h("p", {}, body)] : []));
+    }
+    this.paintCount(slot);
+  }
+
+  /** What stands in place of (or over) the text: title and body, or null. */
+  private sentence(stage: string, state: string, message: string, clock: string | null, have: boolean): [string, string] | null {
+    const title = titleOf(stage);
+    if (state === "failed") return [`${title} could not be made`, message];
+    if (state === "unavailable") return [`${title} is not available`, message];
+    if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
+    if (have) return null;
+    if (state === "loading") return clock ? [`${STAGE_VERBS[stage] ?? title}: ${clock}`, ""] : null;
+    return null;
+  }
+
+  private paintLinks(): void {
+    const { store } = this;
+    for (const [stage, slot] of this.slots) {
+      if (!store.panes.includes(stage)) continue;
+      slot.pane.paintLinks(store.hoverLinks, store.pinLinks);
+      this.paintCount(slot);
+    }
+    if (this.pinsSeen === store.pins) return;
+    this.pinsSeen = store.pins;
+    for (const [stage, slot] of this.slots) if (store.panes.includes(stage) && store.pinnedIn !== stage) slot.pane.reveal();
+  }
+
+  private pinsSeen: unknown = null;
+
+  private paintCount(slot: Slot): void {
+    const count = slot.pane.lines(PINNED).length;
+    text(slot.linked, count === 0 ? "" : `${count} linked`);
+  }
+}

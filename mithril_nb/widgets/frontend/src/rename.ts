@@ -1,0 +1,30 @@
+/** Renaming in place. */
+
+import { h } from "./dom";
+
+/** Turn a label into a field until Enter (take it), Escape or leaving it empty (drop it). */
+export function editName(slot: HTMLElement, name: string, take: (name: string) => void, back: () => void): void {
+  if (slot.querySelector("input")) return;
+  const input = h("input", { class: "mnb-rename", "aria-label": "New name", spellcheck: "false" });
+  input.value = name;
+  let done = false;
+  const finish = (keep: boolean, refocus: boolean): void => {
+    if (done) return;
+    done = true;
+    const value = input.value.trim();
+    slot.textContent = keep && value ? value : name;
+    if (keep && value && value !== name) take(value);
+    if (refocus) back();
+  };
+  input.addEventListener("keydown", (event) => {
+    event.stopPropagation();
+    if (event.key === "Enter") finish(true, true);
+    if (event.key === "Escape") finish(false, true);
+  });
+  input.addEventListener("pointerdown", (event) => event.stopPropagation());
+  input.addEventListener("dblclick", (event) => event.stopPropagation());
+  input.addEventListener("blur", () => finish(true, false));
+  slot.replaceChildren(input);
+  input.focus();
+  input.select();
+}

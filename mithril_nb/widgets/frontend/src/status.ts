@@ -1,0 +1,57 @@
+/** The line at the foot: how long the stages took, what the program costs, how much of it is attributed. */
+
+import { attr, h, keyed, text } from "./dom";
+import { exact, percent, seconds, si } from "./format";
+import type { Store } from "./store";
+
+export class Status {
+  readonly root = h("footer", { class: "mnb-status", "data-mnb-part": "status" });
+  private readonly figures = h("span", { class: "mnb-status-figures" });
+  private readonly waiting = h("span", { class: "mnb-status-waiting", role: "status" });
+  private timer: ReturnType<typeof setInterval> | null = null;
+  private readonly leave: (() => void)[];
+
+  constructor(private readonly store: Store) {
+    this.root.append(this.figures, h("span", { class: "mnb-grow" }), this.waiting);
+    this.leave = [store.on("snapshot", () => this.update()), store.kernel.watch(() => this.paintWaiting())];
+    this.update();
+  }
+
+  destroy(): void {
+    for (const leave of this.leave) leave();
+    if (this.timer !== null) clearInterval(this.timer);
+  }
+
+  private update(): void {
+    const { status, problems, version } = this.store.snapshot;
+    const parts: [string, string, string][] = [];
+    const time = (name: string, value: number | null): void => {
+      if (value !== null && value !== undefined) parts.push([name, `${name} ${seconds(value)}`, `${name}: ${value} s`]);
+    };
+    time("trace", status.trace_s);
+    time("lower", status.lower_s);
+    time("compile", status.compile_s);
+    if (status.flops !== null) parts.push(["flops", si(status.flops, "FLOP"), exact(status.flops, "FLOP")]);
+    if (status.bytes !== null) parts.push(["bytes", si(status.bytes, "B"), exact(status.bytes, "bytes")]);
+    if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} attributed`, "Share of the instructions that are traced back to a block"]);
+    if (problems.length) parts.push(["problems", `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`, problems[0]!.summary]);
+    keyed(this.figures, parts, ([name]) => name, ([name]) => h("span", { "data-mnb-status": name }), (element: HTMLElement, [, value, title]) => {
+      text(element, value);
+      attr(element, "title", title);
+    });
+    attr(this.root, "title", `model version ${version}`);
+  }
+
+  private paintWaiting(): void {
+    const { waiting, connection } = this.store.kernel;
+    if (this.timer !== null) clearInterval(this.timer);
+    this.timer = null;
+    if (connection !== "waiting" || !waiting) {
+      text(this.waiting, "");
+      return;
+    }
+    const say = (): void => text(this.waiting, `The kernel is busy: “${waiting.name.replaceAll("_", " ")}” has waited ${seconds((performance.now() - waiting.since) / 1000)}`);
+    say();
+    this.timer = setInterval(say, 1000);
+  }
+}

@@ -1,0 +1,184 @@
+/** What is on screen: the last snapshot, the texts that came, and what the person points at. Views subscribe to topics. */
+
+import type { Kernel } from "./kernel";
+import type { Anchor, Links, StageText } from "./links";
+import type { Diagnostic, Snapshot, StageName } from "./types";
+import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
+
+export type Topic = "snapshot" | "links" | "stages" | "panes" | "edge" | "tab";
+
+export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
+
+function sameSet(a: readonly string[], b: readonly string[]): boolean {
+  return a.length === b.length && a.every((item) => b.includes(item));
+}
+
+export class Store {
+  readonly texts = new Map<StageName, StageText>();
+  hover: Anchor[] = [];
+  pins: Anchor[] = [];
+  hoverLinks: Links = noLinks();
+  pinLinks: Links = noLinks();
+  /** The stages shown side by side, 1 to 3. */
+  panes: StageName[] = [...PANE_ORDER];
+  /** Which pane, if any, the newest pin was made in: it does not scroll. */
+  pinnedIn: StageName | null = null;
+  selectedEdge: string | null = null;
+  tab = "cost";
+  private readonly listeners = new Map<Topic, Set<() => void>>();
+  private seenSelection: string[];
+  private sentSelection: string[] | null = null;
+
+  constructor(
+    public snapshot: Snapshot,
+    readonly kernel: Kernel,
+  ) {
+    this.seenSelection = snapshot.selection;
+    this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
+    this.relink();
+  }
+
+  on(topic: Topic, listener: () => void): () => void {
+    const set = this.listeners.get(topic) ?? new Set();
+    this.listeners.set(topic, set.add(listener));
+    return () => set.delete(listener);
+  }
+
+  private emit(topic: Topic): void {
+    for (const listener of this.listeners.get(topic) ?? []) listener();
+  }
+
+  /** Paths of the selected blocks: what the inspector shows and the kernel knows. */
+  get selection(): string[] {
+    return selectionOf(this.texts, this.pins).filter((path) => path in this.snapshot.blocks);
+  }
+
+  takeSnapshot(snapshot: Snapshot): void {
+    this.snapshot = snapshot;
+    const kept = this.pins.filter((pin) => pin.kind === "instruction" || this.exists(pin.path));
+    let changed = kept.length !== this.pins.length;
+    this.pins = kept;
+    if (!sameSet(snapshot.selection, this.seenSelection)) {
+      this.seenSelection = snapshot.selection;
+      // The selection that comes back from a click of our own is no news, and must not undo a newer click.
+      const own = this.kernel.busy("select") || (this.sentSelection !== null && sameSet(snapshot.selection, this.sentSelection));
+      if (!own && !sameSet(snapshot.selection, this.selection)) {
+        this.pins = snapshot.selection.map((path) => ({ kind: "block", path }));
+        this.pinnedIn = null;
+        this.sentSelection = null;
+        changed = true;
+      }
+    }
+    if (this.selectedEdge !== null && !snapshot.graph.edges.some((edge) => edge.id === this.selectedEdge)) this.selectedEdge = null;
+    if (changed) this.relink();
+    this.emit("snapshot");
+    if (changed) this.emit("links");
+  }
+
+  takeText(text: StageText): void {
+    const old = this.texts.get(text.stage);
+    // An instruction has no name that outlives its version: a pin on one becomes a pin on its blocks.
+    this.pins = this.pins.flatMap((pin): Anchor[] =>
+      pin.kind === "instruction" && pin.stage === text.stage && old
+        ? selectionOf(this.texts, [pin]).map((path) => ({ kind: "block", path }))
+        : [pin],
+    );
+    this.hover = this.hover.filter((anchor) => anchor.kind === "block" || anchor.stage !== text.stage);
+    this.texts.set(text.stage, text);
+    this.relink();
+    this.emit("stages");
+    this.emit("links");
+  }
+
+  setHover(anchors: Anchor[]): void {
+    if (sameAnchors(anchors, this.hover)) return;
+    this.hover = anchors;
+    this.hoverLinks = linksOf(this.texts, anchors);
+    this.emit("links");
+  }
+
+  /** Pin anchors (Shift adds or takes away). `stage` says in which pane it was done. */
+  pin(anchors: Anchor[], add = false, stage: StageName | null = null): void {
+    performance.mark("mnb:link:start");
+    if (add) {
+      const fresh = anchors.filter((anchor) => !this.pins.some((pin) => sameAnchor(pin, anchor)));
+      const dropped = this.pins.filter((pin) => !anchors.some((anchor) => sameAnchor(pin, anchor)));
+      this.pins = fresh.length ? [...this.pins, ...fresh] : dropped;
+    } else this.pins = anchors;
+    this.pinnedIn = stage;
+    if (this.selectedEdge !== null) {
+      this.selectedEdge = null;
+      this.emit("edge");
+    }
+    this.relink();
+    this.emit("links");
+    this.sendSelection();
+    requestAnimationFrame(() => {
+      // A frame's callbacks run before it is painted: the second one starts after the first has been drawn.
+      requestAnimationFrame(() => {
+        try {
+          performance.measure("mnb:link", "mnb:link:start");
+        } catch {
+          // Another workbench's marks may have been cleared meanwhile; a lost measurement hurts nobody.
+        }
+      });
+    });
+  }
+
+  pinBlocks(paths: string[], add = false): void {
+    this.pin(paths.map((path) => ({ kind: "block", path })), add);
+  }
+
+  /** Let go of everything: pins, hover, selected edge. Returns whether there was anything. */
+  release(): boolean {
+    const had = this.pins.length > 0 || this.selectedEdge !== null;
+    if (this.selectedEdge !== null) this.selectEdge(null);
+    if (this.pins.length > 0) this.pin([]);
+    return had;
+  }
+
+  selectEdge(id: string | null): void {
+    this.selectedEdge = id;
+    this.emit("edge");
+  }
+
+  showPanes(panes: StageName[]): void {
+    this.panes = panes;
+    this.emit("panes");
+  }
+
+  showTab(tab: string): void {
+    this.tab = tab;
+    this.emit("tab");
+  }
+
+  command(name: string, args: Record<string, unknown> = {}): void {
+    void this.kernel.send(name, args);
+  }
+
+  /** Select where a problem is, so that the eye finds it. */
+  goTo(problem: Diagnostic): void {
+    if (problem.edge) {
+      const [source, target] = problem.edge;
+      const edge = this.snapshot.graph.edges.find((candidate) => candidate.source === source && candidate.target === target);
+      if (edge) this.selectEdge(edge.id);
+    }
+    if (problem.block && problem.block in this.snapshot.blocks) this.pinBlocks([problem.block]);
+  }
+
+  private exists(path: string): boolean {
+    return path in this.snapshot.blocks || path.startsWith("(") || path === UNATTRIBUTED;
+  }
+
+  private relink(): void {
+    this.pinLinks = linksOf(this.texts, this.pins);
+    this.hoverLinks = linksOf(this.texts, this.hover);
+  }
+
+  private sendSelection(): void {
+    const paths = this.selection;
+    if (sameSet(paths, this.sentSelection ?? this.seenSelection)) return;
+    this.sentSelection = paths;
+    this.kernel.latest("select", "select", { paths });
+  }
+}

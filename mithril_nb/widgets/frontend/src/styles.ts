@@ -1,0 +1,29 @@
+/** The style sheet, put once into each document or shadow root that a workbench lives in. */
+
+import uplotCss from "uplot/dist/uPlot.min.css";
+import base from "../styles/base.css";
+import canvas from "../styles/canvas.css";
+import panes from "../styles/panes.css";
+import parts from "../styles/parts.css";
+import tabs from "../styles/tabs.css";
+import tokens from "../styles/tokens.css";
+
+declare const __MNB_KEY__: string;
+
+export function addStyles(root: Document | ShadowRoot): void {
+  const place = root instanceof Document ? root.head : root;
+  if (place.querySelector(`style[data-mnb-styles="${__MNB_KEY__}"]`)) return;
+  const style = document.createElement("style");
+  style.dataset["mnbStyles"] = __MNB_KEY__;
+  style.textContent = [uplotCss, tokens, base, canvas, panes, parts, tabs].join("\n");
+  place.append(style);
+}
+
+/** An element may be mounted before it is attached: its shadow root, if any, is known a moment later. */
+export function styleFor(element: HTMLElement): void {
+  addStyles(document);
+  requestAnimationFrame(() => {
+    const root = element.getRootNode();
+    if (root instanceof ShadowRoot) addStyles(root);
+  });
+}

@@ -1,0 +1,225 @@
+/** What crosses the border to the kernel: the snapshot trait, the commands, the messages. */
+
+export type Role = "forward" | "backward" | "update";
+export type Origin = "tagged" | "inferred";
+export type StageName = string;
+
+export interface Port {
+  name: string;
+  x: number;
+  y: number;
+}
+
+export interface GraphNode {
+  path: string;
+  name: string;
+  kind: string;
+  hue: number;
+  x: number;
+  y: number;
+  w: number;
+  h: number;
+  label: string;
+  shape: string;
+  share: number | null;
+  problem: number | null;
+  group: boolean;
+  expanded: boolean;
+  repeat: number;
+  inputs: Port[];
+  outputs: Port[];
+}
+
+export interface GraphEdge {
+  id: string;
+  source: string;
+  target: string;
+  shape: string;
+  points: [number, number][];
+  problem: number | null;
+}
+
+export interface Graph {
+  width: number;
+  height: number;
+  nodes: GraphNode[];
+  edges: GraphEdge[];
+}
+
+export type FieldType = "int" | "float" | "bool" | "choice" | "ints" | "text";
+export type FieldValue = number | string | boolean | number[] | null;
+
+export interface Field {
+  name: string;
+  type: FieldType;
+  value: FieldValue;
+  min?: number | null;
+  max?: number | null;
+  choices?: string[] | null;
+  doc?: string;
+  optional?: boolean;
+}
+
+export interface BlockDetails {
+  path: string;
+  name: string;
+  kind: string;
+  hue: number;
+  doc: string;
+  formula: string;
+  fields: Field[];
+  inputs: { port: string; shape: string }[];
+  outputs: { port: string; shape: string }[];
+  params: { name: string; shape: string; count: number }[];
+  children: string[];
+}
+
+export interface PaletteItem {
+  kind: string;
+  category: string;
+  summary: string;
+  formula: string;
+}
+
+export interface CostRow {
+  block: string;
+  label: string;
+  hue: number;
+  flops: number;
+  transcendentals: number;
+  bytes: number;
+  params: number;
+  share: number;
+  forward: number;
+  backward: number;
+  update: number;
+}
+
+export interface CostTotals {
+  flops: number;
+  transcendentals: number;
+  bytes: number;
+  params: number;
+}
+
+export interface CostSource {
+  name: string;
+  flops: number | null;
+  transcendentals: number | null;
+  bytes: number | null;
+}
+
+export interface Cost {
+  rows: CostRow[];
+  total: CostTotals;
+  unattributed_share: number;
+  unknown: { primitive: string; count: number }[];
+  sources: CostSource[];
+  memory: Record<string, number | null> | null;
+  stale: boolean;
+}
+
+export interface Diagnostic {
+  code: string;
+  summary: string;
+  facts: [string, string][];
+  advice: string;
+  kind?: string;
+  block?: string | null;
+  port?: string | null;
+  edge?: [string, string] | null;
+}
+
+export type StageState = "ready" | "loading" | "stale" | "failed" | "unavailable" | "empty";
+
+export interface StageInfo {
+  state: StageState;
+  version: number;
+  elapsed_s: number | null;
+  lines: number;
+  message: string;
+}
+
+export type RunState = "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed";
+
+export interface Run {
+  state: RunState;
+  epoch: number;
+  epochs: number;
+  step: number;
+  steps: number;
+  loss: number | null;
+  accuracy: number | null;
+  validation_loss: number | null;
+  validation_accuracy: number | null;
+  steps_per_s: number | null;
+  left_s: number | null;
+  learning_rate: number | null;
+  learning_rate_is_relative: boolean;
+  message: string;
+  points: number;
+}
+
+export interface StatusFigures {
+  trace_s: number | null;
+  lower_s: number | null;
+  compile_s: number | null;
+  flops: number | null;
+  bytes: number | null;
+  attributed: number | null;
+}
+
+export interface Snapshot {
+  version: number;
+  name: string;
+  backend: string;
+  program: string;
+  programs: string[];
+  shapes: Record<string, (number | string)[]>;
+  graph: Graph;
+  blocks: Record<string, BlockDetails>;
+  palette: PaletteItem[];
+  cost: Cost;
+  problems: Diagnostic[];
+  notice: Diagnostic | null;
+  stages: Record<StageName, StageInfo>;
+  source: string;
+  selection: string[];
+  can_undo: boolean;
+  can_redo: boolean;
+  undo_label: string;
+  run: Run;
+  status: StatusFigures;
+}
+
+/** [line, lines, opcode, equation ids, [block, share][], role, origin], lines counted from 1. */
+export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null];
+
+export interface RawStage {
+  text: string;
+  instructions: RawInstruction[];
+  equations: Record<string, Equation>;
+}
+
+export interface Equation {
+  primitive: string;
+  block: string;
+  role: Role | null;
+  source: string;
+}
+
+export interface Reply {
+  type: "reply";
+  id: number;
+  ok: boolean;
+  error: Diagnostic | null;
+}
+
+/** The part of anywidget's model that we use. */
+export interface WidgetModel {
+  get(name: string): unknown;
+  on(event: string, callback: (...args: any[]) => void): void;
+  off(event: string, callback: (...args: any[]) => void): void;
+  send(content: unknown, callbacks?: unknown, buffers?: unknown): void;
+  widget_manager?: unknown;
+}

@@ -1,0 +1,122 @@
+/** Putting the workbench together on one element. */
+
+import { Canvas } from "./canvas";
+import { CostTab } from "./cost";
+import { h } from "./dom";
+import { feedCurves } from "./feed";
+import { Header } from "./header";
+import { Help } from "./help";
+import { Inspector } from "./inspector";
+import { Kernel } from "./kernel";
+import { listenToKeys } from "./keys";
+import { Notice, ProblemsTab, SourceTab } from "./lists";
+import { Palette } from "./palette";
+import { Panes } from "./panes";
+import { splitter } from "./split";
+import { Status } from "./status";
+import { Store } from "./store";
+import { styleFor } from "./styles";
+import { Tabs } from "./tabs";
+import { followTheme } from "./theme";
+import { Tip } from "./tip";
+import { Train } from "./train";
+import type { Snapshot, WidgetModel } from "./types";
+
+export interface Mounted {
+  model: WidgetModel;
+  el: HTMLElement;
+}
+
+function hasContent(snapshot: unknown): snapshot is Snapshot {
+  return typeof snapshot === "object" && snapshot !== null && "graph" in snapshot;
+}
+
+/** Mount a workbench; returns how to take it away again. Before the first snapshot there is one line that says so. */
+export function mountWorkbench({ model, el }: Mounted): () => void {
+  styleFor(el);
+  let cleanup: (() => void) | null = null;
+  const waiting = h("div", { class: "mnb-root mnb-waiting" }, "Waiting for the model from the kernel.");
+  const start = (): void => {
+    const snapshot = model.get("snapshot");
+    if (cleanup || !hasContent(snapshot)) return;
+    waiting.remove();
+    model.off("change:snapshot", start);
+    cleanup = build(model, el, snapshot);
+  };
+  el.append(waiting);
+  model.on("change:snapshot", start);
+  start();
+  return () => {
+    model.off("change:snapshot", start);
+    waiting.remove();
+    cleanup?.();
+  };
+}
+
+function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void {
+  const kernel = new Kernel(model);
+  const store = new Store(first, kernel);
+  const root = h("div", { class: "mnb-root mnb-workbench lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": `Workbench of ${first.name}` });
+  el.append(root);
+  const tip = new Tip(root);
+  const help = new Help();
+  const canvas = new Canvas(store, tip);
+  const palette = new Palette(store, canvas);
+  const panes = new Panes(store, tip);
+  const header = new Header(store, panes, () => help.toggle());
+  const inspector = new Inspector(store);
+  const cost = new CostTab(store);
+  const source = new SourceTab(store);
+  const problems = new ProblemsTab(store);
+  const feed = feedCurves(kernel, () => store.snapshot.run.points);
+  const train = new Train({ kernel, curves: feed.curves, run: () => store.snapshot.run, canStart: true });
+  const tabs = new Tabs(store, [
+    { name: "cost", title: "Cost", root: cost.root },
+    { name: "train", title: "Train", root: train.root, figure: () => (store.snapshot.run.state === "running" ? "running" : "") },
+    { name: "source", title: "Source", root: source.root },
+    { name: "problems", title: "Problems", root: problems.root, figure: () => (store.snapshot.problems.length ? String(store.snapshot.problems.length) : "") },
+  ]);
+  const status = new Status(store);
+  const notice = new Notice(store);
+  const left = h("div", { class: "mnb-left" }, palette.root, canvas.root);
+  const upper = h("div", { class: "mnb-upper" }, left, panes.root);
+  const lower = h("div", { class: "mnb-lower" }, inspector.root, tabs.root);
+  const main = h("div", { class: "mnb-main" }, upper, lower);
+  left.after(divider("x", "Width of the graph", upper, left, "--mnb-left"));
+  upper.after(divider("y", "Height of the graph and the stages", main, upper, "--mnb-upper"));
+  inspector.root.after(divider("x", "Width of the inspector", lower, inspector.root, "--mnb-inspector"));
+  root.append(header.root, notice.root, main, status.root, tip.root, help.root);
+  root.addEventListener("mnb-focus-palette", () => palette.input.focus());
+  listenToKeys(root, { store, header, panes, train, help });
+  const unfollow = followTheme(root, () => train.recolour());
+
+  const paintVersion = (): void => {
+    root.dataset["mnbVersion"] = String(store.snapshot.version);
+    feed.check();
+    train.update();
+  };
+  const onSnapshot = (): void => {
+    const snapshot = model.get("snapshot");
+    if (!hasContent(snapshot)) return;
+    kernel.heard();
+    store.takeSnapshot(snapshot);
+    paintVersion();
+  };
+  model.on("change:snapshot", onSnapshot);
+  paintVersion();
+  return () => {
+    model.off("change:snapshot", onSnapshot);
+    unfollow();
+    feed.stop();
+    for (const part of [canvas, palette, panes, header, inspector, cost, source, problems, train, tabs, status, notice]) part.destroy();
+    tip.hide();
+    kernel.destroy();
+    root.remove();
+  };
+}
+
+/** A divider that writes the share of the part before it into a CSS variable. */
+function divider(axis: "x" | "y", label: string, whole: HTMLElement, before: HTMLElement, variable: string): HTMLElement {
+  const size = (element: HTMLElement): number => (axis === "x" ? element.offsetWidth : element.offsetHeight);
+  return splitter({ axis, label, min: 0.15, max: 0.85, length: () => size(whole), get: () => (size(whole) ? size(before) / size(whole) : 0.4), set: (share) => whole.style.setProperty(variable, `${(share * 100).toFixed(2)}%`) });
+}

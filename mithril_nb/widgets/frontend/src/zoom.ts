@@ -1,0 +1,86 @@
+/** Pan and zoom of a plane in a frame: pointers (one pans, two pinch) and the wheel. */
+
+export interface View {
+  x: number;
+  y: number;
+  k: number;
+}
+
+export interface ZoomOptions {
+  /** Whether a press at this target pans, rather than meaning something else. */
+  pans: (target: Element) => boolean;
+  /** Whether the wheel zooms now, rather than scrolling the page. */
+  wheels: (event: WheelEvent) => boolean;
+  changed: (view: View, byHand: boolean) => void;
+}
+
+const LEAST = 0.1;
+const MOST = 3;
+
+export class Zoom {
+  view: View = { x: 0, y: 0, k: 1 };
+  private readonly pointers = new Map<number, { x: number; y: number }>();
+
+  constructor(
+    private readonly frame: HTMLElement,
+    private readonly options: ZoomOptions,
+  ) {
+    frame.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
+    frame.addEventListener("pointerdown", (event) => this.down(event));
+    frame.addEventListener("pointermove", (event) => this.move(event));
+    for (const type of ["pointerup", "pointercancel"] as const) frame.addEventListener(type, (event) => this.pointers.delete(event.pointerId));
+  }
+
+  /** Where a point of the frame lies in the plane. */
+  invert(x: number, y: number): { x: number; y: number } {
+    return { x: (x - this.view.x) / this.view.k, y: (y - this.view.y) / this.view.k };
+  }
+
+  set(view: View): void {
+    this.view = view;
+    this.options.changed(view, false);
+  }
+
+  /** Zoom about a point of the frame, by default its middle. */
+  by(factor: number, x = this.frame.clientWidth / 2, y = this.frame.clientHeight / 2): void {
+    const k = Math.min(MOST, Math.max(LEAST, this.view.k * factor));
+    const at = this.invert(x, y);
+    this.view = { x: x - at.x * k, y: y - at.y * k, k };
+    this.options.changed(this.view, true);
+  }
+
+  private place(event: MouseEvent): { x: number; y: number } {
+    const box = this.frame.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  }
+
+  private wheel(event: WheelEvent): void {
+    if (!this.options.wheels(event)) return;
+    event.preventDefault();
+    const { x, y } = this.place(event);
+    const unit = event.deltaMode === 1 ? 0.05 : event.deltaMode === 2 ? 1 : 0.002;
+    // A pinch on a trackpad arrives as a wheel with Ctrl, in finer steps.
+    this.by(Math.pow(2, -event.deltaY * unit * (event.ctrlKey ? 5 : 1)), x, y);
+  }
+
+  private down(event: PointerEvent): void {
+    if (event.button !== 0 || !this.options.pans(event.target as Element)) return;
+    this.frame.setPointerCapture(event.pointerId);
+    this.pointers.set(event.pointerId, this.place(event));
+  }
+
+  private move(event: PointerEvent): void {
+    const before = this.pointers.get(event.pointerId);
+    if (!before) return;
+    const now = this.place(event);
+    const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
+    this.pointers.set(event.pointerId, now);
+    if (other) {
+      const factor = Math.hypot(now.x - other.x, now.y - other.y) / Math.max(1, Math.hypot(before.x - other.x, before.y - other.y));
+      this.by(factor, other.x, other.y);
+      return;
+    }
+    this.view = { ...this.view, x: this.view.x + now.x - before.x, y: this.view.y + now.y - before.y };
+    this.options.changed(this.view, true);
+  }
+}

@@ -1,0 +1,102 @@
+import { describe, expect, test } from "vitest";
+import fixture from "../fixtures/mlp.json";
+import { type Anchor, StageText, UNATTRIBUTED, blocksOf, lineage, linksOf, selectionOf } from "../src/links";
+import type { RawStage } from "../src/types";
+
+const stages = new Map(Object.entries(fixture.stages as unknown as Record<string, RawStage>).map(([name, raw]) => [name, new StageText(name, 7, raw.text, raw)]));
+
+function small(instructions: unknown[], text = "a\nb\nc\nd\ne"): StageText {
+  return new StageText("jaxpr", 1, text, { instructions: instructions as RawStage["instructions"], equations: {} });
+}
+
+describe("lineage", () => {
+  test("names the groups around a block, innermost first", () => {
+    expect(lineage("a/b/c")).toEqual(["a/b/c", "a/b", "a"]);
+    expect(lineage("a")).toEqual(["a"]);
+  });
+});
+
+describe("the instruction on a line", () => {
+  const text = small([
+    [2, 3, "while", ["0"], [["a", 1]], null, "tagged"],
+    [3, 1, "add", ["0.0"], [["b", 1]], null, "tagged"],
+  ]);
+  test("is the innermost", () => expect(text.at(3)?.opcode).toBe("add"));
+  test("is the outer one around it", () => {
+    expect(text.at(2)?.opcode).toBe("while");
+    expect(text.at(4)?.opcode).toBe("while");
+  });
+  test("is none elsewhere, also past both ends", () => {
+    for (const line of [0, 1, 5, 99, -1]) expect(text.at(line)).toBeNull();
+  });
+  test("has the block with the greatest share as its main one", () => {
+    const shared = small([[1, 1, "fusion", [], [["a", 0.3], ["b", 0.7]], null, "inferred"]]);
+    expect(shared.mainBlock(shared.at(1)!)).toBe("b");
+  });
+});
+
+describe("links", () => {
+  test("a block lights what it and the blocks inside it caused, not its namesakes", () => {
+    const text = small([
+      [1, 1, "x", [], [["mlp", 1]], null, "tagged"],
+      [2, 1, "x", [], [["mlp/linear", 1]], null, "tagged"],
+      [3, 1, "x", [], [["mlp_0", 1]], null, "tagged"],
+      [4, 1, "x", [], [["linear", 0.5], ["mlp/linear", 0.5]], null, "tagged"],
+    ]);
+    const lit = (path: string): number[] => [...(linksOf(new Map([["jaxpr", text]]), [{ kind: "block", path }]).lines.get("jaxpr") ?? [])];
+    expect(lit("mlp")).toEqual([0, 1, 3]);
+    expect(lit("mlp/linear")).toEqual([1, 3]);
+    expect(lit("nothing")).toEqual([]);
+  });
+
+  test("an instruction lights those of other stages with one of its equations, and only itself in its own", () => {
+    const jaxpr = stages.get("jaxpr")!;
+    const dot = jaxpr.instructions.find((instruction) => instruction.opcode === "dot_general")!;
+    const links = linksOf(stages, [{ kind: "instruction", stage: "jaxpr", version: 7, index: dot.index }]);
+    expect([...links.lines.get("jaxpr")!]).toEqual([dot.index]);
+    const stablehlo = stages.get("stablehlo")!;
+    const lit = [...links.lines.get("stablehlo")!].map((index) => stablehlo.instructions[index]!);
+    expect(lit.length).toBeGreaterThan(0);
+    expect(lit.every((instruction) => instruction.equations.some((id) => dot.equations.includes(id)))).toBe(true);
+    expect(lit.some((instruction) => instruction.opcode.includes("dot_general"))).toBe(true);
+    expect(links.blocks.has("linear_0")).toBe(true);
+  });
+
+  test("agree in both directions between blocks and instructions, over the whole fixture", () => {
+    const paths = new Set([...stages.values()].flatMap((text) => text.instructions.flatMap(blocksOf)));
+    expect(paths.size).toBeGreaterThan(6);
+    for (const path of paths) {
+      const fromBlock = linksOf(stages, [{ kind: "block", path }]);
+      for (const [name, text] of stages) {
+        const lit = fromBlock.lines.get(name)!;
+        for (const instruction of text.instructions) expect(lit.has(instruction.index)).toBe(blocksOf(instruction).includes(path));
+      }
+    }
+  });
+
+  test("agree in both directions between instructions of two stages, over the whole fixture", () => {
+    const anchor = (stage: string, index: number): Anchor => ({ kind: "instruction", stage, version: 7, index });
+    let pairs = 0;
+    for (const [from, to] of [["jaxpr", "stablehlo"], ["stablehlo", "hlo"], ["hlo", "jaxpr"]] as const) {
+      for (const { index } of stages.get(from)!.instructions) {
+        for (const other of linksOf(stages, [anchor(from, index)]).lines.get(to) ?? []) {
+          pairs += 1;
+          expect(linksOf(stages, [anchor(to, other)]).lines.get(from)!.has(index)).toBe(true);
+        }
+      }
+    }
+    expect(pairs).toBeGreaterThan(500);
+  });
+
+  test("of what no block caused are its own, and light no block", () => {
+    const links = linksOf(stages, [{ kind: "block", path: UNATTRIBUTED }]);
+    for (const [name, lit] of links.lines) for (const index of lit) expect(stages.get(name)!.instructions[index]!.shares).toEqual([]);
+    expect(selectionOf(stages, [{ kind: "block", path: UNATTRIBUTED }])).toEqual([UNATTRIBUTED]);
+  });
+
+  test("of an instruction of an older version are none", () => {
+    const links = linksOf(stages, [{ kind: "instruction", stage: "jaxpr", version: 6, index: 0 }]);
+    expect(links.lines.size).toBe(0);
+    expect(links.blocks.size).toBe(0);
+  });
+});
