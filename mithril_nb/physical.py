@@ -358,10 +358,10 @@ class PhysicalModel(Shown):
     @property
     def cost(self) -> cost.CostReport:
         """What each block of the forward program costs, beside what XLA says of the whole; compiles it."""
-        return cost.report(self.inspect(), xla="compiled")
+        return cost.with_xla(cost.report(self.inspect()), self.inspect(), compile=True)
 
     @property
-    def memory(self):
+    def memory(self) -> cost.Memory | None:
         """Bytes that the compiled forward program needs; compiles it."""
         return self.cost.memory
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from mithril_nb import stages as stages_room
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.cost import CostReport
+from mithril_nb.cost import CostReport, with_xla
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.models.model import Model
 from mithril_nb.session.analysis import Analysis, problem_of
@@ -151,12 +151,20 @@ class Session:
         """
         with self._lock:
             try:
-                self._command(name)(**args)
+                self.do(name, **args)
             except Exception as error:  # a front end has nobody else to tell: it is shown, and kept
                 self._fail(error)
                 self._publish()
                 return self._notice
         return None
+
+    def do(self, command: str, /, **args: Any) -> None:
+        """Do a command.
+
+        Raises:
+            MithrilError: It cannot be done; everything is as it was.
+        """
+        self._command(command)(**args)
 
     def _command(self, name: str) -> Callable[..., None]:
         if name in EDITS:
@@ -171,7 +179,7 @@ class Session:
 
     # Commands
 
-    def edit(self, name: str, **args: Any) -> None:
+    def edit(self, name: str, /, **args: Any) -> None:
         """Change the design by one of the edits of `session.design`.
 
         Raises:
@@ -251,7 +259,7 @@ class Session:
                 self._make_stages()
                 self._publish()
 
-    def _train(self, name: str, **args: Any) -> None:
+    def _train(self, name: str, /, **args: Any) -> None:
         self.training.command(name, self._analysis, **args)
         self._publish()
 
@@ -363,11 +371,13 @@ class Session:
                     return
                 self._set_stage(name, analysis)
                 self._publish()
-        report = stages_costs(analysis, self._wanted)
-        with self._lock:
-            if self._analysis is analysis and report is not None:
-                self._set_cost(report, analysis)
-                self._publish()
+        made = {"stablehlo", "hlo"} & self._wanted
+        if made:
+            report = with_xla(analysis.cost, analysis.inspection, compile="hlo" in made)
+            with self._lock:
+                if self._analysis is analysis:
+                    self._set_cost(report, analysis)
+                    self._publish()
 
     def _rests(self, wanted: Callable[[], bool]) -> bool:
         """Wait a moment; return whether nothing newer came."""
@@ -396,14 +406,3 @@ class Session:
 
 
 _COMMANDS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage")
-
-
-def stages_costs(analysis: Analysis, wanted: set[str]) -> CostReport | None:
-    """Return the costs with what XLA says of the program, as far as the stages that are wanted go."""
-    from mithril_nb import cost
-
-    if "hlo" in wanted:
-        return cost.report(analysis.inspection, xla="compiled")
-    if "stablehlo" in wanted:
-        return cost.report(analysis.inspection, xla="lowered")
-    return None

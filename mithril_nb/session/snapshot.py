@@ -58,7 +58,7 @@ class ViewState:
 
 def hues_of(graph: LogicalGraph) -> dict[str, int]:
     """Return the hue of each top-level block, by path."""
-    return {component(node.name): index % len(HUES) for index, node in enumerate(graph.nodes)}
+    return {component(node.name): index % HUES for index, node in enumerate(graph.nodes)}
 
 
 def diagram_of(analysis: Analysis, view: ViewState, shares: Mapping[str, float]) -> Diagram:

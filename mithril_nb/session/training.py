@@ -62,7 +62,7 @@ class Training:
             view["message"] = "" if "data" in self.options else "give the workbench data=(x, y) to train"
         return view
 
-    def command(self, name: str, analysis: Analysis, **args: Any) -> None:
+    def command(self, name: str, analysis: Analysis, /, **args: Any) -> None:
         """Do what the training controls ask for.
 
         Raises:

@@ -84,6 +84,20 @@ class Workbench(anywidget.AnyWidget):
         """Python that rebuilds the model."""
         return self.session.snapshot()["source"]
 
+    def do(self, command: str, /, **args: Any) -> None:
+        """Do what a hand can do in the widget, by the same command.
+
+        Args:
+            command: `"add_block"`, `"remove"`, `"connect"`, `"disconnect"`, `"rename"`, `"set_attribute"`, `"set_shape"`,
+                `"set_program"`, `"undo"`, `"redo"`, `"select"`, `"expand"`, `"collapse"`, `"train"`, `"pause"`, `"go_on"`,
+                `"stop"`, `"step_once"`, `"set_learning_rate"`, ...
+            args: Its arguments, as `path="linear_0", name="dimension", value=128`.
+
+        Raises:
+            MithrilError: It cannot be done; everything is as it was.
+        """
+        self.session.do(command, **args)
+
     def close(self) -> None:
         """End its run, and close the widget. The model and the runs stay."""
         if self.session.training.run is not None:

@@ -1,0 +1,22 @@
+"""Costs as a front end shows them: rows in the order of the model, with hues, and whether they are of the design now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mithril_nb.cost import CostReport
+from mithril_nb.session.analysis import Analysis
+
+
+def cost_view(report: CostReport, analysis: Analysis, hues: Mapping[str, int], is_stale: bool) -> dict[str, Any]:
+    """Return the cost table of a snapshot."""
+    data = report.to_dict()
+    order = {path: index for index, (path, _) in enumerate(analysis.design.graph.walk())}
+    rows = data["rows"]
+    assert isinstance(rows, list)
+    for row in rows:
+        row["label"] = row["block"] or "unattributed"
+        row["hue"] = hues.get(row["block"].split("/")[0], -1)
+    rows.sort(key=lambda row: (order.get(row["block"], len(order)), row["block"] == "", row["block"]))
+    return {**data, "rows": rows, "stale": is_stale}

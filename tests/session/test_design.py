@@ -1,0 +1,162 @@
+"""Edits of a design: pure, undoable, and never leaving the design half changed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mithril_nb.errors import ConnectionError, CycleError, MithrilError, UnknownBlockError, UnknownOptionError
+from mithril_nb.graph.paths import component, name_of
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.models.source import to_source
+from mithril_nb.session.design import EDITS, Design, add_block, connect, design_of, remove_blocks, set_attribute
+from mithril_nb.session.history import History
+
+
+@pytest.fixture
+def design() -> Design:
+    model = Model()
+    model |= Linear(64)
+    model += Relu()
+    model += Linear(10)
+    return design_of(model, {"input": [32, 64]})
+
+
+def edges(design: Design) -> set[str]:
+    return {str(edge) for edge in design.graph.edges}
+
+
+def test_a_block_added_after_another_takes_over_its_readers(design):
+    change = add_block(design, "Gelu", after="relu_0")
+    assert change.selection == ("gelu_0",)
+    assert edges(change.design) == {
+        "input -> linear_0.input",
+        "linear_0.output -> relu_0.input",
+        "relu_0.output -> gelu_0.input",
+        "gelu_0.output -> linear_1.input",
+        "linear_1.output -> output",
+    }
+
+
+def test_a_block_added_to_nothing_becomes_the_model():
+    change = add_block(Design(LogicalGraph()), "Linear")
+    assert edges(change.design) == {"input -> linear_0.input", "linear_0.output -> output"}
+
+
+def test_a_removed_block_is_bridged(design):
+    assert edges(remove_blocks(design, ["relu_0"]).design) == {
+        "input -> linear_0.input",
+        "linear_0.output -> linear_1.input",
+        "linear_1.output -> output",
+    }
+
+
+def test_edits_reach_inside_a_composite():
+    design = design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]})
+    changed = set_attribute(design, "mlp_0/linear_0", "dimension", 6).design
+    inner = changed.graph.by_name["mlp_0"].block
+    assert inner.graph is not None
+    assert inner.graph.by_name["linear_0"].block.options["dimension"] == 6
+    # The sizes that the MLP was made from would be a lie now.
+    assert (inner.kind, inner.attributes) == ("Model", ())
+
+
+def test_connecting_across_levels_is_refused_with_the_way_out():
+    design = design_of(Model() + Linear(8) + MLP(8, [4], 2), None)
+    with pytest.raises(ConnectionError) as caught:
+        connect(design, "linear_0.output", "mlp_0/linear_1.input")
+    assert str(caught.value) == (
+        "cannot connect 'linear_0.output' to 'mlp_0/linear_1.input': they lie in different models.\n"
+        "    source in  the model\n"
+        "    target in  mlp_0\n"
+        "    Try: connect to a port of the composite block around it."
+    )
+
+
+def test_a_cycle_is_refused(design):
+    with pytest.raises(CycleError) as caught:
+        connect(design, "linear_1.output", "linear_0.input")
+    assert str(caught.value) == (
+        "connecting 'linear_1.output' to 'linear_0.input' closes a cycle.\n"
+        "    cycle  linear_0 -> relu_0 -> linear_1 -> linear_0\n"
+        "    Try: connect 'linear_0.input' to a model input, or to a block before it."
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "error"),
+    [
+        ("add_block", {"kind": "Lineer"}, UnknownBlockError),
+        ("remove", {"paths": ["nope"]}, UnknownBlockError),
+        ("set_attribute", {"path": "linear_0", "name": "dimension", "value": -1}, UnknownOptionError),
+        ("set_attribute", {"path": "linear_0", "name": "colour", "value": 1}, UnknownOptionError),
+        ("set_shape", {"name": "input", "shape": ["x"]}, UnknownOptionError),
+        ("set_program", {"program": "backward"}, UnknownOptionError),
+        ("rename", {"path": "linear_0", "name": "relu_0"}, MithrilError),
+        ("disconnect", {"source": "input", "target": "relu_0.input"}, ConnectionError),
+    ],
+)
+def test_what_cannot_be_done_is_refused(design, name, args, error):
+    with pytest.raises(error):
+        EDITS[name](design, **args)
+
+
+_STEPS = st.lists(
+    st.tuples(st.sampled_from(["add", "remove", "set", "rename", "cut", "shape", "program"]), st.integers(0, 99)),
+    max_size=15,
+)
+
+
+def _step(design: Design, what: str, number: int) -> Design:
+    names = [node.name for node in design.graph.nodes]
+    some = component(names[number % len(names)]) if names else None
+    kinds = ("Linear", "Relu", "Add", "MLP", "Softmax")
+    match what:
+        case "remove" if some:
+            return EDITS["remove"](design, [some]).design
+        case "set" if some and "dimension" in design.graph.by_name[name_of(some)].block.options:
+            return EDITS["set_attribute"](design, some, "dimension", number + 1).design
+        case "rename" if some:
+            return EDITS["rename"](design, some, f"<b>{number}/.").design if f"<b>{number}/." not in names else design
+        case "cut" if design.graph.edges:
+            edge = design.graph.edges[number % len(design.graph.edges)]
+            inner = edge.source.node and edge.target.node
+            return EDITS["disconnect"](design, str(edge.source), str(edge.target)).design if inner else design
+        case "shape":
+            return EDITS["set_shape"](design, "input", [number + 1, 8]).design
+        case "program":
+            return EDITS["set_program"](design, ("forward", "train step")[number % 2]).design
+        case _:
+            return add_block(design, kinds[number % len(kinds)]).design
+
+
+@settings(deadline=None, max_examples=60)
+@given(_STEPS)
+def test_undo_gives_back_every_design_and_the_source_rebuilds_each(steps):
+    history, seen = History(Design(LogicalGraph())), [Design(LogicalGraph())]
+    for time, (what, number) in enumerate(steps):
+        changed = _step(history.present, what, number)
+        history = history.with_change(changed, what, 10.0 * time)
+        if changed != seen[-1]:
+            seen.append(changed)
+        built: dict = {}
+        exec(to_source(changed.graph), built)
+        assert built["model"].graph == changed.graph
+    for before in reversed(seen[:-1]):
+        history = history.undone()
+        assert history.present == before
+    assert history.undone() == history
+    for after in seen[1:]:
+        history = history.redone()
+        assert history.present == after
+
+
+def test_moves_of_one_slider_are_one_step_of_undo():
+    history = History(Design(LogicalGraph(), name="0"))
+    for index in range(1, 6):
+        history = history.with_change(Design(LogicalGraph(), name=str(index)), "dimension of a", 0.1 * index)
+    history = history.with_change(Design(LogicalGraph(), name="late"), "dimension of a", 60.0)
+    assert history.undone().present.name == "5"
+    assert history.undone().undone().present.name == "0"
