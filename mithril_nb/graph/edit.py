@@ -1,20 +1,18 @@
 """Edits of a logical graph: pure functions that take a graph and give a new one.
 
-`Model`'s operators and the workbench's commands are both made of these. After every edit the graph is *closed*: a data
-input that nothing feeds becomes an input of the graph, an output that nothing reads becomes an output of the graph.
+`Model`'s operators and the workbench's commands are both made of these. After every edit the graph is *closed*, see
+`mithril_nb.graph.closing`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, UnknownBlockError
-from mithril_nb.graph.order import path_between, run_order
-from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Port
-
-INPUT, OUTPUT = "input", "output"
-"""Names of the boundary ports of a chain that nobody named."""
+from mithril_nb.graph.closing import closed, made_edges
+from mithril_nb.graph.order import path_between
+from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node
 
 Edit = Callable[[LogicalGraph], LogicalGraph]
 
@@ -33,9 +31,9 @@ def add(
         graph: The graph to add to.
         block: What to add.
         name: Its name there; by default its kind and a number, as in `linear_0`.
-        connections: Names by port. For an input: a name that was given to an output or a graph input before, or
-            `"block.port"`, or a new name for a graph input. For an output: the name to give to it; if a graph input has
-            that name, the output takes its place.
+        connections: Names by port. For an input: a name of an output or a graph input, or `"block.port"`, or a new
+            name for a graph input. For an output: the name to give to it; if a graph input has that name, the output
+            takes its place. Names are read as `Endpoint.parse` does.
         after: Where the first data input that `connections` leaves open gets its data from; by default from nowhere.
 
     Returns:
@@ -43,10 +41,11 @@ def add(
 
     Raises:
         NameTakenError: The graph has a block or an output of that name.
-        ConnectionError: `connections` names a port that the block does not have.
+        ConnectionError: `connections` names a port that does not exist.
         CycleError: The connections would close a cycle.
 
     Examples:
+        >>> from mithril_nb.graph.records import Port
         >>> relu = Block("Relu", (), (Port("input"),), (Port("output"),), op="relu")
         >>> graph, name = add(LogicalGraph(), relu)
         >>> name, graph.inputs, graph.outputs
@@ -73,20 +72,21 @@ def add(
                 port=port,
             )
 
-    edges = _inner_edges(graph)
+    sources = {port: _named_source(graph, text) for port, text in connections.items() if port in inputs}
+    names = {port: _output_name(text) for port, text in connections.items() if port not in inputs}
+    edges = made_edges(graph, {end.port for end in sources.values() if not end.node} | set(names.values()))
     labels = dict(graph.labels)
     for port in block.inputs:
-        if port.name in connections:
-            source = _named_source(graph, labels, connections[port.name])
-            if source.node == BOUNDARY:
-                labels.setdefault(source.port, source)
+        source = sources.get(port.name)
+        if source is None and after is not None and port.role == "data":
+            source, after = after, None
+        if source is not None:
             edges.append(Edge(source, Endpoint(name, port.name)))
-        elif after is not None and port.role == "data":
-            edges.append(Edge(after, Endpoint(name, port.name)))
-            after = None
+            if source.node == BOUNDARY:
+                labels[source.port] = source
     nodes = (*graph.nodes, Node(name, block))
     for port in block.outputs:
-        label = connections.get(port.name)
+        label = names.get(port.name)
         if label is None:
             continue
         source = Endpoint(name, port.name)
@@ -99,13 +99,13 @@ def add(
                 block=name,
                 port=port.name,
             )
-        if taken is not None or any(edge.source == Endpoint(BOUNDARY, label) for edge in edges):
-            for edge in edges:
-                if edge.source == Endpoint(BOUNDARY, label):
-                    _refuse_cycle(replace(graph, nodes=nodes, edges=tuple(edges)), source, edge.target)
-            edges = [Edge(source, e.target) if e.source == Endpoint(BOUNDARY, label) else e for e in edges]
+        replaced = Endpoint(BOUNDARY, label)
+        for edge in edges:
+            if edge.source == replaced:
+                _refuse_cycle(replace(graph, nodes=nodes, edges=tuple(edges)), source, edge.target)
+        edges = [Edge(source, edge.target) if edge.source == replaced else edge for edge in edges]
         labels[label] = source
-    return _closed(nodes, edges, labels), name
+    return closed(nodes, edges, labels), name
 
 
 def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False) -> LogicalGraph:
@@ -121,7 +121,7 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
     """
     for name in names:
         node_of(graph, name)
-    edges = _inner_edges(graph)
+    edges = made_edges(graph)
     labels = {label: source for label, source in graph.labels if source.node not in names}
     if bridge:
         for name in names:
@@ -133,7 +133,7 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
             given = Endpoint(name, block.outputs[0].name)
             edges = [Edge(feeding, edge.target) if edge.source == given else edge for edge in edges]
     edges = [edge for edge in edges if edge.source.node not in names and edge.target.node not in names]
-    return _closed(tuple(node for node in graph.nodes if node.name not in names), edges, labels)
+    return closed(tuple(node for node in graph.nodes if node.name not in names), edges, labels)
 
 
 def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
@@ -147,12 +147,18 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
     _check_port(graph, source, "outputs")
     _check_port(graph, target, "inputs")
     _refuse_cycle(graph, source, target)
-    edges = [edge for edge in _inner_edges(graph) if edge.target != target]
+    if target.node == BOUNDARY:
+        raise ConnectionError(
+            f"cannot connect '{source}' to the model output '{target}': what no block reads is an output by itself.",
+            advice="name an output where its block is added: Linear(10)(output='logits').",
+        )
+    named = () if source.node else (source.port,)
+    edges = [edge for edge in made_edges(graph, named) if edge.target != target]
     edges.append(Edge(source, target))
     labels = dict(graph.labels)
     if source.node == BOUNDARY:
-        labels.setdefault(source.port, source)
-    return _closed(graph.nodes, edges, labels)
+        labels[source.port] = source
+    return closed(graph.nodes, edges, labels)
 
 
 def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
@@ -170,7 +176,7 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
             block=target.node,
             port=target.port,
         )
-    return _closed(graph.nodes, [kept for kept in _inner_edges(graph) if kept != edge], dict(graph.labels))
+    return closed(graph.nodes, [kept for kept in made_edges(graph) if kept != edge], dict(graph.labels))
 
 
 def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
@@ -194,9 +200,9 @@ def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
     def moved(end: Endpoint) -> Endpoint:
         return Endpoint(new, end.port) if end.node == old else end
 
-    return _closed(
+    return closed(
         tuple(Node(new, node.block) if node.name == old else node for node in graph.nodes),
-        [Edge(moved(edge.source), moved(edge.target)) for edge in _inner_edges(graph)],
+        [Edge(moved(edge.source), moved(edge.target)) for edge in made_edges(graph)],
         {label: moved(source) for label, source in graph.labels},
     )
 
@@ -211,12 +217,12 @@ def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
     inputs, outputs = {port.name for port in block.inputs}, {port.name for port in block.outputs}
     edges = [
         edge
-        for edge in _inner_edges(graph)
+        for edge in made_edges(graph)
         if (edge.source.node != name or edge.source.port in outputs)
         and (edge.target.node != name or edge.target.port in inputs)
     ]
     labels = {label: end for label, end in graph.labels if end.node != name or end.port in outputs}
-    return _closed(tuple(Node(name, block) if node.name == name else node for node in graph.nodes), edges, labels)
+    return closed(tuple(Node(name, block) if node.name == name else node for node in graph.nodes), edges, labels)
 
 
 def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGraph:
@@ -237,7 +243,9 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
     block = node_of(graph, names[0]).block
     if block.graph is None:
         raise UnknownBlockError(
-            f"block {names[0]!r} has nothing inside: {block.kind} is an op.", block=names[0], advice="edit it as a whole."
+            f"block {names[0]!r} has nothing inside: {block.kind} is an op.",
+            block=names[0],
+            advice="edit it as a whole.",
         )
     return swap(graph, names[0], composite(inside(block.graph, names[1:], edit)))
 
@@ -288,27 +296,23 @@ def _starts_word(kind: str, index: int) -> bool:
     return index > 0 and kind[index].isupper() and not kind[index - 1].isupper()
 
 
-def _inner_edges(graph: LogicalGraph) -> list[Edge]:
-    """The edges that a person made: all but those that closing the graph added."""
-    named = {source for _, source in graph.labels}
-    return [
-        edge
-        for edge in graph.edges
-        if edge.target.node != BOUNDARY and (edge.source.node != BOUNDARY or edge.source in named)
-    ]
-
-
-def _named_source(graph: LogicalGraph, labels: Mapping[str, Endpoint], text: str) -> Endpoint:
+def _named_source(graph: LogicalGraph, text: str) -> Endpoint:
     """Where the data of a connection name comes from; a new name is a new graph input."""
-    if text in labels:
-        return labels[text]
-    for edge in graph.edges:
-        if str(edge.source) == text or (edge.target == Endpoint(BOUNDARY, text)):
-            return edge.source
     end = Endpoint.parse(text)
-    if end.node in graph.by_name and end.port in {out.name for out in graph.by_name[end.node].block.outputs}:
-        return end
-    return Endpoint(BOUNDARY, text)
+    if end.node == BOUNDARY:
+        end = dict(graph.labels).get(end.port) or graph.source_of.get(end, end)
+    _check_port(graph, end, "outputs")
+    return end
+
+
+def _output_name(text: str) -> str:
+    end = Endpoint.parse(text)
+    if end.node != BOUNDARY:
+        raise ConnectionError(
+            f"cannot name an output {text!r}: a dot stands between a block and its port.",
+            advice=f"{text.replace('.', '_')!r}",
+        )
+    return end.port
 
 
 def _check_port(graph: LogicalGraph, end: Endpoint, side: str) -> None:
@@ -339,59 +343,3 @@ def _refuse_cycle(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> No
             port=target.port,
             edge=(str(source), str(target)),
         )
-
-
-def _closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, Endpoint]) -> LogicalGraph:
-    """Give every open data input a graph input and every unread output a graph output.
-
-    Depends on structure alone, not on the way that led there: nodes stand in an order that runs, edges in the order of
-    the ports they feed, labels by name. So equal models are equal values.
-    """
-    edges = list(edges)
-    nodes = run_order(LogicalGraph(nodes, tuple(edges)))
-    place = {
-        Endpoint(node.name, port.name): (index, number)
-        for index, node in enumerate(nodes)
-        for number, port in enumerate(node.block.inputs)
-    }
-    edges.sort(key=lambda edge: place[edge.target])
-    labels = dict(sorted(labels.items()))
-    fed = {edge.target for edge in edges}
-    read = {edge.source for edge in edges}
-    roles = {Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs}
-
-    inputs: dict[str, Port] = {}
-    for edge in edges:
-        if edge.source.node == BOUNDARY:
-            role = roles[edge.target]
-            known = inputs.get(edge.source.port)
-            inputs[edge.source.port] = Port(edge.source.port, "data" if known and known.role == "data" else role)
-    opened = [end for end, role in roles.items() if role == "data" and end not in fed]
-    for index, end in enumerate(opened):
-        plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in labels else f"{end.node}_{end.port}"
-        port = _unused(plain, inputs.keys() | labels.keys())
-        inputs[port] = Port(port)
-        edges.append(Edge(Endpoint(BOUNDARY, port), end))
-
-    kept = {label: end for label, end in labels.items() if end.node != BOUNDARY or end in read}
-    label_of = {end: label for label, end in kept.items() if end.node != BOUNDARY}
-    unread = [
-        end for node in nodes for out in node.block.outputs if (end := Endpoint(node.name, out.name)) not in read
-    ]
-    plain_ends = [end for end in unread if end not in label_of]
-    outputs: list[Port] = []
-    for end in unread:
-        port = label_of.get(end)
-        if port is None:
-            last = end == plain_ends[-1] and OUTPUT not in kept
-            port = OUTPUT if last else _unused(f"{end.node}_{end.port}", kept.keys())
-        outputs.append(Port(port))
-        edges.append(Edge(end, Endpoint(BOUNDARY, port)))
-    return LogicalGraph(nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()))
-
-
-def _unused(name: str, taken: Collection[str]) -> str:
-    number, free = 2, name
-    while free in taken:
-        free, number = f"{name}_{number}", number + 1
-    return free

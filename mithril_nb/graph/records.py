@@ -37,7 +37,8 @@ class Port:
 class Endpoint:
     """One end of an edge: a port of a node, or of the graph's own boundary if `node` is `""`.
 
-    As text it is `"linear_0.output"`, or the port's name alone at the boundary.
+    As text it is `"linear_0.output"`, or the port's name alone at the boundary; names are written as in paths, so that
+    the text can be read back.
 
     Examples:
         >>> str(Endpoint("a.b", "output")), Endpoint.parse("a%2Eb.output").node
@@ -48,13 +49,13 @@ class Endpoint:
     port: str
 
     def __str__(self) -> str:
-        return f"{component(self.node)}.{component(self.port)}" if self.node else self.port
+        return f"{component(self.node)}.{component(self.port)}" if self.node else component(self.port)
 
     @classmethod
     def parse(cls, text: str) -> Endpoint:
         """Return the endpoint that a text stands for; one without a dot is at the boundary."""
         node, _, port = text.rpartition(".")
-        return cls(name_of(node), name_of(port)) if node else cls(BOUNDARY, text)
+        return cls(name_of(node), name_of(port))
 
 
 @dataclass(frozen=True, order=True)
@@ -88,6 +89,9 @@ class Block(Shown):
     op: str = ""
     graph: LogicalGraph | None = None
 
+    def __reduce__(self):
+        return Block, (self.kind, self.attributes, self.inputs, self.outputs, self.op, self.graph)
+
     @cached_property
     def options(self) -> Mapping[str, Value]:
         """The attributes as a read-only mapping."""
@@ -119,6 +123,9 @@ class LogicalGraph(Shown):
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     labels: tuple[tuple[str, Endpoint], ...] = ()
+
+    def __reduce__(self):
+        return LogicalGraph, (self.nodes, self.edges, self.inputs, self.outputs, self.labels)
 
     @cached_property
     def by_name(self) -> Mapping[str, Node]:

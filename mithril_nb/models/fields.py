@@ -111,12 +111,16 @@ def _checked_value(kind: str, field: Field, value: Any) -> Value:
         return None
     try:
         fitting = _converted(field, value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         fitting = None
-    in_range = field.range is None or fitting is None or all(
-        field.range.least <= number <= field.range.most
-        for number in (fitting if isinstance(fitting, tuple) else (fitting,))
-        if isinstance(number, int | float)
+    in_range = (
+        field.range is None
+        or fitting is None
+        or all(
+            field.range.least <= number <= field.range.most
+            for number in (fitting if isinstance(fitting, tuple) else (fitting,))
+            if isinstance(number, int | float)
+        )
     )
     if fitting is None or not in_range:
         raise UnknownOptionError(
@@ -150,7 +154,9 @@ def _converted(field: Field, value: Any) -> Value:
             if isinstance(value, str):
                 value = [part for part in re.split(r"[,\s]+", value.strip("()[] ")) if part]
             values = [value] if isinstance(value, int) else list(value)
-            if any(isinstance(one, bool) or int(one) != (float(one) if isinstance(one, str) else one) for one in values):
+            if any(
+                isinstance(one, bool) or int(one) != (float(one) if isinstance(one, str) else one) for one in values
+            ):
                 raise ValueError
             return tuple(int(one) for one in values)
         case "text":

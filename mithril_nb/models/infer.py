@@ -136,9 +136,7 @@ class _Work:
         for node in run_order(graph):
             for name, spec in self.node(graph, node, prefix, known, outer_params).items():
                 known[Endpoint(node.name, name)] = spec
-        return {
-            edge.target.port: known.get(edge.source) for edge in graph.edges if edge.target.node == BOUNDARY
-        }
+        return {edge.target.port: known.get(edge.source) for edge in graph.edges if edge.target.node == BOUNDARY}
 
     def node(
         self,

@@ -34,9 +34,7 @@ class Linear(Operator):
     formula = "y = x W + b"
     initializers = {"weight": Initializer("glorot_uniform"), "bias": Initializer("zeros")}
 
-    def __init__(
-        self, dimension: Size, use_bias: bool = True, input_size: Size | None = None, name: str | None = None
-    ):
+    def __init__(self, dimension: Size, use_bias: bool = True, input_size: Size | None = None, name: str | None = None):
         super().__init__(name, dimension=dimension, use_bias=use_bias, input_size=input_size)
 
     @classmethod
@@ -241,9 +239,7 @@ class LayerNorm(Operator):
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
         """Return those of `weight` and `bias` that are used."""
-        return tuple(
-            port for port, flag in (("weight", "use_scale"), ("bias", "use_bias")) if options[flag]
-        )
+        return tuple(port for port, flag in (("weight", "use_scale"), ("bias", "use_bias")) if options[flag])
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:

@@ -10,17 +10,36 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from mithril_nb.display import Shown, render
 from mithril_nb.errors import ConnectionError, UnknownOptionError
 from mithril_nb.graph.edit import add, alone, composite
 from mithril_nb.graph.records import Block, Endpoint, LogicalGraph, Port
 from mithril_nb.models.fields import checked, example, fields_of
-from mithril_nb.models.registry import kind_named
+from mithril_nb.models.registry import KINDS, kind_named
+
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
-class Model(Shown):
+class _Kind(type):
+    """Checks a constructor's call: Python's own message for a wrong one would not say what the block takes."""
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        # Without it, `inspect` and so Jupyter's help would show the arguments of `__call__` below.
+        bound = inspect.signature(cls.__init__)
+        return bound.replace(parameters=list(bound.parameters.values())[1:])
+
+    def __call__(cls, *given: Any, **named: Any) -> Any:
+        try:
+            cls.__signature__.bind(*given, **named)
+        except TypeError as error:
+            _refuse_call(cls, error, named)
+        return super().__call__(*given, **named)
+
+
+class Model(Shown, metaclass=_Kind):
     """A part of a model, or a whole one: what blocks are added to.
 
     Args:
@@ -38,14 +57,6 @@ class Model(Shown):
         >>> [node.name for node in model.graph.nodes]
         ['linear_0', 'relu_0', 'linear_1']
     """
-
-    def __new__(cls, *given: Any, **named: Any) -> Self:
-        # Python's own message for a wrong call would not say what the block takes.
-        try:
-            inspect.signature(cls.__init__).bind(None, *given, **named)
-        except TypeError as error:
-            _refuse_call(cls, error, named)
-        return super().__new__(cls)
 
     def __init__(self, name: str | None = None):
         self.name = _checked_name(name)
@@ -93,7 +104,7 @@ class Model(Shown):
         """Its attributes, as they were given to its constructor."""
         return MappingProxyType(dict(self._block.attributes))
 
-    def __call__(self, **settings: Any) -> Placed:
+    def __call__(self, /, **settings: Any) -> Placed:
         """Say where its ports go, or set attributes, for adding it to a model.
 
         Args:
@@ -225,14 +236,17 @@ def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
     return kind(**given, name=model.name)
 
 
-def _refuse_call(kind: type, error: TypeError, named: Mapping[str, Any]) -> None:
-    fields = fields_of(kind)
-    takes = [f"{field.name}{'' if field.is_required else f'={field.default!r}'}" for field in fields]
+def _refuse_call(kind: _Kind, error: TypeError, named: Mapping[str, Any]) -> NoReturn:
+    arguments = kind.__signature__.parameters.values()
+    takes = ", ".join(str(one.replace(annotation=one.empty)) for one in arguments)
     given = ", ".join(f"{key}={value!r}" for key, value in named.items())
+    examples = {field.name: repr(example(field)) for field in fields_of(kind)} if kind in KINDS.values() else {}
+    needed = [one.name for one in arguments if one.default is one.empty and one.kind not in _STARRED]
+    call = ", ".join(f"{name}={examples.get(name, '...')}" for name in needed)
     raise UnknownOptionError(
         f"cannot make a {kind.__name__}: {error}.",
-        (("takes", ", ".join([*takes, "name=None"])), *((("given", given),) if given else ())),
-        f"{kind.__name__}({', '.join(f'{field.name}={example(field)!r}' for field in fields if field.is_required)})",
+        (("takes", takes or "nothing"), *((("given", given),) if given else ())),
+        f"{kind.__name__}({call})",
     ) from None
 
 

@@ -1,0 +1,85 @@
+"""Closing a graph: the boundary follows from the blocks, their connections and the names that a person gave.
+
+A data input that nothing feeds becomes an input of the graph; an output that nothing reads becomes an output of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from mithril_nb.graph.order import run_order
+from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Port
+
+INPUT, OUTPUT = "input", "output"
+"""Names of the boundary ports of a chain that nobody named."""
+
+
+def closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, Endpoint]) -> LogicalGraph:
+    """Give every open data input a graph input and every unread output a graph output.
+
+    Depends on structure alone, not on the way that led there: nodes stand in an order that runs, edges in the order of
+    the ports they feed, labels by name. So equal models are equal values.
+    """
+    edges = list(edges)
+    nodes = run_order(LogicalGraph(nodes, tuple(edges)))
+    place = {
+        Endpoint(node.name, port.name): (index, number)
+        for index, node in enumerate(nodes)
+        for number, port in enumerate(node.block.inputs)
+    }
+    edges.sort(key=lambda edge: place[edge.target])
+    labels = dict(sorted(labels.items()))
+    fed = {edge.target for edge in edges}
+    read = {edge.source for edge in edges}
+    roles = {Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs}
+
+    inputs: dict[str, Port] = {}
+    for edge in edges:
+        if edge.source.node == BOUNDARY:
+            role = roles[edge.target]
+            known = inputs.get(edge.source.port)
+            inputs[edge.source.port] = Port(edge.source.port, "data" if known and known.role == "data" else role)
+    opened = [end for end, role in roles.items() if role == "data" and end not in fed]
+    for index, end in enumerate(opened):
+        plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in labels else f"{end.node}_{end.port}"
+        port = _unused(plain, inputs.keys() | labels.keys())
+        inputs[port] = Port(port)
+        edges.append(Edge(Endpoint(BOUNDARY, port), end))
+
+    kept = {label: end for label, end in labels.items() if end.node != BOUNDARY or end in read}
+    label_of = {end: label for label, end in kept.items() if end.node != BOUNDARY}
+    unread = [end for node in nodes for out in node.block.outputs if (end := Endpoint(node.name, out.name)) not in read]
+    plain_ends = [end for end in unread if end not in label_of]
+    outputs: list[Port] = []
+    taken = {*kept, OUTPUT}
+    for end in unread:
+        port = label_of.get(end)
+        if port is None:
+            last = end == plain_ends[-1] and OUTPUT not in kept
+            port = OUTPUT if last else _unused(f"{end.node}_{end.port}", taken)
+        outputs.append(Port(port))
+        taken.add(port)
+        edges.append(Edge(end, Endpoint(BOUNDARY, port)))
+    return LogicalGraph(nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()))
+
+
+def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
+    """Return the edges that a person made: all but those that closing the graph added.
+
+    Args:
+        graph: The graph.
+        named: Names of graph inputs that are named only now: their edges are kept too.
+    """
+    kept = {source for _, source in graph.labels} | {Endpoint(BOUNDARY, name) for name in named}
+    return [
+        edge
+        for edge in graph.edges
+        if edge.target.node != BOUNDARY and (edge.source.node != BOUNDARY or edge.source in kept)
+    ]
+
+
+def _unused(name: str, taken: Collection[str]) -> str:
+    number, free = 2, name
+    while free in taken:
+        free, number = f"{name}_{number}", number + 1
+    return free
