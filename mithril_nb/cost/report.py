@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 
 from mithril_nb.cost import contractions, randomness, reductions  # noqa: F401  They register their rules.
-from mithril_nb.cost.rules import RULES, Work, bytes_moved
+from mithril_nb.cost.rules import RULES, Work, bytes_moved, is_folded
 from mithril_nb.cost.xla import Memory, Source, memory_of, source_of
 from mithril_nb.display import Shown
 from mithril_nb.stages.inspection import Inspection
@@ -279,6 +279,8 @@ def _cost(equation: Equation) -> EquationCost:
         work, formula = Work(0), "0: nothing needs it"
     elif rule is None:
         formula = NO_RULE
+    elif is_folded(equation):
+        work, formula = Work(0), "0: XLA folds it"
     else:
         work = rule.work(equation)
         formula = NO_RULE if work is None else rule.formula

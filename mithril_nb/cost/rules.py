@@ -98,6 +98,29 @@ def items(equation: Equation) -> int:
     return size(equation.outputs[0]) if equation.outputs else 0
 
 
+def is_folded(equation: Equation) -> bool:
+    """Whether XLA folds it away at once: an operation on constants alone, `x + 0`, `x - 0`, `x * 1`, `x ** 1`."""
+    known = equation.constants
+    name = equation.primitive
+    if name not in _FOLDED:
+        return False
+    if name == "select_n":
+        return known[0] is not None
+    if None not in known:
+        return bool(known)
+    if name in ("add", "add_any"):
+        return 0.0 in known
+    if name == "mul":
+        return 1.0 in known
+    return {"sub": 0.0, "pow": 1.0}.get(name, "") == known[-1]
+
+
+_FOLDED = frozenset(
+    "add add_any sub mul div max min neg abs exp log sqrt rsqrt integer_pow pow square eq ne lt le gt ge and "
+    "or not select_n convert_element_type".split()
+)
+
+
 def bytes_moved(equation: Equation) -> int | None:
     """Return the bytes that an equation reads and writes if nothing is fused."""
     found = RULES.get(equation.primitive)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack, is_literal
-from mithril_nb.stages.records import Param
+from mithril_nb.stages.records import Constant, Param
 
 COMBINER = "combiner_equations"
 """Param that says how many equations the combiner of a reduction or a scatter has."""
@@ -25,6 +25,7 @@ class Site:
         repeats: How often it runs per run of the program, or `None` if unknown.
         bodies: The nested jaxprs (open) with the sites of their equations.
         is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
+        constants: What is known about its operands, as in `Equation.constants`.
     """
 
     id: str
@@ -34,6 +35,7 @@ class Site:
     repeats: int | None
     bodies: list[tuple[Any, list[Site]]] = field(default_factory=list)
     is_used: bool = True
+    constants: tuple[Constant, ...] = ()
 
     @property
     def primitive(self) -> str:
@@ -58,6 +60,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
         repeats: int | None,
     ) -> list[Site]:
         here = []
+        known: dict[Any, Constant] = {}
         for index, equation in enumerate(jaxpr.eqns):
             own = jax_versions.name_stack(equation)
             site = Site(
@@ -67,6 +70,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                 stack + own if own else stack,
                 repeats,
             )
+            site.constants = _constants(equation, known)
             here.append(site)
             everything.append(site)
             bodies = jax_versions.bodies(equation)
@@ -86,6 +90,28 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
     top = walk(jaxpr, "", None, (), 1)
     _mark_used(jaxpr, top, [True] * len(jaxpr.outvars))
     return top, everything
+
+
+def _constants(equation: Any, known: dict[Any, Constant]) -> tuple[Constant, ...]:
+    """Return what is known about the operands of an equation, and note what follows for its results."""
+    operands = tuple(
+        (float(atom.val) if jax_versions.is_number(atom.val) else None) if is_literal(atom) else known.get(atom)
+        for atom in equation.invars
+    )
+    if operands and None not in operands and len(equation.outvars) == 1:
+        name = equation.primitive.name
+        if name in _KEEPS_VALUE:
+            known[equation.outvars[0]] = operands[0]
+        elif name in _FOLDS:
+            known[equation.outvars[0]] = "?"
+    return operands
+
+
+_KEEPS_VALUE = frozenset({"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy"})
+_FOLDS = frozenset(
+    "add sub mul div max min neg abs exp log sqrt rsqrt integer_pow pow square eq ne lt le gt ge and or not "
+    "select_n".split()
+)
 
 
 def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:

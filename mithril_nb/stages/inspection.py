@@ -257,7 +257,8 @@ class Inspection(Shown):
         program = self._program.get()
         tagged = program.trace.call(program.tags.tag(program.trace.closed))
         with jax.default_device(self._device) if self._device is not None else nullcontext():
-            return jax.jit(tagged, keep_unused=True).lower(*self._args)
+            # Unused inputs are dropped as `jax.jit` does by default: else what only they feed would stay, too.
+            return jax.jit(tagged, donate_argnums=program.trace.donated).lower(*self._args)
 
     def _compile(self) -> jax.stages.Compiled:
         return self._lowered.get().compile()
@@ -377,6 +378,7 @@ def _record(site: Site, attribution: Attribution) -> Equation:
         plain_params(site.equation),
         origin,
         site.is_used,
+        site.constants,
     )
 
 

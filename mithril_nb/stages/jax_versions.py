@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 from jax.extend import core
 
 from mithril_nb.graph.spec import TensorSpec
@@ -49,6 +50,7 @@ _COMBINERS = frozenset(
 )
 """Primitives whose nested jaxprs say how to combine two items, or are a kernel: no equations of the program."""
 
+_NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128")})
 _SOLVES = "custom_linear_solve"
 _LIBRARY = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 
@@ -159,6 +161,11 @@ def _source_line(traceback: Any) -> str:
 def is_literal(atom: Any) -> bool:
     """Whether an operand is a constant written into the equation."""
     return isinstance(atom, core.Literal)
+
+
+def is_number(value: Any) -> bool:
+    """Whether the value of a literal is one real number."""
+    return getattr(value, "shape", ()) == () and getattr(value, "dtype", None) not in _NO_NUMBERS
 
 
 def is_dropped(var: Any) -> bool:

@@ -17,6 +17,8 @@ Role = Literal["forward", "backward", "update"]
 Origin = Literal["tagged", "inferred"]
 Param = None | bool | int | float | str | tuple["Param", ...]
 """A param of an equation as plain data."""
+Constant = float | str | None
+"""What is known about an operand without running anything."""
 
 LOSS = "(loss)"
 """Block path of what the loss function does."""
@@ -42,6 +44,8 @@ class Equation:
         is_call: Whether it only calls nested jaxprs, whose equations are listed (and counted) on their own.
         params: Pairs of name and value of its params that are plain data; nested jaxprs and functions are left out.
         is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
+        constants: For each operand its value if it is the same number everywhere and known from the jaxpr,
+            `"?"` if it is such a constant but its value is not worked out, else `None`.
         origin: `"tagged"` if the scopes around it say its block, `"inferred"` if the flow of data does, else `None`.
     """
 
@@ -57,6 +61,7 @@ class Equation:
     params: tuple[tuple[str, Param], ...] = ()
     origin: Origin | None = None
     is_used: bool = True
+    constants: tuple[Constant, ...] = ()
 
     @property
     def param(self) -> Mapping[str, Param]:

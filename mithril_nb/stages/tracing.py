@@ -40,7 +40,7 @@ class Trace:
         closed: The closed jaxpr, as JAX gave it.
         inputs: The leaves of its arguments, in the order of its invars.
         outputs: The leaves of its results, in the order of its outvars.
-        donated: For each input, whether its memory may be reused for a result.
+        donated: Places of the arguments whose memory may be reused for results.
         call: Makes, from another closed jaxpr of the same signature, a function of the original arguments.
     """
 
@@ -48,7 +48,7 @@ class Trace:
     closed: Any
     inputs: tuple[Leaf, ...]
     outputs: tuple[Leaf, ...]
-    donated: tuple[bool, ...]
+    donated: tuple[int, ...]
     call: Callable[[Any], Callable[..., Any]]
 
 
@@ -97,7 +97,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    return Trace(title, closed, inputs, outputs, donated, call)
+    return Trace(title, closed, inputs, outputs, _donated_arguments(args, donated), call)
 
 
 def _without_outer_jit(closed: Any) -> tuple[Any, tuple[bool, ...]]:
@@ -115,6 +115,17 @@ def _without_outer_jit(closed: Any) -> tuple[Any, tuple[bool, ...]]:
         if same:
             return inner, tuple(only.params.get("donated_invars", (False,) * len(jaxpr.invars)))
     return closed, (False,) * len(jaxpr.invars)
+
+
+def _donated_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[int, ...]:
+    """JAX donates whole arguments: return the places of those whose leaves are donated."""
+    found, start = [], 0
+    for place, arg in enumerate(args):
+        count = len(jax.tree.leaves(arg))
+        if count and all(donated[start : start + count]):
+            found.append(place)
+        start += count
+    return tuple(found)
 
 
 def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
