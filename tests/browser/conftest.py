@@ -1,0 +1,88 @@
+"""One JupyterLab and one Chromium for all browser tests; a tab and a kernel for each."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import CHROMIUM_FLAGS, NotebookPage, Server
+from playwright.sync_api import BrowserContext, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+CHROMIUM = "MITHRIL_NB_CHROMIUM"
+"""`make test` names the browser here; a test run by hand looks on PATH."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark everything here: `-m "not browser"` leaves it out."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.browser)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[BrowserContext]:
+    """A headless Chromium with one profile, so that JupyterLab's own files are fetched once."""
+    program = os.environ.get(CHROMIUM) or shutil.which("chromium") or shutil.which("google-chrome")
+    if not program:
+        pytest.skip(f"no Chromium: `make test` installs one, and {CHROMIUM} names one")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=program, headless=True, args=CHROMIUM_FLAGS, timeout=60_000
+        )
+        yield browser.new_context(reduced_motion="reduce", color_scheme="light")
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    """JupyterLab on loopback. SIGTERM ends it too: it becomes an interrupt, which pytest cleans up after."""
+    before = signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+    running = Server({"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu")})
+    try:
+        yield running
+    finally:
+        running.close()
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def open_notebook(
+    server: Server, chromium: BrowserContext, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., NotebookPage]]:
+    """Return a function that opens a notebook: `open_notebook(["code", ...])` or `open_notebook(path)`.
+
+    It takes the keyword arguments of `NotebookPage`. A test that fails leaves a picture of each page in
+    `tests/browser/screenshots`. Pages are closed and kernels ended after the test.
+    """
+    pages: list[NotebookPage] = []
+    name = re.sub(r"\W+", "-", request.node.name).strip("-")
+
+    def open_one(what: list[str] | Path, **keywords: Any) -> NotebookPage:
+        if isinstance(what, Path):
+            file = server.copy_notebook(what)
+        else:
+            file = server.write_notebook(f"{name}-{len(pages)}.ipynb", what)
+        page = NotebookPage(server, chromium, file, **keywords)
+        pages.append(page)
+        return page
+
+    failures = request.session.testsfailed
+    yield open_one
+    for number, page in enumerate(pages):
+        if request.session.testsfailed > failures:
+            page.picture(Path(__file__).parent / "screenshots" / f"failed-{name}-{number}.png")
+        page.close()
+    server.end_kernels()
+
+
+@pytest.fixture(scope="session")
+def screenshots() -> Path:
+    """The folder for pictures that are looked at and not kept."""
+    return Path(__file__).parent / "screenshots"

@@ -1,0 +1,359 @@
+"""The harness: one JupyterLab on loopback, and notebooks open in a real browser.
+
+`Server` starts JupyterLab (which serves Notebook 7 as well) with settings of its own in a temporary folder: no token,
+no question, no look at the user's own Jupyter. `NotebookPage` is one notebook in one browser tab. It speaks to the
+kernel through the page's own connection, so what it sees is what a user sees.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
+
+KEEPER = Path(__file__).with_name("keeper.py")
+DARK, LIGHT = "JupyterLab Dark", "JupyterLab Light"
+
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--force-color-profile=srgb",
+    "--font-render-hinting=none",
+]
+"""A quiet browser that asks nothing of any network, whose pictures look the same everywhere."""
+
+_KERNEL = "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel"
+
+_EXECUTE = """async ([code, expression, patience]) => {
+    const kernel = window.jupyterapp.shell.currentWidget.sessionContext.session.kernel;
+    const future = kernel.requestExecute({
+        code, store_history: false, silent: false, stop_on_error: false,
+        user_expressions: expression === null ? {} : {value: expression},
+    });
+    let printed = '';
+    future.onIOPub = (message) => { if (message.header.msg_type === 'stream') printed += message.content.text; };
+    const late = new Promise((_, reject) => setTimeout(() => reject(new Error('the kernel gave no answer')), patience));
+    const {content} = await Promise.race([future.done, late]);
+    return {content, printed};
+}"""
+
+_CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets.map((cell) => ({
+    type: cell.model.type,
+    state: cell.model.executionState ?? null,
+    prompt: cell.node.querySelector('.jp-InputPrompt')?.textContent ?? '',
+    count: cell.model.executionCount ?? null,
+    outputs: cell.model.type === 'code' ? cell.model.outputs.toJSON() : [],
+}))"""
+
+
+class KernelError(AssertionError):
+    """Code in the kernel raised, or a cell of the notebook has an error for output."""
+
+
+def free_port() -> int:
+    """Return a port of the loopback interface that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """JupyterLab on loopback, with nothing of the user's own settings.
+
+    Args:
+        environment: Environment variables for the server and its kernels, over those of this process.
+        arguments: More arguments for JupyterLab.
+
+    Attributes:
+        root: The folder it serves.
+        url: Where it listens.
+    """
+
+    def __init__(self, environment: dict[str, str] | None = None, arguments: tuple[str, ...] = ()) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="mithril-nb-lab-"))
+        self.root = self._folder / "notebooks"
+        self.root.mkdir()
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self._log = self._folder / "server.log"
+        with self._log.open("wb") as log:
+            self._keeper = subprocess.Popen(
+                [sys.executable, str(KEEPER), *self._command(port), *arguments],
+                env=self._environment(environment or {}),
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            self._wait_until_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _command(self, port: int) -> list[str]:
+        return [
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            "--no-browser",
+            "--allow-root",
+            "--ip=127.0.0.1",
+            f"--port={port}",
+            "--ServerApp.port_retries=0",
+            "--IdentityProvider.token=",
+            "--ServerApp.password=",
+            "--ServerApp.disable_check_xsrf=True",  # the harness ends kernels without a browser's cookie
+            f"--ServerApp.root_dir={self.root}",
+            "--LabApp.expose_app_in_browser=True",
+            "--JupyterNotebookApp.expose_app_in_browser=True",
+        ]
+
+    def _environment(self, more: dict[str, str]) -> dict[str, str]:
+        own = {
+            "JUPYTER_CONFIG_DIR": "config",
+            "JUPYTER_DATA_DIR": "data",
+            "JUPYTER_RUNTIME_DIR": "runtime",
+            "JUPYTERLAB_SETTINGS_DIR": "settings",
+            "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
+            "IPYTHONDIR": "ipython",
+        }
+        notifications = self._folder / "settings/@jupyterlab/apputils-extension/notification.jupyterlab-settings"
+        notifications.parent.mkdir(parents=True)
+        notifications.write_text(json.dumps({"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True}))
+        programs = str(Path(sys.executable).parent) + os.pathsep + os.environ.get("PATH", "")
+        folders = {name: str(self._folder / folder) for name, folder in own.items()}
+        return {**os.environ, "PATH": programs, "JUPYTER_PREFER_ENV_PATH": "1", "NO_PROXY": "*", **folders, **more}
+
+    def _wait_until_up(self, patience_s: float = 90) -> None:
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline and self._keeper.poll() is None:
+            try:
+                self.ask("GET", "/api/status")
+                return
+            except (urllib.error.URLError, ConnectionError, TimeoutError):
+                time.sleep(0.1)
+        raise RuntimeError(f"JupyterLab did not start:\n{self.log()}")
+
+    def ask(self, method: str, path: str) -> Any:
+        """Send a request to the server's API and return the JSON of its answer."""
+        request = urllib.request.Request(self.url + path, method=method)
+        # Not through a proxy of the environment: it does not know our loopback.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=10) as answer:
+            content = answer.read()
+        return json.loads(content) if content else None
+
+    def end_kernels(self) -> None:
+        """Shut down every kernel, so that the next test starts on an idle machine."""
+        for session in self.ask("GET", "/api/sessions"):
+            self.ask("DELETE", f"/api/sessions/{session['id']}")
+
+    def log(self, lines: int = 60) -> str:
+        """Return the last lines of the server's log."""
+        return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+
+    def write_notebook(self, name: str, cells: list[str]) -> str:
+        """Write a notebook of code cells into the served folder and return its name."""
+        notebook = nbformat.v4.new_notebook(
+            cells=[nbformat.v4.new_code_cell(source) for source in cells],
+            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+        )
+        nbformat.write(notebook, self.root / name)
+        return name
+
+    def copy_notebook(self, path: Path) -> str:
+        """Copy a notebook into the served folder, so that a run leaves the original alone, and return its name."""
+        shutil.copyfile(path, self.root / path.name)
+        return path.name
+
+    def close(self) -> None:
+        """End the server and its kernels and remove its folder."""
+        if self._keeper.stdin and not self._keeper.stdin.closed:
+            self._keeper.stdin.close()
+        try:
+            self._keeper.wait(15)
+        except subprocess.TimeoutExpired:
+            self._keeper.kill()
+            self._keeper.wait(5)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+class NotebookPage:
+    """One notebook, open in a browser tab of its own.
+
+    Args:
+        server: Where it is served.
+        browser: The profile to open it in.
+        name: The notebook's name in the served folder.
+        app: `lab` for JupyterLab, `notebooks` for Notebook 7.
+        width: Of the window, in CSS pixels.
+        height: Of the window, in CSS pixels.
+
+    Attributes:
+        page: The Playwright page, for everything that has no shorthand here.
+        problems: What the page wrote to its console as an error, and exceptions nobody caught.
+    """
+
+    def __init__(
+        self, server: Server, browser: BrowserContext, name: str, app: str = "lab", width: int = 1280, height: int = 900
+    ) -> None:
+        self.server = server
+        self.page: Page = browser.new_page()
+        self.page.set_default_timeout(20_000)
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.problems: list[str] = []
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("console", self._hear)
+        place = (
+            f"/lab/tree/{urllib.parse.quote(name)}?reset" if app == "lab" else f"/notebooks/{urllib.parse.quote(name)}"
+        )
+        self.page.goto(server.url + place, timeout=60_000)
+        self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000)
+        if self.page.evaluate("document.body.dataset.jpThemeLight") == "false":
+            self.set_theme(LIGHT)  # the theme is kept by the server: the test before may have left another
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type == "error":
+            self.problems.append(message.text)
+
+    def command(self, name: str, arguments: dict[str, Any] | None = None) -> None:
+        """Run a JupyterLab command and wait until it has been carried out."""
+        self.page.evaluate(
+            "([name, args]) => window.jupyterapp.commands.execute(name, args ?? undefined).then(() => null)",
+            [name, arguments],
+        )
+
+    def run_all(self, patience_s: float = 120) -> None:
+        """Run all cells and wait for the last.
+
+        Raises:
+            KernelError: A cell raised.
+        """
+        self.page.evaluate("() => { void window.jupyterapp.commands.execute('notebook:run-all-cells'); }")
+        self.wait_for_cells(patience_s)
+
+    def wait_for_cells(self, patience_s: float = 120) -> None:
+        """Wait until every code cell has run.
+
+        Raises:
+            KernelError: A cell raised, or they took too long.
+        """
+        deadline = time.monotonic() + patience_s
+        while True:
+            cells = [cell for cell in self.cells() if cell["type"] == "code"]
+            for number, cell in enumerate(cells):
+                for output in cell["outputs"]:
+                    if output["output_type"] == "error":
+                        raise KernelError(f"cell {number}: {output['ename']}: {output['evalue']}")
+            if all(cell["count"] and "*" not in cell["prompt"] for cell in cells):
+                return
+            if time.monotonic() > deadline:
+                raise KernelError(f"the cells did not end within {patience_s} s: {[c['prompt'] for c in cells]}")
+            self.page.wait_for_timeout(100)
+
+    def cells(self) -> list[dict[str, Any]]:
+        """Return type, prompt, execution count and outputs of each cell."""
+        return self.page.evaluate(_CELLS)
+
+    def execute(self, code: str, patience_s: float = 60) -> str:
+        """Run code in the page's kernel and return what it printed.
+
+        Raises:
+            KernelError: It raised.
+        """
+        answer = self.page.evaluate(_EXECUTE, [code, None, patience_s * 1000])
+        content = answer["content"]
+        if content["status"] != "ok":
+            raise KernelError(f"{content.get('ename')}: {content.get('evalue')}")
+        return answer["printed"]
+
+    def evaluate(self, expression: str, patience_s: float = 60) -> Any:
+        """Return the value of a Python expression in the page's kernel; it must be a literal when printed.
+
+        Raises:
+            KernelError: It raised.
+        """
+        answer = self.page.evaluate(_EXECUTE, ["", expression, patience_s * 1000])
+        value = answer["content"]["user_expressions"]["value"]
+        if value["status"] != "ok":
+            raise KernelError(f"{value['ename']}: {value['evalue']}")
+        return ast.literal_eval(value["data"]["text/plain"])
+
+    def wait_for(self, expression: str, patience_s: float = 20) -> None:
+        """Wait until a Python expression in the page's kernel is true.
+
+        Raises:
+            KernelError: It did not become true in time.
+        """
+        deadline = time.monotonic() + patience_s
+        while not self.evaluate(f"bool({expression})", patience_s):
+            if time.monotonic() > deadline:
+                raise KernelError(f"after {patience_s} s this is still not true: {expression}")
+            self.page.wait_for_timeout(50)
+
+    def output(self, cell: int) -> Locator:
+        """Return the output area of a cell, counted from 0, code or not."""
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(cell).locator(".jp-OutputArea").first
+
+    def set_theme(self, theme: str) -> None:
+        """Switch JupyterLab's theme and wait until the page wears it."""
+        light = "false" if theme == DARK else "true"
+        self.command("apputils:change-theme", {"theme": theme})
+        self.page.wait_for_function(f"document.body.dataset.jpThemeLight === '{light}'")
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Give the window another size."""
+        self.page.set_viewport_size({"width": width, "height": height})
+
+    def picture(self, path: Path, of: Locator | None = None) -> Path:
+        """Save a picture of the page or of a part of it and return where it is."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (of or self.page).screenshot(path=str(path), animations="disabled")
+        return path
+
+    def pictures(
+        self, folder: Path, name: str, of: Locator | None = None, widths: tuple[int, ...] = (1280, 1920)
+    ) -> None:
+        """Save pictures, light and dark, at each width: `name-light-1280.png` and so on."""
+        for theme, word in ((LIGHT, "light"), (DARK, "dark")):
+            self.set_theme(theme)
+            for width in widths:
+                self.resize(width)
+                self.page.wait_for_timeout(250)  # what follows a resize may be drawn a frame or two later
+                self.picture(folder / f"{name}-{word}-{width}.png", of)
+        self.set_theme(LIGHT)
+
+    def save(self) -> nbformat.NotebookNode:
+        """Save the notebook and return what is in the file."""
+        self.command("docmanager:save")
+        name = self.page.evaluate("() => window.jupyterapp.shell.currentWidget.context.path")
+        return nbformat.read(self.server.root / name, as_version=4)
+
+    def reload(self) -> None:
+        """Load the page anew; the kernel lives on."""
+        self.page.reload(timeout=60_000)
+        self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000)
+
+    def close(self) -> None:
+        """Close the tab."""
+        self.page.close()

@@ -1,0 +1,111 @@
+"""The harness itself, with nothing but ipywidgets: what it says of a page is so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from lab import DARK, LIGHT, KernelError
+
+SLIDER = """
+import ipywidgets
+slider = ipywidgets.IntSlider(value=3, min=0, max=10, description="width")
+slider
+"""
+
+
+def test_a_slider_shows_and_its_value_reaches_the_kernel(open_notebook, tmp_path: Path) -> None:
+    notebook = open_notebook([SLIDER])
+    notebook.run_all()
+    handle = notebook.page.locator(".widget-slider .noUi-handle")
+    handle.wait_for()
+    handle.focus()
+    for _ in range(4):
+        notebook.page.keyboard.press("ArrowRight")
+    notebook.wait_for("slider.value == 7")
+    assert notebook.evaluate("slider.value") == 7
+    notebook.pictures(tmp_path, "slider", notebook.output(0), widths=(900, 1280))
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "slider-dark-1280.png",
+        "slider-dark-900.png",
+        "slider-light-1280.png",
+        "slider-light-900.png",
+    ]
+    assert notebook.problems == []
+
+
+def test_themes_change_what_is_seen(open_notebook) -> None:
+    notebook = open_notebook([SLIDER])
+
+    def paper() -> str:
+        return notebook.page.evaluate("getComputedStyle(document.querySelector('.jp-Notebook')).backgroundColor")
+
+    notebook.set_theme(LIGHT)
+    light = paper()
+    notebook.set_theme(DARK)
+    assert paper() != light
+
+
+def test_a_cell_that_raises_fails_the_run(open_notebook) -> None:
+    notebook = open_notebook(["1 / 0"])
+    with pytest.raises(KernelError, match="cell 0: ZeroDivisionError: division by zero"):
+        notebook.run_all()
+
+
+def test_the_kernel_answers_and_its_errors_are_raised(open_notebook) -> None:
+    notebook = open_notebook(["seven = 7"])
+    notebook.run_all()
+    assert notebook.execute("print(seven)") == "7\n"
+    assert notebook.evaluate("{'a': [seven, None]}") == {"a": [7, None]}
+    with pytest.raises(KernelError, match="NameError: name 'eight' is not defined"):
+        notebook.evaluate("eight")
+    with pytest.raises(KernelError, match="ValueError: no"):
+        notebook.execute("raise ValueError('no')")
+    assert notebook.save()["cells"][0]["source"] == "seven = 7"
+
+
+def test_notebook_7_shows_the_same_slider(open_notebook) -> None:
+    notebook = open_notebook([SLIDER], app="notebooks")
+    notebook.run_all()
+    notebook.page.locator(".widget-slider .noUi-handle").wait_for()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="process groups are a POSIX thing")
+def test_nothing_stays_behind_when_the_tests_are_killed(tmp_path: Path) -> None:
+    keeper = Path(__file__).with_name("keeper.py")
+    told = tmp_path / "pid"
+    child = f"import os, time; open({str(told)!r}, 'w').write(str(os.getpid())); time.sleep(600)"
+    # The one in the middle stands for pytest: it holds the pipe, and dies without a word.
+    middle = (
+        "import subprocess, sys, time; "
+        f"subprocess.Popen([sys.executable, {str(keeper)!r}, sys.executable, '-c', {child!r}], stdin=subprocess.PIPE); "
+        "time.sleep(600)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", middle])
+    try:
+        _until(lambda: told.exists() and told.read_text() != "")
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    number = int(told.read_text())
+    _until(lambda: not Path(f"/proc/{number}").exists() if Path("/proc").exists() else not _runs(number))
+
+
+def _runs(number: int) -> bool:
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def _until(true, patience_s: float = 20) -> None:
+    deadline = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)

@@ -1,0 +1,103 @@
+"""The project's papers agree with each other and with the code."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tools import interpreters
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def code_of_readme() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def test_versions_agree() -> None:
+    source = (ROOT / "mithril_nb" / "__init__.py").read_text(encoding="utf-8")
+    assert re.search(r'^__version__ = "(.+)"$', source, re.MULTILINE).group(1) == PROJECT["version"]  # type: ignore[union-attr]
+
+
+def test_pythons_agree() -> None:
+    oldest, newest = interpreters.OLDEST, interpreters.NEWEST
+    assert PROJECT["requires-python"] == f">={oldest[0]}.{oldest[1]},<{newest[0]}.{newest[1] + 1}"
+    assert f"Python {oldest[0]}.{oldest[1]}, " in README
+    for minor in range(oldest[1], newest[1] + 1):
+        assert f"Programming Language :: Python :: 3.{minor}" in PROJECT["classifiers"]
+
+
+def test_the_first_screen_of_the_readme() -> None:
+    lines = README.splitlines()
+    assert lines[2].strip("*") == PROJECT["description"]
+    assert lines[4].startswith("![")
+    assert lines[4].endswith("(notebooks/images/workbench.png)")
+    assert len([line for line in code_of_readme()[0].splitlines() if line]) <= 10
+    screen = "\n".join(lines[:30])
+    assert "make lab" in screen
+    assert "make test" in screen
+
+
+@pytest.mark.parametrize("number", range(len(code_of_readme())))
+def test_the_code_of_the_readme_runs(number: int, tmp_path: Path) -> None:
+    code = code_of_readme()[number]
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
+    assert [target for target in targets if not (ROOT / target).exists()] == []
+
+
+def test_the_changelog_has_unreleased_on_top() -> None:
+    headings = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert headings[0] == "Unreleased"
+
+
+def test_the_map_names_every_top_folder() -> None:
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("no git here")
+    folders = {name.partition("/")[0] for name in done.stdout.splitlines() if "/" in name}
+    assert {folder for folder in folders if not folder.startswith(".")} == {
+        folder for folder in folders if f"`{folder}/" in README
+    }
+
+
+def test_the_scripts_start_under_an_old_python() -> None:
+    for path in sorted((ROOT / "tools").glob("*.py")):
+        ast.parse(path.read_text(encoding="utf-8"), str(path), feature_version=(3, 8))
+
+
+def test_the_lock_names_exact_versions_and_no_address() -> None:
+    lines = [line for line in (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    wrong = [line for line in lines if not re.fullmatch(r"[\w.-]+==[\w.]+(; python_version .+)?", line)]
+    assert wrong == []
+    locked = {line.split("==")[0].lower().replace("_", "-") for line in lines}
+    wanted = [
+        *PROJECT["dependencies"],
+        *(line for extra in PROJECT["optional-dependencies"].values() for line in extra),
+    ]
+    names = {re.split(r"[\[<>=;]", line)[0].lower() for line in wanted}
+    assert names - locked == set()
+
+
+def test_the_front_end_is_locked_without_addresses() -> None:
+    lock = ROOT / "mithril_nb" / "widgets" / "frontend" / "package-lock.json"
+    packages = json.loads(lock.read_text(encoding="utf-8"))["packages"]
+    assert [name for name, entry in packages.items() if "resolved" in entry] == []
+    assert [name for name, entry in packages.items() if name and "integrity" not in entry] == []

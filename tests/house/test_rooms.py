@@ -1,0 +1,127 @@
+"""The rooms: imports run one way, and what is dear is imported late."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "mithril_nb"
+
+FLOORS = [
+    {"errors", "display"},
+    {"graph"},
+    {"models"},
+    {"program"},
+    {"backends"},
+    {"stages"},
+    {"cost"},
+    {"physical"},
+    {"train"},
+    {"viz"},
+    {"session"},
+    {"widgets"},
+    {"cli"},
+    {"__main__"},
+]
+"""From the ground up. A room imports only from floors below its own, and from itself."""
+
+FORBIDDEN = {
+    "errors": {"jax", "jaxlib", "numpy", "optax", "anywidget", "ipywidgets", "IPython", "matplotlib"},
+    "display": {"jax", "jaxlib", "numpy", "optax", "anywidget", "ipywidgets", "matplotlib"},
+    "graph": {"jax", "jaxlib", "numpy", "optax", "anywidget", "ipywidgets", "IPython", "matplotlib"},
+    "models": {"jax", "jaxlib", "optax", "anywidget", "ipywidgets", "IPython", "matplotlib"},
+    "viz": {"jax", "jaxlib", "optax", "anywidget", "ipywidgets"},
+    "widgets": {"jax", "jaxlib", "optax"},
+    "cli": {"jax", "jaxlib", "optax"},
+}
+"""What a room never imports, not even inside a function."""
+
+IMPORT_NAMES = {"IPython": "ipython", "sklearn": "scikit-learn"}
+"""Where a package is imported under another name than it is installed by."""
+
+
+def python_files() -> list[Path]:
+    return sorted(path for path in PACKAGE.rglob("*.py") if "node_modules" not in path.parts)
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def floor_of(room: str) -> int:
+    return next((floor for floor, rooms in enumerate(FLOORS) if room in rooms), -1)
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and dotted name of each import, wherever in the file it is."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}:{node.lineno} imports relatively"
+            if node.module == "mithril_nb":
+                yield from ((node.lineno, f"mithril_nb.{alias.name}") for alias in node.names)
+            else:
+                yield node.lineno, node.module or ""
+
+
+def wrong_way(path: Path) -> list[str]:
+    room = room_of(path)
+    problems = []
+    for line, name in imports(path):
+        first, _, rest = name.partition(".")
+        target = rest.partition(".")[0]
+        if first == "mithril_nb" and target and target != room and floor_of(target) >= floor_of(room):
+            problems.append(f"{path.relative_to(ROOT)}:{line} imports mithril_nb.{rest}")
+        if first in FORBIDDEN.get(room, set()):
+            problems.append(f"{path.relative_to(ROOT)}:{line} imports {name}")
+    return problems
+
+
+def test_every_room_has_a_floor() -> None:
+    rooms = {room_of(path) for path in python_files()} - {"__init__"}
+    assert {room for room in rooms if floor_of(room) < 0} == set()
+
+
+def test_imports_run_one_way() -> None:
+    problems = [problem for path in python_files() if room_of(path) != "__init__" for problem in wrong_way(path)]
+    assert problems == []
+
+
+def test_the_check_sees_an_import_that_runs_the_wrong_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
+    monkeypatch.setitem(globals(), "ROOT", tmp_path)
+    (tmp_path / "graph").mkdir()
+    culprit = tmp_path / "graph" / "edges.py"
+    culprit.write_text("def f():\n    from mithril_nb.viz import svg\n    import jax.numpy\n")
+    assert wrong_way(culprit) == ["graph/edges.py:2 imports mithril_nb.viz", "graph/edges.py:3 imports jax.numpy"]
+
+
+def test_import_of_the_package_loads_nothing_dear() -> None:
+    dear = ["jax", "jaxlib", "optax", "anywidget", "ipywidgets", "matplotlib", "IPython", "numpy", "pygraphviz"]
+    code = f"import mithril_nb, sys; print([name for name in {dear} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
+    assert done.stderr == ""
+
+
+def test_what_is_imported_is_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {_name(requirement) for requirement in project["dependencies"]}
+    # Ours to import only where the user has chosen an extra, or brought the library that is looked at.
+    optional = {_name(line) for extra in project["optional-dependencies"].values() for line in extra} | {"torch"}
+    brought_along = {"traitlets", "ipython", "scipy"}  # ipywidgets, ipywidgets, jax
+    used = {name.partition(".")[0] for path in python_files() for _, name in imports(path)}
+    used = {IMPORT_NAMES.get(name, name) for name in used} - sys.stdlib_module_names - {"mithril_nb"}
+    assert used - declared - optional - brought_along == set()
+
+
+def _name(requirement: str) -> str:
+    return requirement.split(";")[0].split("[")[0].split("=")[0].rstrip("<>!~ ")

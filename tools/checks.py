@@ -1,0 +1,176 @@
+"""`make test`: the parts, in the order in which they tell most per second."""
+
+from __future__ import annotations
+
+import os
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import bundle, chromium, environment, interpreters
+from tools.environment import Environment
+from tools.steps import ROOT, WORK, Clock, Stop, run, say
+
+EXTRAS = ("dev", "lab", "test")
+SOURCES = ("mithril_nb", "tests", "tools", "benchmarks", "hatch_build.py")
+NOTHING_COLLECTED = 5
+"""pytest's exit status where there is nothing to run."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the checks.
+
+    Attributes:
+        name: What `--only` calls it.
+        title: Its headline.
+        work: Runs it; returns an exit status.
+    """
+
+    name: str
+    title: str
+    work: Callable[[Environment], int]
+
+
+def lint(venv: Environment) -> int:
+    """Rules and format."""
+    present = [name for name in (*SOURCES, "notebooks") if (ROOT / name).exists()]
+    return run(venv.command("ruff", "check", *present)) or run(venv.command("ruff", "format", "--check", *present))
+
+
+def types(venv: Environment) -> int:
+    """Types of the Python."""
+    return run(venv.command("pyright", "--pythonpath", str(venv.python)), venv.variables())
+
+
+def frontend(venv: Environment) -> int:
+    """Types and tests of the front end."""
+    node = bundle.install_packages(ROOT, venv.packages)
+    folder = ROOT / bundle.FRONTEND
+    return run([*node.npm, "run", "--silent", "check"], node.environment(), folder) or run(
+        [*node.npm, "run", "--silent", "test"], node.environment(), folder
+    )
+
+
+def unit(venv: Environment) -> int:
+    """Unit and property tests, and the examples in docstrings."""
+    return _pytest(venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules")
+
+
+def notebooks(venv: Environment) -> int:
+    """Every notebook, cell by cell: nbval compares what a fresh kernel prints with what is saved."""
+    found = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))
+    if not found:
+        say("   there are no notebooks")
+        return 0
+    # filterwarnings: the warnings here are Jupyter's own; a cell that warns prints to stderr, which nbval compares.
+    strict = ("--nbval", "--nbval-current-env", "--nbval-sanitize-with=tests/notebooks/sanitize.cfg")
+    return _pytest(venv, "notebooks", *found, *strict, "--nbval-cell-timeout=120", "-o", "filterwarnings=default")
+
+
+def browser(venv: Environment) -> int:
+    """The workbench in JupyterLab, driven by a real Chromium."""
+    program = chromium.prepare(venv)
+    return _pytest(venv, "browser", "tests/browser", **{chromium.VARIABLE: program})
+
+
+PARTS = (
+    Part("lint", "ruff: rules and format", lint),
+    Part("types", "pyright", types),
+    Part("frontend", "front end: tsc and vitest", frontend),
+    Part("unit", "pytest: unit and property tests, examples in docstrings", unit),
+    Part("notebooks", "pytest: notebooks, cell by cell", notebooks),
+    Part("browser", "pytest: JupyterLab in Chromium", browser),
+)
+
+
+def run_parts(only: Sequence[str] = ()) -> int:
+    """Set up, run all parts or some, and print how long each took.
+
+    A part that fails does not keep the next from running: one run tells everything.
+
+    Returns:
+        0 if all passed, else 1.
+
+    Raises:
+        Stop: A part has no such name.
+    """
+    known = [part.name for part in PARTS]
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        raise Stop(f"no part {unknown[0]!r} in the tests.", [f"parts  {', '.join(known)}"], f"--only {known[0]}")
+    clock = Clock()
+    prepared: list[Environment] = []
+
+    def set_up() -> int:
+        prepared.append(environment.prepare(EXTRAS))
+        if not only or "browser" in only:
+            chromium.prepare(prepared[0])
+        return 0
+
+    for report in WORK.glob("report-*.xml"):
+        report.unlink()
+    clock.part("set-up", set_up)
+    for part in PARTS:
+        if not only or part.name in only:
+            clock.part(part.title, lambda part=part: part.work(prepared[0]))
+    say("\n" + clock.table())
+    say(_closing_line(clock.total_s))
+    return 1 if any(status for _, _, status in clock.parts) else 0
+
+
+def run_everywhere() -> int:
+    """Run the unit tests on each further supported Python of this machine, in an environment of its own."""
+    status = run_parts()
+    used = interpreters.ask(str(Environment(ROOT / ".venv").python))
+    clock = Clock()
+    for interpreter in interpreters.others(used.version[:2] if used else (0, 0)):
+        name = "{}.{}".format(*interpreter.version[:2])
+
+        def work(name: str = name, path: str = interpreter.path) -> int:
+            return unit(environment.prepare(["lab", "test"], ROOT / f".venv-{name}", path))
+
+        clock.part(f"Python {name}: unit tests", work)
+    if not clock.parts:
+        say("\n   no further Python from 3.11 to 3.13 on this machine")
+        return status
+    say("\n" + clock.table())
+    return 1 if status or any(failed for _, _, failed in clock.parts) else 0
+
+
+def _pytest(venv: Environment, name: str, *arguments: str, **variables: str) -> int:
+    scratch = WORK / "jupyter"
+    settings = {
+        # Nothing of the user's own Jupyter or IPython settings, and nothing of ours in theirs.
+        "IPYTHONDIR": str(scratch / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(scratch / "config"),
+        "JUPYTER_DATA_DIR": str(scratch / "data"),
+        "JUPYTER_PLATFORM_DIRS": "1",
+        "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
+        **variables,
+    }
+    report = WORK / f"report-{name}.xml"
+    command = venv.command("pytest", *arguments, f"--junit-xml={report}", "--durations=5", "--durations-min=2")
+    status = run(command, venv.variables(**settings))
+    return 0 if status == NOTHING_COLLECTED else status
+
+
+def _closing_line(elapsed_s: float) -> str:
+    """Return the sum of pytest's closing lines, in pytest's own form."""
+    counts = {"failed": 0, "passed": 0, "skipped": 0, "errors": 0}
+    for report in sorted(WORK.glob("report-*.xml")):
+        for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+            number = {key: int(suite.get(key, 0)) for key in ("tests", "failures", "errors", "skipped")}
+            counts["failed"] += number["failures"]
+            counts["errors"] += number["errors"]
+            counts["skipped"] += number["skipped"]
+            counts["passed"] += number["tests"] - number["failures"] - number["errors"] - number["skipped"]
+    told = ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "no tests ran"
+    minutes, seconds = divmod(int(elapsed_s), 60)
+    return f" {told} in {elapsed_s:.2f}s ({minutes // 60}:{minutes % 60:02d}:{seconds:02d}) ".center(80, "=")
+
+
+def report_path(name: str) -> Path:
+    """Where a part of the tests leaves its JUnit report."""
+    return WORK / f"report-{name}.xml"

@@ -1,0 +1,87 @@
+"""The commands behind `make`, for where make is missing: `python3 tools/dev.py lab`.
+
+It needs Python 3.8 or newer to start, and finds or asks for one that can run the package.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+if sys.version_info < (3, 8):
+    sys.exit("tools/dev.py needs Python 3.8 or newer to start; the package itself needs 3.11 to 3.13.")
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from tools import bundle, checks, chromium, environment, lab, lock
+from tools.steps import ROOT, end_with_the_children, run, say
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    end_with_the_children()
+    parser = argparse.ArgumentParser(prog="tools/dev.py", description=__doc__, allow_abbrev=False)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="command")
+    commands.add_parser("lab", help="set up, and open JupyterLab on the first notebook")
+    test = commands.add_parser("test", help="set up, Chromium included, and run every check")
+    parts = ", ".join(part.name for part in checks.PARTS)
+    test.add_argument("--only", nargs="+", default=[], metavar="PART", help=f"some of: {parts}")
+    commands.add_parser("test-all", help="the same, then the unit tests on every further Python found")
+    commands.add_parser("bench", help="print the table of benchmarks")
+    commands.add_parser("format", help="put the code into the house's format")
+    commands.add_parser("screenshot", help="make the picture of the README anew")
+    commands.add_parser("lock", help="write requirements.lock from environments made for it (some minutes)")
+    commands.add_parser("exec", help="run a module in the environment: exec ruff check")
+    commands.add_parser("clean", help="remove everything that is made, environments included")
+    known, rest = parser.parse_known_args(arguments)
+    if rest and known.command not in ("lab", "bench", "exec"):
+        parser.error(f"unknown arguments: {' '.join(rest)}")
+    return _run(known, rest)
+
+
+def _run(known: argparse.Namespace, rest: list[str]) -> int:
+    command = known.command
+    if command == "lab":
+        return lab.lab(rest)
+    if command == "test":
+        return checks.run_parts([name for names in known.only for name in names.split(",")])
+    if command == "test-all":
+        return checks.run_everywhere()
+    if command == "clean":
+        return clean()
+    if command == "lock":
+        return lock.write()
+    venv = environment.prepare(checks.EXTRAS)
+    if command == "exec":
+        return run(venv.command(*rest), venv.variables())
+    if command == "bench":
+        return run(venv.command("benchmarks", *rest), venv.variables())
+    if command == "screenshot":
+        program = chromium.prepare(venv)
+        variables = {chromium.VARIABLE: program, "MITHRIL_NB_REFRESH_SCREENSHOT": "1"}
+        return run(venv.command("pytest", "tests/browser", "-k", "picture"), venv.variables(**variables))
+    present = [name for name in (*checks.SOURCES, "notebooks") if (ROOT / name).exists()]
+    fixed = run(venv.command("ruff", "check", "--fix", *present))
+    return run(venv.command("ruff", "format", *present)) or fixed
+
+
+def clean() -> int:
+    """Remove what the other commands made; git knows none of it."""
+    folders = [
+        *ROOT.glob(".venv*"),
+        *(ROOT / name for name in (".make", ".pytest_cache", ".ruff_cache", ".hypothesis", "build", "dist")),
+        ROOT / bundle.STATIC,
+        ROOT / bundle.FRONTEND / "node_modules",
+        *(path for room in checks.SOURCES for path in (ROOT / room).rglob("__pycache__")),
+    ]
+    for folder in folders:
+        if folder.is_dir() and not folder.is_symlink():
+            say(f"   removing {os.path.relpath(folder, ROOT)}")
+            shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

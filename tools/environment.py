@@ -1,0 +1,156 @@
+"""The virtual environment of the clone: made once, brought up to date when what it is made from changes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools import bundle, interpreters
+from tools.steps import ROOT, WORK, Stop, output, run_quietly, say, tail
+
+LOCK = ROOT / "requirements.lock"
+STATE = "mithril-nb.json"
+"""Written into the environment when it is complete: what it was made from."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment.
+
+    Attributes:
+        folder: Where it is.
+    """
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+    @property
+    def packages(self) -> Path:
+        """Its `site-packages`."""
+        if os.name == "nt":
+            return self.folder / "Lib" / "site-packages"
+        return next(iter(self.folder.glob("lib/python*/site-packages")), self.folder / "lib")
+
+    def command(self, module: str, *arguments: str) -> list[str]:
+        """Return the command that runs a module, which works in a folder with spaces where scripts may not."""
+        return [str(self.python), "-m", module, *arguments]
+
+    def variables(self, **more: str) -> dict[str, str]:
+        """Return the process environment with this environment's programs first."""
+        path = str(self.python.parent) + os.pathsep + os.environ.get("PATH", "")
+        variables = {**os.environ, "VIRTUAL_ENV": str(self.folder), "PATH": path, **more}
+        variables.pop("PYTHONHOME", None)
+        return variables
+
+
+def prepare(extras: Sequence[str], folder: Path = ROOT / ".venv", python: str | None = None) -> Environment:
+    """Return an environment that holds the package, editable, with these extras; and the built front end.
+
+    The second call finds everything as it should be and takes a fraction of a second.
+
+    Raises:
+        Stop: There is no Python, or pip or npm failed.
+    """
+    environment = Environment(folder)
+    state = _state(environment)
+    if state is None and folder.exists():
+        say(f"   {_shown(folder)} is there but not complete: completing it")
+    have = set(state["extras"]) if state else set()
+    wanted = have | set(extras)
+    up_to_date = state is not None and have >= set(extras) and state["digest"] == _digest()
+    if not up_to_date:
+        if not _runs(environment):
+            _make(environment, python)
+        _install(environment, sorted(wanted))
+        _quiet_first_page(environment)
+        _write_state(environment, sorted(wanted))
+    else:
+        say(f"   {_shown(folder)} is up to date")
+    # An editable install builds the front end; later changes of its sources are caught here.
+    bundle.build(ROOT, environment.packages)
+    return environment
+
+
+def _make(environment: Environment, python: str | None) -> None:
+    interpreter = interpreters.ask(python) if python else interpreters.choose()
+    if interpreter is None:
+        raise Stop(f"{python!r} is no Python that runs.")
+    say(f"   making {_shown(environment.folder)} with {interpreter}")
+    if environment.folder.exists():
+        shutil.rmtree(environment.folder)
+    log = WORK / "venv.log"
+    if run_quietly([interpreter.path, "-m", "venv", str(environment.folder)], log):
+        raise Stop(f"`python -m venv {environment.folder}` failed.", [tail(log)])
+
+
+def _install(environment: Environment, extras: list[str]) -> None:
+    say(f"   installing mithril_nb[{','.join(extras)}] and what it needs (a minute or two the first time)")
+    target = f"{ROOT}[{','.join(extras)}]"
+    locked = ["--constraint", str(LOCK)] if LOCK.exists() else []
+    log = WORK / "install.log"
+    if shutil.which("uv"):
+        command = ["uv", "pip", "install", "--python", str(environment.python), *locked, "--editable", target]
+        if run_quietly(command, log) == 0:
+            return
+        say("   uv could not: trying pip")
+    pip = environment.command("pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off")
+    if run_quietly([*pip, *locked, "--editable", target], log) == 0:
+        return
+    if locked:
+        # A system without a wheel of one exact version may have another that is in range.
+        say("   the versions of requirements.lock cannot be had here: trying the ranges of pyproject.toml")
+        if run_quietly([*pip, "--editable", target], log) == 0:
+            return
+    raise Stop("pip could not install the package.", [tail(log), f"log  {log}"])
+
+
+def _quiet_first_page(environment: Environment) -> None:
+    # JupyterLab's first page asks whether it may fetch news; a lecture room has no use for the question.
+    settings = environment.folder / "etc" / "jupyter" / "labconfig"
+    settings.mkdir(parents=True, exist_ok=True)
+    content = {"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": True}}
+    (settings / "page_config.json").write_text(json.dumps(content) + "\n", encoding="utf-8")
+
+
+def _runs(environment: Environment) -> bool:
+    if not environment.python.exists():
+        return False
+    interpreter = interpreters.ask(str(environment.python))
+    return (
+        interpreter is not None
+        and interpreter.fits
+        and output([str(environment.python), "-m", "pip", "--version"]) is not None
+    )
+
+
+def _digest() -> str:
+    parts = [ROOT / "pyproject.toml", LOCK]
+    content = b"\0".join(path.read_bytes() for path in parts if path.exists())
+    return hashlib.sha256(content + str(ROOT).encode()).hexdigest()
+
+
+def _state(environment: Environment) -> dict | None:
+    try:
+        state = json.loads((environment.folder / STATE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    # A clone that was moved or copied has scripts that point to the old place.
+    return state if state.get("root") == str(ROOT) and environment.python.exists() else None
+
+
+def _write_state(environment: Environment, extras: list[str]) -> None:
+    state = {"root": str(ROOT), "extras": extras, "digest": _digest()}
+    (environment.folder / STATE).write_text(json.dumps(state) + "\n", encoding="utf-8")
+
+
+def _shown(folder: Path) -> str:
+    return folder.name if folder.parent == ROOT else str(folder)

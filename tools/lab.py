@@ -1,0 +1,83 @@
+"""`make lab`: JupyterLab on the first notebook."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+from tools import environment
+from tools.steps import ROOT, duration, is_root, output, say
+
+NOTEBOOK = "notebooks/01_build_and_train.ipynb"
+
+
+def lab(arguments: list[str]) -> int:
+    """Set up if needed, start JupyterLab, print its address, and stay until it ends.
+
+    Args:
+        arguments: More arguments for JupyterLab, after those of the variable `LAB_ARGS`.
+
+    Returns:
+        The exit status of JupyterLab.
+    """
+    started = time.monotonic()
+    say("mithril_nb: setting up")
+    venv = environment.prepare(["lab"])
+    say(f"   ready after {duration(time.monotonic() - started)}; starting JupyterLab on {NOTEBOOK}")
+    more = [*shlex.split(os.environ.get("LAB_ARGS", "")), *arguments]
+    if is_root():
+        more.append("--allow-root")
+    if not _has_screen():
+        more.append("--no-browser")
+    command = venv.command("jupyterlab", NOTEBOOK, *more)
+    server = subprocess.Popen(command, cwd=ROOT, env=venv.variables())
+    try:
+        url = _url(venv, server)
+        if url:
+            say(f"\n   mithril_nb is at  {url}\n   Ctrl-C twice ends it.\n")
+        return server.wait()
+    except KeyboardInterrupt:
+        return _end_after_interrupt(server)
+    finally:
+        if server.poll() is None:
+            server.terminate()
+            server.wait()
+
+
+def _end_after_interrupt(server: subprocess.Popen[bytes]) -> int:
+    # The terminal has interrupted the server too, which asks whether to shut down: it answers for itself.
+    while True:
+        try:
+            return server.wait()
+        except KeyboardInterrupt:
+            continue
+
+
+def _has_screen() -> bool:
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+
+
+def _url(venv: environment.Environment, server: subprocess.Popen[bytes], patience_s: float = 60) -> str | None:
+    """Return the notebook's address from the file in which the server says where it listens."""
+    folder = output([str(venv.python), "-c", "import jupyter_core.paths as p; print(p.jupyter_runtime_dir())"])
+    if not folder:
+        return None
+    told = Path(folder) / f"jpserver-{server.pid}.json"
+    deadline = time.monotonic() + patience_s
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            where = json.loads(told.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            time.sleep(0.1)
+            continue
+        token = f"?token={where['token']}" if where.get("token") else ""
+        return f"{where['url']}lab/tree/{quote(NOTEBOOK)}{token}"
+    return None
