@@ -26,11 +26,15 @@ def product(dims: tuple[Dim, ...]) -> Dim:
     """Return the product of dims: a number, or `"h*w*3"` while some are names.
 
     Examples:
-        >>> product((2, 3)), product(("h", 2, 3))
-        (6, 'h*6')
+        >>> product((2, 3)), product(("h", 2, 3)), product(("h-2", 3))
+        (6, 'h*6', '(h-2)*3')
     """
     number = prod(dim for dim in dims if isinstance(dim, int))
-    names = [dim for dim in dims if isinstance(dim, str)]
+    if number == 0:
+        return 0
+    names = [dim if dim.isidentifier() else f"({dim})" for dim in dims if isinstance(dim, str)]
+    if len(names) == 1 and number == 1:
+        return next(dim for dim in dims if isinstance(dim, str))
     return "*".join([*names, *([str(number)] if number != 1 else [])]) if names else number
 
 
@@ -66,20 +70,27 @@ def same_padding(size: Dim, window: int, stride: int) -> tuple[int, int]:
 
 
 def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
-    """Return the shape of an elementwise result of two arrays, by NumPy's rule.
+    """Return the shape of an elementwise result of two arrays, by NumPy's rule; axes are counted from the last one.
+
+    Examples:
+        >>> broadcast(TensorSpec(("batch", 1, 3)), TensorSpec((4, 1))), broadcast(TensorSpec(("...", 3)), TensorSpec((3,)))
+        (('batch', 4, 3), ('...', 3))
 
     Raises:
         MismatchError: Two sizes differ and neither is 1.
     """
-    if LEADING in (*left.shape[:1], *right.shape[:1]):
-        longer = max(left.shape, right.shape, key=len)
-        return longer if longer[:1] == (LEADING,) else (LEADING, *longer[max(0, len(longer) - 1) :])
-    rank = max(len(left.shape), len(right.shape))
-    one: tuple[Dim, ...] = (1,)
-    padded_left = one * (rank - len(left.shape)) + left.shape
-    padded_right = one * (rank - len(right.shape)) + right.shape
     result: list[Dim] = []
-    for axis, (a, b) in enumerate(zip(padded_left, padded_right, strict=True)):
+    for place in range(1, max(len(left.shape), len(right.shape)) + 1):
+        a, b = (shape[-place] if place <= len(shape) else 1 for shape in (left.shape, right.shape))
+        if LEADING in (a, b):
+            # The unknown axes either repeat along those of the other side or equal them, so sizes above 1 stay.
+            other = right.shape if a == LEADING else left.shape
+            for dim in reversed(other[: max(len(other) - place + 1, 0)]):
+                if not isinstance(dim, int) or dim == 1:
+                    break
+                result.append(dim)
+            result.append(LEADING)
+            break
         if a == b or b == 1:
             result.append(a)
         elif a == 1:
@@ -89,8 +100,8 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
                 "right",
                 f"a shape that broadcasts with {left.shape}",
                 "give both the same sizes, or size 1 where one is to be repeated.",
-                f"axis {axis}: {a} != {b}",
+                f"axis {-place}: {a} != {b}",
             )
         else:
             result.append(a if isinstance(a, int) else b)
-    return tuple(result)
+    return tuple(reversed(result))

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, SupportsIndex, get_args, get_origin, get_type_hints
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import Value
@@ -20,10 +20,24 @@ FieldType = Literal["int", "float", "bool", "choice", "ints", "text"]
 
 @dataclass(frozen=True)
 class Range:
-    """The values that make sense for a number, both ends included. Stands in an `Annotated` type of a signature."""
+    """The values that make sense for a number, or each of several. Stands in an `Annotated` type of a signature.
+
+    Attributes:
+        least: The least of them.
+        most: The greatest of them.
+        length: How many numbers there must be, if there are several; `None` for any count.
+    """
 
     least: float
     most: float
+    length: int | None = None
+
+    def admits(self, value: Value) -> bool:
+        """Return whether a number, or each of a tuple of them, is in the range."""
+        numbers = value if isinstance(value, tuple) else (value,)
+        return (not isinstance(value, tuple) or self.length in (None, len(value))) and all(
+            isinstance(number, int | float) and self.least <= number <= self.most for number in numbers
+        )
 
 
 @dataclass(frozen=True)
@@ -91,7 +105,7 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
             raise UnknownOptionError(
                 f"{kind} takes no argument {name!r}.",
                 (("takes", ", ".join(known) or "none"),),
-                f"{kind}({', '.join(f'{field.name}=...' for field in fields if field.is_required)})",
+                _call(kind, fields),
             )
     values: list[tuple[str, Value]] = []
     for field in fields:
@@ -99,36 +113,39 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
             raise UnknownOptionError(
                 f"{kind} needs {field.name!r}.",
                 (("given", ", ".join(given) or "nothing"), (field.name, field.doc)),
-                f"{kind}({field.name}={example(field)!r})",
+                _call(kind, fields),
             )
         value = given.get(field.name, field.default)
-        values.append((field.name, _checked_value(kind, field, value)))
+        fitting = _fitting(field, value)
+        if fitting is None and not (value is None and _may_be_none(field)):
+            raise UnknownOptionError(
+                f"{kind} cannot take {field.name}={value!r}.",
+                (("needs", _need(field)), *((("means", field.doc),) if field.doc else ())),
+                _call(kind, fields, field.name),
+            )
+        values.append((field.name, fitting))
     return tuple(values)
 
 
-def _checked_value(kind: str, field: Field, value: Any) -> Value:
-    if value is None and (field.is_optional or field.default is None and not field.is_required):
+def _fitting(field: Field, value: Any) -> Value:
+    """The value in the field's type, or `None` if it does not fit."""
+    if value is None:
         return None
     try:
         fitting = _converted(field, value)
     except (TypeError, ValueError, OverflowError):
-        fitting = None
-    in_range = (
-        field.range is None
-        or fitting is None
-        or all(
-            field.range.least <= number <= field.range.most
-            for number in (fitting if isinstance(fitting, tuple) else (fitting,))
-            if isinstance(number, int | float)
-        )
-    )
-    if fitting is None or not in_range:
-        raise UnknownOptionError(
-            f"{kind} cannot take {field.name}={value!r}.",
-            (("needs", _need(field)), *((("means", field.doc),) if field.doc else ())),
-            f"{kind}({field.name}={example(field)!r})",
-        )
-    return fitting
+        return None
+    return fitting if field.range is None or field.range.admits(fitting) else None
+
+
+def _may_be_none(field: Field) -> bool:
+    return field.is_optional or (field.default is None and not field.is_required)
+
+
+def _call(kind: str, fields: tuple[Field, ...], shown: str = "") -> str:
+    """A call that works, with what is required and the field that is asked for."""
+    named = [field for field in fields if field.is_required or field.name == shown]
+    return f"{kind}({', '.join(f'{field.name}={example(field)!r}' for field in named)})"
 
 
 def _converted(field: Field, value: Any) -> Value:
@@ -153,12 +170,13 @@ def _converted(field: Field, value: Any) -> Value:
         case "ints":
             if isinstance(value, str):
                 value = [part for part in re.split(r"[,\s]+", value.strip("()[] ")) if part]
-            values = [value] if isinstance(value, int) else list(value)
+            values = [value] if isinstance(value, SupportsIndex) else list(value)
             if any(
                 isinstance(one, bool) or int(one) != (float(one) if isinstance(one, str) else one) for one in values
             ):
                 raise ValueError
-            return tuple(int(one) for one in values)
+            count = field.range.length if field.range else None
+            return tuple(int(one) for one in values) * (count if count and len(values) == 1 else 1)
         case "text":
             if not isinstance(value, str):
                 raise TypeError
@@ -166,24 +184,26 @@ def _converted(field: Field, value: Any) -> Value:
 
 
 def _need(field: Field) -> str:
+    count = field.range.length if field.range else None
     words = {
         "int": "a whole number",
         "float": "a number",
         "bool": "True or False",
         "choice": "one of " + ", ".join(repr(choice) for choice in field.choices),
-        "ints": "whole numbers",
+        "ints": f"{count} whole numbers" if count else "whole numbers",
         "text": "text",
     }[field.type]
     if field.range is not None:
         words += f" from {field.range.least} to {field.range.most}"
-    return words + (", or None" if field.is_optional else "")
+    return words + (", or one for all" if count else "") + (", or None" if field.is_optional else "")
 
 
 def example(field: Field) -> Value:
     """Return a value that the field can take, for a message."""
     if field.default is not None:
         return field.default
-    return {"int": 64, "float": 0.1, "bool": True, "choice": (*field.choices, "")[0], "ints": (64, 64), "text": ""}[
+    several = (2,) * field.range.length if field.range and field.range.length else (64, 64)
+    return {"int": 64, "float": 0.1, "bool": True, "choice": (*field.choices, "")[0], "ints": several, "text": ""}[
         field.type
     ]
 

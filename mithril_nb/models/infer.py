@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from mithril_nb.errors import Diagnostic, MithrilError, ShapeError, UnconnectedPortError, UnknownOpError
+from mithril_nb.errors import Diagnostic, ShapeError, UnknownOpError
 from mithril_nb.graph.order import run_order
-from mithril_nb.graph.paths import join_path, name_of, parameter_name
-from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph, Node
+from mithril_nb.graph.paths import component, join_path, parameter_name
+from mithril_nb.graph.records import BOUNDARY, Block, BlockSpecs, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.op import OPS, Initializer
@@ -67,8 +67,7 @@ class Inference:
         """
         if self.problems:
             first, *more = self.problems
-            kinds: dict[str, type[MithrilError]] = {"UnconnectedPortError": UnconnectedPortError}
-            raise kinds.get(first.code, ShapeError)(first, more=tuple(more))
+            raise ShapeError(first, more=tuple(more))
 
 
 def infer(graph: LogicalGraph, inputs: Mapping[str, TensorSpec], dtype: str = "float32") -> Inference:
@@ -95,8 +94,13 @@ def infer(graph: LogicalGraph, inputs: Mapping[str, TensorSpec], dtype: str = "f
         if port.role == "data"
     }
     work = _Work(dtype)
-    params = {port.name: "" for port in graph.inputs if port.role == "param"}
-    outputs = work.graph(graph, "", given, params)
+    level = _Level(
+        graph,
+        "",
+        {port.name: parameter_name("", port.name) for port in graph.inputs if port.role == "param"},
+        {name: str(Endpoint(BOUNDARY, name)) for name in given},
+    )
+    outputs = work.graph(level, given)
     return Inference(given, outputs, work.blocks, tuple(work.parameters.values()), tuple(work.problems))
 
 
@@ -115,6 +119,29 @@ def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
     return dtype
 
 
+@dataclass(frozen=True)
+class _Level:
+    """One graph of a model, as inference comes to it.
+
+    Attributes:
+        graph: The graph.
+        prefix: Path of the block that it is inside of.
+        params: Name of the parameter at each of its param inputs that is one.
+        origins: Where the data of its other inputs comes from: `"relu_0.output"`, or the name of a model input.
+    """
+
+    graph: LogicalGraph
+    prefix: str
+    params: Mapping[str, str]
+    origins: Mapping[str, str]
+
+    def origin(self, source: Endpoint) -> str:
+        """Where data comes from, looking through the boundary; a model input has no dot in it."""
+        if source.node == BOUNDARY:
+            return self.origins[source.port]
+        return f"{join_path(self.prefix, source.node)}.{component(source.port)}"
+
+
 @dataclass
 class _Work:
     """One inference under way."""
@@ -124,56 +151,45 @@ class _Work:
     parameters: dict[str, Parameter] = field(default_factory=dict)
     problems: list[Diagnostic] = field(default_factory=list)
 
-    def graph(
-        self,
-        graph: LogicalGraph,
-        prefix: str,
-        given: Mapping[str, TensorSpec | None],
-        outer_params: Mapping[str, str],
-    ) -> dict[str, TensorSpec | None]:
-        """Infer one level. `outer_params` maps its param inputs to their name, or to `""` at the top."""
+    def graph(self, level: _Level, given: Mapping[str, TensorSpec | None]) -> dict[str, TensorSpec | None]:
+        """Infer one level from the specs of what comes in over its boundary."""
         known: dict[Endpoint, TensorSpec | None] = {Endpoint(BOUNDARY, name): spec for name, spec in given.items()}
-        for node in run_order(graph):
-            for name, spec in self.node(graph, node, prefix, known, outer_params).items():
+        for node in run_order(level.graph):
+            for name, spec in self.node(level, node, known).items():
                 known[Endpoint(node.name, name)] = spec
-        return {edge.target.port: known.get(edge.source) for edge in graph.edges if edge.target.node == BOUNDARY}
+        return {edge.target.port: known.get(edge.source) for edge in level.graph.edges if edge.target.node == BOUNDARY}
 
     def node(
-        self,
-        graph: LogicalGraph,
-        node: Node,
-        prefix: str,
-        known: Mapping[Endpoint, TensorSpec | None],
-        outer_params: Mapping[str, str],
+        self, level: _Level, node: Node, known: Mapping[Endpoint, TensorSpec | None]
     ) -> Mapping[str, TensorSpec | None]:
-        path, block = join_path(prefix, node.name), node.block
-        inputs: dict[str, TensorSpec | None] = {}
-        names: dict[str, str] = {}
+        path, block = join_path(level.prefix, node.name), node.block
+        fed: dict[str, TensorSpec | None] = {}
+        params: dict[str, str] = {}
+        origins: dict[str, str] = {}
         for port in block.inputs:
-            source = graph.source_of.get(Endpoint(node.name, port.name))
-            if port.role == "data":
-                inputs[port.name] = known.get(source) if source else TensorSpec(ANYTHING, self.dtype)
-            elif source is None:
-                names[port.name] = parameter_name(path, port.name)
-            elif source.node == BOUNDARY and source.port in outer_params:
-                names[port.name] = outer_params[source.port] or parameter_name("", source.port)
+            source = level.graph.source_of.get(Endpoint(node.name, port.name))
+            if source is None:
+                params[port.name] = parameter_name(path, port.name)
+            elif source.node == BOUNDARY and source.port in level.params:
+                params[port.name] = level.params[source.port]
+            else:
+                fed[port.name], origins[port.name] = known.get(source), level.origin(source)
+        data = {port.name: fed[port.name] for port in block.inputs if port.role == "data"}
         if block.graph is not None:
-            outputs = self.graph(block.graph, path, inputs, names)
-            self.blocks[path] = BlockSpecs(inputs, {}, outputs)
-            return outputs
-        self.blocks[path] = self.op(graph, node, path, inputs, names)
+            outputs = self.graph(_Level(block.graph, path, params, origins), fed)
+            self.blocks[path] = BlockSpecs(data, {}, outputs)
+        else:
+            self.blocks[path] = self.op(block, path, fed, params, origins)
         return self.blocks[path].outputs
 
     def op(
         self,
-        graph: LogicalGraph,
-        node: Node,
+        block: Block,
         path: str,
-        inputs: Mapping[str, TensorSpec | None],
-        names: Mapping[str, str],
+        fed: Mapping[str, TensorSpec | None],
+        params: Mapping[str, str],
+        origins: Mapping[str, str],
     ) -> BlockSpecs:
-        block = node.block
-        nothing = BlockSpecs(inputs, dict.fromkeys(names), {port.name: None for port in block.outputs})
         if block.op not in OPS:
             raise UnknownOpError(
                 f"block {path!r} is made of an op {block.op!r} that does not exist.",
@@ -181,57 +197,85 @@ class _Work:
                 "one of these.",
                 block=path,
             )
-        known = {port: spec for port, spec in inputs.items() if spec is not None}
-        if len(known) < len(inputs):
-            return nothing  # a mismatch before it has been noted already
         rule = OPS[block.op]
+        data = {port.name: fed[port.name] for port in block.inputs if port.role == "data"}
+        known = {port: spec for port, spec in data.items() if spec is not None}
+        nothing = BlockSpecs(data, dict.fromkeys(params), {port.name: None for port in block.outputs})
+        if len(known) < len(data):
+            return nothing  # a mismatch before it has been noted already
         try:
+            for port, spec in known.items():
+                _check_dtype(port, spec, rule.input_dtypes.get(port, self.dtype))
             found = rule.infer(block.options, known)
+            for port in fed.keys() - data.keys():
+                _check_fed_param(port, fed[port], found.params[port])
         except MismatchError as mismatch:
-            self.problems.append(_mismatch(graph, node, path, known, mismatch))
+            spec = fed[mismatch.port]
+            self.problems.append(_mismatch(path, spec, origins[mismatch.port], mismatch))
             return nothing
         dtype = self.dtype if rule.input_dtypes or not known else next(iter(known.values())).dtype
         specs = {port: TensorSpec(shape, self.dtype) for port, shape in found.params.items()}
-        for port, name in names.items():
+        for port, name in params.items():
             self.parameter(Parameter(name, path, port, specs[port], rule.initializers[port]))
-        return BlockSpecs(inputs, specs, {port: TensorSpec(shape, dtype) for port, shape in found.outputs.items()})
+        return BlockSpecs(data, specs, {port: TensorSpec(shape, dtype) for port, shape in found.outputs.items()})
 
     def parameter(self, parameter: Parameter) -> None:
         """Note a parameter; one that several blocks share must have one shape."""
         first = self.parameters.setdefault(parameter.name, parameter)
-        if first.spec.is_concrete and parameter.spec.is_concrete and first.spec != parameter.spec:
+        if not first.spec.is_concrete and parameter.spec.is_concrete:
+            self.parameters[parameter.name] = replace(first, spec=parameter.spec)
+        elif not _agree(first.spec.shape, parameter.spec.shape):
             self.problems.append(
                 Diagnostic(
                     f"the blocks {first.path!r} and {parameter.path!r} share {parameter.name!r} in two shapes.",
-                    ((f"{first.path}.{first.port}", str(first.spec)),
-                     (f"{parameter.path}.{parameter.port}", str(parameter.spec))),
+                    (
+                        (f"{first.path}.{first.port}", str(first.spec)),
+                        (f"{parameter.path}.{parameter.port}", str(parameter.spec)),
+                    ),
                     "give both blocks the same sizes, or the parameters two names.",
                     block=parameter.path,
                     port=parameter.port,
                     code="ShapeError",
                 )
-            )  # fmt: skip
+            )
 
 
-def _mismatch(
-    graph: LogicalGraph, node: Node, path: str, inputs: Mapping[str, TensorSpec], found: MismatchError
-) -> Diagnostic:
-    """Say which two ports do not fit, with both shapes."""
-    source = graph.source_of[Endpoint(node.name, found.port)]
-    prefix = path[: len(path) - len(join_path("", node.name))]
-    come_from = f"{prefix}{source}" if source.node else f"the input '{prefix}{source.port}'"
-    target = f"{path}.{found.port}"
-    got = source.port if source.port != found.port else f"{name_of(source.node) or 'given'}"
-    facts = (
-        (got, str(inputs[found.port])),
-        (found.port, found.need + (f"      {found.detail}" if found.detail else "")),
+def _agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
+    """Whether two shapes may be the same, as far as they are known."""
+    if LEADING in (*one[:1], *other[:1]):
+        return True
+    return len(one) == len(other) and all(
+        a == b or isinstance(a, str) or isinstance(b, str) for a, b in zip(one, other, strict=True)
     )
+
+
+def _check_dtype(port: str, spec: TensorSpec, wanted: str) -> None:
+    whole = "int" in wanted
+    if ("int" in spec.dtype) != whole:
+        raise MismatchError(
+            port,
+            f"{'whole' if whole else 'floating'} numbers ({wanted})",
+            f'array.astype("{wanted}"), or an input of its own for this block.',
+            f"dtype {spec.dtype}",
+        )
+
+
+def _check_fed_param(port: str, spec: TensorSpec | None, needed: tuple[Dim, ...]) -> None:
+    if spec is not None and not _agree(spec.shape, needed):
+        raise MismatchError(port, str(needed), "give it this shape, or leave the port open for a parameter.")
+
+
+def _mismatch(path: str, spec: TensorSpec | None, source: str, found: MismatchError) -> Diagnostic:
+    """Say which two ports do not fit, with both shapes."""
+    node, _, port = source.rpartition(".")
+    target = f"{path}.{component(found.port)}"
+    given = port if port != found.port else node.rpartition("/")[2] or "given"
     return Diagnostic(
-        f"cannot connect {come_from!r} to {target!r}." if source.node else f"{come_from} does not fit {target!r}.",
-        facts,
+        f"cannot connect {source!r} to {target!r}." if node else f"the input {port!r} does not fit {target!r}.",
+        ((given, str(spec)), (found.port, found.need + (f"      {found.detail}" if found.detail else ""))),
         found.advice,
         block=path,
         port=found.port,
-        edge=(f"{prefix}{source}", target),
+        edge=(source, target),
         code="ShapeError",
     )

@@ -92,9 +92,9 @@ class Conv2d(Operator):
     def __init__(
         self,
         out_channels: Size,
-        kernel_size: Annotated[int | Sequence[int], Range(1, 64)] = 3,
+        kernel_size: Annotated[int | Sequence[int], Range(1, 64, length=2)] = 3,
         in_channels: Size | None = None,
-        stride: Annotated[int | Sequence[int], Range(1, 64)] = 1,
+        stride: Annotated[int | Sequence[int], Range(1, 64, length=2)] = 1,
         padding: Literal["same", "valid"] = "same",
         use_bias: bool = True,
         name: str | None = None,
@@ -102,9 +102,9 @@ class Conv2d(Operator):
         super().__init__(
             name,
             out_channels=out_channels,
-            kernel_size=_pair(kernel_size),
+            kernel_size=kernel_size,
             in_channels=in_channels,
-            stride=_pair(stride),
+            stride=stride,
             padding=padding,
             use_bias=use_bias,
         )
@@ -160,13 +160,13 @@ class MaxPool2d(Operator):
 
     def __init__(
         self,
-        kernel_size: Annotated[int | Sequence[int], Range(1, 64)] = 2,
-        stride: Annotated[int | Sequence[int], Range(1, 64)] | None = None,
+        kernel_size: Annotated[int | Sequence[int], Range(1, 64, length=2)] = 2,
+        stride: Annotated[int | Sequence[int], Range(1, 64, length=2)] | None = None,
         padding: Literal["valid", "same"] = "valid",
         name: str | None = None,
     ):
         step = kernel_size if stride is None else stride
-        super().__init__(name, kernel_size=_pair(kernel_size), stride=_pair(step), padding=padding)
+        super().__init__(name, kernel_size=kernel_size, stride=step, padding=padding)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -275,15 +275,8 @@ class Embedding(Operator):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """`shape` gives `(*shape, dim)`."""
-        spec, rows, length = inputs["input"], _number(options["num_embeddings"]), _number(options["dim"])
-        if "int" not in spec.dtype:
-            raise MismatchError(
-                "input",
-                "whole numbers (int32)",
-                "feed it row numbers; an array of another dtype needs a block that makes whole numbers first.",
-                f"dtype {spec.dtype}",
-            )
-        return Inferred({"output": (*spec.shape, length)}, {"weight": (rows, length)})
+        rows, length = _number(options["num_embeddings"]), _number(options["dim"])
+        return Inferred({"output": (*inputs["input"].shape, length)}, {"weight": (rows, length)})
 
 
 class Add(Operator):
@@ -322,15 +315,6 @@ def _numbers(value: Value) -> tuple[int, int]:
     assert isinstance(value, tuple)
     first, second = value
     return _number(first), _number(second)
-
-
-def _pair(value: int | Sequence[int]) -> int | Sequence[int]:
-    """One number twice; anything else as it is, for the field's check to accept or refuse."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return (value, value)
-    if isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 1:
-        return (value[0], value[0])
-    return value
 
 
 def _image(spec: TensorSpec) -> tuple[Dim, ...] | None:

@@ -179,7 +179,13 @@ class JaxBackend(Backend):
         return self._placed(jax.random.uniform(self.get_random_key(), _shape(shape), self._dtype(dtype)))
 
     def random_normal(
-        self, key: jax.Array | None = None, *, shape: Any = (), mean: float = 0.0, stddev: float = 1.0, dtype: Any = None
+        self,
+        key: jax.Array | None = None,
+        *,
+        shape: Any = (),
+        mean: float = 0.0,
+        stddev: float = 1.0,
+        dtype: Any = None,
     ) -> jax.Array:
         """Return normally distributed numbers of a mean and standard deviation, from a key or the backend's stream."""
         key = self.get_random_key() if key is None else key
@@ -213,7 +219,9 @@ class JaxBackend(Backend):
 
     def _placed(self, array: jax.Array) -> jax.Array:
         # Without a device of its own the array stays uncommitted, so that JAX may move it to where it is used.
-        return array if self.device is None or isinstance(array, jax.core.Tracer) else jax.device_put(array, self.device)
+        return (
+            array if self.device is None or isinstance(array, jax.core.Tracer) else jax.device_put(array, self.device)
+        )
 
 
 def _operation(name: str, function: Callable[..., Any], summary: str) -> Callable[..., Any]:

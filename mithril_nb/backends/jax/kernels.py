@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import jax
@@ -34,14 +35,13 @@ def _max_pool2d(call: Call, arrays: Arrays) -> Arrays:
     image = arrays["input"]
     window, stride = _pair(call.options["kernel_size"]), _pair(call.options["stride"])
     padding = [(0, 0), (0, 0), *_padding(call, image.shape[2:])]
-    # A Python number, so that it takes the image's dtype and reduce_window knows its gradient.
-    least = -jnp.inf if jnp.issubdtype(image.dtype, jnp.floating) else jnp.iinfo(image.dtype).min
-    return {"output": lax.reduce_window(image, least, lax.max, (1, 1, *window), (1, 1, *stride), padding)}
+    # -inf as a Python number takes the image's dtype, and reduce_window knows its gradient.
+    return {"output": lax.reduce_window(image, -jnp.inf, lax.max, (1, 1, *window), (1, 1, *stride), padding)}
 
 
 def _flatten(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    return {"output": x.reshape(x.shape[0], -1) if x.size else x.reshape(x.shape[0], _size(x.shape[1:]))}
+    return {"output": x.reshape(x.shape[0], math.prod(x.shape[1:]))}  # -1 would not do for an empty batch
 
 
 def _layer_norm(call: Call, arrays: Arrays) -> Arrays:
@@ -112,10 +112,3 @@ def _padding(call: Call, sizes: tuple[int, ...]) -> list[tuple[int, int]]:
         return [(0, 0), (0, 0)]
     windows, strides = _pair(call.options["kernel_size"]), _pair(call.options["stride"])
     return [same_padding(size, window, step) for size, window, step in zip(sizes, windows, strides, strict=True)]
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    size = 1
-    for dim in shape:
-        size *= dim
-    return size
