@@ -20,7 +20,7 @@ export function stateOf(fixture: Fixture, name: string): Fixture {
   if (name === "empty") {
     snapshot.graph = { width: 0, height: 0, nodes: [], edges: [] };
     snapshot.blocks = {};
-    snapshot.cost = { ...snapshot.cost, rows: [], total: { flops: 0, transcendentals: 0, bytes: 0, params: 0 }, sources: [], memory: null };
+    snapshot.cost = null;
     for (const stage of stages) Object.assign(stage, { state: "empty", lines: 0 });
     snapshot.source = "model = Model()\n";
     snapshot.status = { trace_s: null, lower_s: null, compile_s: null, flops: null, bytes: null, attributed: null };

@@ -11,7 +11,7 @@ import type { Tip } from "./tip";
 import type { GraphEdge, GraphNode } from "./types";
 import { Zoom } from "./zoom";
 
-const MARGIN = 20;
+const MARGIN = 14;
 const LABEL_ZOOM = 1.25;
 
 export class Canvas {

@@ -21,6 +21,8 @@ const COLUMNS: { key: Column; title: string; unit: string; hint: string; bar?: b
   { key: "params", title: "Params", unit: "", hint: "Numbers that are trained" },
 ];
 
+const NO_COST: Cost = { rows: [], total: { flops: null, transcendentals: null, bytes: null, params: null }, unattributed_share: 0, unknown: [], sources: [], memory: null, stale: false };
+
 const MEMORY_WORDS: Record<string, string> = { argument: "arguments", output: "results", temp: "temporary", alias: "aliased", code: "code" };
 
 /** Rows in the order that a column asks for; text sorts upwards, numbers downwards at first. */
@@ -29,7 +31,7 @@ export function sortRows(rows: readonly CostRow[], key: Column, direction: 1 | -
     .map((row, i) => ({ row, i }))
     .sort((a, b) => {
       const [x, y] = [a.row[key], b.row[key]];
-      const order = typeof x === "string" ? x.localeCompare(String(y), "en", { numeric: true }) : Number(x) - Number(y);
+      const order = typeof x === "string" ? x.localeCompare(String(y), "en", { numeric: true }) : Number(x ?? -1) - Number(y ?? -1);
       return order * direction || a.i - b.i;
     })
     .map(({ row }) => row);
@@ -42,7 +44,7 @@ export function outermost(rows: readonly CostRow[]): CostRow[] {
 }
 
 function sumOf(rows: readonly CostRow[], key: "forward" | "backward" | "update"): number {
-  return outermost(rows).reduce((total, row) => total + row[key], 0);
+  return outermost(rows).reduce((total, row) => total + (row[key] ?? 0), 0);
 }
 
 function cell(value: string): string {
@@ -53,7 +55,7 @@ function cell(value: string): string {
 export function toCsv(cost: Cost): string {
   const keys = COLUMNS.map((column) => column.key);
   const lines = [["block", ...keys.slice(1)].join(",")];
-  for (const row of cost.rows) lines.push(keys.map((key) => cell(String(key === "label" ? row.block : row[key]))).join(","));
+  for (const row of cost.rows) lines.push(keys.map((key) => cell(String((key === "label" ? row.block : row[key]) ?? ""))).join(","));
   const sum = (key: "forward" | "backward" | "update"): number => sumOf(cost.rows, key);
   const { flops, transcendentals, bytes, params } = cost.total;
   lines.push(["total", flops, 1, sum("forward"), sum("backward"), sum("update"), transcendentals, bytes, params].join(","));
@@ -71,6 +73,8 @@ export class CostTab {
   private readonly memory = h("dl", { class: "mnb-facts" });
   private readonly memoryBox: HTMLElement;
   private readonly notes = h("p", { class: "mnb-note" });
+  private readonly hint = h("p", { class: "mnb-hint" }, "Costs appear here as soon as the model can run.");
+  private known = new Set<string>();
   private readonly stale = h("span", { class: "mnb-badge", hidden: true, role: "status" }, "from the previous model");
   private readonly leave: (() => void)[];
 
@@ -82,17 +86,17 @@ export class CostTab {
       this.headers.set(key, header);
       head.append(header);
     }
-    const copy: HTMLButtonElement = iconButton("copy", "Copy the table as CSV", "cost.csv", () => void copyFrom(copy, toCsv(store.snapshot.cost)));
+    const copy: HTMLButtonElement = iconButton("copy", "Copy the table as CSV", "cost.csv", () => void copyFrom(copy, toCsv(store.snapshot.cost ?? NO_COST)));
     this.memoryBox = h("div", { class: "mnb-cost-memory" }, h("h4", {}, "Memory by XLA"), this.memory);
     this.root = h(
       "div",
       { class: "mnb-cost", "data-mnb-part": "cost" },
-      h("div", { class: "mnb-cost-main" }, h("table", { class: "mnb-table" }, h("thead", {}, head), this.body, this.foot), this.notes),
+      h("div", { class: "mnb-cost-main" }, h("table", { class: "mnb-table" }, h("thead", {}, head), this.body, this.foot), this.hint, this.notes),
       h(
         "aside",
         { class: "mnb-cost-side" },
-        h("div", { class: "mnb-row" }, h("h4", {}, "By source"), this.stale, h("span", { class: "mnb-grow" }), copy),
-        h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Source"), h("th", { scope: "col", class: "mnb-num" }, "FLOPs"), h("th", { scope: "col", class: "mnb-num" }, "Transc."), h("th", { scope: "col", class: "mnb-num" }, "Bytes"))), this.sources),
+        h("div", {}, h("div", { class: "mnb-row" }, h("h4", {}, "By source"), this.stale, h("span", { class: "mnb-grow" }), copy),
+        h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Source"), h("th", { scope: "col", class: "mnb-num" }, "FLOPs"), h("th", { scope: "col", class: "mnb-num" }, "Transc."), h("th", { scope: "col", class: "mnb-num" }, "Bytes"))), this.sources)),
         this.memoryBox,
       ),
     );
@@ -114,11 +118,14 @@ export class CostTab {
   }
 
   private update(): void {
-    const { cost } = this.store.snapshot;
+    const cost = this.store.snapshot.cost ?? NO_COST;
     const rows = this.sortKey ? sortRows(cost.rows, this.sortKey, this.direction) : cost.rows;
     for (const [key, header] of this.headers) attr(header, "aria-sort", key === this.sortKey ? (this.direction === 1 ? "ascending" : "descending") : null);
-    const most = { flops: Math.max(1, ...cost.rows.map((row) => row.flops)), bytes: Math.max(1, ...cost.rows.map((row) => row.bytes)) };
-    keyed(this.body, rows, (row) => row.block, (row) => this.row(row.block), (element: HTMLElement, row) => this.paintRow(element, row, most));
+    const most = { flops: Math.max(1, ...cost.rows.map((row) => row.flops ?? 0)), bytes: Math.max(1, ...cost.rows.map((row) => row.bytes ?? 0)) };
+    this.known = new Set(cost.rows.map((row) => row.block));
+    this.hint.hidden = cost.rows.length > 0;
+    // What no block caused has its own line below.
+    keyed(this.body, rows.filter((row) => row.block !== ""), (row) => row.block, (row) => this.row(row.block), (element: HTMLElement, row) => this.paintRow(element, row, most));
     this.paintFoot(cost);
     keyed(this.sources, cost.sources, (source) => source.name, () => h("tr", {}, h("td"), h("td", { class: "mnb-num" }), h("td", { class: "mnb-num" }), h("td", { class: "mnb-num" })), (element: HTMLElement, source) => {
       const cells = element.children;
@@ -161,40 +168,42 @@ export class CostTab {
   }
 
   private paintRow(element: HTMLElement, row: CostRow, most: { flops: number; bytes: number }): void {
-    element.className = row.block.startsWith("(") ? "mnb-pseudo" : `mnb-hue-${((row.hue % 8) + 8) % 8}`;
+    element.className = row.hue < 0 || row.block.startsWith("(") ? "mnb-pseudo" : `mnb-hue-${((row.hue % 8) + 8) % 8}`;
     COLUMNS.forEach(({ key, unit }, i) => {
       const target = element.children[i]!;
       const value = target.querySelector("span")!;
       if (key === "label") {
         text(value, row.label);
         attr(target, "title", row.block);
-        (target as HTMLElement).style.paddingLeft = `${8 + 12 * (row.block.split("/").length - 1)}px`;
+        const inside = lineage(row.block).slice(1).filter((group) => this.known.has(group)).length;
+        (target as HTMLElement).style.paddingLeft = `${8 + 12 * inside}px`;
         return;
       }
-      text(value, key === "share" ? percent(row.share) : si(row[key], unit));
-      attr(target, "title", key === "share" ? `${row.share}` : exact(row[key], unit));
+      text(value, key === "share" ? percent(row.share) : row[key] === 0 ? "0" : si(row[key], unit));
+      attr(target, "title", key === "share" ? String(row.share ?? "not known") : exact(row[key], unit));
       value.classList.toggle("mnb-zero", row[key] === 0);
       const bar = target.querySelector<HTMLElement>("i");
-      if (bar) bar.style.width = `${(100 * row[key as "flops" | "bytes"]) / most[key as "flops" | "bytes"]}%`;
+      if (bar) bar.style.width = `${(100 * (row[key as "flops" | "bytes"] ?? 0)) / most[key as "flops" | "bytes"]}%`;
     });
   }
 
   private paintFoot(cost: Cost): void {
     const sum = (key: "forward" | "backward" | "update"): number => sumOf(cost.rows, key);
     // Rows of inner blocks are parts of their groups' rows: only the outermost add up.
-    const totals: Record<Column, number | string> = { label: "Total", share: 1, flops: cost.total.flops, transcendentals: cost.total.transcendentals, bytes: cost.total.bytes, params: cost.total.params, forward: sum("forward"), backward: sum("backward"), update: sum("update") };
+    const totals: Record<Column, number | string | null> = { label: "Total", share: 1, flops: cost.total.flops, transcendentals: cost.total.transcendentals, bytes: cost.total.bytes, params: cost.total.params, forward: sum("forward"), backward: sum("backward"), update: sum("update") };
     const total = h("tr", { class: "mnb-total" });
     for (const { key, unit } of COLUMNS) {
       const value = totals[key];
       if (key === "label") total.append(h("th", { scope: "row" }, "Total"));
-      else total.append(h("td", { class: "mnb-num", title: key === "share" ? "all of it" : exact(value as number, unit) }, key === "share" ? "100 %" : si(value as number, unit)));
+      else total.append(h("td", { class: "mnb-num", title: key === "share" ? "all of it" : exact(value as number | null, unit) }, key === "share" ? "100 %" : si(value as number | null, unit)));
     }
     const share = cost.unattributed_share;
+    const own = cost.rows.find((row) => row.block === "");
     const unattributed = h(
       "tr",
       { class: "mnb-unattributed", "data-mnb-cost": UNATTRIBUTED, tabindex: 0, title: "What no block caused, or nobody knows. Click shows its lines.", onclick: () => this.store.pinBlocks([UNATTRIBUTED]) },
       h("th", { scope: "row" }, "Unattributed"),
-      h("td", { class: "mnb-num" }, si(Math.round(share * cost.total.flops), "FLOP")),
+      h("td", { class: "mnb-num" }, own ? si(own.flops, "FLOP") : share === 0 ? "0" : si(Math.round(share * (cost.total.flops ?? 0)), "FLOP")),
       h("td", { class: "mnb-num" }, percent(share)),
       h("td", { colspan: COLUMNS.length - 3 }),
     );
@@ -204,7 +213,7 @@ export class CostTab {
       event.stopPropagation();
       this.store.pinBlocks([UNATTRIBUTED]);
     });
-    this.foot.replaceChildren(unattributed, total);
+    this.foot.replaceChildren(...(cost.rows.length ? [unattributed, total] : []));
   }
 
   private paintLinks(): void {

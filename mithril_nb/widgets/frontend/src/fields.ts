@@ -51,6 +51,10 @@ function numberField(first: Field, send: Send): FieldView {
   const input = h("input", { type: "text", inputmode: integer ? "numeric" : "decimal", class: "mnb-input mnb-number", autocomplete: "off", spellcheck: "false" });
   const slider = h("input", { type: "range", class: "mnb-slider", min: 0, max: 1000, step: 1, "aria-label": `${first.name}, logarithmic slider` });
   const bounds = (): [number, number] => [field.min ?? (integer ? 1 : 0), field.max ?? (integer ? 4096 : 1)];
+  // A slider up to a million would have no room for the sizes that people use: its end stays near the value, and does
+  // not move while a hand is on it.
+  let end = bounds()[1];
+  const ends = (): [number, number] => [bounds()[0], end];
   const step = (direction: 1 | -1): void => {
     const [min, max] = bounds();
     const value = typeof field.value === "number" ? field.value : min;
@@ -58,11 +62,10 @@ function numberField(first: Field, send: Send): FieldView {
     take(Math.min(max, Math.max(min, Number((value + direction * by).toPrecision(6)))));
   };
   const take = (value: number): void => {
-    const [min, max] = bounds();
     field = { ...field, value };
     input.dataset["dirty"] = "";
     input.value = integer ? String(value) : short(value);
-    slider.value = String(toSlider(value, min, max));
+    slider.value = String(toSlider(value, ...ends()));
     send(value);
   };
   const commit = (): void => {
@@ -92,8 +95,7 @@ function numberField(first: Field, send: Send): FieldView {
     event.preventDefault();
   });
   slider.addEventListener("input", () => {
-    const [min, max] = bounds();
-    const value = fromSlider(Number(slider.value), min, max, integer);
+    const value = fromSlider(Number(slider.value), ...ends(), integer);
     if (value === field.value) return;
     field = { ...field, value };
     input.dataset["dirty"] = "";
@@ -113,7 +115,10 @@ function numberField(first: Field, send: Send): FieldView {
       attr(input, "placeholder", next.optional ? "inferred" : null);
       attr(input, "title", `${next.doc ? `${next.doc} ` : ""}${min} to ${max}`);
       // While the hand is on the slider, an older value must not pull it back.
-      if (!focused(slider)) slider.value = String(value === null ? 0 : toSlider(value, min, max));
+      if (!focused(slider)) {
+        end = integer ? Math.min(max, Math.max(1024, 2 ** Math.ceil(Math.log2(4 * Math.max(1, value ?? 1))))) : max;
+        slider.value = String(value === null ? 0 : toSlider(value, ...ends()));
+      }
       attr(slider, "aria-valuetext", value === null ? "inferred" : short(value));
     },
   };

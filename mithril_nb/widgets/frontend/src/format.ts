@@ -26,8 +26,8 @@ export function si(value: number | null | undefined, unit = ""): string {
 export function seconds(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0 s";
-  if (value < 0.9995e-3) return `${digits(value * 1e6)} µs`;
-  if (value < 0.9995) return `${digits(value * 1e3)} ms`;
+  if (value < 0.9995e-3) return `${Number((value * 1e6).toPrecision(3))} µs`;
+  if (value < 0.9995) return `${Number((value * 1e3).toPrecision(3))} ms`;
   if (value < 60) return `${value < 9.95 ? value.toFixed(1) : value.toFixed(0)} s`;
   const whole = Math.round(value);
   const minutes = Math.floor(whole / 60);

@@ -15,8 +15,13 @@ export function keyOf(node: GraphNode): string {
   return node.path || `${node.kind}:${node.name}`;
 }
 
+/** A name as it stands in an endpoint: the characters that mean something there are written `%XX`, as in the kernel. */
+export function component(name: string): string {
+  return name.replace(/[%/.():[\]]/g, (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`);
+}
+
 export function endpointOf(node: GraphNode, port: Port): string {
-  return node.path ? `${node.path}.${port.name}` : node.name;
+  return node.path ? `${node.path}.${component(port.name)}` : component(node.name);
 }
 
 export function parentOf(path: string): string {

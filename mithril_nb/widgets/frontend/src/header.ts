@@ -70,6 +70,7 @@ export class Header {
       const value = shape.join(", ");
       const typing = (input.getRootNode() as Document | ShadowRoot).activeElement === input && input.dataset["dirty"] === "1";
       if (!typing && input.value !== value) input.value = value;
+      attr(input, "placeholder", value ? null : "32, 64");
       input.style.width = `${Math.max(6, input.value.length + 2)}ch`;
     });
     this.undo.disabled = !snapshot.can_undo;
@@ -77,7 +78,7 @@ export class Header {
     const label = snapshot.can_undo && snapshot.undo_label ? `Undo: ${snapshot.undo_label} (Ctrl+Z)` : "Undo (Ctrl+Z)";
     attr(this.undo, "title", label);
     attr(this.undo, "aria-label", label);
-    attr(this.redo, "title", "Redo (Ctrl+Shift+Z)");
+    attr(this.redo, "title", snapshot.can_redo && snapshot.redo_label ? `Redo: ${snapshot.redo_label} (Ctrl+Shift+Z)` : "Redo (Ctrl+Shift+Z)");
   }
 
   private shapeField(port: string): HTMLElement {

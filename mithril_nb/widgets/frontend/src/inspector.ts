@@ -5,7 +5,16 @@ import { type FieldView, createField } from "./fields";
 import { exact, percent, si } from "./format";
 import { editName } from "./rename";
 import type { Store } from "./store";
-import type { BlockDetails, Field } from "./types";
+import type { BlockDetails, Cost, Field } from "./types";
+
+/** What a block costs: its own row, or for a group the sum of the rows of what is inside it. */
+export function costOf(cost: Cost | null, path: string): { flops: number; bytes: number; share: number } | null {
+  const own = (cost?.rows ?? []).filter((row) => row.block === path);
+  const rows = own.length ? own : (cost?.rows ?? []).filter((row) => row.block.startsWith(`${path}/`));
+  if (rows.length === 0) return null;
+  const sum = (key: "flops" | "bytes" | "share"): number => rows.reduce((total, row) => total + (row[key] ?? 0), 0);
+  return { flops: sum("flops"), bytes: sum("bytes"), share: sum("share") };
+}
 
 export class Inspector {
   readonly root: HTMLElement;
@@ -98,8 +107,8 @@ export class Inspector {
   }
 
   private paintFacts(block: BlockDetails): void {
-    const row = this.store.snapshot.cost.rows.find((candidate) => candidate.block === block.path);
-    const count = block.params.reduce((sum, param) => sum + param.count, 0);
+    const row = costOf(this.store.snapshot.cost, block.path);
+    const count = block.params.reduce((sum, param) => sum + (param.count ?? 0), 0);
     const facts: [string, string, string][] = [
       ...block.inputs.map(({ port, shape }): [string, string, string] => [`in · ${port}`, shape || "?", ""]),
       ...block.outputs.map(({ port, shape }): [string, string, string] => [`out · ${port}`, shape || "?", ""]),

@@ -57,6 +57,9 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
 }
 
 export function listenToKeys(root: HTMLElement, targets: KeyTargets): void {
+  // Says whether the last thing done here was done by hand or by key: focus rings in the graph are for keys.
+  root.addEventListener("pointerdown", () => (root.dataset["mnbInput"] = "pointer"), true);
+  root.addEventListener("keydown", () => (root.dataset["mnbInput"] = "keys"), true);
   root.addEventListener("keydown", (event) => {
     if (handle(event, targets)) event.preventDefault();
     // JupyterLab and Notebook listen further out (A, B, D D, Enter, Ctrl+Z, ...): what is typed in here is ours alone.

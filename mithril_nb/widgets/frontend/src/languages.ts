@@ -34,6 +34,7 @@ export function tokens(rules: readonly Rule[], line: string): Token[] {
 }
 
 const JAXPR: Rule[] = [
+  [/^#.*/, "comment"],
   [/^"(?:[^"\\]|\\.)*"/, "string"],
   [/^(?:lambda|let|in)\b/, "op"],
   // Type of a value: f32[32,64], i32[]

@@ -82,6 +82,11 @@ export class StageText {
     return this.byBlock.get(path) ?? [];
   }
 
+  /** Paths of the blocks inside a block that have instructions here. */
+  inside(path: string): string[] {
+    return [...this.byBlock.keys()].filter((block) => block.startsWith(`${path}/`));
+  }
+
   ofEquation(id: string): readonly number[] {
     return this.byEquation.get(id) ?? [];
   }
@@ -128,7 +133,10 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
   for (const anchor of anchors) {
     if (anchor.kind === "block") {
       links.blocks.add(anchor.path);
-      for (const stage of stages.values()) light(links, stage.stage, stage.ofBlock(anchor.path));
+      for (const stage of stages.values()) {
+        light(links, stage.stage, stage.ofBlock(anchor.path));
+        for (const inner of stage.inside(anchor.path)) links.blocks.add(inner);
+      }
       continue;
     }
     const here = stages.get(anchor.stage);

@@ -18,7 +18,8 @@ const NO_RUN: Run = {
 export function mountCurves({ model, el }: Mounted): () => void {
   styleFor(el);
   const kernel = new Kernel(model);
-  const run = (): Run => ({ ...NO_RUN, ...(model.get("run") as Partial<Run> | null) });
+  let latest = model.get("run") as Partial<Run> | null;
+  const run = (): Run => ({ ...NO_RUN, ...latest });
   const root = h("div", { class: "mnb-root mnb-live lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": "Training run" });
   const badge = h("div", { class: "mnb-badge mnb-badge-lost", role: "status", hidden: true, "data-mnb-part": "connection" }, "Disconnected from the kernel: run the cell again to go on");
   const feed = feedCurves(kernel, () => run().points);
@@ -34,15 +35,24 @@ export function mountCurves({ model, el }: Mounted): () => void {
   });
   const unfollow = followTheme(root, () => train.recolour());
   const unwatch = kernel.watch(() => (badge.hidden = kernel.connection !== "lost"));
+  const onTrait = (): void => {
+    latest = model.get("run") as Partial<Run> | null;
+    onRun();
+  };
   const onRun = (): void => {
     kernel.heard();
     train.update();
     feed.check();
   };
-  model.on("change:run", onRun);
+  model.on("change:run", onTrait);
+  const leave = kernel.on("run", (message: { run: Partial<Run> }) => {
+    latest = message.run;
+    onRun();
+  });
   feed.check();
   return () => {
-    model.off("change:run", onRun);
+    model.off("change:run", onTrait);
+    leave();
     unfollow();
     unwatch();
     feed.stop();

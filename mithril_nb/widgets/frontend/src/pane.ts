@@ -1,7 +1,7 @@
 /** One code pane: the text of a stage, its linked lines, the ruler beside its scrollbar. */
 
 import { EditorState } from "@codemirror/state";
-import { EditorView, keymap, lineNumbers } from "@codemirror/view";
+import { EditorView, lineNumbers } from "@codemirror/view";
 import { attr, h, svg } from "./dom";
 import { languageOf, titleOf } from "./languages";
 import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "./links";
@@ -12,31 +12,16 @@ import type { Tip } from "./tip";
 const RULER = 1000;
 
 /** Move the caret by lines: the browser's own keys do not know about lines that are not drawn. */
-function caret(forward: boolean, pages: boolean) {
-  return (view: EditorView): boolean => {
-    const { main } = view.state.selection;
-    const distance = pages ? Math.max(17, view.scrollDOM.clientHeight - 34) : undefined;
-    const moved = view.moveVertically(main, forward, distance);
-    view.dispatch({ selection: { anchor: moved.head }, scrollIntoView: true });
-    return true;
-  };
+function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
+  const down = event.key === "ArrowDown" || event.key === "PageDown" || event.key === "End";
+  let head: number;
+  if (event.key.startsWith("Arrow") || event.key.startsWith("Page")) {
+    const page = event.key.startsWith("Page") ? Math.max(17, view.scrollDOM.clientHeight - 34) : undefined;
+    head = view.moveVertically(view.state.selection.main, down, page).head;
+  } else head = down ? view.state.doc.length : 0;
+  view.dispatch({ selection: { anchor: head }, scrollIntoView: true });
+  return true;
 }
-
-function caretToEnd(forward: boolean) {
-  return (view: EditorView): boolean => {
-    view.dispatch({ selection: { anchor: forward ? view.state.doc.length : 0 }, scrollIntoView: true });
-    return true;
-  };
-}
-
-const MOVES = [
-  { key: "ArrowUp", run: caret(false, false) },
-  { key: "ArrowDown", run: caret(true, false) },
-  { key: "PageUp", run: caret(false, true) },
-  { key: "PageDown", run: caret(true, true) },
-  { key: "Mod-Home", run: caretToEnd(false) },
-  { key: "Mod-End", run: caretToEnd(true) },
-];
 
 export class Pane {
   readonly root: HTMLElement;
@@ -44,6 +29,7 @@ export class Pane {
   text: StageText | null = null;
   private readonly ticksHover = svg("path", { class: "mnb-tick-hover" });
   private readonly ticksPinned = svg("path", { class: "mnb-tick-pinned" });
+  private painted = "";
   private flags: LineFlags = new Uint8Array(0);
   private pressed: { x: number; y: number } | null = null;
 
@@ -60,7 +46,7 @@ export class Pane {
           marks,
           EditorState.readOnly.of(true),
           languageOf(stage),
-          keymap.of([...MOVES, { key: "Enter", run: () => this.pinAtCaret(false) }, { key: "Shift-Enter", run: () => this.pinAtCaret(true) }]),
+          EditorView.domEventHandlers({ keydown: (event, view) => this.key(event, view) }),
           EditorView.contentAttributes.of({
             "aria-label": `${titleOf(stage)}, read only. Enter pins the line; [ and ] walk through linked lines.`,
             "aria-readonly": "true",
@@ -103,8 +89,11 @@ export class Pane {
     if (!this.text) return;
     const { blocks, cost } = this.store.snapshot;
     const hues = new Map<string, number>();
-    for (const row of cost.rows) hues.set(row.block, row.hue);
+    for (const row of cost?.rows ?? []) if (row.hue >= 0) hues.set(row.block, row.hue);
     for (const block of Object.values(blocks)) hues.set(block.path, block.hue);
+    const painted = `${this.text.version} ${[...hues].join()}`;
+    if (painted === this.painted) return;
+    this.painted = painted;
     this.view.dispatch({ effects: stripesOf(this.view, this.text, (block) => hues.get(block) ?? null) });
   }
 
@@ -236,9 +225,15 @@ export class Pane {
     else if (!event.shiftKey) this.store.pin([], false, this.stage);
   }
 
-  private pinAtCaret(add: boolean): boolean {
-    const anchor = this.anchorAt(this.view.state.doc.lineAt(this.view.state.selection.main.head).number);
-    if (anchor) this.store.pin([anchor], add, this.stage);
+  private key(event: KeyboardEvent, view: EditorView): boolean {
+    if (event.altKey) return false;
+    const command = event.ctrlKey || event.metaKey;
+    if (event.key === "Enter" && !command) {
+      const anchor = this.anchorAt(view.state.doc.lineAt(view.state.selection.main.head).number);
+      if (anchor) this.store.pin([anchor], event.shiftKey, this.stage);
+    } else if (!event.shiftKey && (command ? ["Home", "End"] : ["ArrowUp", "ArrowDown", "PageUp", "PageDown"]).includes(event.key)) moveCaret(view, event);
+    else return false;
+    event.preventDefault();
     return true;
   }
 
@@ -251,7 +246,7 @@ export class Pane {
     const said = [`${instruction.opcode} · ${shares.length ? shares.join(", ") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
     for (const id of instruction.equations.slice(0, 4)) {
       const equation = equations[id];
-      said.push(`equation ${id}${equation ? ` ${equation.primitive}${equation.source ? ` · ${equation.source}` : ""}` : ""}`);
+      said.push(`${equation ? "equation " : ""}${id}${equation ? ` ${equation.primitive}${equation.source ? ` · ${equation.source}` : ""}` : ""}`);
     }
     if (instruction.equations.length > 4) said.push(`and ${instruction.equations.length - 4} more equations`);
     if (instruction.origin === "inferred") said.push("inferred from its operands or users");

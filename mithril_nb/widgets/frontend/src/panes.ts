@@ -172,18 +172,16 @@ export class Panes {
     }
   }
 
-  /** Ask for a text once for each version: when it is ready, or to say that this stage is on screen. */
+  /** Ask once to say that this stage is on screen, so that it is made, and once for each version that is ready. */
   private ask(stage: string): void {
     const { snapshot } = this.store;
     const info = snapshot.stages[stage];
     const have = this.store.texts.get(stage)?.version ?? -1;
     if (!info) return;
-    const fetch = info.state === "ready" && info.version > have;
-    const want = info.state === "stale" && info.version < snapshot.version;
-    if (!fetch && !want) return;
-    const key = `${stage} ${fetch ? info.version : `for ${snapshot.version}`}`;
+    const fetch = info.version > have && info.version > 0;
+    const key = fetch ? `${stage} ${info.version}` : stage;
     if (this.asked.has(key)) return;
-    this.asked.add(key);
+    this.asked.add(key).add(stage);
     void this.store.kernel.send("request_stage", { stage }).then((reply) => {
       if (!reply.ok) this.asked.delete(key);
     });
@@ -205,7 +203,7 @@ export class Panes {
     const info = this.store.snapshot.stages[stage];
     const have = slot.pane.text;
     const state = info?.state ?? "unavailable";
-    const old = have !== null && (state === "stale" || state === "loading" || state === "failed" || (state === "ready" && have.version < info!.version));
+    const old = have !== null && (state === "stale" || state === "loading" || state === "failed" || state === "unavailable" || (state === "ready" && have.version < info!.version));
     attr(slot.frame, "data-mnb-state", state);
     attr(slot.frame, "data-mnb-version", have?.version ?? "");
     slot.frame.classList.toggle("mnb-stale", old);

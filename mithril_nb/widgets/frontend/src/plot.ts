@@ -92,6 +92,8 @@ export class Plot {
     if (!this.root.isConnected || this.holder.clientWidth < 40) return;
     if (this.chart) this.chart.setData(this.aligned());
     else this.chart = this.make();
+    // With no pointer over it, the legend says where the run is now.
+    if (this.chart.cursor.idx == null) this.chart.setLegend({ idx: this.data.x.length - 1 }, false);
     const last = this.data.train.findLast((value) => value !== null);
     this.root.setAttribute("aria-label", `${this.title} over steps, now ${figure(last)}`);
   }

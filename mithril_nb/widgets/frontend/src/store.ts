@@ -2,10 +2,10 @@
 
 import type { Kernel } from "./kernel";
 import type { Anchor, Links, StageText } from "./links";
-import type { Diagnostic, Snapshot, StageName } from "./types";
+import type { Diagnostic, Run, Snapshot, StageName } from "./types";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
 
-export type Topic = "snapshot" | "links" | "stages" | "panes" | "edge" | "tab";
+export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab";
 
 export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
@@ -73,6 +73,12 @@ export class Store {
     if (changed) this.relink();
     this.emit("snapshot");
     if (changed) this.emit("links");
+  }
+
+  /** The run alone, ten times a second while it goes: everything else is as it was. */
+  takeRun(run: Run): void {
+    this.snapshot = { ...this.snapshot, run };
+    this.emit("run");
   }
 
   takeText(text: StageText): void {

@@ -46,7 +46,7 @@ export class Tabs {
     for (const leave of this.leave) leave();
   }
 
-  private update(): void {
+  update(): void {
     for (const tab of this.tabs) {
       const button = this.buttons.get(tab.name)!;
       const shown = tab.name === this.store.tab;

@@ -76,7 +76,7 @@ export class Train {
       attr(smoothing, "aria-valuetext", `${smoothing.value} %`);
       this.draw();
     });
-    for (const [name, label] of [["loss", "loss"], ["validation_loss", "validation"], ["accuracy", "accuracy"], ["validation_accuracy", "validation"], ["speed", "steps/s"], ["left", "time left"]]) {
+    for (const [name, label] of [["loss", "loss"], ["accuracy", "accuracy"], ["speed", "steps/s"], ["validation_loss", "validation"], ["validation_accuracy", "validation"], ["left", "time left"]]) {
       const value = h("dd", { "data-mnb-figure": name! });
       this.values.set(name!, value);
       this.figures.append(h("div", { class: name === "loss" || name === "accuracy" ? "mnb-large" : "" }, h("dt", {}, label!), value));

@@ -70,7 +70,7 @@ export interface BlockDetails {
   fields: Field[];
   inputs: { port: string; shape: string }[];
   outputs: { port: string; shape: string }[];
-  params: { name: string; shape: string; count: number }[];
+  params: { name: string; shape: string; count: number | null }[];
   children: string[];
 }
 
@@ -85,21 +85,21 @@ export interface CostRow {
   block: string;
   label: string;
   hue: number;
-  flops: number;
-  transcendentals: number;
-  bytes: number;
-  params: number;
-  share: number;
-  forward: number;
-  backward: number;
-  update: number;
+  flops: number | null;
+  transcendentals: number | null;
+  bytes: number | null;
+  params: number | null;
+  share: number | null;
+  forward: number | null;
+  backward: number | null;
+  update: number | null;
 }
 
 export interface CostTotals {
-  flops: number;
-  transcendentals: number;
-  bytes: number;
-  params: number;
+  flops: number | null;
+  transcendentals: number | null;
+  bytes: number | null;
+  params: number | null;
 }
 
 export interface CostSource {
@@ -179,7 +179,7 @@ export interface Snapshot {
   graph: Graph;
   blocks: Record<string, BlockDetails>;
   palette: PaletteItem[];
-  cost: Cost;
+  cost: Cost | null;
   problems: Diagnostic[];
   notice: Diagnostic | null;
   stages: Record<StageName, StageInfo>;
@@ -188,6 +188,7 @@ export interface Snapshot {
   can_undo: boolean;
   can_redo: boolean;
   undo_label: string;
+  redo_label?: string;
   run: Run;
   status: StatusFigures;
 }

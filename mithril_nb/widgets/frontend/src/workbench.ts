@@ -20,7 +20,7 @@ import { Tabs } from "./tabs";
 import { followTheme } from "./theme";
 import { Tip } from "./tip";
 import { Train } from "./train";
-import type { Snapshot, WidgetModel } from "./types";
+import type { Run, Snapshot, WidgetModel } from "./types";
 
 export interface Mounted {
   model: WidgetModel;
@@ -88,6 +88,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   root.append(header.root, notice.root, main, status.root, tip.root, help.root);
   root.addEventListener("mnb-focus-palette", () => palette.input.focus());
   listenToKeys(root, { store, header, panes, train, help });
+  const unstack = stack(root, left, lower, inspector.root);
   const unfollow = followTheme(root, () => train.recolour());
 
   const paintVersion = (): void => {
@@ -103,16 +104,40 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     paintVersion();
   };
   model.on("change:snapshot", onSnapshot);
+  const leaveRun = [
+    kernel.on("run", (message: { run: Run }) => store.takeRun(message.run)),
+    store.on("run", () => {
+      train.update();
+      tabs.update();
+    }),
+  ];
   paintVersion();
   return () => {
     model.off("change:snapshot", onSnapshot);
     unfollow();
+    unstack();
     feed.stop();
+    for (const leave of leaveRun) leave();
     for (const part of [canvas, palette, panes, header, inspector, cost, source, problems, train, tabs, status, notice]) part.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();
   };
+}
+
+/** Below this width the panes go under the graph, and the inspector beside it. */
+const STACK_PX = 1380;
+
+function stack(root: HTMLElement, left: HTMLElement, lower: HTMLElement, inspector: HTMLElement): () => void {
+  if (typeof ResizeObserver === "undefined") return () => {};
+  const watcher = new ResizeObserver(() => {
+    const narrow = root.clientWidth > 0 && root.clientWidth < STACK_PX;
+    if (root.classList.toggle("mnb-stacked", narrow) === left.contains(inspector)) return;
+    if (narrow) left.append(inspector);
+    else lower.prepend(inspector);
+  });
+  watcher.observe(root);
+  return () => watcher.disconnect();
 }
 
 /** A divider that writes the share of the part before it into a CSS variable. */
