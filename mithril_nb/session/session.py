@@ -105,6 +105,11 @@ class Session:
             return analysis.cost
         return self._cost
 
+    @property
+    def diagram(self) -> Diagram:
+        """The picture of the model as it is designed now."""
+        return self._diagram
+
     def snapshot(self) -> dict[str, Any]:
         """Return all that a front end paints."""
         with self._lock:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from collections.abc import Callable
 
 Job = Callable[[Callable[[], bool]], None]
 """Does its work in steps; between them asks whether it is still wanted."""
+
+
+_WORKERS: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    # A thread that comes back from XLA into an interpreter that is gone takes the process down with an abort.
+    for worker in tuple(_WORKERS):
+        worker.end()
 
 
 class Worker:
@@ -19,6 +31,7 @@ class Worker:
         self._number = 0
         self._busy = False
         self._thread: threading.Thread | None = None
+        _WORKERS.add(self)
 
     def submit(self, job: Job) -> None:
         """Do a job as soon as the one under way notices that it is not wanted any more."""
@@ -28,6 +41,12 @@ class Worker:
                 self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._thread.start()
             self._wake.notify_all()
+
+    def end(self, timeout_s: float = 30.0) -> None:
+        """Give everything up, and wait for the step under way to end."""
+        with self._wake:
+            self._next, self._number = None, self._number + 1
+        self.wait_until_idle(timeout_s)
 
     def wait_until_idle(self, timeout_s: float | None = None) -> bool:
         """Wait for the last job to end; return whether it did in time."""

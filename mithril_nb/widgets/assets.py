@@ -16,8 +16,8 @@ from mithril_nb.errors import StageUnavailableError
 STATIC = Path(__file__).parent / "static"
 
 
-def built(name: str) -> Path:
-    """Return the path of a built file of the front end.
+def built(name: str) -> str:
+    """Return the text of a built file of the front end.
 
     Raises:
         StageUnavailableError: The front end has not been built; installing the package builds it.
@@ -29,7 +29,7 @@ def built(name: str) -> Path:
             (("built by", "the package's own build"),),
             "pip install . (in the repository), or npm ci && npm run build in mithril_nb/widgets/frontend",
         )
-    return path
+    return path.read_text(encoding="utf-8")
 
 
 class Assets(anywidget.AnyWidget):
