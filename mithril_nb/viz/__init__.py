@@ -5,7 +5,7 @@ Importing this package registers them, so that every value that is `Shown` has a
 
 from __future__ import annotations
 
-from mithril_nb.display import Shown, render
+from mithril_nb.display import render
 from mithril_nb.viz.bundles import bundle
 
-render.register(Shown, bundle)
+render.register(object, bundle)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Value
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.viz.records import NodeAnnotation
+from mithril_nb.viz.records import NodeAnnotation, port_text
 
 _LONGEST_LABEL = 24
 
@@ -65,10 +65,10 @@ def annotate(
             problem=at_block.get(path),
         )
         for port, spec in zip(node.block.outputs, outputs, strict=True):
-            edge_shapes[f"{path}.{port.name}"] = shape_text(spec)
+            edge_shapes[port_text(path, port.name)] = shape_text(spec)
         if node.block.graph is not None:
             for port in node.block.graph.inputs:
-                edge_shapes[f"{path}.{port.name}"] = shape_text(found.inputs.get(port.name))
+                edge_shapes[port_text(path, port.name)] = shape_text(found.inputs.get(port.name))
     edges = {problem.edge: at for at, problem in reversed([*enumerate(problems)]) if problem.edge}
     return Annotations(nodes, {source: shape for source, shape in edge_shapes.items() if shape}, edges)
 
@@ -130,10 +130,10 @@ def _last(specs: Mapping[str, TensorSpec | None]) -> int | str | None:
 
 
 def _matters(value: Value) -> bool:
-    """Return whether a value says how large or strong something is; flags, axes and ones do not."""
+    """Return whether a value says how large or strong something is; flags, axes, ones and epsilons do not."""
     if isinstance(value, tuple):
         return any(_matters(item) for item in value)
-    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and value != 1
+    return isinstance(value, int | float) and not isinstance(value, bool) and value >= 0.01 and value != 1
 
 
 def _sizes_text(value: Value) -> str:

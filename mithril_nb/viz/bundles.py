@@ -6,6 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.viz.cost import cost_html, cost_text
+from mithril_nb.viz.curves import curves_svg, curves_text
+from mithril_nb.viz.listing import MOST_LINES, listing_html, listing_text
 from mithril_nb.viz.picture import Picture, picture
 from mithril_nb.viz.records import Diagram
 from mithril_nb.viz.svg import diagram_svg
@@ -62,8 +65,39 @@ def _diagram(diagram: Diagram) -> Bundle:
     return {"text/plain": text, "image/svg+xml": diagram_svg(diagram)}
 
 
+def _stage(stage: Any) -> Bundle:
+    return {"text/plain": listing_text(stage, MOST_LINES), "text/html": listing_html(stage)}
+
+
+def _inspection(inspection: Any) -> Bundle:
+    """Show the stages that cost little, and the compiled one only if it is there: showing must not start a compiler."""
+    names = [name for name in inspection.stages if name != "hlo" or inspection.is_compiled]
+    stages = [inspection.stage(name) for name in names]
+    return {"text/plain": f"program {inspection.name!r}: {', '.join(names)}", "text/html": listing_html(*stages)}
+
+
+def _cost(report: Any) -> Bundle:
+    data = report.to_dict()
+    return {"text/plain": cost_text(data), "text/html": cost_html(data)}
+
+
+def _run(run: Any) -> Bundle:
+    view = {**run.snapshot(), "steps_per_s": None, "left_s": None}  # the text of a cell should not change with the load
+    return {"text/plain": curves_text(view), "image/svg+xml": curves_svg(run.history.to_dict())}
+
+
+def _physical(model: Any) -> Bundle:
+    made = picture(model.graph, model.input_specs)
+    return {**picture_bundle(made, "physical model"), "text/plain": repr(model)}
+
+
 RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "LogicalGraph": _graph,
     "Block": _block,
     "Diagram": _diagram,
+    "Stage": _stage,
+    "Inspection": _inspection,
+    "CostReport": _cost,
+    "Run": _run,
+    "PhysicalModel": _physical,
 }

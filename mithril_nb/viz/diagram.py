@@ -15,7 +15,7 @@ from mithril_nb.viz import sizes
 from mithril_nb.viz.arrange import arrange, curve
 from mithril_nb.viz.engine import Box, Link, Pin
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, DiagramPort, NodeAnnotation, Point
+from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, DiagramPort, NodeAnnotation, Point, end_text
 
 MARGIN = 12
 _PLAIN = NodeAnnotation()
@@ -147,7 +147,7 @@ class _Plan:
                 tail, head = parts[link.tail].box, parts[link.head].box
                 (x0, y0), (x1, y1) = corners[link.tail], corners[link.head]
                 points = curve((x0 + tail.bottoms[link.out], y0 + tail.h), (x1 + head.tops[link.into], y1))
-            source, target = _end(edge.source, prefix), _end(edge.target, prefix)
+            source, target = end_text(edge.source, prefix), end_text(edge.target, prefix)
             level.edges.append(
                 DiagramEdge(
                     f"{source} -> {target}",
@@ -170,7 +170,7 @@ class _Plan:
             if len(node.block.outputs) == 1:
                 shapes[Endpoint(node.name, node.block.outputs[0].name)] = note.shape
         for source in {edge.source for edge in graph.edges}:
-            known = self.edge_shapes.get(_end(source, prefix), "")
+            known = self.edge_shapes.get(end_text(source, prefix), "")
             if known:
                 shapes[source] = known
         return shapes
@@ -241,11 +241,6 @@ class _Plan:
         out = 0 if source.node == BOUNDARY else items[tail].bottoms[source.port]
         into = 0 if target.node == BOUNDARY else items[head].tops[target.port]
         return Link(index[tail], out, index[head], into)
-
-
-def _end(end: Endpoint, prefix: str) -> str:
-    path = join_path(prefix, end.node) if end.node else prefix
-    return f"{path}.{end.port}" if path else end.port
 
 
 def _used_ports(node: Node, ends: set[Endpoint]) -> tuple[list[str], list[str]]:

@@ -10,7 +10,7 @@ from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, LogicalGraph
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES, LIGHT
-from mithril_nb.viz.records import NodeAnnotation
+from mithril_nb.viz.records import NodeAnnotation, end_text
 
 _PLAIN = NodeAnnotation()
 
@@ -92,9 +92,7 @@ class _Writer:
                 out[node.name, port.name] = inside[f"output {port.name}"]
         for edge in graph.edges:
             tail, head = out[edge.source.node, edge.source.port], into[edge.target.node, edge.target.port]
-            path = join_path(prefix, edge.source.node) if edge.source.node else prefix
-            source = f"{path}.{edge.source.port}" if path else edge.source.port
-            shape = self.edge_shapes.get(source, "")
+            shape = self.edge_shapes.get(end_text(edge.source, prefix), "")
             dot.edge(tail, head, **({"label": graphviz.escape(one_line(shape))} if shape else {}))
 
     def fresh(self, letter: str) -> str:

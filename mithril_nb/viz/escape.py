@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import escape
+from urllib.parse import quote
 
 # What XML 1.0 forbids even when escaped, lone surrogates included: one of them makes a browser refuse the whole SVG.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -32,3 +33,13 @@ def one_line(text: str) -> str:
         'a⏎b'
     """
     return _BREAKS.sub("⏎", text)
+
+
+def block_key(path: str) -> str:
+    """Return a block's path as one word, for the attributes that link lines, boxes and rows.
+
+    Examples:
+        >>> block_key("a b/c")
+        'a%20b/c'
+    """
+    return quote(path, safe="/()%", errors="replace")

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 LIGHT_HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#7A5195", "#5D6D7E")
 DARK_HUES = ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "#B08BD0", "#A3B1BF")
 HUES = len(LIGHT_HUES)
+LIT, PINNED = 0.11, 0.19
+"""How much accent is in the ground of a line that is lit up, and of one that is pinned."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ LIGHT = Theme(
     cost="#8a4b08",
     track="#e3e7eb",
     hues=LIGHT_HUES,
-    code=("#7d2a8c", "#1f4e9c", "#0b6b5b", "#8a4b08", "#8c1d40", "#5c6670"),
+    code=("#7d2a8c", "#1f4e9c", "#0b6b5b", "#8a4b08", "#8c1d40", "#525b65"),
 )
 DARK = Theme(
     ground="#15181c",

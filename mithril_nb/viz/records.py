@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from mithril_nb.display import Shown
+from mithril_nb.graph.paths import component, join_path
+from mithril_nb.graph.records import Endpoint
 
 Point = tuple[float, float]
 
@@ -88,8 +91,9 @@ class DiagramEdge:
 
     Attributes:
         id: `"source -> target"`.
-        source: `"path.port"` it comes from; the port's name alone for a model input.
-        target: `"path.port"` it goes to; the port's name alone for a model output.
+        source: `"path.port"` it comes from; the port's name alone for a model input. Names in it are escaped as in
+            `graph.paths`.
+        target: The same of where it goes.
         shape: Shape of what flows.
         points: Control points of a cubic Bézier curve: the start, then three for each piece.
         problem: Index into the list of problems.
@@ -119,7 +123,7 @@ class Diagram(Shown):
     nodes: tuple[DiagramNode, ...]
     edges: tuple[DiagramEdge, ...]
 
-    def to_dict(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the same as JSON-able data, for a front end."""
         return {
             "width": self.width,
@@ -151,8 +155,29 @@ class Diagram(Shown):
         return x, y
 
 
-def _node_dict(node: DiagramNode) -> dict[str, object]:
-    data: dict[str, object] = dict(vars(node))
+def end_text(end: Endpoint, prefix: str = "") -> str:
+    """Return an end of an edge in the group at `prefix` as text; with no prefix, as `str` writes it.
+
+    Examples:
+        >>> end_text(Endpoint("relu_0", "input"), "mlp"), end_text(Endpoint("", "input"), "mlp")
+        ('mlp/relu_0.input', 'mlp.input')
+    """
+    path = join_path(prefix, end.node) if end.node else prefix
+    return port_text(path, end.port)
+
+
+def port_text(path: str, port: str) -> str:
+    """Return a port of the block at a path as text; a port of the model itself is its name alone.
+
+    Examples:
+        >>> port_text("relu_0", "a.b"), port_text("", "input")
+        ('relu_0.a%2Eb', 'input')
+    """
+    return f"{path}.{component(port)}" if path else port
+
+
+def _node_dict(node: DiagramNode) -> dict[str, Any]:
+    data: dict[str, Any] = dict(vars(node))
     for side in ("inputs", "outputs"):
         data[side] = [{"name": port.name, "x": port.x, "y": port.y} for port in getattr(node, side)]
     return data

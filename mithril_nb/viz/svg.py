@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.viz import sizes
-from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme
-from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, Point
+from mithril_nb.viz.records import Diagram, DiagramEdge, DiagramNode, Point, port_text
 from mithril_nb.viz.textwidth import elided, text_width
 from mithril_nb.viz.units import percent
 
@@ -20,35 +20,39 @@ _EDGE_SIZE = 10
 _Rect = tuple[float, float, float, float]
 
 
-def diagram_svg(diagram: Diagram, problems: Sequence[Diagnostic] = (), title: str = "logical graph") -> str:
+def diagram_svg(
+    diagram: Diagram, problems: Sequence[Diagnostic] = (), title: str = "logical graph", *, embedded: bool = False
+) -> str:
     """Return the picture as SVG text.
 
     Args:
         diagram: What to draw.
         problems: What the indices `problem` in it mean, for tooltips.
         title: What a screen reader calls it.
+        embedded: Whether it stands in one of our HTML pages: then it takes the page's colours, and its blocks can be
+            reached by keyboard and are linked to lines and rows.
 
     Returns:
         SVG with fixed width and height; the same text for the same arguments.
     """
     blocks = sum(1 for node in diagram.nodes if node.path)
+    role = "group" if embedded else "img"
     width, height = max(diagram.width, 60), max(diagram.height, 40)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="mnb-diagram" role="img" width="{_n(width)}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="mnb-diagram" role="{role}" width="{_n(width)}" '
         f'height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}" font-family="{escaped(FONT)}" '
         f'style="max-width:100%;height:auto">',
         f"<title>{escaped(one_line(title))}: {blocks} {'block' if blocks == 1 else 'blocks'}</title>",
-        f"<style>{_style()}</style>",
+        f"<style>{''.join(_rules(_PAGE)) if embedded else _style()}</style>",
         f'<rect class="ground" width="{_n(width)}" height="{_n(height)}" rx="4" fill="{LIGHT.ground}"/>',
     ]
     frames = [node for node in diagram.nodes if node.expanded]
     boxes = [node for node in diagram.nodes if not node.expanded]
     for node in frames:
-        parts.extend(_frame(node, problems))
+        parts.extend((_opening(node, problems, embedded), *_frame(node), "</g>"))
     taken: list[_Rect] = [(node.x - 2, node.y - 2, node.x + node.w + 2, node.y + node.h + 2) for node in boxes]
     taken += [(node.x, node.y, node.x + node.w, node.y + _TITLE_ROW) for node in frames]
-    chips = {f"{node.path}.{port.name}" for node in boxes if node.shape for port in node.outputs}
-    chips |= {node.name for node in boxes if not node.path}
+    chips = {port_text(node.path, port.name) for node in boxes if node.shape for port in node.outputs}
     for edge in diagram.edges:
         parts.extend(_edge(edge, problems))
     wires = [_middle(edge.points, at / 24) for edge in diagram.edges for at in range(25)]
@@ -56,12 +60,19 @@ def diagram_svg(diagram: Diagram, problems: Sequence[Diagnostic] = (), title: st
         if edge.shape and edge.source not in chips:
             parts.extend(_edge_label(edge, taken, wires))
     for node in boxes:
-        parts.extend(_node(node, problems) if node.path else _pill(node))
+        drawn = _node(node) if node.path else _pill(node)
+        parts.extend((_opening(node, problems, embedded), *drawn, "</g>"))
     parts.append("</svg>")
     return "\n".join(parts)
 
 
 _TITLE_ROW = 24
+# The variables that the style sheet of our pages defines.
+_PAGE = Theme(
+    *(f"var(--{name})" for name in "ground surface line wire ink muted accent bad cost track".split()),
+    hues=tuple(f"var(--h{at})" for at in range(HUES)),
+    code=LIGHT.code,
+)
 
 
 def _style() -> str:
@@ -84,10 +95,17 @@ def _rules(theme: Theme) -> Iterator[str]:
         yield f".mnb-diagram .hue{at}{{fill:{colour}}}.mnb-diagram .rim{at}{{stroke:{colour}}}"
 
 
-def _node(node: DiagramNode, problems: Sequence[Diagnostic]) -> Iterator[str]:
+def _opening(node: DiagramNode, problems: Sequence[Diagnostic], embedded: bool) -> str:
+    told = escaped(_told(node, problems))
+    if not embedded or not node.path:
+        return f'<g class="node"><title>{told}</title>'
+    link = f'data-block="{escaped(block_key(node.path))}" tabindex="0" role="button" aria-label="{told}"'
+    return f'<g class="node" {link}><title>{told}</title>'
+
+
+def _node(node: DiagramNode) -> Iterator[str]:
     t = LIGHT
     x, y, w, h = node.x, node.y, node.w, node.h
-    yield f'<g class="node"><title>{escaped(_told(node, problems))}</title>'
     if node.group:  # a second edge behind says that there is more inside
         yield (
             f'<rect class="box" x="{_n(x + 4)}" y="{_n(y + 4)}" width="{_n(w)}" height="{_n(h)}" rx="4" '
@@ -134,13 +152,10 @@ def _node(node: DiagramNode, problems: Sequence[Diagnostic]) -> Iterator[str]:
         )
     if bad:
         yield from _sign(x + w - 1, y + 1)
-    yield "</g>"
 
 
 def _pill(node: DiagramNode) -> Iterator[str]:
     x, y, w, h = node.x, node.y, node.w, node.h
-    told = f"{node.kind} {one_line(node.name)}" + (f", {one_line(node.shape)}" if node.shape else "")
-    yield f'<g class="node"><title>{escaped(told)}</title>'
     yield (
         f'<rect class="box" x="{_n(x)}" y="{_n(y)}" width="{_n(w)}" height="{_n(h)}" rx="{_n(h / 2)}" '
         f'fill="{LIGHT.surface}" stroke="{LIGHT.line}"/>'
@@ -154,13 +169,11 @@ def _pill(node: DiagramNode) -> Iterator[str]:
     else:
         name = elided(name, sizes.NAME_SIZE, w - 2 * sizes.LEFT, bold=True)
         yield _text(x + w / 2, y + 20, name, sizes.NAME_SIZE, "ink", bold=True, anchor="middle")
-    yield "</g>"
 
 
-def _frame(node: DiagramNode, problems: Sequence[Diagnostic]) -> Iterator[str]:
+def _frame(node: DiagramNode) -> Iterator[str]:
     t, hue = LIGHT, node.hue % HUES
     x, y = node.x, node.y
-    yield f'<g class="node"><title>{escaped(_told(node, problems))}</title>'
     yield (
         f'<rect class="hue{hue}" x="{_n(x)}" y="{_n(y)}" width="{_n(node.w)}" height="{_n(node.h)}" rx="6" '
         f'fill="{t.hues[hue]}" fill-opacity="0.07"/>'
@@ -182,7 +195,6 @@ def _frame(node: DiagramNode, problems: Sequence[Diagnostic]) -> Iterator[str]:
             f'<circle class="port" cx="{_n(x + port.x)}" cy="{_n(y + port.y)}" r="2.5" fill="{t.ground}" '
             f'stroke="{t.wire}"/>'
         )
-    yield "</g>"
 
 
 def _edge(edge: DiagramEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
@@ -262,7 +274,7 @@ def _told(node: DiagramNode, problems: Sequence[Diagnostic]) -> str:
     if node.label:
         parts.append(one_line(node.label))
     if node.shape:
-        parts.append(f"gives {one_line(node.shape)}")
+        parts.append(f"gives {one_line(node.shape)}" if node.path else one_line(node.shape))
     if node.share is not None:
         parts.append(f"{percent(node.share)} of the cost")
     return ", ".join(parts) + _problem(node.problem, problems)

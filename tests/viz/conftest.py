@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -86,3 +87,52 @@ def notes() -> dict[str, NodeAnnotation]:
         "skip": NodeAnnotation("", "(32, 64)", 0.0),
         "head": NodeAnnotation("64 → 10", "(32, 10)", 0.28, problem=0),
     }
+
+
+VOID = {"meta", "br", "img", "input", "link", "hr", "path", "rect", "circle"}
+
+
+class Page(HTMLParser):
+    """Reads HTML strictly: every element closed in order, no handler attributes, no address outside of the page."""
+
+    def __init__(self):
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.texts: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, {key: value or "" for key, value in attrs}))
+        names = [key for key, _ in attrs]
+        assert len(names) == len(set(names)), f"{tag} has an attribute twice"
+        for key, value in attrs:
+            assert not key.startswith("on"), key
+            assert key not in ("href", "src", "xlink:href") or value.startswith("#"), value
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@pytest.fixture(scope="session")
+def parsed():
+    """Return a function that reads HTML strictly and returns what it found."""
+
+    def parse(html: str) -> Page:
+        page = Page()
+        page.feed(html)
+        page.close()
+        assert page.open == []
+        return page
+
+    return parse

@@ -14,7 +14,7 @@ from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, 
 from mithril_nb.viz.arrange import arrange
 from mithril_nb.viz.diagram import layout
 from mithril_nb.viz.engine import Box, Link
-from mithril_nb.viz.records import Diagram
+from mithril_nb.viz.records import Diagram, port_text
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -86,7 +86,7 @@ def check(diagram: Diagram) -> None:
             assert node.y + node.h < parent.y + parent.h
         for ports, normal, inside in ((node.inputs, ends, starts), (node.outputs, starts, ends)):
             for port in ports:
-                key = f"{node.path}.{port.name}" if node.path else port.name
+                key = port_text(node.path, port.name)
                 place = (node.x + port.x, node.y + port.y)
                 if node.path == "" and key in normal:
                     continue  # a model input and a model output may share a name

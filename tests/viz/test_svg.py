@@ -55,7 +55,7 @@ def test_a_script_in_a_name_is_shown_not_run():
 def test_it_is_told_to_those_who_do_not_see(nested, notes):
     root = ElementTree.fromstring(diagram_svg(layout(nested, annotations=notes)))
     assert root.attrib["role"] == "img"
-    assert root.find(f"{SVG}title").text == "logical graph: 4 blocks"
+    assert root.findtext(f"{SVG}title") == "logical graph: 4 blocks"
     told = [title.text for title in root.iter(f"{SVG}title")]
     assert "Linear head, 64 → 10, gives (32, 10), 28.0 % of the cost\nproblem" in told
     assert "skip.output -> head.input, (32, 64)" in told
@@ -79,4 +79,4 @@ def test_it_can_be_made_from_many_threads(nested):
 
 def test_an_empty_graph_is_a_picture_too():
     root = ElementTree.fromstring(diagram_svg(layout(LogicalGraph())))
-    assert root.find(f"{SVG}title").text == "logical graph: 0 blocks"
+    assert root.findtext(f"{SVG}title") == "logical graph: 0 blocks"

@@ -1,0 +1,166 @@
+"""Training curves as a still picture, and as a text: what the live plot leaves behind in a saved notebook."""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import threading
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.viz.palette import DARK, LIGHT
+from mithril_nb.viz.units import percent, seconds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Columns = Mapping[str, Sequence[float]]
+"""Columns of a history by name: `step`, `loss`, `accuracy` and the validation ones; NaN is no value."""
+
+_PANELS = (("loss", "validation_loss"), ("accuracy", "validation_accuracy"))
+_MOST_POINTS = 1500
+_lock = threading.Lock()  # rcParams are shared by all threads
+
+
+def curves_figure(columns: Columns) -> Figure:
+    """Return the curves as a matplotlib figure, to be changed or saved as you like. It is not known to pyplot.
+
+    Args:
+        columns: The history's columns; panels without a value are left out.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
+
+    panels = [panel for panel in _PANELS if any(_points(columns, name) for name in panel)]
+    figure = Figure(figsize=(4.6 * max(1, len(panels)), 2.9), layout="constrained", facecolor=LIGHT.ground)
+    if not panels:
+        figure.text(0.5, 0.5, "no steps yet", ha="center", va="center", color=LIGHT.muted)
+        return figure
+    for axes, names in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        _panel(axes, columns, names)
+    return figure
+
+
+def curves_svg(columns: Columns, title: str = "training curves") -> str:
+    """Return the curves as self-contained SVG, for light and dark, the same for the same columns.
+
+    Args:
+        columns: The history's columns.
+        title: What a screen reader calls it.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is not installed.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    from mithril_nb.viz.escape import escaped
+
+    figure = curves_figure(columns)
+    file = io.StringIO()
+    with _lock, matplotlib.rc_context({"svg.hashsalt": "mithril_nb", "svg.fonttype": "none"}):
+        FigureCanvasSVG(figure).print_svg(file, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = file.getvalue()
+    text = text[text.index("<svg") :]  # what stands before names a DTD on the network
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    opening = f'<svg class="mnb-curves" role="img" style="max-width:100%;height:auto" aria-label="{escaped(title)}"'
+    text = text.replace("<svg", opening, 1)
+    return text.replace(">", f"><title>{escaped(title)}</title><style>{_dark_css()}</style>", 1).strip()
+
+
+def curves_text(run: Mapping[str, Any]) -> str:
+    """Return where a run stands, as text.
+
+    Args:
+        run: The run as data: `state`, `epoch`, `epochs`, `step`, `steps`, `loss` and so on.
+
+    Examples:
+        >>> print(curves_text({"state": "done", "epoch": 10, "epochs": 10, "step": 450, "steps": 450, "loss": 0.0312,
+        ...                    "validation_accuracy": 0.972, "steps_per_s": 912.0}))
+        run: done, epoch 10 of 10, step 450 of 450
+            loss                 0.0312
+            validation accuracy  97.2 %
+            speed                912 steps/s
+    """
+    head = f"run: {run.get('state', 'none')}"
+    for unit in ("epoch", "step"):
+        if run.get(f"{unit}s"):
+            head += f", {unit} {run.get(unit, 0)} of {run[f'{unit}s']}"
+    facts = [
+        (name.replace("_", " "), f"{run[name]:.4g}") for name in ("loss", "validation_loss") if _is_known(run, name)
+    ]
+    facts += [
+        (name.replace("_", " "), percent(run[name]))
+        for name in ("accuracy", "validation_accuracy")
+        if _is_known(run, name)
+    ]
+    if _is_known(run, "steps_per_s"):
+        facts.append(("speed", f"{run['steps_per_s']:.3g} steps/s"))
+    if run.get("state") == "running" and _is_known(run, "left_s"):
+        facts.append(("left", seconds(run["left_s"])))
+    width = max((len(name) for name, _ in facts), default=0)
+    lines = [head, *(f"    {name:<{width}}  {value}" for name, value in facts)]
+    if run.get("message"):
+        lines.append(f"    {run['message']}")
+    return "\n".join(lines)
+
+
+def _is_known(run: Mapping[str, Any], name: str) -> bool:
+    value = run.get(name)
+    return value is not None and not math.isnan(value)
+
+
+def _points(columns: Columns, name: str) -> list[tuple[float, float]]:
+    """Return step and value of the rows that have one, thinned to what a picture can show."""
+    steps = columns.get("step")
+    values = columns.get(name)
+    if steps is None or values is None:
+        return []
+    points = [(float(x), float(y)) for x, y in zip(steps, values, strict=True) if math.isfinite(y)]
+    if len(points) <= _MOST_POINTS:
+        return points
+    stride = len(points) / (_MOST_POINTS / 2)
+    thinned: list[tuple[float, float]] = []
+    for at in range(_MOST_POINTS // 2):  # least and most of each stretch, so that no spike is lost
+        part = points[int(at * stride) : int((at + 1) * stride)]
+        thinned.extend(sorted({min(part, key=lambda p: p[1]), max(part, key=lambda p: p[1])}))
+    return thinned
+
+
+def _panel(axes: Axes, columns: Columns, names: Sequence[str]) -> None:
+    axes.set_facecolor(LIGHT.ground)
+    for name, colour, dashes in zip(names, LIGHT.hues, ("-", "--"), strict=False):
+        points = _points(columns, name)
+        if points:
+            marks = {"marker": "o", "markersize": 3} if len(points) < 40 else {}
+            x, y = zip(*points, strict=True)
+            axes.plot(x, y, dashes, color=colour, linewidth=1.5, label=name.replace("_", " "), **marks)
+    axes.set_xlabel("step", color=LIGHT.muted)
+    axes.set_title(names[0], color=LIGHT.ink, fontsize=10, loc="left")
+    axes.grid(color=LIGHT.track, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(colors=LIGHT.muted, labelsize=8)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(LIGHT.line)
+    legend = axes.legend(frameon=False, fontsize=8)
+    for text in legend.get_texts():
+        text.set_color(LIGHT.ink)
+
+
+def _dark_css() -> str:
+    """Return rules that swap each light colour, wherever matplotlib has written it, for its dark twin."""
+    pairs = [
+        (LIGHT.ground, DARK.ground), (LIGHT.ink, DARK.ink), (LIGHT.muted, DARK.muted), (LIGHT.line, DARK.line),
+        (LIGHT.track, DARK.track), (LIGHT.hues[0], DARK.hues[0]), (LIGHT.hues[1], DARK.hues[1]),
+    ]  # fmt: skip
+    rules = (
+        f'.mnb-curves [style*="{what}: {light.lower()}"]{{{what}:{dark}!important}}'
+        for light, dark in pairs
+        for what in ("fill", "stroke")
+    )
+    return f"@media (prefers-color-scheme:dark){{{''.join(rules)}}}"

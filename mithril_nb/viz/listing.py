@@ -1,0 +1,244 @@
+"""Stages as static HTML: numbered lines, a stripe in the hue of the block behind each, links to the other stages.
+
+Without a kernel, and without scripts, a line number leads to the line's counterpart in the next stage. Where scripts
+may run, hovering and clicking light up the counterparts in all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.viz.escape import block_key, escaped
+from mithril_nb.viz.highlight import highlighted
+from mithril_nb.viz.linking import LINK_SCRIPT
+from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.style import MONO, base_css
+from mithril_nb.viz.units import percent, seconds
+
+if TYPE_CHECKING:  # the package around these records imports JAX
+    from mithril_nb.stages.records import Instruction, Stage
+
+MOST_LINES = 400
+MOST_CHARACTERS = 400
+TITLES = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimized HLO"}
+
+
+@dataclass(frozen=True)
+class _Line:
+    number: int
+    pieces: list[tuple[str, str]]
+    instruction: Instruction | None
+    starts: bool
+
+
+def listing_html(
+    *stages: Stage,
+    hues: Mapping[str, int] | None = None,
+    most_lines: int | None = MOST_LINES,
+    scripts: bool = True,
+) -> str:
+    """Return stages side by side as one self-contained HTML fragment.
+
+    Args:
+        *stages: The stages.
+        hues: Hue of each top-level block, by path; by default in the order in which blocks appear.
+        most_lines: Lines shown of each stage; the rest is counted below it. `None` shows all.
+        scripts: Whether to add the script that lights up counterparts. All else works without it.
+
+    Returns:
+        HTML in which every character of the stages is data.
+    """
+    hues = hues_seen(stages) if hues is None else hues
+    key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
+    body = panes_html(stages, hues, key, most_lines)
+    script = f"<script>{LINK_SCRIPT}</script>" if scripts else ""
+    return (
+        f'<div class="mnb mnb-linked" data-mnb="{key}"><style>{base_css()}{listing_css()}</style>{body}{script}</div>'
+    )
+
+
+def panes_html(stages: Sequence[Stage], hues: Mapping[str, int], key: str, most_lines: int | None = MOST_LINES) -> str:
+    """Return the panes alone, without style and script; `key` makes the ids of this group of panes unique on a page."""
+    shown = [[] if stage.unavailable is not None else _lines(stage, most_lines) for stage in stages]
+    targets = [_first_lines(lines) for lines in shown]
+    panes = []
+    for at, (stage, lines) in enumerate(zip(stages, shown, strict=True)):
+        others = [(at + step) % len(stages) for step in range(1, len(stages))]
+        links = [(stages[other].name, targets[other]) for other in others]
+        panes.append("".join(_pane(stage, lines, hues, key, links)))
+    return f'<div class="panes">{"".join(panes)}</div>'
+
+
+def listing_text(stage: Stage, most_lines: int | None = None) -> str:
+    r"""Return a stage as plain text.
+
+    Examples:
+        >>> from mithril_nb.stages.records import Stage
+        >>> print(listing_text(Stage("jaxpr", "a\nb\nc"), most_lines=2))
+        a
+        b
+        ... 1 more line
+    """
+    if stage.unavailable is not None:
+        return str(stage)
+    lines = stage.text.rstrip("\n").split("\n")
+    if most_lines is None or len(lines) <= most_lines:
+        return "\n".join(lines)
+    return "\n".join([*lines[:most_lines], f"... {_more(len(lines) - most_lines)}"])
+
+
+def hues_of(graph: LogicalGraph) -> dict[str, int]:
+    """Return the hue of each top-level block of a graph, by path.
+
+    Examples:
+        >>> hues_of(LogicalGraph())
+        {}
+    """
+    return {join_path("", node.name): at % HUES for at, node in enumerate(graph.nodes)}
+
+
+def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
+    """Return a hue for each top-level block that stages name, in the order in which they come."""
+    hues: dict[str, int] = {}
+    for stage in stages:
+        for instruction in stage.instructions:
+            for block, _ in instruction.shares:
+                hues.setdefault(block.partition("/")[0], len(hues) % HUES)
+    return hues
+
+
+def listing_css() -> str:
+    """Return the rules of the panes."""
+    hatch = "repeating-linear-gradient(45deg,transparent 0 2px,var(--ground) 2px 4px)"
+    dots = "repeating-linear-gradient(0deg,transparent 0 2px,var(--ground) 2px 4px)"
+    return (
+        ".mnb .panes{display:flex;gap:8px;align-items:stretch;flex-wrap:wrap}"
+        ".mnb .pane{flex:1 1 320px;min-width:0;border:1px solid var(--line);border-radius:4px;overflow:hidden;"
+        "display:flex;flex-direction:column}"
+        ".mnb .pane>header{display:flex;justify-content:space-between;gap:8px;padding:4px 8px;"
+        "background:var(--surface);border-bottom:1px solid var(--line)}"
+        ".mnb .pane>header b{font-weight:600}"
+        f".mnb .code{{overflow:auto;max-height:440px;font:12px/18px {MONO};padding:4px 0;flex:1}}"
+        ".mnb .lines{display:table;min-width:100%;border-collapse:collapse}"
+        ".mnb .l{display:table-row;scroll-margin:80px}"
+        ".mnb .l>*{display:table-cell;white-space:pre;padding:0}"
+        ".mnb .l .n{color:var(--muted);text-align:right;padding:0 6px 0 8px;user-select:none;text-decoration:none;"
+        "font-variant-numeric:tabular-nums}"
+        ".mnb a.n:hover{text-decoration:underline}"
+        ".mnb .l .s{width:8px;min-width:8px;height:18px;vertical-align:top}"
+        ".mnb .s span{display:flex;flex-direction:column;width:6px;height:18px}"
+        ".mnb .s.i span{width:3px}"
+        ".mnb .s i{flex:1;min-height:1px}"
+        f".mnb .s.rb i{{background-image:{hatch}}}.mnb .s.ru i{{background-image:{dots}}}"
+        ".mnb .l code{font:inherit;background:none;color:inherit;border:0;padding:0 12px 0 6px}"
+        ".mnb .l:target code{background:var(--pin)}"
+        ".mnb .l.on code{background:var(--on)}"
+        ".mnb .l.pin code{background:var(--pin);box-shadow:inset 2px 0 var(--accent)}"
+        ".mnb .l.here .n{color:var(--accent);font-weight:700}"
+        ".mnb .cut{padding:4px 8px;color:var(--muted);border-top:1px solid var(--line);background:var(--surface)}"
+        ".mnb .gone{padding:12px 8px}"
+    ) + "".join(f".mnb code .{letter}{{color:var(--c{letter})}}" for letter in "kftmsc")
+
+
+def _pane(
+    stage: Stage,
+    lines: list[_Line],
+    hues: Mapping[str, int],
+    key: str,
+    links: Sequence[tuple[str, Mapping[str, int]]],
+) -> Iterator[str]:
+    title = escaped(TITLES.get(stage.name, stage.name))
+    if stage.unavailable is not None:
+        yield (
+            f'<section class="pane" aria-label="{title}"><header><b>{title}</b></header>'
+            f'<p class="gone">not available: {escaped(stage.unavailable)}</p></section>'
+        )
+        return
+    total = stage.text.count("\n") + (0 if stage.text.endswith("\n") else 1)
+    elapsed = f" · {seconds(stage.elapsed_s)}" if stage.elapsed_s else ""
+    yield (
+        f'<section class="pane" data-stage="{escaped(stage.name)}" aria-label="{title}"><header><b>{title}</b>'
+        f'<span class="quiet">{total:,} line{"" if total == 1 else "s"}{elapsed}</span></header>'
+        f'<div class="code" tabindex="0" role="region" aria-label="{title}, text"><div class="lines">'
+    )
+    prefix = f"mnb-{key}-{stage.name}-"
+    for line in lines:
+        yield _row(line, hues, prefix, key, links)
+    yield "</div></div>"
+    if len(lines) < total:
+        yield f'<div class="cut">{_more(total - len(lines))}, not shown here</div>'
+    yield "</section>"
+
+
+def _row(
+    line: _Line, hues: Mapping[str, int], prefix: str, key: str, links: Sequence[tuple[str, Mapping[str, int]]]
+) -> str:
+    made, number = line.instruction, line.number
+    code = "".join(
+        f'<span class="{look}">{escaped(piece)}</span>' if look else escaped(piece) for look, piece in line.pieces
+    )
+    if made is None or not (made.equations or made.shares):
+        return f'<div class="l"><span class="n">{number}</span><span class="s"></span><code>{code}</code></div>'
+    equations = escaped(" ".join(made.equations))
+    of = escaped(" ".join(block_key(block) for block, _ in made.shares))
+    goal = next((f"#mnb-{key}-{name}-{lines[at]}" for name, lines in links for at in made.equations if at in lines), "")
+    count = f'<a class="n" href="{escaped(goal)}">{number}</a>' if goal else f'<span class="n">{number}</span>'
+    looks = "s" + (" i" if made.origin == "inferred" else "")
+    looks += {"backward": " rb", "update": " ru"}.get(made.role or "", "")
+    bars = "".join(
+        f'<i class="h{hues[top] % HUES}"{"" if len(made.shares) == 1 else f" style=flex-grow:{share:.2f}"}></i>'
+        for block, share in made.shares
+        if (top := block.partition("/")[0]) in hues
+    )
+    stripe = f'<span class="{looks}"><span>{bars}</span></span>' if bars else '<span class="s"></span>'
+    return (
+        f'<div class="l" id="{escaped(prefix)}{number}" data-e="{equations}" data-of="{of}" '
+        f'title="{escaped(_told(made))}">{count}{stripe}<code>{code}</code></div>'
+    )
+
+
+def _told(made: Instruction) -> str:
+    shares = sorted(made.shares, key=lambda pair: -pair[1])[:6]
+    blocks = [block if len(made.shares) == 1 else f"{block} {percent(share)}" for block, share in shares]
+    parts = [", ".join(blocks) or "unattributed", made.opcode, made.role or "", made.origin or ""]
+    if made.equations:
+        listed = ", ".join(made.equations[:8]) + (", …" if len(made.equations) > 8 else "")
+        parts.append(f"equation{'' if len(made.equations) == 1 else 's'} {listed}")
+    return " · ".join(part for part in parts if part)
+
+
+def _lines(stage: Stage, most: int | None) -> list[_Line]:
+    """Return the lines to show, each with the innermost instruction that it belongs to."""
+    text = stage.text.removesuffix("\n")
+    shown = text.split("\n")[:most]
+    owner: dict[int, Instruction] = {}
+    for made in stage.instructions:  # in the order of lines, so an inner one overrides the one around it
+        for number in range(made.line, min(made.line + made.lines, len(shown) + 1)):
+            owner[number] = made
+    short = "\n".join(line[:MOST_CHARACTERS] for line in shown)
+    lines = []
+    for number, (pieces, whole) in enumerate(zip(highlighted(short, stage.name), shown, strict=True), 1):
+        if len(whole) > MOST_CHARACTERS:
+            pieces.append(("c", f" … {len(whole) - MOST_CHARACTERS:,} more characters"))
+        made = owner.get(number)
+        lines.append(_Line(number, pieces, made, made is not None and made.line == number))
+    return lines
+
+
+def _first_lines(lines: Sequence[_Line]) -> dict[str, int]:
+    """Return the first line of each equation."""
+    first: dict[str, int] = {}
+    for line in lines:
+        if line.instruction is not None and line.starts:
+            for equation in line.instruction.equations:
+                first.setdefault(equation, line.number)
+    return first
+
+
+def _more(count: int) -> str:
+    return f"{count:,} more line{'' if count == 1 else 's'}"

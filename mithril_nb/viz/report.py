@@ -1,0 +1,173 @@
+"""A whole model in one HTML file: graph, stages, costs, curves and source, linked, with no kernel and no network."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.errors import Diagnostic
+from mithril_nb.viz.cost import Cost, cost_css, cost_tables
+from mithril_nb.viz.curves import Columns, curves_svg, curves_text
+from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.highlight import highlighted
+from mithril_nb.viz.linking import LINK_SCRIPT
+from mithril_nb.viz.listing import hues_seen, listing_css, panes_html
+from mithril_nb.viz.problems import problems_css, problems_html
+from mithril_nb.viz.records import Diagram
+from mithril_nb.viz.style import MONO, SANS, base_css
+from mithril_nb.viz.svg import diagram_svg
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.records import Stage
+
+# Whatever a name or a stage may hold, the browser itself refuses to load anything from anywhere.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+
+
+def report_html(
+    title: str,
+    diagram: Diagram | None = None,
+    stages: Sequence[Stage] = (),
+    cost: Cost | None = None,
+    run: Mapping[str, Any] | None = None,
+    source: str = "",
+    problems: Sequence[Diagnostic] = (),
+    *,
+    columns: Columns | None = None,
+    most_lines: int | None = 5000,
+) -> str:
+    """Return one self-contained HTML file.
+
+    It reads without scripts, too; with them, pointing at a block, a row or a line lights up the same thing elsewhere.
+
+    Args:
+        title: Name of the model.
+        diagram: Its picture.
+        stages: The stages of a program.
+        cost: What the program costs, as data (`CostReport.to_dict()`).
+        run: A training run, as data (`Run.snapshot()`).
+        source: Python that builds the model.
+        problems: What is wrong with it.
+        columns: Columns of the run's history.
+        most_lines: Lines shown of each stage.
+
+    Returns:
+        The file's text; the same for the same arguments.
+    """
+    name = escaped(one_line(title))
+    body = sections_html(title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines)
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>{name}</title>'
+        f"<style>{base_css()}{sections_css()}{_PAGE_CSS}</style></head>"
+        f'<body class="mnb"><main class="mnb-linked">'
+        f'<h1>{name} <span class="quiet">mithril_nb report</span></h1>{body}</main>'
+        f"<script>{LINK_SCRIPT}</script></body></html>\n"
+    )
+
+
+def fragment_html(
+    title: str,
+    diagram: Diagram | None = None,
+    stages: Sequence[Stage] = (),
+    cost: Cost | None = None,
+    run: Mapping[str, Any] | None = None,
+    source: str = "",
+    problems: Sequence[Diagnostic] = (),
+    *,
+    columns: Columns | None = None,
+    most_lines: int | None = 400,
+) -> str:
+    """Return the same as a fragment for the output of a notebook's cell."""
+    body = sections_html(title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines)
+    return (
+        f'<div class="mnb mnb-linked"><style>{base_css()}{sections_css()}</style>{body}'
+        f"<script>{LINK_SCRIPT}</script></div>"
+    )
+
+
+def sections_html(
+    title: str,
+    diagram: Diagram | None,
+    stages: Sequence[Stage],
+    cost: Cost | None,
+    run: Mapping[str, Any] | None,
+    source: str,
+    problems: Sequence[Diagnostic],
+    *,
+    columns: Columns | None,
+    most_lines: int | None,
+) -> str:
+    """Return the parts of a report one after another; a part of which there is nothing is left out."""
+    hues = hues_seen(stages)
+    if diagram is not None:
+        drawn = {node.path: node.hue for node in diagram.nodes if node.path and "/" not in node.path}
+        hues = {path: hue for path, hue in hues.items() if path.startswith("(")} | drawn
+    parts = [problems_html(problems)]
+    left = ""
+    if diagram is not None:
+        picture = diagram_svg(diagram, problems, title, embedded=True)
+        left = f'<section class="graph" aria-label="logical graph">{picture}</section>'
+    right = []
+    if stages:
+        key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
+        right.append(f"<section><h2>Stages</h2>{panes_html(stages, hues, key, most_lines)}</section>")
+    if cost is not None:
+        right.append(f'<section class="scroll"><h2>Cost</h2>{cost_tables(cost, hues)}</section>')
+    if run is not None and run.get("state", "none") not in ("none", "idle"):
+        right.append(f"<section><h2>Training</h2>{_curves(run, columns)}</section>")
+    if source:
+        right.append(f"<section><h2>Source</h2>{_source(source)}</section>")
+    parts.append(f'<div class="sides">{left}<div class="rest">{"".join(right)}</div></div>')
+    return "".join(parts)
+
+
+def sections_css() -> str:
+    """Return the rules of all parts."""
+    return (
+        listing_css()
+        + cost_css()
+        + problems_css()
+        + (
+            ".mnb h2{font:600 15px/1.4 inherit;font-size:15px;margin:0 0 6px;color:var(--ink)}"
+            ".mnb section{margin:0 0 16px}"
+            ".mnb .sides{display:flex;gap:16px;align-items:flex-start}"
+            ".mnb .graph{flex:0 1 auto;max-width:40%;min-width:200px;overflow:auto;border:1px solid var(--line);"
+            "border-radius:4px}"
+            ".mnb .graph svg{display:block}"
+            ".mnb .rest{flex:1 1 0;min-width:0}"
+            ".mnb .scroll{overflow-x:auto}"
+            ".mnb .node[data-block]{cursor:pointer}"
+            ".mnb .node.on>rect.box,.mnb .node:focus-visible>rect.box{stroke:var(--accent)}"
+            ".mnb .node.pin>rect.box{stroke:var(--accent);stroke-width:2.5}"
+            f".mnb pre{{font:12px/18px {MONO};margin:0;padding:8px 12px;border:1px solid var(--line);border-radius:4px;"
+            "background:var(--ground);color:var(--ink);overflow:auto}"
+            "@media (max-width:900px){.mnb .sides{flex-direction:column}.mnb .graph{max-width:100%}}"
+        )
+    )
+
+
+_PAGE_CSS = (
+    "html{color-scheme:light dark}body.mnb{margin:0;padding:16px 20px;min-height:100vh}"
+    f".mnb h1{{font:600 20px/1.3 {SANS};margin:0 0 12px}}"
+    ".mnb h1 .quiet{font-weight:400;font-size:13px;margin-left:8px}"
+    "@media (min-width:901px){.mnb .graph{position:sticky;top:12px;max-height:calc(100vh - 24px)}}"
+    ".mnb .code{max-height:52vh}"
+    "@media print{.mnb .code,.mnb .graph{max-height:none;overflow:visible;position:static}}"
+)
+
+
+def _curves(run: Mapping[str, Any], columns: Columns | None) -> str:
+    picture = curves_svg(columns) if columns is not None and len(columns.get("step", ())) else ""
+    return f"{picture}<pre>{escaped(curves_text(run))}</pre>"
+
+
+def _source(source: str) -> str:
+    lines = (
+        "".join(f'<span class="{look}">{escaped(text)}</span>' if look else escaped(text) for look, text in line)
+        for line in highlighted(source.rstrip("\n"), "python")
+    )
+    return f'<pre tabindex="0" aria-label="Python that builds the model"><code>{chr(10).join(lines)}</code></pre>'

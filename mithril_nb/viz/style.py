@@ -1,0 +1,45 @@
+"""The style sheet that HTML fragments share: scoped to `.mnb`, light and dark, or as JupyterLab's theme is."""
+
+from __future__ import annotations
+
+from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mixed
+
+MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
+SANS = "var(--jp-ui-font-family, system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif)"
+
+
+def theme_css() -> str:
+    """Return the colours as CSS variables of `.mnb`: as the reader prefers, unless JupyterLab has a theme."""
+    light, dark = _variables(LIGHT), _variables(DARK)
+    return (
+        f".mnb{{{light}}}@media (prefers-color-scheme:dark){{.mnb{{{dark}}}"
+        f'[data-jp-theme-light="true"] .mnb{{{light}}}}}[data-jp-theme-light="false"] .mnb{{{dark}}}'
+    )
+
+
+def base_css() -> str:
+    """Return colours and the rules that all fragments need."""
+    return (
+        theme_css()
+        + (
+            f".mnb{{color:var(--ink);background:var(--ground);font:13px/1.4 {SANS};text-align:left}}"
+            ".mnb *{box-sizing:border-box}"
+            ".mnb :focus-visible{outline:2px solid var(--accent);outline-offset:-2px}"
+            ".mnb a{color:inherit}"
+            ".mnb .dot{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;"
+            "background:var(--muted)}"
+            ".mnb .quiet{color:var(--muted)}"
+        )
+        + "".join(f".mnb .h{at}{{background:var(--h{at})}}" for at in range(len(LIGHT.hues)))
+    )
+
+
+def _variables(theme: Theme) -> str:
+    names = {
+        "ground": theme.ground, "surface": theme.surface, "line": theme.line, "wire": theme.wire, "ink": theme.ink,
+        "muted": theme.muted, "accent": theme.accent, "bad": theme.bad, "cost": theme.cost, "track": theme.track,
+        "on": mixed(theme.accent, theme.ground, LIT), "pin": mixed(theme.accent, theme.ground, PINNED),
+    }  # fmt: skip
+    names |= {f"h{at}": hue for at, hue in enumerate(theme.hues)}
+    names |= {f"c{letter}": colour for letter, colour in zip("kftmsc", theme.code, strict=True)}
+    return "".join(f"--{name}:{colour};" for name, colour in names.items())

@@ -1,0 +1,64 @@
+"""What a notebook gets for each value, and what it gets when a renderer breaks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mithril_nb.display import Shown, render
+from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.stages.records import Stage
+from mithril_nb.viz import bundles
+from mithril_nb.viz.diagram import layout
+
+
+def test_a_graph_is_a_picture_and_a_text(nested):
+    bundle = nested._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "image/svg+xml"}
+    assert bundle["image/svg+xml"].startswith("<svg ")
+    assert bundle["text/plain"].splitlines()[:2] == [
+        "input       input",
+        "norm        LayerNorm       <- input",
+    ]
+
+
+def test_shapes_are_inferred_for_the_picture():
+    bundle = (Model() + Linear(64) + Relu() + Linear(10)).graph._repr_mimebundle_()
+    assert ">64 → 10</text>" in bundle["image/svg+xml"]
+
+
+def test_a_stage_is_a_listing():
+    bundle = Stage("jaxpr", "{ lambda  let  in () }")._repr_mimebundle_()
+    assert bundle["text/plain"] == "{ lambda  let  in () }"
+    assert "mnb-linked" in bundle["text/html"]
+
+
+def test_a_diagram_has_a_text_of_its_own(nested):
+    bundle = render(layout(nested))
+    assert bundle["text/plain"].startswith("diagram of 4 blocks, ")
+
+
+def test_a_renderer_that_breaks_says_so_and_the_value_is_still_shown(nested, monkeypatch):
+    def broken(graph):
+        raise ZeroDivisionError("in the renderer")
+
+    monkeypatch.setitem(bundles.RENDERERS, "LogicalGraph", broken)
+    bundle = nested._repr_mimebundle_()
+    assert set(bundle) == {"text/plain"}
+    assert bundle["text/plain"] == f"{nested!r}\n(no picture of it: ZeroDivisionError: in the renderer)"
+
+
+def test_a_value_that_nobody_knows_is_its_repr():
+    class Thing(Shown):
+        def __repr__(self):
+            return "Thing()"
+
+    assert Thing()._repr_mimebundle_() == {"text/plain": "Thing()"}
+
+
+@pytest.mark.parametrize("name", ["jax", "matplotlib", "anywidget", "ipywidgets", "IPython", "pygraphviz"])
+def test_importing_viz_is_light(name):
+    code = f"import mithril_nb.viz, sys; sys.exit({name!r} in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})

@@ -1,0 +1,128 @@
+"""Stages as pages: every character of a stage is data, every line has its block, links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.viz.highlight import highlighted
+from mithril_nb.viz.listing import hues_of, hues_seen, listing_html, listing_text
+
+JAXPR = Stage(
+    "jaxpr",
+    "{ lambda a:f32[2,3]  # inputs['x']\n  let\n    b:f32[2,4] = dot_general[precision=None] a w\n"
+    "    c:f32[2,4] = max b 0.0:f32[]\n  in (c,) }\n",
+    (
+        Instruction("0", "dot_general", 3, ("0",), (("linear_0", 1.0),), "forward", "tagged"),
+        Instruction("1", "max", 4, ("1",), (("relu_0", 1.0),), "backward", "inferred"),
+    ),
+    0.009,
+)
+HLO = Stage(
+    "hlo",
+    'HloModule m\nENTRY %main {\n  ROOT %fusion = f32[2,4]{1,0} fusion(%a), calls=%f, metadata={op_name="x"}\n}',
+    (Instruction("fusion", "fusion", 3, ("0", "1"), (("linear_0", 0.75), ("relu_0", 0.25)), "update", "tagged"),),
+    0.31,
+)
+
+
+def test_golden(golden, parsed):
+    html = listing_html(JAXPR, HLO, scripts=False)
+    parsed(html)
+    golden("listing.html", html)
+    golden("listing.txt", listing_text(JAXPR))
+
+
+def test_line_numbers_lead_to_the_counterpart_in_the_other_stage(parsed):
+    page = parsed(listing_html(JAXPR, HLO))
+    ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
+    links = [attributes["href"] for _, attributes in page.elements if "href" in attributes]
+    assert len(links) == 3
+    assert all(link[0] == "#" and link[1:] in ids for link in links)
+
+
+def test_a_stripe_has_the_hue_of_each_block_and_the_pattern_of_the_role(parsed):
+    html = listing_html(JAXPR, HLO, hues={"linear_0": 5, "relu_0": 2})
+    assert '<i class="h5" style=flex-grow:0.75></i><i class="h2" style=flex-grow:0.25></i>' in html
+    assert 'class="s i rb"' in html
+    assert 'class="s ru"' in html
+    assert "linear_0 75.0 %, relu_0 25.0 % · fusion · update · tagged · equations 0, 1" in html
+
+
+def test_a_long_text_is_cut_and_says_by_how_much(parsed):
+    stage = Stage("hlo", "\n".join(f"  %x.{at} = f32[] constant({at})" for at in range(1000)))
+    html = listing_html(stage, most_lines=30)
+    assert "970 more lines, not shown here" in html
+    assert html.count('class="l"') == 30
+    assert listing_text(stage, 30).splitlines()[-1] == "... 970 more lines"
+    wide = listing_html(Stage("jaxpr", "x" * 1400))
+    assert "… 1,000 more characters" in wide
+    assert "more line" not in wide
+
+
+def test_an_unavailable_stage_gives_its_reason(parsed):
+    html = listing_html(Stage("hlo", "", unavailable="no <compiler> here"))
+    parsed(html)
+    assert "not available: no &lt;compiler&gt; here" in html
+    assert listing_text(Stage("hlo", "", unavailable="none")) == "hlo is not available: none"
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(max_size=120), st.text(min_size=1, max_size=20), st.sampled_from(["jaxpr", "stablehlo", "hlo", "<b>"]))
+def test_any_text_is_data(parsed, text, block, name):
+    made = Instruction("0", block, 1, (block,), ((block, 1.0),), "forward", "tagged", lines=3)
+    html = listing_html(Stage(name, text, (made,), unavailable=None), scripts=False)
+    page = parsed(html)
+    assert {tag for tag, _ in page.elements} <= {
+        "div", "style", "section", "header", "b", "span", "code", "i", "a",
+    }  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=200), st.sampled_from(["jaxpr", "stablehlo", "hlo", "python", "other"]))
+def test_highlighting_loses_no_character(text, language):
+    lines = list(highlighted(text, language))
+    assert "\n".join("".join(piece for _, piece in line) for line in lines) == text
+
+
+def test_what_is_highlighted_as_what():
+    def of(text, language):
+        return {piece.strip(): look for look, piece in next(iter(highlighted(text, language)))}
+
+    jaxpr = of("c:f32[32,10] = dot_general[dimension_numbers=(([1], [0]), ([], []))] a 2.0  # x", "jaxpr")
+    assert jaxpr["f32[32,10]"] == "t"
+    assert jaxpr["dot_general"] == "f"
+    assert jaxpr["2.0"] == "m"
+    assert jaxpr["# x"] == "c"
+    mlir = of('%0 = stablehlo.add %1, %2 : tensor<32x10xf32> loc("a")', "stablehlo")
+    assert mlir["stablehlo.add"] == "f"
+    assert mlir["tensor<32x10xf32>"] == "t"
+    assert mlir['loc("a")'] == "c"
+    hlo = of("ROOT %dot.3 = f32[32,10]{1,0} dot(%a, %b), lhs_contracting_dims={1}", "hlo")
+    assert hlo["ROOT"] == "k"
+    assert hlo["f32[32,10]{1,0}"] == "t"
+    assert hlo["dot"] == "f"
+
+
+def test_hues_by_graph_and_by_first_appearance(nested):
+    assert hues_of(nested) == {"norm": 0, "mlp_0": 1, "skip": 2, "head": 3}
+    assert hues_seen([HLO, JAXPR]) == {"linear_0": 0, "relu_0": 1}
+
+
+def test_no_markup_is_built_by_the_script():
+    script = re.search(r"<script>(.*)</script>", listing_html(JAXPR), re.DOTALL)
+    assert script
+    for word in (
+        "innerHTML",
+        "outerHTML",
+        "insertAdjacentHTML",
+        "document.write",
+        "eval(",
+        "fetch",
+        "http",
+        "Function(",
+    ):
+        assert word not in script[1]
