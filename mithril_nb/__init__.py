@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mithril_nb.physical import PhysicalModel, compile
     from mithril_nb.stages import inspect
     from mithril_nb.train import fit
-    from mithril_nb.widgets import workbench
+    from mithril_nb.widgets import watch, workbench
 
 float16, bfloat16, float32, float64 = DType("float16"), DType("bfloat16"), DType("float32"), DType("float64")
 int8, int16, int32, int64 = DType("int8"), DType("int16"), DType("int32"), DType("int64")
@@ -42,6 +42,7 @@ _HOMES = {
     "inspect": "mithril_nb.stages",
     "load": "mithril_nb.models",
     "save": "mithril_nb.models",
+    "watch": "mithril_nb.widgets",
     "workbench": "mithril_nb.widgets",
 }
 """Where each public name lives."""
@@ -88,5 +89,6 @@ __all__ = [
     "models",
     "save",
     "uint8",
+    "watch",
     "workbench",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -117,25 +118,28 @@ class Training:
 
     def _watch(self, run: Run) -> None:
         if self._pulse is None or not self._pulse.is_alive():
-            self._pulse = threading.Thread(target=self._tell_of, args=(run,), name="mithril_nb-curves", daemon=True)
+            self._pulse = threading.Thread(target=follow, args=(run, self._tell), name="mithril_nb-curves", daemon=True)
             self._pulse.start()
 
-    def _tell_of(self, run: Run) -> None:
-        """Tell of new rows and of the state, until the run rests."""
-        sent, version = 0, -1
-        while True:
-            resting = run.state not in ("running", "idle")
-            history = run.history
-            if history.version != version:
-                sent, version = 0, history.version
-            rows = history.rows(sent, CURVES)
-            if rows.shape[1] or sent == 0:
-                self._tell("curves", Rows(sent, CURVES, rows))
-                sent += rows.shape[1]
-            self._tell("run", self.view())
-            if resting:
-                # What happened between reading the rows and the state is told too.
-                if len(run.history) == sent and run.state not in ("running", "idle"):
-                    return
-                continue
-            run.wait(_EVERY_S)
+
+def follow(run: Run, tell: Callable[[str, Any], None]) -> None:
+    """Tell of a run's new rows and of its state, ten times a second, until it rests.
+
+    Args:
+        run: The run.
+        tell: Is told `("curves", Rows)` and `("run", dict)`.
+    """
+    sent, version = 0, -1
+    while True:
+        # The state is read first: what happens between the two readings is told in the next round.
+        resting = run.state not in ("running", "idle")
+        if run.history.version != version:
+            sent, version = 0, run.history.version
+        rows = run.history.rows(sent, CURVES)
+        if rows.shape[1] or sent == 0:
+            tell("curves", Rows(sent, CURVES, rows))
+            sent += rows.shape[1]
+        tell("run", {**_NO_RUN, **run.snapshot()})
+        if resting:
+            return
+        time.sleep(_EVERY_S)

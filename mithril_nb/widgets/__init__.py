@@ -1,5 +1,6 @@
 """Widgets: the only room that knows ipywidgets, anywidget and IPython. Its front end lies beside it, in TypeScript."""
 
+from mithril_nb.widgets.live import LiveRun, watch
 from mithril_nb.widgets.workbench import Workbench, workbench
 
-__all__ = ["Workbench", "workbench"]
+__all__ = ["LiveRun", "Workbench", "watch", "workbench"]

@@ -1,0 +1,105 @@
+"""`ml.watch`: one run with live curves and controls, for a run that was started from code."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import anywidget
+import traitlets
+from ipywidgets import widget_serialization
+
+from mithril_nb.display import render
+from mithril_nb.errors import Diagnostic, UnknownOptionError
+from mithril_nb.session.analysis import problem_of
+from mithril_nb.session.training import Rows, follow
+from mithril_nb.train import Run
+from mithril_nb.train.history import CURVES
+from mithril_nb.widgets.assets import built, shared_assets
+from mithril_nb.widgets.protocol import curves_message
+
+_COMMANDS = ("pause", "go_on", "stop", "step_once")
+
+
+class LiveRun(anywidget.AnyWidget):
+    """Curves and controls of one run. Made by `watch`.
+
+    Attributes:
+        source: The run.
+        errors: What went wrong in handlers, latest last.
+    """
+
+    assets = traitlets.Instance(anywidget.AnyWidget).tag(sync=True, **widget_serialization)
+    run = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, run: Run):
+        self.source = run
+        self.errors: list[BaseException] = []
+        self._esm = built("curves.js")
+        super().__init__(assets=shared_assets(), run=run.snapshot())
+        self.on_msg(self._receive)
+        self._thread: threading.Thread | None = None
+        self._follow()
+
+    def __repr__(self) -> str:
+        return f"LiveRun({self.source!r})"
+
+    def _follow(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            self._thread = threading.Thread(
+                target=follow, args=(self.source, self._tell), name="mithril_nb-watch", daemon=True
+            )
+            self._thread.start()
+
+    def _tell(self, kind: str, value: Any) -> None:
+        if kind == "curves":
+            self.send(*curves_message(value))
+        else:
+            self.run = dict(value)
+
+    def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
+        if content.get("type") != "command":
+            return
+        problem: Diagnostic | None = None
+        try:
+            self._command(str(content.get("name")), content.get("args") or {})
+        except Exception as error:  # the reply is where the widget shows it
+            self.errors.append(error)
+            problem = problem_of(error)
+        self.send(
+            {"type": "reply", "id": content.get("id"), "ok": problem is None, "error": problem and problem.to_dict()}
+        )
+
+    def _command(self, name: str, args: Mapping[str, Any]) -> None:
+        if name == "request_curves":
+            self._tell("curves", Rows(0, CURVES, self.source.history.rows(0, CURVES)))
+        elif name == "set_learning_rate":
+            self.source.set_learning_rate(float(args["value"]))
+        elif name in _COMMANDS:
+            getattr(self.source, name)()
+        else:
+            raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(_COMMANDS)),))
+        self._follow()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        found = super()._repr_mimebundle_(include=include, exclude=exclude)
+        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
+        return {**render(self.source), **{key: text for key, text in data.items() if key != "text/plain"}}, metadata
+
+
+def watch(run: Run) -> LiveRun:
+    """Show a run with live curves and controls. The run goes on whether it is shown or not.
+
+    Args:
+        run: What `ml.fit` gave; started or not.
+
+    Returns:
+        The widget; the last expression of a cell shows it.
+
+    Raises:
+        UnknownOptionError: The value is no run.
+    """
+    if not isinstance(run, Run):
+        raise UnknownOptionError(f"cannot watch {run!r}.", (("needs", "a run"),), "ml.watch(ml.fit(model, data).start())")
+    return LiveRun(run)
