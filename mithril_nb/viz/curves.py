@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Columns = Mapping[str, Sequence[float]]
-"""Columns of a history by name: `step`, `loss`, `accuracy` and the validation ones; NaN is no value."""
+Columns = Mapping[str, Any]
+"""Columns of a history by name, as lists or arrays of float: `step`, `loss`, `validation_loss` ...; NaN is no value."""
 
 _PANELS = (("loss", "validation_loss"), ("accuracy", "validation_accuracy"))
 _MOST_POINTS = 1500

@@ -24,7 +24,7 @@ def golden(request: pytest.FixtureRequest):
 
     def check(name: str, text: str) -> None:
         file = GOLDEN / name
-        if request.config.getoption("--update-golden"):
+        if request.config.getoption("--update-golden", default=False):
             file.write_text(text, encoding="utf-8", newline="\n")
         assert file.exists(), f"{name} is new: make it with --update-golden, and look at it"
         assert text == file.read_text(encoding="utf-8"), f"{name} differs: look, then --update-golden"
@@ -107,7 +107,7 @@ class Page(HTMLParser):
         assert len(names) == len(set(names)), f"{tag} has an attribute twice"
         for key, value in attrs:
             assert not key.startswith("on"), key
-            assert key not in ("href", "src", "xlink:href") or value.startswith("#"), value
+            assert key not in ("href", "src", "xlink:href") or (value or "").startswith("#"), value
         if tag not in VOID:
             self.open.append(tag)
 
