@@ -102,7 +102,9 @@ def _install(environment: Environment, extras: list[str]) -> None:
         if run_quietly(command, log) == 0:
             return
         say("   uv could not: trying pip")
-    pip = environment.command("pip", "install", "--no-input", "--disable-pip-version-check", "--progress-bar=off")
+    # Compiling thousands of files that nobody may import takes half of pip's time; Python compiles what it imports.
+    options = ("--no-input", "--disable-pip-version-check", "--progress-bar=off", "--no-compile")
+    pip = environment.command("pip", "install", *options)
     if run_quietly([*pip, *locked, "--editable", target], log) == 0:
         return
     if locked:

@@ -65,7 +65,9 @@ def merge(by_python: dict[str, dict[str, str]]) -> str:
 def _resolve(python: str, folder: Path) -> dict[str, str]:
     log = WORK / "lock.log"
     venv = Environment(folder)
-    install = venv.command("pip", "install", "--no-input", "--disable-pip-version-check", f"{ROOT}[dev,lab,test]")
+    install = venv.command(
+        "pip", "install", "--no-input", "--disable-pip-version-check", "--no-compile", f"{ROOT}[dev,lab,test]"
+    )
     if run_quietly([python, "-m", "venv", str(folder)], log) or run_quietly(install, log):
         raise Stop(f"{python} could not install the package.", [tail(log), f"log  {log}"])
     frozen = output(venv.command("pip", "freeze", "--exclude", "mithril-nb"), timeout_s=60) or ""
