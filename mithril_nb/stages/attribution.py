@@ -169,6 +169,21 @@ class Attribution:
                 )
                 found = next((next(iter(flow)) for flow in flows if len(flow) == 1), OPTIMIZER)
                 self._verdicts[site.id] = found, role, "inferred"
+        self._infer_constants(top, before)
+
+    def _infer_constants(self, body: list[Site], before: dict[str, frozenset[str]]) -> None:
+        """What the optimizer makes of nothing belongs to the one block that uses it."""
+        users: dict[Any, set[str]] = {}
+        for site in reversed(body):
+            block, role, _ = self._verdicts[site.id]
+            if block == OPTIMIZER and not before.get(site.id):
+                blocks = set().union(*(users.get(var, set()) for var in site.equation.outvars))
+                block = blocks.pop() if len(blocks) == 1 else block
+                self._verdicts[site.id] = block, role, "inferred"
+            for atom in _vars(site.equation.invars):
+                users.setdefault(atom, set()).add(block)
+            for _, inner in site.bodies:
+                self._infer_constants(inner, before)
 
     def _names(self, leaf: Leaf) -> frozenset[str]:
         owner = self.owner(leaf)

@@ -93,10 +93,7 @@ class _Module:
             self._attribute(computation)
         self._hand_in()
         pass_on(self._drafts)
-        for computation in self._callees_first:  # Bodies that knew no block may know one now.
-            for line in computation.instructions:
-                if line.opcode in CALLING and not self._drafts[line.name].shares:
-                    self._gather(line)
+        self._hand_down()
         return "\n".join(shown), tuple(
             Instruction(
                 draft.id,
@@ -176,6 +173,17 @@ class _Module:
                         "call",
                     ):
                         self._drafts[line.name].operands += (caller.operands[number],)
+
+    def _hand_down(self) -> None:
+        """What is still nobody's inside a fusion or a call belongs to those whose fusion or call it is."""
+        for computation in self._order:
+            callers = [self._drafts[caller.name] for caller in self._callers.get(computation.name, [])]
+            shares = blend((caller.shares, 1.0) for caller in callers)
+            for line in computation.instructions:
+                draft = self._drafts[line.name]
+                if shares and not draft.shares and not draft.is_settled:
+                    draft.shares, draft.origin = shares, "inferred"
+                    draft.role = draft.role or majority((caller.role, 1.0) for caller in callers)
 
 
 def _orders(

@@ -1,0 +1,171 @@
+"""Whole programs: totals against XLA and closed forms, sums exact, loops counted as often as they run."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, programs, spec, train_step
+
+from mithril_nb.cost import CostReport, report, with_xla
+from mithril_nb.stages import inspect
+
+PROGRAMS = programs()
+SQUARE = spec(128, 128)
+
+
+def cost(fn, *args) -> CostReport:
+    return report(inspect(fn, *args))
+
+
+def check_sums(found: CostReport) -> None:
+    for field in ("flops", "transcendentals", "bytes"):
+        total = getattr(found.total, field)
+        assert sum(getattr(row, field) for row in found.rows) == total
+        assert sum(getattr(one, field) or 0 for one in found.equations) == total
+    assert sum(row.forward + row.backward + row.update for row in found.rows) == found.total.flops
+    assert found.subtree("").flops == found.total.flops
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_total_is_that_of_xla(name: str) -> None:
+    fn, args = PROGRAMS[name]
+    found = cost(fn, *args)
+    figures = jax.jit(fn).lower(*args).cost_analysis()
+    once = sum(one.once for one in found.equations)  # XLA counts the loop inside `random_bits` once
+    assert once == pytest.approx(figures["flops"], rel=1e-4)
+    assert found.total.transcendentals == figures["transcendentals"]
+    assert found.unknown == ()
+    assert found.attributed_share == 1.0
+    check_sums(found)
+
+
+def test_a_scan_of_ten_matrix_products() -> None:
+    found = cost(lambda x, w: lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0], SQUARE, SQUARE)
+    assert found.total.flops == 41_943_040
+    assert [(one.repeats, one.each, one.flops) for one in found.equations] == [(10, 4_194_304, 41_943_040)]
+    assert found.source("analytic, loops once").flops == 4_194_304  # what XLA and jax.experimental.roofline say
+
+
+def test_loops_multiply_inside_loops() -> None:
+    def inner(c):
+        return lax.scan(lambda c, _: (c @ c, None), c, None, length=3)[0]
+
+    found = cost(lambda x: lax.fori_loop(0, 5, lambda _, c: inner(c), x), spec(8, 8))
+    assert found.total.flops == 5 * 3 * 2 * 8**3 + 5  # and the count of rounds
+
+
+def test_a_scan_costs_what_the_unrolled_loop_costs() -> None:
+    def step(c, w):
+        return jnp.tanh(c @ w), None
+
+    args = spec(16, 32), spec(6, 32, 32)
+    scanned = cost(jax.grad(lambda x, w: (lax.scan(step, x, w)[0] ** 2).sum(), (0, 1)), *args)
+    unrolled = cost(jax.grad(lambda x, w: (lax.scan(step, x, w, unroll=True)[0] ** 2).sum(), (0, 1)), *args)
+    by_hand = jax.jit(jax.grad(lambda x, w: (_loop(step, x, w) ** 2).sum(), (0, 1))).lower(*args)
+    assert scanned.total.flops == unrolled.total.flops
+    assert scanned.total.flops == pytest.approx(by_hand.cost_analysis()["flops"], rel=0.01)
+
+
+def _loop(step, c, w):
+    for index in range(w.shape[0]):
+        c, _ = step(c, w[index])
+    return c
+
+
+def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
+    def fn(x):
+        return lax.while_loop(lambda c: c.sum() < 3, lambda c: (c @ c) * 2, x) + 1
+
+    found = cost(fn, spec(8, 8))
+    unknown = {one.primitive: one for one in found.unknown}
+    assert found.total.flops == 64
+    assert set(unknown) == {"dot_general", "mul", "reduce_sum", "lt"}
+    assert unknown["dot_general"].reason == "trip count unknown"
+    assert unknown["dot_general"].each == 2 * 8**3
+    assert unknown["dot_general"].share == 1 / 5
+    assert [one.flops for one in found.equations if one.primitive == "dot_general"] == [None]
+    check_sums(found)
+
+
+def test_what_has_no_rule_is_named() -> None:
+    found = cost(lambda x: lax.top_k(x, 2)[0] + 1, spec(9))
+    (unknown,) = found.unknown
+    assert (unknown.primitive, unknown.reason, unknown.count, unknown.each) == ("top_k", "no rule", 1, None)
+    assert found.total.flops == 2
+
+
+def test_the_train_step_of_an_mlp_by_hand() -> None:
+    """Batch 128: two matrix products forward and two backward in each layer, less the one that nobody needs."""
+    widths = (784, 512, 256, 10)
+    step, args = train_step(mlp(widths), linear_params(widths), [spec(128, 784)], spec(128, 10))
+    found = cost(step, *args)
+    products = sum(one.flops or 0 for one in found.equations if one.primitive == "dot_general")
+    assert products == 308_150_272 + 2 * 128 * (512 * 256 + 256 * 10) * 1 - 2 * 128 * (512 * 256 + 256 * 10)
+    rows = found.by_block
+    assert rows["linear_0"].params == 784 * 512 + 512
+    assert rows["linear_0"].forward == 2 * 128 * 784 * 512 + 128 * 512
+    assert rows["linear_1"].backward == 2 * (2 * 128 * 512 * 256) + 127 * 256
+    assert found.total.params == sum(a * b + b for a, b in zip(widths, widths[1:], strict=False))
+    assert found.subtree("linear_1") == rows["linear_1"]
+
+
+def test_remat_is_paid_twice_and_nested_blocks_add_up() -> None:
+    step, args = train_step(everything, EVERYTHING_PARAMS, [spec(3, 7)], spec(3, 9))
+    found = cost(step, *args)
+    check_sums(found)
+    remat = [one for one in found.equations if one.block == "remat" and one.primitive == "dot_general"]
+    assert [one.flops for one in remat if one.role == "forward"] == [2 * 3 * 7 * 9]
+    assert sum(one.flops or 0 for one in remat if one.role == "backward") == 3 * 2 * 3 * 7 * 9  # one of them again
+    assert found.subtree("scan").flops == found.by_block["scan"].flops + found.by_block["scan/cell"].flops
+    assert found.by_block["scan/cell"].forward >= 3 * 2 * 3 * 9 * 9
+
+
+def test_figures_of_xla_come_when_they_are_asked_for() -> None:
+    inspection = inspect(lambda x: (x @ x).sum(), SQUARE)
+    plain = report(inspection)
+    assert [source.name for source in plain.sources] == ["analytic (jaxpr)"]
+    assert plain.memory is None
+    assert not inspection.is_lowered
+    lowered = with_xla(plain, inspection)
+    assert [source.name for source in lowered.sources] == ["analytic (jaxpr)", "XLA lowered"]
+    assert lowered.source("XLA lowered").flops == plain.total.flops
+    compiled = with_xla(lowered, inspection, compile=True)
+    assert [source.name for source in compiled.sources] == ["analytic (jaxpr)", "XLA lowered", "XLA compiled"]
+    assert compiled.memory.argument == 128 * 128 * 4
+    assert compiled.memory.output == 4
+    assert report(inspection) == compiled
+
+
+def test_a_platform_that_does_not_count_gives_none() -> None:
+    inspection = inspect(lambda a, b: lax.linalg.triangular_solve(a, b), spec(9, 9), spec(9, 9))
+    found = with_xla(report(inspection), inspection)
+    assert found.source("XLA lowered").flops is None  # XLA says -1
+    assert found.unknown[0].primitive == "triangular_solve"
+
+
+def test_the_report_as_data_and_as_text() -> None:
+    widths = (5, 7, 3)
+    found = cost(mlp(widths), linear_params(widths), spec(2, 5))
+    data = found.to_dict()
+    assert data["total"] == {
+        "flops": 2 * 2 * (35 + 21) + 2 * 7 + 2 * 3 + 2 * 7,
+        "transcendentals": 0,
+        "bytes": 700,
+        "params": 66,
+    }
+    assert data["rows"][0] == {
+        "block": "linear_0", "label": "linear_0", "flops": 154, "transcendentals": 0, "bytes": 460, "params": 42,
+        "forward": 154, "backward": 0, "update": 0, "unknown": 0, "share": 154 / 258,
+    }  # fmt: skip
+    assert data["unattributed_share"] == 0.0
+    assert data["memory"] is None
+    assert str(found).splitlines()[1].split() == ["linear_0", "154", "154", "0", "0", "42"]
+
+
+def test_an_empty_program() -> None:
+    found = cost(lambda x: x, spec(3))
+    assert found.total.flops == 0
+    assert found.rows == ()
+    assert found.attributed_share == 1.0

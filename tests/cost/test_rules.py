@@ -1,0 +1,194 @@
+"""Every rule against XLA's own count of the lowered module, one primitive at a time."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax_programs import spec
+
+from mithril_nb.cost import report
+from mithril_nb.cost.contractions import convolution
+from mithril_nb.cost.rules import RULES, Work, is_folded, nbytes
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages import Equation, inspect
+
+N = 60
+X, I, B, U = spec(N), spec(N, dtype="int32"), spec(N, dtype="bool"), spec(N, dtype="uint32")
+TABLE, ROWS, UPDATES = spec(50, 16), spec(20, dtype="int32"), spec(20, 16)
+KEY = spec(2, dtype="uint32")
+
+
+def pool(x, window=(2, 2), strides=(2, 2), padding="VALID", init=-jnp.inf, op=lax.max):
+    return lax.reduce_window(x, init, op, window, strides, padding)
+
+
+def conv(x, kernel, **options):
+    return lax.conv_general_dilated(x, kernel, dimension_numbers=("NHWC", "HWIO", "NHWC"), **options)
+
+
+UNARY = (
+    "neg sign floor ceil round is_finite exp exp2 log expm1 log1p tanh logistic sin cos tan acos atan sinh cosh asinh acosh atanh "
+    "sqrt rsqrt cbrt square abs erf erfc erf_inv"
+).split()
+BINARY = "add sub mul div rem max min pow atan2 nextafter complex eq ne lt le gt ge".split()
+BITS = "bitwise_and bitwise_or bitwise_xor shift_left shift_right_logical shift_right_arithmetic".split()
+
+CASES = {
+    **{name: (getattr(lax, name), (X,)) for name in UNARY},
+    **{name: (getattr(lax, name), (X, X)) for name in BINARY},
+    **{name: (getattr(lax, name), (U, U)) for name in BITS},
+    **{f"{name} of ints": (getattr(lax, name), (I,)) for name in ("neg", "sign", "abs", "clz", "population_count", "bitwise_not")},
+    **{f"power {y}": (lambda x, y=y: lax.integer_pow(x, y), (X,)) for y in (-3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 10, 15)},
+    "power of an int": (lax.pow, (X, I)),
+    "conjugate": (lambda x: lax.conj(lax.complex(x, x)), (X,)),
+    "real part": (lambda x: lax.real(lax.complex(x, x)), (X,)),
+    "select": (lax.select, (B, X, X)),
+    "select of three": (lambda i, x: lax.select_n(i, x, x * 2, x * 3), (I, X)),
+    "clamp": (lambda x: lax.clamp(0.0, x, 1.0), (X,)),
+    "convert": (lambda x: x.astype("int32"), (X,)),
+    "convert to bool": (lambda x: x.astype(bool), (X,)),
+    "bits of a float": (lambda x: lax.bitcast_convert_type(x, "int32"), (X,)),
+    "less precision": (lambda x: lax.reduce_precision(x, 5, 10), (X,)),
+    "moving": (lambda x: jnp.concatenate([jnp.pad(x.reshape(6, 10).T, 1)[1:], jnp.zeros((3, 8))])[::-1], (X,)),
+    "split": (lambda x: lax.split(x, (20, 40)), (X,)),
+    "x + 0": (lambda x: lax.add(x, 0.0), (X,)),
+    "0 - x": (lambda x: lax.sub(0.0, x), (X,)),
+    "x * 1": (lambda x: x * jnp.ones(N), (X,)),
+    "x / 1": (lambda x: lax.div(x, 1.0), (X,)),
+    "x ** 1": (lambda x: lax.pow(x, 1.0), (X,)),
+    "constants": (lambda: jnp.exp(jnp.ones(N)) * 2 + jnp.zeros(N), ()),
+    "never used": (lambda x: (jnp.sin(x), x + 1)[1], (X,)),
+    "never used inside": (jax.grad(lambda x: jax.nn.relu(x).sum()), (X,)),
+    "sum": (lambda x: x.sum(1), (spec(6, 10),)),
+    "extrema": (lambda x: (x.max(0), x.min(1), x.prod()), (spec(6, 10),)),
+    "any and all": (lambda b: (b.any(), b.all()), (B,)),
+    "sum of bfloat16": (jnp.sum, (spec(N, dtype="bfloat16"),)),
+    "own reduction": (lambda x: lax.reduce(x, 0.0, lambda a, b: a * b + a, (0,)), (X,)),
+    "argmax": (lambda x: lax.argmax(x, 1, "int32"), (spec(6, 10),)),
+    "argmin of ints": (lambda x: lax.argmin(x, 1, "int32"), (spec(6, 10, dtype="int32"),)),
+    **{f"{name}": (lambda x, name=name: getattr(lax, name)(x, axis=1), (spec(6, 10),)) for name in ("cumsum", "cummax", "cumlogsumexp")},
+    **{f"sort {n}": (lax.sort, (spec(3, n),)) for n in (5, 8, 9, 100)},
+    "pool": (pool, (spec(8, 8),)),
+    "overlapping pool": (lambda x: pool(x, (3, 3), (1, 1), "SAME"), (spec(8, 8),)),
+    "sum pool": (lambda x: pool(x, (3, 3), (2, 2), "VALID", 0.0, lax.add), (spec(9, 9),)),
+    "own pool": (lambda x: pool(x, init=0.0, op=lambda a, b: a * b + a), (spec(8, 8),)),
+    "gradient of a pool": (lambda x, g: jax.vjp(pool, x)[1](g), (spec(8, 8), spec(4, 4))),
+    "gradient of a padded pool": (lambda x, g: jax.vjp(lambda x: pool(x, padding="SAME"), x)[1](g), (spec(9, 9), spec(5, 5))),
+    "derivative of a pool": (lambda x, t: jax.jvp(pool, (x,), (t,)), (spec(8, 8), spec(8, 8))),
+    "gradient of a sum pool": (
+        lambda x, g: jax.vjp(lambda x: pool(x, (3, 3), (2, 2), "VALID", 0.0, lax.add), x)[1](g),
+        (spec(9, 9), spec(4, 4)),
+    ),
+    "dot": (lambda a, b: a @ b, (spec(7, 11), spec(11, 13))),
+    "batched dot": (lambda a, b: jnp.einsum("bij,bjk->bik", a, b), (spec(3, 7, 11), spec(3, 11, 13))),
+    "outer product": (jnp.outer, (spec(7), spec(11))),
+    "look up": (lambda t, i: t[i], (TABLE, ROWS)),
+    "look up or fill": (lambda t, i: t.at[i].get(mode="fill"), (TABLE, ROWS)),
+    "look up two or fill": (lambda t, i: t.at[i, i].get(mode="fill"), (spec(50, 16, 3), ROWS)),
+    "add at": (lambda t, i, u: t.at[i].add(u), (TABLE, ROWS, UPDATES)),
+    "add at, clipped": (lambda t, i, u: t.at[i].add(u, mode="clip"), (TABLE, ROWS, UPDATES)),
+    "write at": (lambda t, i, u: t.at[i].set(u), (TABLE, ROWS, UPDATES)),
+    "greatest at": (lambda t, i, u: t.at[i].max(u), (TABLE, ROWS, UPDATES)),
+    "slices": (lambda x, i: lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i,), (9,)), (i,)), (X, spec(dtype="int32"))),
+    "fft": (lambda x: jnp.fft.fft2(x), (spec(3, 8, 16, dtype="complex64"),)),
+    "rfft": (lambda x: jnp.fft.rfft(x), (spec(3, 16),)),
+    "dearest branch": (
+        lambda x: lax.cond(x.sum() > 0, lambda x: x + 1, lambda x: (x * x) @ x * x, x), (spec(8, 8),),
+    ),
+}  # fmt: skip
+
+CONVOLUTIONS = {
+    "valid": {"padding": "VALID"},
+    "same": {"padding": "SAME"},
+    "strides": {"padding": "SAME", "window_strides": (2, 3)},
+    "padding": {"padding": ((2, 0), (0, 3))},
+    "left dilation": {"padding": ((1, 1), (1, 1)), "lhs_dilation": (2, 3)},
+    "right dilation": {"padding": ((1, 1), (1, 1)), "rhs_dilation": (2, 1)},
+    "both dilations": {"padding": "SAME", "lhs_dilation": (2, 1), "rhs_dilation": (1, 2), "window_strides": (1, 2)},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_rule_counts_as_xla_does(case: str) -> None:
+    fn, args = CASES[case]
+    inspection = inspect(fn, *args)
+    figures = jax.jit(fn).lower(*args).cost_analysis() or {}
+    found = report(inspection)
+    assert found.unknown == ()
+    assert found.total.transcendentals == figures.get("transcendentals", 0)
+    assert found.total.flops == figures.get("flops", 0)
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS.values(), ids=CONVOLUTIONS)
+@pytest.mark.parametrize(("groups", "batch_groups"), [(1, 1), (3, 1), (1, 2)])
+def test_a_convolution_counts_only_real_items(options: dict, groups: int, batch_groups: int) -> None:
+    options = {"window_strides": (1, 1), **options, "feature_group_count": groups, "batch_group_count": batch_groups}
+    args = spec(4, 9, 10, 3), spec(3, 2, 3 // groups, 6)
+    fn = lambda x, kernel: conv(x, kernel, **options)  # noqa: E731
+    assert report(inspect(fn, *args)).total.flops == jax.jit(fn).lower(*args).cost_analysis()["flops"]
+
+
+def test_the_gradients_of_a_convolution() -> None:
+    fn = jax.grad(lambda x, kernel: (conv(x, kernel, window_strides=(2, 2), padding="SAME") ** 2).sum(), (0, 1))
+    args = spec(2, 9, 9, 3), spec(3, 3, 3, 5)
+    assert report(inspect(fn, *args)).total.flops == jax.jit(fn).lower(*args).cost_analysis()["flops"]
+
+
+def test_convolution_pairs_by_hand() -> None:
+    """Three places under a kernel of three on four items, one column of padding on each side: 2 + 3 + 3 + 2 pairs."""
+    equation = Equation(
+        "0", "conv_general_dilated", "", "forward",
+        (TensorSpec((1, 1, 4)), TensorSpec((1, 1, 3))), (TensorSpec((1, 1, 4)),),
+        params=(
+            ("window_strides", (1,)), ("padding", ((1, 1),)), ("lhs_dilation", (1,)), ("rhs_dilation", (1,)),
+            ("dimension_numbers", ((0, 1, 2), (0, 1, 2), (0, 1, 2))), ("feature_group_count", 1), ("batch_group_count", 1),
+        ),
+    )  # fmt: skip
+    assert convolution(equation) == Work(2 * 10)
+
+
+@pytest.mark.parametrize("shape", [(1000,), (10, 100), (2, 5, 100), (1, 1000)], ids=str)
+@pytest.mark.parametrize("dtype", ["uint32", "uint16", "uint8"])
+def test_random_bits_count_as_xla_does_when_their_loop_counts_once(shape: tuple, dtype: str) -> None:
+    fn = lambda words: jax.random.bits(jax.random.wrap_key_data(words), shape, dtype)  # noqa: E731
+    found = report(inspect(fn, KEY))
+    (cost,) = (cost for cost in found.equations if cost.primitive == "random_bits")
+    assert cost.once == pytest.approx(jax.jit(fn).lower(KEY).cost_analysis()["flops"], abs=1)
+    assert cost.flops == pytest.approx(cost.once + 4 * 23 * 1000, abs=40)
+
+
+def test_other_generators_have_no_rule() -> None:
+    fn = lambda words: jax.random.bits(jax.random.wrap_key_data(words, impl="rbg"), (100,))  # noqa: E731
+    (unknown,) = report(inspect(fn, spec(4, dtype="uint32"))).unknown
+    assert (unknown.primitive, unknown.reason, unknown.count, unknown.each) == ("random_bits", "no rule", 1, None)
+
+
+def test_every_rule_has_a_formula_and_a_documented_function() -> None:
+    for name, rule in RULES.items():
+        assert rule.formula, name
+        assert rule.work.__doc__, name
+
+
+def test_folding_by_hand() -> None:
+    two = (TensorSpec((3,)), TensorSpec((3,)))
+    known = itertools.product((None, 0.0, 1.0, "?"), repeat=2)
+    folded = {
+        name: {pair for pair in known_pairs if is_folded(Equation("0", name, "", None, two, two[:1], constants=pair))}
+        for known_pairs in [list(known)]
+        for name in ("add", "sub", "mul", "div", "max")
+    }
+    constant = {pair for pair in itertools.product((0.0, 1.0, "?"), repeat=2)}
+    assert folded["add"] - constant == {(None, 0.0), (0.0, None)}
+    assert folded["sub"] - constant == {(None, 0.0)}
+    assert folded["mul"] - constant == {(None, 1.0), (1.0, None)}
+    assert folded["div"] == folded["max"] == constant
+
+
+def test_bytes_of_any_dtype() -> None:
+    assert nbytes(TensorSpec((), "token")) == 0
+    assert nbytes(TensorSpec((4,), "float8_e4m3fn")) == 4
+    assert nbytes(TensorSpec((5,), "int4")) == 3

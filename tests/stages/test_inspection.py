@@ -1,0 +1,233 @@
+"""The inspection as a whole: lazy, exact, symmetrical, and never in the way."""
+
+from __future__ import annotations
+
+import threading
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax_programs import EVERYTHING_PARAMS, arrays, everything, linear_params, mlp, programs, spec, train_step
+
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages import STAGES, Inspection, inspect
+
+EVERYTHING = train_step(everything, EVERYTHING_PARAMS, [spec(3, 7)], spec(3, 9))
+NEARLY_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "copy"}
+
+
+def while_loop(x):
+    return jax.lax.while_loop(lambda x: x.sum() < 100.0, lambda x: x * 2 + 1, x)
+
+
+CORPUS = {
+    **programs(),
+    "everything": EVERYTHING,
+    "while": (while_loop, (spec(3, 3),)),
+    "sort": (lambda x: (jnp.sort(x), jnp.argmax(x), jnp.cumsum(x)), (spec(9),)),
+    "random": (lambda key: jax.random.normal(jax.random.wrap_key_data(key), (5,)), (spec(2, dtype="uint32"),)),
+    "solve": (jnp.linalg.solve, (spec(4, 4), spec(4))),
+    "nothing": (lambda x: x, (spec(2),)),
+    "no inputs": (lambda: jnp.arange(3) + 1, ()),
+}
+
+
+@cache
+def inspected(name: str) -> Inspection:
+    fn, args = CORPUS[name]
+    return inspect(fn, *args)
+
+
+@pytest.fixture(params=CORPUS)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def test_the_tagged_program_is_the_program(name: str) -> None:
+    fn, args = CORPUS[name]
+    inspection = inspected(name)
+    plain = (fn if hasattr(fn, "lower") else jax.jit(fn)).lower(*args)
+    assert inspection.stage("stablehlo").text == inspection.lowered.as_text() == plain.as_text()
+    assert inspection.lowered.cost_analysis() == plain.cost_analysis()
+
+
+def test_the_tagged_program_computes_the_same_bits(name: str) -> None:
+    fn, args = CORPUS[name]
+    given = arrays(args)
+    ours = inspected(name).compiled(*given)
+    plain = jax.jit(fn)(*given)
+    for left, right in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
+        np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
+
+
+def test_links_agree_in_both_directions(name: str) -> None:
+    inspection = inspected(name)
+    for source in STAGES:
+        for target in STAGES:
+            there, back = inspection.links(source, target), inspection.links(target, source)
+            pairs = {(a, b) for a, found in there.items() for b in found}
+            assert pairs == {(a, b) for b, found in back.items() for a in found}
+            assert there.keys() == {one.id for one in inspection.stage(source).instructions}
+
+
+def test_ids_lines_and_shares_are_sound(name: str) -> None:
+    inspection = inspected(name)
+    equations = {one.id for one in inspection.equations} | {f"arg{k}" for k in range(len(inspection.inputs))}
+    for name in STAGES:
+        stage = inspection.stage(name)
+        assert stage.unavailable is None
+        count = len(stage.text.splitlines())
+        assert len({one.id for one in stage.instructions}) == len(stage.instructions)
+        assert len({one.line for one in stage.instructions}) == len(stage.instructions)
+        for one in stage.instructions:
+            assert 1 <= one.line <= one.line + one.lines - 1 <= count
+            assert set(one.equations) <= equations
+            assert (one.origin is None) == (not one.shares)
+            if one.shares:
+                assert sum(one.blocks.values()) == pytest.approx(1.0, abs=1e-9)
+                assert "" not in one.blocks
+                assert min(one.blocks.values()) > 0
+
+
+@pytest.mark.parametrize("trained", list(programs()))
+def test_nearly_every_line_is_attributed(trained: str) -> None:
+    inspection = inspected(trained)
+    equations = inspection.equations
+    assert all(one.block for one in equations)
+    stablehlo = inspection.stage("stablehlo").instructions
+    assert sum(bool(one.shares) for one in stablehlo) >= 0.98 * len(stablehlo)
+    real = [one for one in inspection.stage("hlo").instructions if one.opcode not in NEARLY_FREE]
+    assert sum(bool(one.shares) for one in real) >= 0.95 * len(real)
+
+
+def test_everything_is_attributed_to_the_block_that_wrote_it() -> None:
+    whole = inspected("everything")
+    text = whole.stage("jaxpr").text
+    found = {(one.block, one.role) for one in whole.equations if one.primitive == "dot_general"}
+    assert found == {
+        ("remat", "forward"), ("remat", "backward"), ("scan/cell", "forward"), ("scan/cell", "backward"),
+        ("cond", "forward"), ("cond", "backward"),
+    }, text  # fmt: skip
+    assert {one.block for one in whole.equations} == {
+        "relu", "gelu", "remat", "scan", "scan/cell", "vmap", "cond", "(loss)", "(optimizer)",
+    }  # fmt: skip
+
+
+def test_nothing_is_made_before_it_is_asked_for() -> None:
+    traced = []
+
+    def fn(x):
+        traced.append(1)
+        return x + 1
+
+    inspection = inspect(fn, spec(2))
+    assert traced == []
+    assert repr(inspection) == "Inspection('fn', made: nothing yet)"
+    inspection.stage("jaxpr")
+    assert traced == [1]
+    assert not inspection.is_lowered
+    assert set(inspection.elapsed) == {"trace"}
+    inspection.stage("stablehlo")
+    assert not inspection.is_compiled
+    inspection.stage("hlo")
+    assert traced == [1]
+    assert set(inspection.elapsed) == {"trace", "lower", "compile"}
+    assert repr(inspection) == "Inspection('fn', made: jaxpr, stablehlo, hlo)"
+
+
+def test_many_threads_make_each_stage_once() -> None:
+    traced = []
+
+    def fn(x):
+        traced.append(1)
+        return jnp.tanh(x) @ x
+
+    inspection = inspect(fn, spec(4, 4))
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda name=name: found.append(id(inspection.stage(name)))) for name in STAGES * 4
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert traced == [1]
+    assert len(found) == 12
+    assert len(set(found)) == 3
+
+
+def test_nothing_runs_and_no_memory_is_taken() -> None:
+    huge = spec(10**6, 10**6)
+    inspection = inspect(lambda x: (x @ x).sum(), huge)
+    assert inspection.stage("stablehlo").unavailable is None
+    assert [one.spec.shape for one in inspection.inputs] == [(10**6, 10**6)]
+
+
+def test_a_function_that_cannot_be_traced_says_so_in_jax_words() -> None:
+    inspection = inspect(lambda x: x @ x, spec(2, 3))
+    stage = inspection.stage("hlo")
+    assert stage.text == ""
+    assert stage.unavailable == (
+        "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)."
+    )
+    assert str(stage) == f"hlo is not available: {stage.unavailable}"
+    with pytest.raises(StageUnavailableError) as error:
+        _ = inspection.equations
+    assert str(error.value) == (
+        "program '<lambda>' cannot be traced.\n"
+        "    TypeError  dot_general requires contracting dimensions to have the same shape, got (3,) and (2,).\n"
+        "    Try: jax.make_jaxpr(fn)(*args)"
+    )
+
+
+def test_a_stage_that_does_not_exist() -> None:
+    with pytest.raises(StageUnavailableError) as error:
+        inspect(jnp.sin, spec(2)).stage("asm")
+    assert str(error.value) == (
+        "program 'sin' has no stage 'asm'.\n    stages  jaxpr, stablehlo, hlo\n    Try: inspection.stage(\"hlo\")"
+    )
+
+
+def test_a_program_that_compiles_nowhere_still_has_its_jaxpr(monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection = inspect(jnp.sin, spec(2))
+    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda self: (_ for _ in ()).throw(RuntimeError("no compiler")))
+    assert inspection.stage("hlo").unavailable == "RuntimeError: no compiler"
+    assert inspection.stage("stablehlo").unavailable is None
+
+
+def test_arrays_are_taken_as_shapes_and_let_go() -> None:
+    x = jnp.ones((3, 5))
+    inspection = inspect(lambda x: x.T @ x, x)
+    assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(inspection._args))
+    assert inspection.outputs[0].spec.shape == (5, 5)
+
+
+def test_inputs_have_names_and_owners() -> None:
+    step, args = train_step(mlp((5, 7, 3)), linear_params((5, 7, 3)), [spec(2, 5)], spec(2, 3))
+    found = {one.name: (one.block, one.is_param) for one in inspect(step, *args).inputs}
+    assert found["params['linear_0.weight']"] == ("linear_0", True)
+    assert found["state[0].mu['linear_1.bias']"] == ("linear_1", False)
+    assert found["state[0].count"] == ("", False)
+    assert found["inputs[0]"] == ("", False)
+    hlo = {one.id: one for one in inspect(step, *args).stage("hlo").instructions if one.opcode == "parameter"}
+    weight = next(one for id, one in hlo.items() if id.startswith("params__linear_0_weight"))
+    assert (weight.blocks, weight.origin, weight.equations) == ({"linear_0": 1.0}, "inferred", ("arg1",))
+
+
+def test_a_jitted_function_is_looked_into_and_keeps_what_it_donates() -> None:
+    fn = jax.jit(lambda state, x: (state + x, x * 2), donate_argnums=0)
+    inspection = inspect(fn, spec(4), spec(4))
+    assert [one.primitive for one in inspection.equations] == ["add", "mul"]
+    assert inspection.compiled.memory_analysis().alias_size_in_bytes == 16
+
+
+def test_a_program_that_was_tagged_before_is_tagged_apart() -> None:
+    inner = inspect(lambda x: jnp.sin(x) + 1, spec(3))
+    program = inner._program.get()
+    tagged = program.trace.call(program.tags.tag(program.trace.closed))
+    again = inspect(lambda x: tagged(x) * 2, spec(3))
+    assert again._program.get().tags.marker == "mnb1#"
+    hlo = again.stage("hlo").instructions
+    assert {"0", "1", "2"} <= {id for one in hlo for id in one.equations}
