@@ -26,18 +26,29 @@ class Analysis:
         version: Number of the design in its session.
         inference: Specs of everything in the model.
         problems: What is wrong with it; the programs exist only if nothing is.
+        program: Stages and costs; those of an equal design that was looked at before are taken over.
     """
 
-    def __init__(self, design: Design, version: int, backend: JaxBackend, training: Mapping[str, Any]):
+    def __init__(
+        self,
+        design: Design,
+        version: int,
+        backend: JaxBackend,
+        training: Mapping[str, Any],
+        program: LazyProgram | None = None,
+    ):
         self.design, self.version = design, version
+        self.program = program or LazyProgram(design.program)
         self._backend, self._training = backend, training
-        ports = {port.name for port in design.graph.inputs}
-        shapes = {name: shape for name, shape in design.shapes if name in ports or name == "input"}
+        # Shapes of inputs that are gone are kept in the design: the input may come back.
+        ports = [port.name for port in design.graph.inputs if port.role == "data"]
+        shapes = {name: shape for name, shape in design.shapes if name in ports}
+        if len(ports) == 1 and not shapes:
+            shapes = {name: shape for name, shape in design.shapes if name == "input"}
         self.inference: Inference = infer(
             design.graph, input_specs(design.graph, shapes, backend.default_dtype), backend.default_dtype
         )
         self.problems: tuple[Diagnostic, ...] = self.inference.problems + self._open_inputs()
-        self._lock = threading.Lock()
 
     def _open_inputs(self) -> tuple[Diagnostic, ...]:
         """Inputs of which nothing is known: ports that no connection and no shape feeds."""
@@ -86,20 +97,38 @@ class Analysis:
     @property
     def inspection(self) -> stages.Inspection:
         """The stages of the program that is looked at."""
-        with self._lock:  # one worker and the person's own cell may both ask
-            return self._inspection
+        return self.program.inspection(self.physical, self._training)
 
-    @cached_property
-    def _inspection(self) -> stages.Inspection:
-        name = self.design.program
-        options = {key: self._training[key] for key in ("loss", "optimizer") if key in self._training}
-        program = programs(self.physical, **options)[name]
-        return stages.inspect(program.function, *program.specs, name=name)
-
-    @cached_property
+    @property
     def cost(self) -> cost.CostReport:
         """What each block costs, from the jaxpr alone."""
-        return cost.report(self.inspection)
+        return self.program.cost(self.physical, self._training)
+
+
+class LazyProgram:
+    """The stages and costs of one design, made once, whoever asks first: the worker, or the person's own cell."""
+
+    def __init__(self, name: str):
+        self._name = name
+        self._lock = threading.RLock()
+        self._inspection: stages.Inspection | None = None
+        self._cost: cost.CostReport | None = None
+
+    def inspection(self, model: PhysicalModel, training: Mapping[str, Any]) -> stages.Inspection:
+        """Return the stages of the program."""
+        with self._lock:
+            if self._inspection is None:
+                options = {key: training[key] for key in ("loss", "optimizer") if key in training}
+                program = programs(model, **options)[self._name]
+                self._inspection = stages.inspect(program.function, *program.specs, name=self._name)
+            return self._inspection
+
+    def cost(self, model: PhysicalModel, training: Mapping[str, Any]) -> cost.CostReport:
+        """Return what each block costs, from the jaxpr alone."""
+        with self._lock:
+            if self._cost is None:
+                self._cost = cost.report(self.inspection(model, training))
+            return self._cost
 
 
 def problem_of(error: BaseException) -> Diagnostic:

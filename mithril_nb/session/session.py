@@ -17,7 +17,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import CostReport, with_xla
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.models.model import Model
-from mithril_nb.session.analysis import Analysis, problem_of
+from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
 from mithril_nb.session.costs import cost_view
 from mithril_nb.session.design import EDITS, Design
 from mithril_nb.session.history import History
@@ -37,6 +37,9 @@ from mithril_nb.viz.records import Diagram
 
 Listener = Callable[[str, Any], None]
 """Is told `("snapshot", dict)`, `("run", dict)` and `("curves", Rows)`, on any thread."""
+
+_SEEN = 12
+"""How many designs keep their stages."""
 
 _REST_S = 0.15
 """How long the hand must rest before XLA compiles: a compilation cannot be given up half way."""
@@ -70,8 +73,9 @@ class Session:
         self._cost: CostReport | None = None
         self._cost_version = 0
         self._wanted: set[str] = {"jaxpr"}
+        self._seen: dict[Design, LazyProgram] = {}
         self._worker = Worker("mithril_nb-stages")
-        self._analysis = self._analysed(design)
+        self._analysis = self._analysed(design, self._version)
         self._diagram: Diagram = diagram_of(self._analysis, self._view, {})
         self._make_stages()
 
@@ -99,10 +103,13 @@ class Session:
 
     @property
     def cost(self) -> CostReport | None:
-        """What the blocks cost; of the latest design that can run, traced now if the worker has not come to it."""
+        """What the blocks cost; of the latest design that can run, traced now if the worker has not come to it.
+
+        XLA's own figures stand beside ours as far as the stages are made.
+        """
         analysis = self._analysis
-        if analysis.can_run and self._cost_version != analysis.version:
-            return analysis.cost
+        if analysis.can_run:
+            return with_xla(analysis.cost, analysis.inspection, lower=False)
         return self._cost
 
     @property
@@ -270,14 +277,19 @@ class Session:
 
     # State
 
-    def _analysed(self, design: Design) -> Analysis:
-        return Analysis(design, self._version, self.backend, self.training.options)
+    def _analysed(self, design: Design, version: int) -> Analysis:
+        analysis = Analysis(design, version, self.backend, self.training.options, self._seen.get(design))
+        # Undo, or a slider that comes back, finds its stages made.
+        self._seen[design] = analysis.program
+        while len(self._seen) > _SEEN:
+            del self._seen[next(iter(self._seen))]
+        return analysis
 
     def _set_history(self, history: History) -> None:
         if history.present == self._history.present:
             self._publish()
             return
-        analysis = Analysis(history.present, self._version + 1, self.backend, self.training.options)
+        analysis = self._analysed(history.present, self._version + 1)
         diagram = diagram_of(analysis, self._view, self._shares)
         # All that can fail is done: from here on the new design is the design.
         self._history, self._version, self._analysis, self._diagram = history, self._version + 1, analysis, diagram
@@ -366,7 +378,8 @@ class Session:
         for name in ("stablehlo", "hlo"):
             if name not in self._wanted or self._states[name].version == analysis.version:
                 continue
-            if name == "hlo" and not self._rests(wanted):
+            is_made = analysis.inspection.has_stage(name)
+            if name == "hlo" and not is_made and not self._rests(wanted):
                 return
             if not wanted():
                 return

@@ -1,0 +1,284 @@
+"""The session: commands from any thread, snapshots that are always whole, and nothing lost on the way."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import DataError
+from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.session import Session, design_of
+from mithril_nb.session.worker import Worker
+
+PATIENCE_S = 60.0
+
+
+def mlp() -> Model:
+    model = Model()
+    model |= Linear(64)
+    model += Relu()
+    model += Linear(10)
+    return model
+
+
+def data(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(count, 8)).astype("float32")
+    return x, (x[:, 0] > 0).astype("int32")
+
+
+@pytest.fixture
+def session() -> Session:
+    return Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
+
+
+def until(true, patience_s: float = PATIENCE_S) -> None:
+    deadline = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def test_a_snapshot_is_json_and_has_everything(session):
+    assert session.wait(PATIENCE_S)
+    snapshot = json.loads(json.dumps(session.snapshot()))
+    assert [node["name"] for node in snapshot["graph"]["nodes"] if node["path"]] == ["linear_0", "relu_0", "linear_1"]
+    assert snapshot["shapes"] == {"input": [32, 16]}
+    assert snapshot["blocks"]["linear_0"]["params"][0] == {"name": "linear_0.weight", "shape": "(16, 64)", "count": 1024}
+    assert snapshot["cost"]["total"]["flops"] == sum(row["flops"] for row in snapshot["cost"]["rows"]) > 0
+    assert snapshot["stages"]["jaxpr"]["state"] == "ready"
+    assert snapshot["stages"]["hlo"]["state"] == "empty"
+    assert snapshot["problems"] == []
+    assert snapshot["notice"] is None
+
+
+def test_a_change_answers_at_once_and_the_stages_follow(session):
+    told: list[dict] = []
+    session.listen(lambda kind, value: told.append(value) if kind == "snapshot" else None)
+    for name in ("stablehlo", "hlo"):
+        session.want_stage(name)
+    assert session.wait(PATIENCE_S)
+    told.clear()
+    session.do("set_attribute", path="linear_0", name="dimension", value=80)
+    first = told[0]
+    # Shapes are there in the first answer; the old stages stay until the new ones come.
+    assert first["blocks"]["linear_0"]["outputs"][0]["shape"] == "(32, 80) float32"
+    assert first["stages"]["hlo"]["state"] == "loading"
+    assert first["stages"]["hlo"]["version"] == first["version"] - 1
+    assert first["cost"]["stale"] is True
+    assert session.wait(PATIENCE_S)
+    last = told[-1]
+    assert {name: state["state"] for name, state in last["stages"].items()} == dict.fromkeys(last["stages"], "ready")
+    assert {state["version"] for state in last["stages"].values()} == {last["version"]}
+    assert last["cost"]["stale"] is False
+    assert "f32[32,80]" in session.analysis.inspection.stage("hlo").text
+
+
+def test_undo_finds_its_stages_made(session):
+    session.want_stage("hlo")
+    assert session.wait(PATIENCE_S)
+    before = session.analysis.inspection
+    session.do("set_attribute", path="linear_0", name="dimension", value=80)
+    assert session.wait(PATIENCE_S)
+    session.do("undo")
+    assert session.analysis.inspection is before
+    assert session.wait(PATIENCE_S)
+    assert session.snapshot()["stages"]["hlo"]["state"] == "ready"
+
+
+def test_only_the_latest_of_many_wishes_is_made(session):
+    session.want_stage("hlo")
+    for width in range(20, 60):
+        session.do("set_attribute", path="linear_0", name="dimension", value=width)
+    assert session.wait(PATIENCE_S)
+    version, inspection = session.stage("hlo") or (0, None)
+    assert version == session.analysis.version
+    assert inspection is session.analysis.inspection
+    assert "f32[32,59]" in inspection.stage("hlo").text
+    made = [program for program in session._seen.values() if program._inspection and program._inspection.is_compiled]
+    assert len(made) <= 3, "what nobody waits for any more is not compiled"
+
+
+def test_a_command_that_fails_says_so_and_changes_nothing(session):
+    before, version = session.design, session.analysis.version
+    problem = session.run_command("set_attribute", {"path": "linear_0", "name": "dimension", "value": "wide"})
+    assert str(problem) == (
+        "Linear cannot take dimension='wide'.\n"
+        "    needs  a whole number from 1 to 1048576\n"
+        "    means  Size of the last axis of the output.\n"
+        "    Try: Linear(dimension=64)"
+    )
+    assert (session.design, session.analysis.version) == (before, version)
+    notice = session.snapshot()["notice"]
+    assert notice["summary"] == "Linear cannot take dimension='wide'."
+    assert len(session.errors) == 1
+    session.do("dismiss")
+    assert session.snapshot()["notice"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [("nonsense", {}), ("set_attribute", {"path": "linear_0"}), ("move", {"path": "linear_0", "x": "a", "y": 0})],
+)
+def test_nonsense_from_a_front_end_is_shown_and_harmless(session, name, args):
+    before = session.design
+    assert session.run_command(name, args) is not None
+    assert session.design == before
+    assert session.snapshot()["notice"] is not None
+
+
+def test_a_shape_that_does_not_fit_is_a_problem_on_its_edge_and_the_old_stages_stay(session):
+    assert session.wait(PATIENCE_S)
+    session.do("set_attribute", path="linear_1", name="input_size", value=7)
+    snapshot = session.snapshot()
+    assert snapshot["problems"][0]["edge"] == ["relu_0.output", "linear_1.input"]
+    (edge,) = [edge for edge in snapshot["graph"]["edges"] if edge["problem"] is not None]
+    assert (edge["source"], edge["target"]) == ("relu_0.output", "linear_1.input")
+    assert snapshot["stages"]["jaxpr"]["state"] == "stale"
+    assert snapshot["stages"]["jaxpr"]["version"] == 1
+    assert snapshot["cost"]["stale"] is True
+    session.do("undo")
+    assert session.snapshot()["problems"] == []
+
+
+def test_an_input_without_a_shape_is_a_problem_with_a_way_out(session):
+    session.do("disconnect", source="relu_0.output", target="linear_1.input")
+    (problem,) = session.analysis.problems
+    assert str(problem) == (
+        "'linear_1.input' is connected to nothing, and input 'linear_1_input' has no shape.\n"
+        "    known  nothing\n"
+        "    Try: connect 'relu_0.output' to 'linear_1.input', or set_shape(\"linear_1_input\", [32, 64])"
+    )
+    session.do("connect", source="relu_0.output", target="linear_1.input")
+    assert session.analysis.problems == ()
+
+
+def test_an_empty_session_is_a_state_like_any_other():
+    session = Session(design_of(None, None), JaxBackend())
+    snapshot = session.snapshot()
+    assert snapshot["cost"] is None
+    assert snapshot["graph"]["nodes"] == []
+    session.do("add_block", kind="Linear")
+    assert [node.name for node in session.model.graph.nodes] == ["linear_0"]
+    session.do("set_shape", name="input", shape=[4, 8])
+    assert session.wait(PATIENCE_S)
+    assert session.snapshot()["stages"]["jaxpr"]["state"] == "ready"
+    session.do("remove", paths=["linear_0"])
+    assert session.snapshot()["stages"]["jaxpr"]["state"] == "stale"
+
+
+def test_every_program_can_be_looked_at(session):
+    texts = set()
+    for program in session.snapshot()["programs"]:
+        session.do("set_program", program=program)
+        assert session.wait(PATIENCE_S)
+        texts.add(session.analysis.inspection.stage("jaxpr").text)
+    assert len(texts) == 3
+
+
+def test_commands_from_many_threads_leave_one_whole_design(session):
+    def hammer(seed: int) -> None:
+        for step in range(10):
+            session.run_command("set_attribute", {"path": "linear_0", "name": "dimension", "value": 10 * seed + step + 1})
+            session.run_command("undo", {})
+            session.run_command("redo", {})
+
+    threads = [threading.Thread(target=hammer, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert session.errors == []
+    snapshot = session.snapshot()
+    width = snapshot["blocks"]["linear_0"]["fields"][0]["value"]
+    assert snapshot["blocks"]["linear_0"]["outputs"][0]["shape"] == f"(32, {width}) float32"
+
+
+def training_session(**options) -> Session:
+    model = Model()
+    model |= Linear(16)
+    model += Relu()
+    model += Linear(2)
+    return Session(design_of(model, {"input": [32, 8]}), JaxBackend(), {"data": data(), "epochs": 2, **options})
+
+
+def test_training_tells_of_its_curves_and_ends_done():
+    session, rows, runs = training_session(validation=data(64)), [], []
+    session.listen(lambda kind, value: (rows if kind == "curves" else runs).append(value) if kind != "snapshot" else None)
+    session.do("train")
+    run = session.training.run
+    assert run is not None
+    run.wait(PATIENCE_S)
+    until(lambda: runs and runs[-1]["state"] == "done")
+    # The rows that were told make up the whole history, each once and in order.
+    told = np.concatenate([one.values for one in rows], axis=1)
+    assert told.shape[1] == len(run.history) == 16
+    assert list(told[0]) == list(range(1, 17))
+    assert runs[-1]["points"] == 16
+
+
+def test_a_run_survives_the_design_changing_under_it_and_nothing_trained_is_lost():
+    session = training_session(epochs=100_000)
+    session.do("train")
+    first = session.training.run
+    assert first is not None
+    until(lambda: len(first.history) > 5)
+    session.do("set_attribute", path="linear_0", name="dimension", value=24)
+    assert first.state == "running"
+    session.do("stop")
+    until(lambda: first.state == "stopped")
+    session.do("train")
+    second = session.training.run
+    assert second is not first
+    assert session.training.runs == [first, second]
+    assert first.params["linear_0.weight"].shape == (8, 16)
+    until(lambda: len(second.history) > 5)
+    session.do("pause")
+    until(lambda: second.state == "paused")
+    session.do("set_learning_rate", value=0.5)
+    session.do("go_on")
+    until(lambda: second.state == "running")
+    session.do("stop")
+    until(lambda: second.state == "stopped")
+    assert second.params["linear_0.weight"].shape == (8, 24)
+
+
+def test_training_without_data_says_what_to_give():
+    session = Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
+    with pytest.raises(DataError) as caught:
+        session.do("train")
+    assert str(caught.value) == (
+        "this workbench has no data to train on.\n"
+        "    needs  arrays of samples, and of what is to be predicted\n"
+        "    Try: ml.workbench(model, data=(x, y))"
+    )
+
+
+def test_training_a_broken_model_says_what_is_broken():
+    session = training_session()
+    session.do("set_attribute", path="linear_1", name="input_size", value=7)
+    problem = session.run_command("train", {})
+    assert problem is not None
+    assert problem.summary == "this model cannot be trained yet."
+
+
+def test_a_worker_gives_up_what_is_not_wanted_any_more():
+    worker, seen, first_runs = Worker("test"), [], threading.Event()
+
+    def first(wanted):
+        first_runs.set()
+        until(lambda: not wanted())
+        seen.append("first gave up")
+
+    worker.submit(first)
+    assert first_runs.wait(PATIENCE_S)
+    worker.submit(lambda wanted: seen.append("second"))
+    worker.submit(lambda wanted: seen.append("third"))
+    assert worker.wait_until_idle(PATIENCE_S)
+    assert seen[0] == "first gave up"
+    assert seen[-1] == "third"
