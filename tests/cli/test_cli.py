@@ -1,0 +1,227 @@
+"""The terminal twin, as a person types it: what is printed, what is said of mistakes, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mithril_nb import cli
+from mithril_nb.models import LayerNorm, Linear, Model, Relu, save
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A file with a model of three blocks."""
+    path = tmp_path / "model.json"
+    save(Model() + Linear(64) + Relu() + Linear(10), path)
+    return str(path)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = cli.main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_show_prints_the_graph(model, capsys):
+    assert said(capsys, "show", model, "--shape", "input=32,784") == (
+        0,
+        "input     input                          (32, 784)\n"
+        "linear_0  Linear  784 → 64  <- input     (32, 64)\n"
+        "relu_0    Relu              <- linear_0  (32, 64)\n"
+        "linear_1  Linear  64 → 10   <- relu_0    (32, 10)\n"
+        "output    output            <- linear_1\n",
+        "",
+    )
+
+
+def test_show_prints_stages(model, capsys):
+    for stage, start in (("jaxpr", "{ lambda"), ("stablehlo", "module @jit_forward"), ("hlo", "HloModule")):
+        code, out, err = said(capsys, "show", model, "--stage", stage, "--shape", "input=32,784")
+        assert (code, err) == (0, "")
+        assert out.startswith(start)
+
+
+def test_show_prints_costs_that_add_up(model, capsys):
+    code, out, _ = said(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784", "--json")
+    data = json.loads(out)
+    assert code == 0
+    assert sum(row["flops"] for row in data["rows"]) == data["total"]["flops"]
+    code, out, _ = said(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784")
+    assert out.splitlines()[0].split() == ["block", "FLOPs", "transcendentals", "bytes", "params", "share"]
+
+
+def test_json_has_the_instructions_with_their_blocks(model, capsys):
+    _, out, _ = said(capsys, "show", model, "--stage", "jaxpr", "--shape", "input=32,784", "--json")
+    data = json.loads(out)
+    dots = [one for one in data["instructions"] if one["opcode"] == "dot_general"]
+    assert [dot["shares"] for dot in dots] == [[["linear_0", 1.0]], [["linear_1", 1.0]]]
+
+
+def test_json_of_the_graph_is_the_diagram(model, capsys):
+    _, out, _ = said(capsys, "show", model, "--json")
+    assert [node["name"] for node in json.loads(out)["graph"]["nodes"]] == [
+        "input", "linear_0", "relu_0", "linear_1", "output",
+    ]  # fmt: skip
+
+
+def test_show_prints_the_source(model, capsys):
+    code, out, _ = said(capsys, "show", model, "--stage", "source")
+    names: dict = {}
+    exec(out, names)
+    assert (code, names["model"]) == (0, Model() + Linear(64) + Relu() + Linear(10))
+
+
+def test_report_writes_one_file(model, tmp_path, capsys):
+    target = tmp_path / "out.html"
+    code, out, err = said(capsys, "report", model, "-o", str(target), "--shape", "input=8,64")
+    assert (code, err) == (0, "")
+    assert out == f"wrote {target}, {len(target.read_bytes()) / 1000:.0f} kB\n"
+    page = target.read_text(encoding="utf-8")
+    assert "<title>model: train step</title>" in page
+    for part in ('data-stage="hlo"', "cost by block", "(optimizer)", "model += "):
+        assert part in page
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["--stage", "jaxpr"],
+            "ShapeError: the shape of input 'input' is not known in numbers.\n"
+            "    so far  ('...',) float32\n"
+            "    Try: --shape input=32,784\n",
+        ),
+        (
+            ["--stage", "jaxpr", "--shape", "input"],
+            "UnknownOptionError: 'input' gives no input a shape.\n"
+            "    needs  the input's name, =, and its sizes with commas\n"
+            "    Try: --shape input=32,784\n",
+        ),
+        (
+            ["--shape", "image=3"],
+            "UnexpectedInputError: the model has no input 'image'.\n"
+            "    inputs  'input'\n"
+            "    Try: shapes = {'input': [32, 784]}\n",
+        ),
+    ],
+)
+def test_mistakes_are_told_without_a_traceback(model, capsys, arguments, message):
+    assert said(capsys, "show", model, *arguments) == (2, "", message)
+
+
+def test_shapes_that_do_not_fit_are_told_below_the_graph(tmp_path, capsys):
+    path = tmp_path / "wrong.json"
+    save(Model() + Linear(64, input_size=100) + LayerNorm(), path)
+    code, out, err = said(capsys, "show", str(path), "--shape", "input=32,784")
+    assert code == 2
+    assert out.startswith("input ")
+    assert err.startswith("ShapeError: ")
+    assert "Try: " in err
+    assert said(capsys, "show", str(path), "--shape", "input=32,784", "--stage", "hlo") == (2, "", err)
+
+
+def test_files_that_are_not_there_broken_or_cannot_be_written(model, tmp_path, capsys):
+    assert said(capsys, "show", "nowhere.json") == (
+        2,
+        "",
+        "ModelFileError: cannot read 'nowhere.json'.\n    because  No such file or directory\n",
+    )
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"format": "mithril_nb.model"', encoding="utf-8")
+    code, out, err = said(capsys, "report", str(broken), "-o", "x.html")
+    assert (code, out) == (2, "")
+    assert err.startswith(f"ModelFileError: {str(broken)!r} is no JSON.\n")
+    target = str(tmp_path / "no" / "folder.html")
+    code, out, err = said(capsys, "report", model, "-o", target, "--shape", "input=8,64")
+    assert (code, out) == (2, "")
+    assert err == (
+        f"ModelFileError: cannot write {target!r}.\n    because  No such file or directory\n    Try: -o report.html\n"
+    )
+
+
+def test_what_nobody_foresaw_is_told_too(model, capsys, monkeypatch):
+    def broken(path):
+        raise ZeroDivisionError("deep inside")
+
+    monkeypatch.setattr("mithril_nb.models.load", broken)
+    message = "ZeroDivisionError: deep inside\n    Try: the same with --debug, for where.\n"
+    assert said(capsys, "show", model) == (2, "", message)
+    code, _, err = said(capsys, "show", model, "--debug")
+    assert code == 2
+    assert "Traceback (most recent call last)" in err
+
+
+def test_lab_opens_the_notebook_that_is_asked_for(tmp_path, capsys, monkeypatch):
+    started: list[list[str]] = []
+
+    class Server:
+        def __init__(self, command):
+            started.append(command)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            return None
+
+        def wait(self):
+            return 0
+
+    monkeypatch.setattr(cli.subprocess, "Popen", Server)
+    notebook = tmp_path / "mine.ipynb"
+    notebook.write_text("{}")
+    code, out, _ = said(capsys, "lab", str(notebook), "--", "--no-browser")
+    assert code == 0
+    assert started == [[sys.executable, "-m", "jupyterlab", str(notebook), "--no-browser"]]
+    assert out.startswith(f"opening {notebook} in JupyterLab")
+    code, _, err = said(capsys, "lab", str(tmp_path / "none.ipynb"))
+    assert (code, err) == (
+        2, f"ModelFileError: there is no notebook {str(tmp_path / 'none.ipynb')!r}.\n    Try: mithril-nb lab\n",
+    )  # fmt: skip
+
+
+def test_lab_without_a_notebook_near_writes_one(tmp_path, monkeypatch):
+    import nbformat
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site" / "mithril_nb" / "cli.py"))
+    made = cli._notebook(None)
+    assert made == Path("mithril_nb.ipynb")
+    nbformat.validate(nbformat.read(made, as_version=4))
+    made.write_text("mine", encoding="utf-8")
+    assert cli._notebook(None).read_text(encoding="utf-8") == "mine"
+
+
+def test_lab_without_jupyterlab_says_how_to_get_it(capsys, monkeypatch):
+    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    code, _, err = said(capsys, "lab")
+    assert code == 2
+    assert err == (
+        "UnavailableBackendError: JupyterLab is not installed in this environment.\n"
+        f"    python  {sys.executable}\n"
+        '    Try: pip install "mithril-nb[lab]"\n'
+    )
+
+
+def test_help_is_quick_and_loads_no_array_library():
+    code = (
+        "import sys; from mithril_nb.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "sys.exit(any(name in sys.modules for name in ('jax', 'numpy', 'matplotlib', 'rich')))"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert "lab" in run.stdout
+    assert "report" in run.stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(model):
+    command = f'"{sys.executable}" -m mithril_nb show "{model}" --stage source'
+    run = subprocess.run(f"{command} | head -c 1", shell=True, capture_output=True, text=True, check=False)
+    assert run.stderr == ""
