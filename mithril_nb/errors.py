@@ -109,6 +109,10 @@ class NameTakenError(MithrilError, ValueError):
     """A name is empty, or used twice in one graph."""
 
 
+class NestingError(MithrilError, ValueError):
+    """Models stand in models more levels deep than can be run."""
+
+
 class UnknownBlockError(MithrilError, LookupError):
     """No block, or no kind of block, has this name."""
 

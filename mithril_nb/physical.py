@@ -5,7 +5,7 @@ It stands above `stages` and `cost`, so that a physical model can answer with th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -24,11 +24,13 @@ from mithril_nb.errors import (
     UnknownOptionError,
     refuse_unknown,
 )
+from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec, as_dtype
-from mithril_nb.models.infer import Inference, Parameter, infer, input_dtype
+from mithril_nb.models.infer import Inference, Parameter, infer
 from mithril_nb.models.model import Model
+from mithril_nb.models.naming import by_port, flat_params, input_specs
 from mithril_nb.program import check_kernels, draws_random_numbers, run
 
 Arrays = Mapping[str, Any]
@@ -54,6 +56,7 @@ def compile(
             blocks where they say it, else from the first arrays.
         jit: Whether programs are jitted; by default as the backend says.
         verbose: Whether to print the shapes that were inferred.
+        **unknown: Refused, with the names of those that there are.
 
     Returns:
         The physical model. XLA compiles when it is first run, or when a stage is asked for.
@@ -77,9 +80,7 @@ def compile(
             f"cannot compile for {backend!r}.", (("needs", "a backend that runs models"),), "ml.JaxBackend()"
         )
     graph = graph_of(model)
-    inference = infer(
-        graph, input_specs(graph, shapes or {}, backend.default_dtype), backend.default_dtype
-    )
+    inference = infer(graph, input_specs(graph, shapes or {}, backend.default_dtype), backend.default_dtype)
     inference.raise_problems()
     check_kernels(graph, backend.toolkit)
     compiled = PhysicalModel(graph, backend, inference, backend.jit if jit is None else jit)
@@ -93,41 +94,15 @@ def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
 
     Raises:
         UnknownOptionError: It is no model.
+        ConnectionError, CycleError, NameTakenError, UnconnectedPortError: A graph that does not hold together.
     """
     if isinstance(model, LogicalGraph):
+        check(model)
         return model
     block = model.block if isinstance(model, Model) else model
     if not isinstance(block, Block):
         raise UnknownOptionError(f"cannot compile {model!r}.", (("needs", "a model"),), "ml.compile(Linear(10), ...)")
     return alone(block)
-
-
-def input_specs(
-    graph: LogicalGraph, shapes: Mapping[str, Sequence[Dim]], dtype: str = "float32"
-) -> dict[str, TensorSpec]:
-    """Return the specs of a graph's inputs from shapes that a person gave.
-
-    `"input"` also stands for a model's only input, whatever its name.
-
-    Raises:
-        UnexpectedInputError: A name that is no input.
-        UnknownOptionError: A shape that is none.
-    """
-    specs = {}
-    for name, port in _by_port(graph, shapes).items():
-        dims = shapes[name]
-        if isinstance(dims, str) or not all(
-            (isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0) or (isinstance(dim, str) and dim)
-            for dim in dims
-        ):
-            raise UnknownOptionError(
-                f"{dims!r} is no shape for input {name!r}.",
-                (("needs", "sizes, or names of sizes"),),
-                f'shapes={{"{name}": [32, 784]}}',
-                port=name,
-            )
-        specs[port] = TensorSpec(tuple(dims), input_dtype(graph, port, dtype))
-    return specs
 
 
 def shape_log(inference: Inference) -> str:
@@ -193,7 +168,7 @@ class PhysicalModel(Shown):
 
     def get_layer_names(self) -> tuple[str, ...]:
         """Return the paths of the blocks that have parameters, in order, with dots."""
-        return tuple(dict.fromkeys(p.name.rpartition(".")[0] for p in self.parameters))
+        return tuple(dict.fromkeys(p.name.rpartition(".")[0] for p in self.parameters if "." in p.name))
 
     # Running
 
@@ -261,7 +236,7 @@ class PhysicalModel(Shown):
             MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
             ShapeError: Shapes that do not fit.
         """
-        # Nothing is checked here: a call of a new form is traced, and tracing checks (see forward). A known one is known good.
+        # Nothing is checked here: a call of a new form is traced, and tracing checks; a known one is known good.
         return self._run(params, inputs, output_gradients, self.backend.get_random_key())
 
     def _evaluate(
@@ -275,7 +250,8 @@ class PhysicalModel(Shown):
         self, params: Arrays, inputs: Arrays, output_gradients: Arrays, key: jax.Array | None = None
     ):
         outputs, pull_back = jax.vjp(lambda params: self.forward(params, inputs, key=key), params)
-        given = {port: output_gradients[name] for name, port in self._outputs_named(output_gradients).items()}
+        names = by_port(output_gradients, self.output_names, "output", what="output_gradients")
+        given = {port: output_gradients[name] for port, name in names.items()}
         whole = {}
         for name, array in outputs.items():
             gradient = given.get(name)
@@ -369,37 +345,35 @@ class PhysicalModel(Shown):
 
     def _checked(self, params: Arrays, inputs: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
         flat = flat_params(params)
-        names = {parameter.name for parameter in self.parameters}
-        for name in names - flat.keys():
+        names = [parameter.name for parameter in self.parameters]
+        missing = [name for name in names if name not in flat]
+        if missing:
             raise MissingParameterError(
-                f"the model needs {len(names)} parameters, got {len(flat)}.",
-                (
-                    ("missing", ", ".join(repr(one) for one in sorted(names - flat.keys()))),
-                    ("given", ", ".join(repr(one) for one in sorted(flat)) or "nothing"),
-                ),
+                f"the model needs {_count(names, 'parameter')}, got {len(flat)}.",
+                (("missing", _listed(missing)), ("given", _listed(flat))),
                 "params = pm.randomize_params()",
-                block=name.rpartition(".")[0].replace(".", "/"),
+                block=missing[0].rpartition(".")[0].replace(".", "/"),
             )
-        for name in flat.keys() - names:
+        unknown = [name for name in flat if name not in names]
+        if unknown:
             raise UnexpectedInputError(
-                f"the model has no parameter {name!r}.",
-                (("parameters", ", ".join(repr(one) for one in sorted(names)) or "none"),),
+                f"the model has no parameter {unknown[0]!r}.",
+                (("unknown", _listed(unknown)), ("parameters", _listed(names))),
                 "params = pm.randomize_params()",
             )
-        given = {port: inputs[name] for name, port in _by_port(self.graph, inputs).items()}
-        missing = [name for name in self.input_names if name not in given]
+        ports = by_port(inputs, self.input_names, "input", what="inputs")
+        missing = [name for name in self.input_names if name not in ports]
         if missing:
             raise MissingInputError(
-                f"the model needs {len(self.input_names)} {'input' if len(self.input_names) == 1 else 'inputs'}, "
-                f"got {len(given)}.",
+                f"the model needs {_count(self.input_names, 'input')}, got {len(ports)}.",
                 (
                     ("missing", ", ".join(f"{name!r} {self.input_specs[name]}" for name in missing)),
-                    ("given", ", ".join(repr(name) for name in inputs) or "nothing"),
+                    ("given", _listed(inputs)),
                 ),
-                f'pm.evaluate(params, {{"{missing[0]}": ...}})',
+                f"inputs = {{{', '.join(f'{name!r}: ...' for name in self.input_names)}}}",
                 port=missing[0],
             )
-        arrays = {name: self._cast(name, array) for name, array in given.items()}
+        arrays = {port: self._cast(port, inputs[name]) for port, name in ports.items()}
         self._check_shapes(flat, arrays)
         return flat, arrays
 
@@ -407,73 +381,59 @@ class PhysicalModel(Shown):
         """An input in its dtype: floating numbers are converted, whole numbers stay whole where a block needs them."""
         array = jax.numpy.asarray(array)
         wanted = self.input_specs[name].dtype
-        return array if array.dtype == wanted or "int" in wanted else array.astype(wanted)
+        keeps = "int" in wanted or jax.numpy.issubdtype(array.dtype, jax.numpy.complexfloating)
+        return array if keeps or array.dtype == wanted else array.astype(wanted)
 
     def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
         specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
         found = infer(self.graph, specs, self.backend.default_dtype)
         found.raise_problems()
+        shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
         problems = [
             Diagnostic(
-                f"parameter {parameter.name!r} has another shape than the model needs.",
-                (("given", str(jax.numpy.shape(params[parameter.name]))), ("needed", str(parameter.spec.shape))),
-                f"params = pm.randomize_params(), or an input that fits: {self._input_text()}",
+                f"parameter {parameter.name!r} does not fit the model.",
+                (("given", str(shapes[parameter.name])), ("needed", str(parameter.spec.shape)), *self._inputs(specs)),
+                "params = pm.randomize_params(), or inputs of the shape that these were made for.",
                 parameter.path,
                 parameter.port,
                 code="ShapeError",
             )
             for parameter in found.parameters
-            if tuple(jax.numpy.shape(params[parameter.name])) != parameter.spec.shape
+            if shapes[parameter.name] != parameter.spec.shape
         ]
         if problems:
             raise ShapeError(problems[0], more=tuple(problems[1:]))
 
-    def _input_text(self) -> str:
-        return ", ".join(f"{name!r} {spec}" for name, spec in self.input_specs.items())
-
-    def _outputs_named(self, given: Arrays) -> dict[str, str]:
-        only = self.output_names[0] if len(self.output_names) == 1 else None
-        return {name: _port_named(name, self.output_names, only, "output") for name in given}
-
-
-def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return parameters with dotted names, from dotted or nested ones.
-
-    Examples:
-        >>> flat_params({"linear_0": {"weight": 1}, "linear_1.weight": 2})
-        {'linear_0.weight': 1, 'linear_1.weight': 2}
-    """
-    flat: dict[str, Any] = {}
-    for name, value in params.items():
-        if isinstance(value, Mapping):
-            flat.update(flat_params(value, f"{prefix}{name}."))
-        else:
-            flat[prefix + name] = value
-    return flat
+    def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
+        """Facts for a message: the inputs, and what they were compiled for where that differs."""
+        return tuple(
+            (
+                f"input {name!r}",
+                f"{spec}" + ("" if spec == self.input_specs[name] else f"      compiled for {self.input_specs[name]}"),
+            )
+            for name, spec in given.items()
+        )
 
 
-def _by_port(graph: LogicalGraph, given: Mapping[str, Any]) -> dict[str, str]:
-    """Which input each given name means."""
-    ports = tuple(port.name for port in graph.inputs if port.role == "data")
-    only = ports[0] if len(ports) == 1 else None
-    return {name: _port_named(name, ports, only, "input") for name in given}
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
 
 
-def _port_named(name: str, ports: tuple[str, ...], only: str | None, side: str) -> str:
-    if name in ports:
-        return name
-    if name == side and only is not None:
-        return only
-    raise UnexpectedInputError(
-        f"the model has no {side} {name!r}.",
-        ((f"{side}s", ", ".join(repr(port) for port in ports) or "none"),),
-        f"{{{ports[0]!r}: ...}}" if ports else "",
-        port=name,
-    )
+def _count(names: Sequence[str], what: str) -> str:
+    return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
 
 
 def _structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:
     return {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in specs.items()}
 
 
-__all__ = ["PROGRAMS", "MithrilError", "PhysicalModel", "compile", "flat_params", "graph_of", "input_specs", "shape_log"]
+__all__ = [
+    "PROGRAMS",
+    "MithrilError",
+    "PhysicalModel",
+    "compile",
+    "flat_params",
+    "graph_of",
+    "input_specs",
+    "shape_log",
+]

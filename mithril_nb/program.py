@@ -53,7 +53,7 @@ class Toolkit:
 
     backend: str
     kernels: Mapping[str, Kernel]
-    scope: Callable[[str], AbstractContextManager]
+    scope: Callable[[str], AbstractContextManager[object]]
     fold_in: Callable[[Array, int], Array]
     draws: Callable[[str, Mapping[str, Value], bool], bool]
 

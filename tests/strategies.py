@@ -16,7 +16,8 @@ modest = settings(max_examples=40)
 """For tests whose examples are whole models: many small parts in each."""
 HOSTILE = (
     "a/b", "a.b", "100%", "%2F", "%", "f(x)", "a[0]", "block:a", "it's \"so\"", "<script>alert(1)</script>", "блок",
-    "line\nbreak", " ", "self", "input", "output", "Model", "Linear", "class", "relu_0", "relu_0_output", "...", "\\", "{x}",
+    "line\nbreak", " ", "self", "input", "output", "Model", "Linear", "class", "relu_0", "relu_0_output",
+    "...", "\\", "{x}",
 )  # fmt: skip
 """Names that mean something to a path, to HTML, to Python, to JAX or to us."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from mithril_nb.errors import UnavailableBackendError
 from mithril_nb.program import Toolkit
 
 
@@ -13,9 +14,6 @@ class Backend(ABC):
 
     A backend of your own defines the three abstract methods; `toolkit` is needed to run models on it.
     """
-
-    def __init__(self):
-        pass
 
     @abstractmethod
     def tensor(self, data: Any, dtype: Any = None) -> Any:
@@ -31,5 +29,11 @@ class Backend(ABC):
 
     @property
     def toolkit(self) -> Toolkit:
-        """Kernels and scopes with which this backend runs a graph."""
-        raise NotImplementedError(f"{type(self).__name__} brings no kernels: it cannot run models.")
+        """Kernels and scopes with which this backend runs a graph.
+
+        Raises:
+            UnavailableBackendError: The backend makes arrays only.
+        """
+        raise UnavailableBackendError(
+            f"{type(self).__name__} brings no kernels: it cannot run models.", advice="ml.JaxBackend()"
+        )

@@ -1,13 +1,14 @@
-"""What must hold in every logical graph, as a check: for graphs that were not made by edits, such as those of a file."""
+"""What must hold in every logical graph: a check for graphs that were not made by edits, such as those of a file."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Sequence
 
 from mithril_nb.errors import ConnectionError, NameTakenError, UnconnectedPortError
 from mithril_nb.graph.order import run_order
 from mithril_nb.graph.paths import join_path
-from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node
 
 
 def check(graph: LogicalGraph, prefix: str = "") -> None:
@@ -26,67 +27,93 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
     Examples:
         >>> check(LogicalGraph())
     """
-    _check_names(graph, prefix)
-    _check_edges(graph, prefix)
+    inputs = {Endpoint(BOUNDARY, port.name) for port in graph.inputs}
+    outputs = {Endpoint(BOUNDARY, port.name) for port in graph.outputs}
+    check_parts(graph.nodes, graph.edges, graph.labels, prefix, boundary=(inputs, outputs))
     run_order(graph)
+    fed = {edge.target for edge in graph.edges}
+    needed = [Endpoint(node.name, p.name) for node in graph.nodes for p in node.block.inputs if p.role == "data"]
+    for end in (*needed, *sorted(outputs)):
+        if end not in fed:
+            raise UnconnectedPortError(
+                f"the port '{end}'{_place(prefix)} gets its data from nowhere.",
+                (("inputs", ", ".join(f"'{one}'" for one in sorted(inputs)) or "none"),),
+                "connect an input or an output of a block to it.",
+                block=join_path(prefix, end.node) if end.node else prefix,
+                port=end.port,
+            )
     for node in graph.nodes:
         if node.block.graph is not None:
             check(node.block.graph, join_path(prefix, node.name))
 
 
-def _check_names(graph: LogicalGraph, prefix: str) -> None:
-    named = {"block": [node.name for node in graph.nodes], "label": [label for label, _ in graph.labels]}
-    for what, names in named.items():
-        for name, count in Counter(names).items():
-            if count > 1 or not name:
-                raise NameTakenError(
-                    f"{count} {what}s have the name {name!r}{_place(prefix)}.",
-                    (("names", ", ".join(map(repr, names))),),
-                    "give each a name of its own.",
+def check_parts(
+    nodes: Sequence[Node],
+    edges: Sequence[Edge],
+    labels: Sequence[tuple[str, Endpoint]],
+    prefix: str = "",
+    *,
+    boundary: tuple[Collection[Endpoint], Collection[Endpoint]] | None = None,
+) -> None:
+    """Raise if the parts of a graph do not fit each other; what is inside its blocks is not looked at.
+
+    Args:
+        nodes: The blocks.
+        edges: The connections.
+        labels: The names that were given.
+        prefix: Path of the block that it is inside of.
+        boundary: Its inputs and outputs; by default every edge from the boundary names an input.
+
+    Raises:
+        NameTakenError, ConnectionError: As `check` does.
+    """
+    _check_names("block", [node.name for node in nodes], prefix)
+    _check_names("label", [label for label, _ in labels], prefix)
+    _check_names("labelled port", [str(end) for _, end in labels], prefix)
+    gives = {Endpoint(node.name, port.name) for node in nodes for port in node.block.outputs}
+    takes = {Endpoint(node.name, port.name) for node in nodes for port in node.block.inputs}
+    if boundary is None:
+        boundary = {edge.source for edge in edges if edge.source.node == BOUNDARY and edge.source.port}, set()
+    sources, targets = gives.union(boundary[0]), takes.union(boundary[1])
+    for edge in edges:
+        for end, known in ((edge.source, sources), (edge.target, targets)):
+            if end not in known:
+                raise ConnectionError(
+                    f"the connection '{edge}'{_place(prefix)} ends at a port that does not exist.",
+                    (("missing", f"'{end}'"), ("blocks", ", ".join(repr(node.name) for node in nodes) or "none")),
+                    "connect it to a port of one of the blocks.",
                     block=prefix,
+                    edge=(str(edge.source), str(edge.target)),
                 )
-
-
-def _check_edges(graph: LogicalGraph, prefix: str) -> None:
-    outer = {Endpoint(BOUNDARY, port.name) for port in graph.inputs}
-    outputs = {Endpoint(node.name, port.name) for node in graph.nodes for port in node.block.outputs}
-    inputs = {Endpoint(node.name, port.name): port for node in graph.nodes for port in node.block.inputs}
-    results = {Endpoint(BOUNDARY, port.name) for port in graph.outputs}
-    for edge in graph.edges:
-        if edge.source not in outer | outputs or edge.target not in inputs.keys() | results:
-            missing = edge.target if edge.source in outer | outputs else edge.source
-            raise ConnectionError(
-                f"the connection '{edge}'{_place(prefix)} ends at a port that does not exist.",
-                (("missing", str(missing)),),
-                "connect it to a port of one of the blocks.",
-                block=prefix,
-                edge=(str(edge.source), str(edge.target)),
-            )
-    for label, end in graph.labels:
-        if end not in outputs and end != Endpoint(BOUNDARY, label):
+    for label, end in labels:
+        if end not in gives and end != Endpoint(BOUNDARY, label):
             raise ConnectionError(
                 f"the label {label!r}{_place(prefix)} names a port that does not exist.",
-                (("missing", str(end)),),
+                (("missing", f"'{end}'"), ("blocks", ", ".join(repr(node.name) for node in nodes) or "none")),
                 "name an output of one of the blocks.",
                 block=prefix,
             )
-    fed = Counter(edge.target for edge in graph.edges)
-    for end in [*inputs, *results]:
-        if fed[end] > 1:
+    for end, count in Counter(edge.target for edge in edges).items():
+        if count > 1:
             raise ConnectionError(
-                f"the port '{end}'{_place(prefix)} has {fed[end]} connections into it.",
-                (("from", ", ".join(f"'{edge.source}'" for edge in graph.edges if edge.target == end)),),
+                f"the port '{end}'{_place(prefix)} has {count} connections into it.",
+                (("from", ", ".join(f"'{edge.source}'" for edge in edges if edge.target == end)),),
                 "leave one of them.",
                 block=prefix,
                 port=end.port,
             )
-        if not fed[end] and (end in results or inputs[end].role == "data"):
-            raise UnconnectedPortError(
-                f"the port '{end}'{_place(prefix)} gets its data from nowhere.",
-                (("outputs", ", ".join(f"'{one}'" for one in sorted(outer | outputs)) or "none"),),
-                "connect one of these to it.",
+
+
+def _check_names(what: str, names: list[str], prefix: str) -> None:
+    for name, count in Counter(names).items():
+        if count > 1 or not name:
+            raise NameTakenError(
+                f"a {what}{_place(prefix)} has no name."
+                if not name
+                else f"two {what}s{_place(prefix)} are named {name!r}.",
+                (("names", ", ".join(map(repr, names))),),
+                "give each a name of its own.",
                 block=prefix,
-                port=end.port,
             )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from mithril_nb.graph.order import run_order
-from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Port
+from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Port, PortRole
 
 INPUT, OUTPUT = "input", "output"
 """Names of the boundary ports of a chain that nobody named."""
@@ -31,20 +31,22 @@ def closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, 
     labels = dict(sorted(labels.items()))
     fed = {edge.target for edge in edges}
     read = {edge.source for edge in edges}
-    roles = {Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs}
+    roles: dict[Endpoint, PortRole] = {
+        Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs
+    }
 
     inputs: dict[str, Port] = {}
     for edge in edges:
         if edge.source.node == BOUNDARY:
-            role = roles[edge.target]
-            known = inputs.get(edge.source.port)
-            inputs[edge.source.port] = Port(edge.source.port, "data" if known and known.role == "data" else role)
+            port = Port(edge.source.port, roles[edge.target])
+            known = inputs.get(port.name)
+            inputs[port.name] = known if known and known.role == "data" else port
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
     for index, end in enumerate(opened):
         plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in labels else f"{end.node}_{end.port}"
-        port = _unused(plain, inputs.keys() | labels.keys())
-        inputs[port] = Port(port)
-        edges.append(Edge(Endpoint(BOUNDARY, port), end))
+        name = _unused(plain, inputs.keys() | labels.keys())
+        inputs[name] = Port(name)
+        edges.append(Edge(Endpoint(BOUNDARY, name), end))
 
     kept = {label: end for label, end in labels.items() if end.node != BOUNDARY or end in read}
     label_of = {end: label for label, end in kept.items() if end.node != BOUNDARY}
@@ -53,13 +55,13 @@ def closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, 
     outputs: list[Port] = []
     taken = {*kept, OUTPUT}
     for end in unread:
-        port = label_of.get(end)
-        if port is None:
+        name = label_of.get(end)
+        if name is None:
             last = end == plain_ends[-1] and OUTPUT not in kept
-            port = OUTPUT if last else _unused(f"{end.node}_{end.port}", taken)
-        outputs.append(Port(port))
-        taken.add(port)
-        edges.append(Edge(end, Endpoint(BOUNDARY, port)))
+            name = OUTPUT if last else _unused(f"{end.node}_{end.port}", taken)
+        outputs.append(Port(name))
+        taken.add(name)
+        edges.append(Edge(end, Endpoint(BOUNDARY, name)))
     return LogicalGraph(nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()))
 
 

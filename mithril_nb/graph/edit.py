@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, UnknownBlockError
+from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, NestingError, UnknownBlockError
 from mithril_nb.graph.closing import closed, made_edges
 from mithril_nb.graph.order import path_between
-from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node
+from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Value
+
+DEEPEST = 50
+"""Levels of graphs in graphs that a model may have, so that no walk of one, and no trace, exhausts Python's stack."""
 
 Edit = Callable[[LogicalGraph], LogicalGraph]
 
@@ -32,8 +35,8 @@ def add(
         block: What to add.
         name: Its name there; by default its kind and a number, as in `linear_0`.
         connections: Names by port. For an input: a name of an output or a graph input, or `"block.port"`, or a new
-            name for a graph input. For an output: the name to give to it; if a graph input has that name, the output
-            takes its place. Names are read as `Endpoint.parse` does.
+            name for a graph input. For an output: the name to give to it; if a graph input was given that name, the
+            output takes its place. Names are read as `Endpoint.parse` does.
         after: Where the first data input that `connections` leaves open gets its data from; by default from nowhere.
 
     Returns:
@@ -41,6 +44,7 @@ def add(
 
     Raises:
         NameTakenError: The graph has a block or an output of that name.
+        NestingError: The block is nested too deep.
         ConnectionError: `connections` names a port that does not exist.
         CycleError: The connections would close a cycle.
 
@@ -60,6 +64,13 @@ def add(
             f"name={free_name(graph, block.kind)!r}, or leave the name out.",
             block=name,
         )
+    if block.graph is not None and block.graph.depth >= DEEPEST:
+        raise NestingError(
+            f"cannot add {name!r}: models would stand in models {block.graph.depth + 1} levels deep.",
+            (("at most", f"{DEEPEST} levels"),),
+            "add its blocks one by one, or repeat them side by side.",
+            block=name,
+        )
     inputs = {port.name: port for port in block.inputs}
     outputs = {port.name for port in block.outputs}
     for port in connections:
@@ -74,7 +85,7 @@ def add(
 
     sources = {port: _named_source(graph, text) for port, text in connections.items() if port in inputs}
     names = {port: _output_name(text) for port, text in connections.items() if port not in inputs}
-    edges = made_edges(graph, {end.port for end in sources.values() if not end.node} | set(names.values()))
+    edges = made_edges(graph, {end.port for end in sources.values() if end.node == BOUNDARY})
     labels = dict(graph.labels)
     for port in block.inputs:
         source = sources.get(port.name)
@@ -228,7 +239,7 @@ def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
 def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGraph:
     """Apply an edit to the graph of the composite block at a path, and rebuild what is around it.
 
-    A composite that was made from attributes (an MLP of given sizes) becomes a plain model: they would no longer be true.
+    A composite that was made from attributes, as an MLP is from its sizes, becomes a plain model: they hold no more.
 
     Args:
         graph: The outermost graph.
@@ -244,13 +255,13 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
     if block.graph is None:
         raise UnknownBlockError(
             f"block {names[0]!r} has nothing inside: {block.kind} is an op.",
-            block=names[0],
             advice="edit it as a whole.",
+            block=names[0],
         )
     return swap(graph, names[0], composite(inside(block.graph, names[1:], edit)))
 
 
-def composite(graph: LogicalGraph, kind: str = "Model", attributes: tuple = ()) -> Block:
+def composite(graph: LogicalGraph, kind: str = "Model", attributes: tuple[tuple[str, Value], ...] = ()) -> Block:
     """Return the block that a graph is, seen from outside."""
     return Block(kind, attributes, graph.inputs, graph.outputs, graph=graph)
 

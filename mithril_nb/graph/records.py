@@ -145,6 +145,11 @@ class LogicalGraph(Shown):
             targets.setdefault(edge.source, []).append(edge.target)
         return MappingProxyType({source: tuple(found) for source, found in targets.items()})
 
+    @cached_property
+    def depth(self) -> int:
+        """Levels of graphs: 1 if it has no composite blocks."""
+        return 1 + max((node.block.graph.depth for node in self.nodes if node.block.graph is not None), default=0)
+
     def walk(self, prefix: str = "") -> Iterator[tuple[str, Node]]:
         """Yield path and node of every block in it, parents before their children."""
         for node in self.nodes:
@@ -164,6 +169,6 @@ class BlockSpecs:
         outputs: Spec of each output.
     """
 
-    inputs: Mapping[str, TensorSpec | None] = field(default_factory=dict)
-    params: Mapping[str, TensorSpec | None] = field(default_factory=dict)
-    outputs: Mapping[str, TensorSpec | None] = field(default_factory=dict)
+    inputs: Mapping[str, TensorSpec | None] = field(default_factory=dict[str, TensorSpec | None])
+    params: Mapping[str, TensorSpec | None] = field(default_factory=dict[str, TensorSpec | None])
+    outputs: Mapping[str, TensorSpec | None] = field(default_factory=dict[str, TensorSpec | None])

@@ -30,7 +30,7 @@ class DType(str):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"mithril_nb.{str(self)}"
+        return f"mithril_nb.{self!s}"
 
 
 def as_dtype(dtype: object) -> DType:
@@ -72,7 +72,7 @@ class TensorSpec:
     dtype: str = "float32"
 
     def __repr__(self) -> str:
-        return f"{self.shape} {str(self.dtype)}"
+        return f"{self.shape} {self.dtype!s}"
 
     @property
     def is_concrete(self) -> bool:

@@ -73,8 +73,10 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
     """Return the shape of an elementwise result of two arrays, by NumPy's rule; axes are counted from the last one.
 
     Examples:
-        >>> broadcast(TensorSpec(("batch", 1, 3)), TensorSpec((4, 1))), broadcast(TensorSpec(("...", 3)), TensorSpec((3,)))
-        (('batch', 4, 3), ('...', 3))
+        >>> broadcast(TensorSpec(("batch", 1, 3)), TensorSpec((4, 1)))
+        ('batch', 4, 3)
+        >>> broadcast(TensorSpec(("...", 3)), TensorSpec((3,)))
+        ('...', 3)
 
     Raises:
         MismatchError: Two sizes differ and neither is 1.

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from mithril_nb.errors import MithrilError, ModelFileError
-from mithril_nb.graph.edit import composite
-from mithril_nb.graph.order import run_order
-from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Port
+from mithril_nb.graph.check import check_parts
+from mithril_nb.graph.closing import closed, made_edges
+from mithril_nb.graph.edit import DEEPEST, composite
+from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import kind_named
 
 FORMAT, VERSION = "mithril_nb.model", 1
-_DEEPEST = 100
-"""Levels of nesting that a file may have; a limit, so that a hostile one ends in an error and not in the stack."""
+_ADVICE = "ml.load(path) of a file that ml.save(model, path) wrote."
 
 
 def to_dict(graph: LogicalGraph, name: str = "") -> dict[str, Any]:
@@ -42,30 +43,20 @@ def from_dict(data: Mapping[str, Any]) -> Model:
     """
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         raise ModelFileError(
-            "this is no model.",
-            (("needs", f'"format": "{FORMAT}"'), ("got", _short(data))),
-            "ml.load(path) of a file that ml.save(model, path) wrote.",
+            "this is no model.", (("needs", f'"format": "{FORMAT}"'), ("found", _short(data))), _ADVICE
         )
     if data.get("version") != VERSION:
         raise ModelFileError(
             f"this model was written in version {data.get('version')!r} of the format.",
-            (("read here", str(VERSION)),),
+            (("read here", f"version {VERSION}"),),
             "pip install --upgrade mithril-nb",
         )
     try:
-        graph = _graph_from(data["graph"], 0)
-        run_order(graph)
-        return Model.of(graph, data.get("name") or None)
+        return Model.of(_graph_from(data.get("graph"), "", 1), data.get("name") or None)
     except ModelFileError:
         raise
     except MithrilError as error:
-        raise ModelFileError("this model does not hold together.", (("because", str(error)),)) from error
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelFileError(
-            "this model is broken.",
-            (("because", f"{type(error).__name__}: {error}"),),
-            "ml.load(path) of a file that ml.save(model, path) wrote.",
-        ) from error
+        raise ModelFileError("this model does not hold together.", (("because", str(error)),), _ADVICE) from error
 
 
 def save(model: Model, path: str | Path) -> None:
@@ -95,17 +86,16 @@ def load(path: str | Path) -> Model:
         raise ModelFileError(
             f"{str(path)!r} is no JSON.",
             (("because", str(error)),),
-            "ml.load(path) of a file that ml.save(model, path) wrote.",
+            _ADVICE,
         ) from error
     return from_dict(data)
 
 
 def _graph_data(graph: LogicalGraph) -> dict[str, Any]:
+    """What a person made; inputs and outputs follow from it, see `mithril_nb.graph.closing`."""
     return {
         "nodes": [_node_data(node) for node in graph.nodes],
-        "edges": [[e.source.node, e.source.port, e.target.node, e.target.port] for e in graph.edges],
-        "inputs": [[port.name, port.role] for port in graph.inputs],
-        "outputs": [port.name for port in graph.outputs],
+        "edges": [[e.source.node, e.source.port, e.target.node, e.target.port] for e in made_edges(graph)],
         "labels": [[name, end.node, end.port] for name, end in graph.labels],
     }
 
@@ -114,57 +104,59 @@ def _node_data(node: Node) -> dict[str, Any]:
     block = node.block
     data: dict[str, Any] = {"name": node.name, "kind": block.kind}
     if block.attributes:
-        data["attributes"] = {key: value for key, value in block.attributes}
+        data["attributes"] = dict(block.attributes)
     if block.graph is not None and not block.attributes:
         data["graph"] = _graph_data(block.graph)
     return data
 
 
-def _graph_from(data: Mapping[str, Any], depth: int) -> LogicalGraph:
-    if depth > _DEEPEST:
-        raise ModelFileError(f"this model is nested more than {_DEEPEST} levels deep.")
-    nodes = tuple(Node(str(node["name"]), _block_from(node, depth)) for node in data["nodes"])
-    if len({node.name for node in nodes}) < len(nodes) or not all(node.name for node in nodes):
-        raise ModelFileError("this model has two blocks of one name, or one without a name.")
-    graph = LogicalGraph(
-        nodes,
-        tuple(Edge(Endpoint(str(a), str(b)), Endpoint(str(c), str(d))) for a, b, c, d in data["edges"]),
-        tuple(Port(str(name), "param" if role == "param" else "data") for name, role in data["inputs"]),
-        tuple(Port(str(name)) for name in data["outputs"]),
-        tuple((str(name), Endpoint(str(node), str(port))) for name, node, port in data["labels"]),
-    )
-    _check(graph)
-    return graph
+def _graph_from(data: Any, path: str, depth: int) -> LogicalGraph:
+    if depth > DEEPEST:
+        raise _broken(f"models stand in models more than {DEEPEST} levels deep", path)
+    nodes = tuple(_node_from(node, path, depth) for node in _part(data, "nodes", list, path))
+    edges = [
+        Edge(Endpoint(a, b), Endpoint(c, d))
+        for a, b, c, d in (_texts(e, 4, path) for e in _part(data, "edges", list, path))
+    ]
+    labels = [
+        (name, Endpoint(node, port))
+        for name, node, port in (_texts(e, 3, path) for e in _part(data, "labels", list, path))
+    ]
+    check_parts(nodes, edges, labels, path)
+    return closed(nodes, edges, dict(labels))
 
 
-def _block_from(data: Mapping[str, Any], depth: int) -> Block:
-    if "graph" in data:
-        return composite(_graph_from(data["graph"], depth + 1), str(data["kind"]))
-    if data["kind"] == "Model":
-        raise ModelFileError(f"block {data['name']!r} is a model with nothing inside.")
-    attributes = {
-        str(key): tuple(value) if isinstance(value, list) else value
-        for key, value in data.get("attributes", {}).items()
-    }
-    return kind_named(str(data["kind"]))(**attributes).block
+def _node_from(data: Any, path: str, depth: int) -> Node:
+    name, kind = _part(data, "name", str, path), _part(data, "kind", str, path)
+    if kind == "Model":
+        inner = _graph_from(_part(data, "graph", dict, path), join_path(path, name), depth + 1)
+        return Node(name, composite(inner))
+    attributes = _part(data, "attributes", dict, path) if "attributes" in data else {}
+    return Node(name, kind_named(kind)(**attributes).block)
 
 
-def _check(graph: LogicalGraph) -> None:
-    """Raise if an edge ends in nothing, or an input is fed twice or not at all."""
-    sources = {Endpoint(BOUNDARY, port.name) for port in graph.inputs}
-    targets = {Endpoint(BOUNDARY, port.name) for port in graph.outputs}
-    needed = set(targets)
-    for node in graph.nodes:
-        sources |= {Endpoint(node.name, port.name) for port in node.block.outputs}
-        targets |= {Endpoint(node.name, port.name) for port in node.block.inputs}
-        needed |= {Endpoint(node.name, port.name) for port in node.block.inputs if port.role == "data"}
-    for edge in graph.edges:
-        if edge.source not in sources or edge.target not in targets:
-            raise ModelFileError(f"the connection '{edge}' ends at a port that does not exist.")
-    fed = [edge.target for edge in graph.edges]
-    for end in sorted(needed):
-        if fed.count(end) != 1:
-            raise ModelFileError(f"the port '{end}' has {fed.count(end)} connections into it, and needs one.")
+def _part(data: Any, key: str, kind: type, path: str) -> Any:
+    """A part of the data, of the type that it must have."""
+    if not isinstance(data, dict):
+        raise _broken(f"expected an object with {key!r}, found {_short(data)}", path)
+    if not isinstance(data.get(key), kind):
+        found = f"found {_short(data[key])}" if key in data else f"found only {', '.join(map(repr, data)) or 'nothing'}"
+        raise _broken(f"expected {key!r} to be {_JSON[kind]}, {found}", path)
+    return data[key]
+
+
+def _texts(data: Any, count: int, path: str) -> tuple[str, ...]:
+    if not isinstance(data, list) or len(data) != count or not all(isinstance(text, str) for text in data):
+        raise _broken(f"expected a list of {count} texts, found {_short(data)}", path)
+    return tuple(data)
+
+
+_JSON = {list: "a list", dict: "an object", str: "text"}
+
+
+def _broken(what: str, path: str) -> ModelFileError:
+    where = f" inside {path!r}" if path else ""
+    return ModelFileError(f"this model is broken{where}.", (("because", what),), _ADVICE, block=path)
 
 
 def _short(value: object) -> str:

@@ -251,7 +251,7 @@ def _agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
 
 def _check_dtype(port: str, spec: TensorSpec, wanted: str) -> None:
     whole = "int" in wanted
-    if ("int" in spec.dtype) != whole:
+    if ("int" in spec.dtype) != whole or "complex" in spec.dtype:
         raise MismatchError(
             port,
             f"{'whole' if whole else 'floating'} numbers ({wanted})",

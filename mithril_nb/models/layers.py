@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
@@ -32,7 +32,7 @@ class Linear(Operator):
     op = "linear"
     category = "Layers"
     formula = "y = x W + b"
-    initializers = {"weight": Initializer("glorot_uniform"), "bias": Initializer("zeros")}
+    initializers: ClassVar = {"weight": Initializer("glorot_uniform"), "bias": Initializer("zeros")}
 
     def __init__(self, dimension: Size, use_bias: bool = True, input_size: Size | None = None, name: str | None = None):
         super().__init__(name, dimension=dimension, use_bias=use_bias, input_size=input_size)
@@ -59,7 +59,7 @@ class Linear(Operator):
                 f"axis {len(shape) - 1}: {last} != {size}",
             )
         lead = shape if shape == (LEADING,) else shape[:-1]
-        weight = (size if size is not None else _dim(last), width)
+        weight = (_dim(last if size is None else size), width)
         params: dict[str, tuple[Dim, ...]] = {"weight": weight}
         if options["use_bias"]:
             params["bias"] = (width,)
@@ -87,7 +87,7 @@ class Conv2d(Operator):
     op = "conv2d"
     category = "Layers"
     formula = "y[o] = Σ_i w[o, i] ⋆ x[i] + b[o]"
-    initializers = {"weight": Initializer("he_normal", in_axis=1, out_axis=0), "bias": Initializer("zeros")}
+    initializers: ClassVar = {"weight": Initializer("he_normal", in_axis=1, out_axis=0), "bias": Initializer("zeros")}
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class LayerNorm(Operator):
     op = "layer_norm"
     category = "Layers"
     formula = "y = (x - mean) / √(var + eps) w + b"
-    initializers = {"weight": Initializer("ones"), "bias": Initializer("zeros")}
+    initializers: ClassVar = {"weight": Initializer("ones"), "bias": Initializer("zeros")}
 
     def __init__(
         self,
@@ -266,8 +266,8 @@ class Embedding(Operator):
     op = "embedding"
     category = "Layers"
     formula = "y = W[x]"
-    initializers = {"weight": Initializer("normal", scale=0.02)}
-    input_dtypes = {"input": "int32"}
+    initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
+    input_dtypes: ClassVar = {"input": "int32"}
 
     def __init__(self, num_embeddings: Size, dim: Size, name: str | None = None):
         super().__init__(name, num_embeddings=num_embeddings, dim=dim)

@@ -1,7 +1,7 @@
 """`Model`: a handle on a frozen block, with the operators that compose.
 
-`|=` and `+=` put a new graph in the handle's place, as Python's containers do; `|` and `+` give a new model. A model that
-is added to another goes in as it is at that moment: there are no parents, so the same model may be added twice.
+`|=` and `+=` put a new graph in the handle's place, as Python's containers do; `|` and `+` give a new model. A model
+that is added to another goes in as it is at that moment: there are no parents, so the same model may be added twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Kind(type):
         bound = inspect.signature(cls.__init__)
         return bound.replace(parameters=list(bound.parameters.values())[1:])
 
-    def __call__(cls, *given: Any, **named: Any) -> Any:
+    def __call__(cls, /, *given: Any, **named: Any) -> Any:
         try:
             cls.__signature__.bind(*given, **named)
         except TypeError as error:
@@ -244,7 +244,7 @@ def _refuse_call(kind: _Kind, error: TypeError, named: Mapping[str, Any]) -> NoR
     needed = [one.name for one in arguments if one.default is one.empty and one.kind not in _STARRED]
     call = ", ".join(f"{name}={examples.get(name, '...')}" for name in needed)
     raise UnknownOptionError(
-        f"cannot make a {kind.__name__}: {error}.",
+        f"cannot make {kind.__name__}: {error}.",
         (("takes", takes or "nothing"), *((("given", given),) if given else ())),
         f"{kind.__name__}({call})",
     ) from None

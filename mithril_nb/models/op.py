@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from mithril_nb.errors import UnknownOpError
 from mithril_nb.graph.records import Block, Port, Value
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.models.fields import checked, fields_of
@@ -89,8 +90,13 @@ class Operator(Model):
 
         Raises:
             MismatchError: It cannot take such inputs.
+            UnknownOpError: The block does not define this rule.
         """
-        raise NotImplementedError(f"{cls.__name__} declares no shape rule")
+        raise UnknownOpError(
+            f"{cls.__name__} has no shape rule.",
+            (("op", repr(cls.op)),),
+            f"define {cls.__name__}.infer(options, inputs).",
+        )
 
 
 OPS: dict[str, type[Operator]] = {}

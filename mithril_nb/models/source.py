@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import keyword
+import re
+from pprint import pformat
 
+from mithril_nb.graph.closing import INPUT, OUTPUT
 from mithril_nb.graph.edit import free_name
+from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
 from mithril_nb.models.fields import fields_of
-from mithril_nb.models.registry import kind_named
+from mithril_nb.models.files import to_dict
+from mithril_nb.models.registry import KINDS, kind_named
 
 
 def to_source(graph: LogicalGraph, variable: str = "model") -> str:
     """Return Python that rebuilds a graph.
+
+    Where a name would mean something else while the model is only half built, the whole is written as data.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -24,6 +31,9 @@ def to_source(graph: LogicalGraph, variable: str = "model") -> str:
     """
     writer = _Writer()
     writer.graph(graph, variable, "")
+    if writer.misread:
+        data = pformat(to_dict(graph), width=100, sort_dicts=False)
+        return f"from mithril_nb.models import from_dict\n\n{variable} = from_dict({data})\n"
     imports = f"from mithril_nb.models import {', '.join(sorted(writer.kinds))}\n\n"
     return imports + "\n".join(writer.lines) + "\n"
 
@@ -33,6 +43,7 @@ class _Writer:
         self.lines: list[str] = []
         self.kinds = {"Model"}
         self.variables: set[str] = set()
+        self.misread = False
 
     def graph(self, graph: LogicalGraph, variable: str, name: str) -> str:
         """Write the lines for one graph; return its variable."""
@@ -48,6 +59,7 @@ class _Writer:
         for node in graph.nodes:
             previous = so_far.nodes[-1] if so_far.nodes else None
             operator, connections = _connections(graph, node, previous, labels)
+            self.misread = self.misread or _is_misread(graph, so_far, node)
             if node.name in inner:
                 made = inner[node.name]
             else:
@@ -61,7 +73,8 @@ class _Writer:
     def free_variable(self, name: str) -> str:
         """A Python name made of any name, used once."""
         plain = "".join(char if char.isascii() and char.isalnum() else "_" for char in name).strip("_") or "part"
-        plain = f"block_{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) or plain in ("Model",) else plain
+        taken = keyword.iskeyword(plain) or plain in KINDS or plain == "Model"
+        plain = f"block_{plain}" if plain[0].isdigit() or taken else plain
         free, number = plain, 2
         while free in self.variables:
             free, number = f"{plain}_{number}", number + 1
@@ -87,18 +100,39 @@ def _connections(
             chained = True
         elif source.node == BOUNDARY:
             if source in labels:
-                named[port.name] = source.port
+                named[port.name] = str(source)
         else:
-            named[port.name] = labels.get(source) or str(source)
+            named[port.name] = component(labels[source]) if source in labels else str(source)
     for port in node.block.outputs:
         label = labels.get(Endpoint(node.name, port.name))
         if label:
-            named[port.name] = label
+            named[port.name] = component(label)
     if named and all(name.isidentifier() and not keyword.iskeyword(name) for name in named):
         call = "(" + ", ".join(f"{port}={name!r}" for port, name in named.items()) + ")"
     else:
         call = f"(**{named!r})" if named else ""
     return ("+=" if chained else "|="), call
+
+
+def _is_misread(graph: LogicalGraph, so_far: LogicalGraph, node: Node) -> bool:
+    """Whether the name of an input that this node is the first to read may be that of something automatic by then."""
+    named = {label for label, end in graph.labels if end == Endpoint(BOUNDARY, label)}
+    read = {
+        end.port
+        for port in node.block.inputs
+        if (end := graph.source_of.get(Endpoint(node.name, port.name))) and end.node == BOUNDARY and end.port in named
+    }
+    if not read:
+        return False
+    automatic = {OUTPUT} if so_far.nodes else set()
+    for before in so_far.nodes:
+        for port in (*before.block.inputs, *before.block.outputs):
+            end = graph.source_of.get(Endpoint(before.name, port.name))
+            if end is not None and end.node == BOUNDARY:
+                read.discard(end.port)
+                automatic |= {INPUT} if end.port not in named else set()
+            automatic.add(f"{before.name}_{port.name}")
+    return any(re.sub(r"(_\d+)+$", "", name) in automatic or name in automatic for name in read)
 
 
 def _call(block: Block, name: str) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from operator import index
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from mithril_nb.backends.backend import Backend
 from mithril_nb.backends.jax import kernels
@@ -16,6 +18,9 @@ from mithril_nb.errors import DeviceNotFoundError, UnknownOptionError, refuse_un
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 from mithril_nb.models.infer import Parameter
 from mithril_nb.program import Toolkit
+
+Device = Any
+"""A `jax.Device`, which type checkers do not know as a type."""
 
 _PRECISIONS = {"default": "default", "high": "high", "highest": "highest"}
 
@@ -27,7 +32,7 @@ class JaxBackend(Backend):
         dtype: Dtype of parameters and of arrays made here.
         jit: Whether programs are jitted where `compile` does not say.
         jit_compile: The same under its other name.
-        device: `"cpu"`, `"gpu"`, `"gpu:0"`, `"tpu"`; by default JAX's own default device.
+        device: `"cpu"`, `"gpu"`, `"gpu:0"`, `"tpu"`, or one of `jax.devices()`; by default JAX's own default device.
         platform: The same for those who name only the kind.
         precision: Of matrix products: a `jax.lax.Precision`, or `"default"`, `"high"`, `"highest"`; a dtype's name
             (`"bfloat16"`) sets the dtype instead.
@@ -58,7 +63,7 @@ class JaxBackend(Backend):
         *,
         jit: bool | None = None,
         jit_compile: bool | None = None,
-        device: str | None = None,
+        device: str | Device | None = None,
         platform: str | None = None,
         precision: Any = None,
         seed: int = 0,
@@ -74,7 +79,13 @@ class JaxBackend(Backend):
                 )
             dtype, precision = precision, None
         self.default_dtype = as_dtype(dtype or "float32")
-        if self.default_dtype == "float64" and not jax.config.jax_enable_x64:
+        if "float" not in self.default_dtype:
+            raise UnknownOptionError(
+                f"cannot compute gradients in dtype {str(self.default_dtype)!r}.",
+                (("needs", "float16, bfloat16, float32 or float64"),),
+                'JaxBackend(dtype="float32"); arrays of other dtypes are made by array(data, dtype="int32").',
+            )
+        if self.default_dtype == "float64":
             jax.config.update("jax_enable_x64", True)
         self.precision = _checked_precision(precision)
         self.jit = True if jit is None and jit_compile is None else bool(jit if jit is not None else jit_compile)
@@ -83,7 +94,7 @@ class JaxBackend(Backend):
                 f"jit={jit} and jit_compile={jit_compile} contradict each other: they are one option.",
                 advice=f"JaxBackend(jit={jit})",
             )
-        if device and platform and device.partition(":")[0] != platform:
+        if device and platform and str(getattr(device, "platform", device)).partition(":")[0] != platform:
             raise UnknownOptionError(
                 f"device={device!r} and platform={platform!r} contradict each other.",
                 advice=f"JaxBackend(device={device!r})",
@@ -219,9 +230,7 @@ class JaxBackend(Backend):
 
     def _placed(self, array: jax.Array) -> jax.Array:
         # Without a device of its own the array stays uncommitted, so that JAX may move it to where it is used.
-        return (
-            array if self.device is None or isinstance(array, jax.core.Tracer) else jax.device_put(array, self.device)
-        )
+        return array if self.device is None or isinstance(array, Tracer) else jax.device_put(array, self.device)
 
 
 def _operation(name: str, function: Callable[..., Any], summary: str) -> Callable[..., Any]:
@@ -265,25 +274,38 @@ for _name, (_function, _summary) in _OPERATIONS.items():
     setattr(JaxBackend, _name, _operation(_name, _function, _summary))
 
 
-def find_device(text: str) -> jax.Device:
-    """Return the device of a name such as `"cpu"`, `"gpu:1"`.
+def find_device(text: str | Device) -> Device:
+    """Return the device of a name such as `"cpu"`, `"gpu:1"`; a device is returned as it is.
 
     Raises:
         DeviceNotFoundError: The machine has no such device; the message names those it has.
     """
-    platform, _, index = str(text).partition(":")
+    if isinstance(text, jax.Device):
+        return text
+    platform, _, number = str(text).partition(":")
     try:
-        if index and not index.isdecimal():
+        if number and not number.isdecimal():
             raise IndexError
-        return jax.devices(platform)[int(index or 0)]
+        return jax.devices(platform)[int(number or 0)]
     except (RuntimeError, IndexError):
-        present = [_device_name(device) for device in jax.devices()]
+        present = _present_devices()
         raise DeviceNotFoundError(
             f"no device {text!r} on backend 'jax'.", (("present", ", ".join(present)),), f'device="{present[0]}"'
         ) from None
 
 
-def _device_name(device: jax.Device) -> str:
+def _present_devices() -> list[str]:
+    """Names of all devices, those of JAX's default platform first."""
+    devices = list(jax.devices())
+    for platform in ("gpu", "tpu", "cpu"):
+        try:
+            devices += [device for device in jax.devices(platform) if device not in devices]
+        except RuntimeError:
+            continue  # JAX's way to say that the platform is not here
+    return [_device_name(device) for device in devices]
+
+
+def _device_name(device: Device) -> str:
     return f"{device.platform}:{device.id}"
 
 
@@ -302,6 +324,10 @@ def _checked_precision(precision: Any) -> str | None:
 
 def _shape(given: tuple[Any, ...]) -> tuple[int, ...]:
     """A shape from `(3, 4)` given as two numbers or as one sequence."""
-    if len(given) == 1 and not isinstance(given[0], int | np.integer):
-        given = tuple(given[0])
-    return tuple(int(dim) for dim in given)
+    try:
+        dims = given[0] if len(given) == 1 and not isinstance(given[0], SupportsIndex) else given
+        return tuple(index(dim) for dim in dims)
+    except TypeError:
+        raise UnknownOptionError(
+            f"{given[0] if len(given) == 1 else given!r} is no shape.", (("needs", "sizes"),), "zeros(3, 4)"
+        ) from None

@@ -60,11 +60,18 @@ def _embedding(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jnp.take(arrays["weight"], arrays["input"], axis=0)}
 
 
+def _softmax(call: Call, arrays: Arrays) -> Arrays:
+    axis = call.options["axis"]
+    assert isinstance(axis, int)
+    return {"output": jax.nn.softmax(arrays["input"], axis=axis)}
+
+
 def _dropout(call: Call, arrays: Arrays) -> Arrays:
     x, p = arrays["input"], call.options["p"]
     if not dropout_draws(call.options, call.training):
         return {"output": x}
-    assert isinstance(p, float) and call.key is not None
+    assert isinstance(p, float)
+    assert call.key is not None
     kept = jax.random.bernoulli(call.key, 1.0 - p, x.shape)
     return {"output": jnp.where(kept, x / (1.0 - p), 0.0)}
 
@@ -90,7 +97,7 @@ KERNELS: dict[str, Kernel] = {
     },
     "sigmoid": lambda call, arrays: {"output": jax.nn.sigmoid(arrays["input"])},
     "tanh": lambda call, arrays: {"output": jnp.tanh(arrays["input"])},
-    "softmax": lambda call, arrays: {"output": jax.nn.softmax(arrays["input"], axis=call.options["axis"])},
+    "softmax": _softmax,
 }
 """Kernel of each op."""
 
@@ -103,7 +110,8 @@ def draws(op: str, options: Mapping[str, Value], training: bool) -> bool:
 def _pair(value: Value) -> tuple[int, int]:
     assert isinstance(value, tuple)
     first, second = value
-    assert isinstance(first, int) and isinstance(second, int)
+    assert isinstance(first, int)
+    assert isinstance(second, int)
     return first, second
 
 

@@ -1,0 +1,141 @@
+"""What people give by name - shapes, inputs, params, output gradients - and the ports that the names mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, SupportsIndex
+
+from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.infer import input_dtype
+
+
+def input_specs(
+    graph: LogicalGraph, shapes: Mapping[str, Sequence[Dim]], dtype: str = "float32"
+) -> dict[str, TensorSpec]:
+    """Return the specs of a graph's inputs from shapes that a person gave.
+
+    `"input"` also stands for a model's only input, whatever its name.
+
+    Raises:
+        UnexpectedInputError: A name that is no input.
+        UnknownOptionError: A shape that is none.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> input_specs(Linear(10).graph, {"input": ["batch", 784]})
+        {'input': ('batch', 784) float32}
+    """
+    names = by_port(shapes, input_names(graph), "input", what="shapes", example="[32, 784]")
+    return {
+        port: TensorSpec(_dims(name, shapes[name]), input_dtype(graph, port, dtype)) for port, name in names.items()
+    }
+
+
+def input_names(graph: LogicalGraph) -> tuple[str, ...]:
+    """Return the names of the data inputs of a graph."""
+    return tuple(port.name for port in graph.inputs if port.role == "data")
+
+
+def by_port(
+    given: Mapping[str, Any], ports: tuple[str, ...], side: str, *, what: str, example: str = "..."
+) -> dict[str, str]:
+    """Return the name under which each port was given, of those that were given.
+
+    Args:
+        given: What was given, by name.
+        ports: Names of the ports that there are.
+        side: `"input"` or `"output"`: also stands for the only port, whatever its name.
+        what: What the caller calls `given`, for messages.
+        example: A value of `given`, for messages.
+
+    Raises:
+        UnknownOptionError: `given` is no dict.
+        UnexpectedInputError: A name that is no port, or two names for one.
+
+    Examples:
+        >>> by_port({"input": 1}, ("image",), "input", what="inputs")
+        {'image': 'input'}
+    """
+    wanted = f"{what} = {{{', '.join(f'{port!r}: {example}' for port in ports)}}}"
+    if not isinstance(given, Mapping):
+        raise UnknownOptionError(
+            f"{what} must be given by name, in a dict.",
+            (("given", _kind(given)), (f"{side}s", _listed(ports))),
+            wanted,
+        )
+    names: dict[str, str] = {}
+    for name in given:
+        port = ports[0] if name == side and len(ports) == 1 else name
+        if port not in ports:
+            raise UnexpectedInputError(
+                f"the model has no {side} {name!r}.", ((f"{side}s", _listed(ports)),), wanted, port=str(name)
+            )
+        if port in names:
+            raise UnexpectedInputError(
+                f"the {side} {port!r} is given twice, as {names[port]!r} and as {name!r}.", advice=wanted, port=port
+            )
+        names[port] = name
+    return names
+
+
+def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return parameters with dotted names, from dotted or nested ones.
+
+    Raises:
+        UnknownOptionError: `params` is no dict.
+        UnexpectedInputError: One parameter is given twice.
+
+    Examples:
+        >>> flat_params({"linear_0": {"weight": 1}, "linear_1.weight": 2})
+        {'linear_0.weight': 1, 'linear_1.weight': 2}
+    """
+    if not isinstance(params, Mapping):
+        raise UnknownOptionError(
+            "params must be given by name, in a dict.", (("given", _kind(params)),), "params = pm.randomize_params()"
+        )
+    flat: dict[str, Any] = {}
+    for key, value in params.items():
+        name = f"{prefix}{key}"
+        found = flat_params(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+        for twice in flat.keys() & found.keys():
+            raise UnexpectedInputError(
+                f"the parameter {twice!r} is given twice, once nested and once with dots.",
+                advice=f"params = {{{twice!r}: ...}}",
+            )
+        flat.update(found)
+    return flat
+
+
+def _dims(name: str, dims: Any) -> tuple[Dim, ...]:
+    try:
+        if isinstance(dims, str):
+            raise TypeError
+        return tuple(_dim(place, dim) for place, dim in enumerate(dims))
+    except (TypeError, ValueError):
+        raise UnknownOptionError(
+            f"{dims!r} is no shape for input {name!r}.",
+            (("needs", "a list of sizes, or names of sizes that are not known yet; '...' may only stand first"),),
+            f'shapes={{{name!r}: ["batch", 784]}}',
+            port=name,
+        ) from None
+
+
+def _dim(place: int, dim: Any) -> Dim:
+    if isinstance(dim, str):
+        if not dim or (dim == LEADING and place):
+            raise ValueError
+        return dim
+    if isinstance(dim, bool) or not isinstance(dim, SupportsIndex) or int(dim) < 0:
+        raise ValueError
+    return int(dim)
+
+
+def _kind(given: object) -> str:
+    shape = getattr(given, "shape", None)
+    return type(given).__name__ if shape is None else f"an array of shape {tuple(shape)}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names)) or "none"
