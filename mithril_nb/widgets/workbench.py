@@ -15,7 +15,9 @@ from mithril_nb.display import render
 from mithril_nb.errors import UnknownOptionError, refuse_unknown
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
+from mithril_nb.models.naming import input_specs
 from mithril_nb.session import Session, design_of
+from mithril_nb.session.design import set_program
 from mithril_nb.session.snapshot import STAGES
 from mithril_nb.stages import Stage
 from mithril_nb.train import Run
@@ -202,10 +204,8 @@ def workbench(
         'Model'
     """
     refuse_unknown("workbench", {key: value for key, value in training.items() if key not in _TRAINING}, workbench)
-    design = design_of(model, shapes)
-    from mithril_nb.session.design import set_program
-
-    design = set_program(design, program).design
+    design = set_program(design_of(model, shapes), program).design
+    input_specs(design.graph, shapes or {})  # says so if a shape is for no input
     if not isinstance(backend, JaxBackend | None):
         raise UnknownOptionError(f"cannot run on {backend!r}.", advice="backend=ml.JaxBackend()")
     return Workbench(Session(design, backend or JaxBackend(), training))

@@ -1,0 +1,208 @@
+"""The widgets without a browser: traits, messages, and what happens when a handler goes wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
+from mithril_nb.models import MLP, Gelu, Linear, Model, Relu
+from mithril_nb.widgets import assets
+from mithril_nb.widgets.assets import built, shared_assets
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture
+def model() -> Model:
+    model = Model(name="net")
+    model |= Linear(12)
+    model += Relu()
+    model += Linear(3)
+    return model
+
+
+@pytest.fixture
+def wb(model, monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(96, 5)).astype("float32")
+    wb = ml.workbench(model, shapes={"input": [8, 5]}, data=(x, (x[:, 0] > 0).astype("int32")), epochs=2)
+    wb.sent = []
+    monkeypatch.setattr(wb, "send", lambda content, buffers=None: wb.sent.append((content, buffers)))
+    yield wb
+    wb.close()
+
+
+def ask(wb, command: str, /, **args):
+    """Send a command as the front end does; return the reply."""
+    wb._receive(wb, {"type": "command", "id": 7, "name": command, "args": args}, [])
+    return next(content for content, _ in reversed(wb.sent) if content["type"] == "reply")
+
+
+def test_live_values_follow_the_widget(wb, model):
+    assert wb.model == model
+    assert wb.run is None
+    ask(wb, "select", paths=["relu_0"])
+    assert wb.selection == ("relu_0",)
+    ask(wb, "add_block", kind="Gelu", after="relu_0")
+    assert [node.name for node in wb.model.graph.nodes] == ["linear_0", "relu_0", "gelu_0", "linear_1"]
+    assert wb.selection == ("gelu_0",)
+    assert {row.block for row in wb.cost.rows} >= {"linear_0", "relu_0", "gelu_0", "linear_1", "(loss)"}
+    built: dict = {}
+    exec(wb.source, built)
+    assert built["model"] == wb.model
+
+
+def test_the_widget_follows_values_that_are_set(wb):
+    seen = []
+    wb.observe(lambda change: seen.append(change["new"]), "model")
+    wb.model = Linear(4) + Gelu()
+    assert [block["kind"] for block in wb.snapshot["blocks"].values()][0] == "Linear"
+    assert seen == [wb.model]
+    wb.selection = ("linear_0",)
+    assert wb.snapshot["selection"] == ["linear_0"]
+    wb.do("undo")
+    assert [node.block.kind for node in wb.model.graph.nodes] == ["Linear", "Relu", "Linear"]
+
+
+def test_commands_get_a_reply_and_errors_are_in_it(wb):
+    assert ask(wb, "set_attribute", path="linear_0", name="dimension", value=20) == {
+        "type": "reply",
+        "id": 7,
+        "ok": True,
+        "error": None,
+    }
+    reply = ask(wb, "connect", source="linear_1.output", target="linear_0.input")
+    assert reply["ok"] is False
+    assert reply["error"]["code"] == "CycleError"
+    assert reply["error"]["facts"] == [["cycle", "linear_0 -> relu_0 -> linear_1 -> linear_0"]]
+    assert wb.snapshot["notice"]["summary"] == "connecting 'linear_1.output' to 'linear_0.input' closes a cycle."
+    assert len(wb.errors) == 1
+
+
+def test_what_a_handler_raises_is_shown_and_kept(wb, monkeypatch):
+    def breaks(*_):
+        raise ZeroDivisionError("of the handler's own")
+
+    monkeypatch.setattr(wb.session, "run_command", breaks)
+    wb._receive(wb, {"type": "command", "id": 1, "name": "undo", "args": {}}, [])
+    assert wb.snapshot["notice"]["summary"] == "ZeroDivisionError: of the handler's own"
+    assert isinstance(wb.errors[-1], ZeroDivisionError)
+
+
+def test_a_stage_travels_as_gzip_when_it_is_asked_for(wb):
+    assert ask(wb, "request_stage", stage="jaxpr")["ok"]
+    assert wb.session.wait(PATIENCE_S)
+    ask(wb, "request_stage", stage="jaxpr")
+    content, (packed,) = next(item for item in reversed(wb.sent) if item[0]["type"] == "stage")
+    data = json.loads(gzip.decompress(packed))
+    stage = wb.stages["jaxpr"]
+    assert (content["stage"], content["version"]) == ("jaxpr", wb.snapshot["version"])
+    assert data["text"] == stage.text
+    assert len(data["instructions"]) == len(stage.instructions)
+    used = {equation for one in data["instructions"] for equation in one[3]}
+    assert {equation for equation in used if not equation.startswith("arg")} == data["equations"].keys()
+    assert not ask(wb, "request_stage", stage="fortran")["ok"]
+
+
+def test_curves_travel_as_float64_and_the_run_on_its_own(wb):
+    ask(wb, "train")
+    assert wb.run is not None
+    wb.run.wait(PATIENCE_S)
+    deadline = time.monotonic() + PATIENCE_S
+    while not any(c["type"] == "run" and c["run"]["state"] == "done" for c, _ in wb.sent):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    ask(wb, "request_curves")
+    content, (raw,) = next(item for item in reversed(wb.sent) if item[0]["type"] == "curves")
+    assert content["from"] == 0
+    columns = np.frombuffer(raw, "<f8").reshape(len(content["columns"]), -1)
+    assert list(columns[0]) == [1, 2, 3, 4, 5, 6]
+    np.testing.assert_array_equal(columns[1], wb.run.history["loss"])
+
+
+def test_the_large_bundle_is_sent_once_for_all_widgets(wb, model):
+    other = ml.workbench(model)
+    assert other.assets is wb.assets is shared_assets()
+    assert len(wb._esm) < 2_000 < len(wb.assets._esm) < 420_000
+    assert "<script" not in json.dumps(wb.get_state(["_esm"]))
+
+
+def test_a_saved_workbench_keeps_a_picture(wb):
+    data, _ = wb._repr_mimebundle_()
+    assert data["image/svg+xml"].startswith("<svg")
+    assert "linear_0" in data["image/svg+xml"]
+    assert data["text/plain"] == "Workbench of 'net': linear_0, relu_0, linear_1"
+
+
+def test_names_are_data_everywhere(model):
+    hostile = "<img src=x onerror=alert(1)>\"'&/.%"
+    wb = ml.workbench(Model() | Linear(3, name=hostile), shapes={"input": [2, 4]})
+    assert wb.session.wait(PATIENCE_S)
+    assert wb.session.errors == []
+    data, _ = wb._repr_mimebundle_()
+    assert "<img" not in data["image/svg+xml"]
+    json.dumps(wb.snapshot)
+    (path,) = wb.snapshot["blocks"]
+    assert wb.snapshot["blocks"][path]["name"] == hostile
+    assert {row["block"] for row in wb.snapshot["cost"]["rows"]} >= {path}
+    wb.do("rename", path=path, name="plain")
+    assert list(wb.snapshot["blocks"]) == ["plain"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"lr": 1}, UnknownOptionError, "workbench takes no argument 'lr'."),
+        ({"program": "backward"}, UnknownOptionError, "unknown program 'backward'."),
+        ({"backend": "torch"}, UnknownOptionError, "cannot run on 'torch'."),
+        ({"shapes": {"image": [1]}}, UnexpectedInputError, "the model has no input 'image'."),
+    ],
+)
+def test_wrong_options_are_refused_by_name(model, options, error, text):
+    with pytest.raises(error) as caught:
+        ml.workbench(model, **options)
+    assert str(caught.value).splitlines()[0] == text
+
+
+def test_a_missing_front_end_says_how_to_build_it(monkeypatch, tmp_path):
+    monkeypatch.setattr(assets, "STATIC", tmp_path)
+    with pytest.raises(ml.errors.StageUnavailableError, match="the front end of the widgets is not built: assets.js"):
+        built("assets.js")
+
+
+def test_an_empty_workbench_opens():
+    wb = ml.workbench()
+    assert wb.cost is None
+    assert wb._repr_mimebundle_()[0]["text/plain"] == "Workbench: no block yet"
+
+
+def test_a_run_can_be_watched_and_steered(monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(64, 4)).astype("float32")
+    run = ml.fit(MLP(4, [8], 2), (x, (x[:, 0] > 0).astype("int32")), epochs=100_000)
+    live = ml.watch(run)
+    sent = []
+    monkeypatch.setattr(live, "send", lambda content, buffers=None: sent.append(content))
+    run.start()
+
+    def until(true):
+        deadline = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    until(lambda: live.run.get("points", 0) > 3)
+    live._receive(live, {"type": "command", "id": 1, "name": "stop", "args": {}}, [])
+    until(lambda: live.run["state"] == "stopped")
+    live._receive(live, {"type": "command", "id": 2, "name": "explode", "args": {}}, [])
+    assert sent[-1]["ok"] is False
+    assert sent[-1]["error"]["summary"] == "unknown command 'explode'."
+    live.close()
+    with pytest.raises(UnknownOptionError, match="cannot watch 3"):
+        ml.watch(3)
