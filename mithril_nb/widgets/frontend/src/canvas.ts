@@ -5,7 +5,7 @@ import { type NodeActions, createNode, paintLink, updateNode } from "./canvas-no
 import { Wiring } from "./canvas-wiring";
 import { ConnectMenu } from "./connect-menu";
 import { attr, h, iconButton, keyed, svg } from "./dom";
-import { Ends, curve, keyOf, parentOf, readingOrder } from "./graph";
+import { Ends, curve, keyOf, parentOf, readingOrder, withInnerProblems } from "./graph";
 import type { Store } from "./store";
 import type { Tip } from "./tip";
 import type { GraphEdge, GraphNode } from "./types";
@@ -70,6 +70,12 @@ export class Canvas {
     this.leave = [store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks()), store.on("edge", () => this.paintEdges())];
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.touched || this.fit());
     this.watcher?.observe(this.board);
+    this.board.addEventListener("focusin", (event) => {
+      const node = (event.target as Element).closest<HTMLElement>("[data-mnb-node]");
+      if (!node) return;
+      this.active = node.dataset["mnbNode"]!;
+      this.rove();
+    });
     this.board.addEventListener("keydown", (event) => this.key(event));
     this.board.addEventListener("click", (event) => {
       if (event.target === this.board || event.target === this.scene || event.target === edgeRoot) store.release();
@@ -152,7 +158,8 @@ export class Canvas {
   private shape = "";
 
   private update(): void {
-    const { graph, problems } = this.store.snapshot;
+    const { problems } = this.store.snapshot;
+    const graph = withInnerProblems(this.store.snapshot.graph, problems);
     this.moved.clear();
     const order = readingOrder(graph);
     this.nodes.clear();

@@ -22,8 +22,10 @@ export class ConnectMenu {
   ) {}
 
   close(): void {
-    this.box?.remove();
+    // Taking the list away blurs it, which closes it again.
+    const { box } = this;
     this.box = null;
+    box?.remove();
   }
 
   open(node: GraphNode, beside: HTMLElement): void {

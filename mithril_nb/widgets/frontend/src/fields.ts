@@ -112,7 +112,7 @@ function numberField(first: Field, send: Send): FieldView {
       const [min, max] = bounds();
       const value = next.value as number | null;
       put(input, value === null ? "" : integer ? String(value) : short(value));
-      attr(input, "placeholder", next.optional ? "inferred" : null);
+      attr(input, "placeholder", next.optional ? "auto" : null);
       attr(input, "title", `${next.doc ? `${next.doc} ` : ""}${min} to ${max}`);
       // While the hand is on the slider, an older value must not pull it back.
       if (!focused(slider)) {

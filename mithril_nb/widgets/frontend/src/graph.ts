@@ -1,6 +1,6 @@
 /** Questions about the drawn graph: which port is meant, what would close a cycle, in which order to read. Pure. */
 
-import type { Graph, GraphEdge, GraphNode, Port } from "./types";
+import type { Diagnostic, Graph, GraphEdge, GraphNode, Port } from "./types";
 
 export interface PortRef {
   node: GraphNode;
@@ -93,6 +93,26 @@ export function refusal(graph: Graph, source: PortRef, target: PortRef): string 
     return `This closes a cycle: ${names.join(" → ")}.`;
   }
   return null;
+}
+
+/** The graph with the problems inside closed groups shown on the groups, and on the edges that lead there. */
+export function withInnerProblems(graph: Graph, problems: readonly Diagnostic[]): Graph {
+  const within = (block: string | null | undefined, path: string): boolean => path !== "" && !!block && block.startsWith(`${path}/`);
+  if (!problems.some((problem) => problem.block?.includes("/"))) return graph;
+  const ends = new Ends(graph);
+  const first = (test: (problem: Diagnostic) => boolean): number | null => {
+    const index = problems.findIndex(test);
+    return index < 0 ? null : index;
+  };
+  return {
+    ...graph,
+    nodes: graph.nodes.map((node) => (node.problem === null && !node.expanded ? { ...node, problem: first((problem) => within(problem.block, node.path)) } : node)),
+    edges: graph.edges.map((edge) => {
+      const target = ends.target(edge)?.node;
+      if (edge.problem !== null || !target || target.expanded) return edge;
+      return { ...edge, problem: first((problem) => problem.edge?.[0] === edge.source && within(problem.block, target.path)) };
+    }),
+  };
 }
 
 /** Nodes in reading order: along the edges, then from top to bottom; the children of an open group after it. */

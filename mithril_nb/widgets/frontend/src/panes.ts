@@ -203,7 +203,7 @@ export class Panes {
     const info = this.store.snapshot.stages[stage];
     const have = slot.pane.text;
     const state = info?.state ?? "unavailable";
-    const old = have !== null && (state === "stale" || state === "loading" || state === "failed" || state === "unavailable" || (state === "ready" && have.version < info!.version));
+    const old = have !== null && (state === "stale" || state === "loading" || state === "failed" || state === "unavailable" || state === "empty" || (state === "ready" && have.version < info!.version));
     attr(slot.frame, "data-mnb-state", state);
     attr(slot.frame, "data-mnb-version", have?.version ?? "");
     slot.frame.classList.toggle("mnb-stale", old);

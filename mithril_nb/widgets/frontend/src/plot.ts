@@ -92,8 +92,6 @@ export class Plot {
     if (!this.root.isConnected || this.holder.clientWidth < 40) return;
     if (this.chart) this.chart.setData(this.aligned());
     else this.chart = this.make();
-    // With no pointer over it, the legend says where the run is now.
-    if (this.chart.cursor.idx == null) this.chart.setLegend({ idx: this.data.x.length - 1 }, false);
     const last = this.data.train.findLast((value) => value !== null);
     this.root.setAttribute("aria-label", `${this.title} over steps, now ${figure(last)}`);
   }
@@ -122,7 +120,8 @@ export class Plot {
         height: this.height(this.holder.clientHeight),
         padding: [8, 12, 0, 0],
         cursor: { drag: { x: true, y: false }, points: { size: 6 } },
-        legend: { live: true },
+        // With no pointer over it, the legend says where the run is now.
+        hooks: { setCursor: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
         scales: { x: { time: false }, y: { distr: this.scale === "log" ? 3 : 1 } },
         axes: [
           { ...axis, size: 26, gap: 3, space: 60 },

@@ -1,5 +1,10 @@
 /** What jsdom lacks and the workbench needs, as small as it can be. */
 
+import { Blob as NodeBlob } from "node:buffer";
+
+// jsdom's Blob has no stream to unpack.
+globalThis.Blob = NodeBlob as unknown as typeof Blob;
+
 // CodeMirror measures text by ranges; jsdom has no layout, so everything measures nothing.
 const NOTHING = { x: 0, y: 0, left: 0, top: 0, right: 0, bottom: 0, width: 0, height: 0, toJSON: () => ({}) } as DOMRect;
 Range.prototype.getClientRects ??= () => [] as unknown as DOMRectList;

@@ -1,0 +1,114 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { FakeModel } from "../dev/fake-model";
+import { Kernel, PATIENCE_MS } from "../src/kernel";
+
+/** A model that answers only when told to. */
+class Slow extends FakeModel {
+  protected override answer(): void {}
+  reply(index: number, ok = true): void {
+    this.message({ type: "reply", id: this.sent[index]!.id, ok, error: null });
+  }
+}
+
+describe("a kernel", () => {
+  let model: Slow;
+  let kernel: Kernel;
+  beforeEach(() => {
+    vi.useFakeTimers();
+    model = new Slow({});
+    kernel = new Kernel(model);
+  });
+  afterEach(() => {
+    kernel.destroy();
+    vi.useRealTimers();
+  });
+
+  test("sends commands with numbers, and gives each its own reply", async () => {
+    const first = kernel.send("undo", {});
+    const second = kernel.send("rename", { path: "a", name: "b" });
+    expect(model.sent).toEqual([
+      { type: "command", id: 1, name: "undo", args: {} },
+      { type: "command", id: 2, name: "rename", args: { path: "a", name: "b" } },
+    ]);
+    model.reply(1, false);
+    model.reply(0, true);
+    expect((await second).ok).toBe(false);
+    expect((await first).ok).toBe(true);
+  });
+
+  test("keeps one command of a key in flight, and then sends the newest only", async () => {
+    for (const value of [1, 2, 3, 4]) kernel.latest("width", "set_attribute", { value });
+    expect(model.sent.map((command) => command.args["value"])).toEqual([1]);
+    expect(kernel.busy("width")).toBe(true);
+    model.reply(0);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(model.sent.map((command) => command.args["value"])).toEqual([1, 4]);
+    model.reply(1);
+    await vi.advanceTimersByTimeAsync(0);
+    expect(kernel.busy("width")).toBe(false);
+    expect(model.sent).toHaveLength(2);
+  });
+
+  test("does not mix up keys", () => {
+    kernel.latest("a", "x", {});
+    kernel.latest("b", "y", {});
+    expect(model.names()).toEqual(["x", "y"]);
+  });
+
+  test("says that it waits, where nothing is known of the kernel", async () => {
+    const watcher = vi.fn();
+    kernel.watch(watcher);
+    void kernel.send("undo", {});
+    await vi.advanceTimersByTimeAsync(PATIENCE_MS - 600);
+    expect(kernel.connection).toBe("live");
+    await vi.advanceTimersByTimeAsync(1200);
+    expect(kernel.connection).toBe("waiting");
+    expect(kernel.waiting?.name).toBe("undo");
+    expect(watcher).toHaveBeenCalled();
+    model.reply(0);
+    expect(kernel.connection).toBe("live");
+    expect(kernel.waiting).toBeNull();
+  });
+
+  test("waits while the kernel is busy, and is lost if an idle one does not answer", async () => {
+    (model as any).widget_manager = { kernel: { status: "busy" } };
+    const reply = kernel.send("undo", {});
+    await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
+    expect(kernel.connection).toBe("waiting");
+    (model as any).widget_manager = { kernel: { status: "idle" } };
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(kernel.connection).toBe("lost");
+    expect((await reply).ok).toBe(false);
+  });
+
+  test("is lost at once when the comm closes, and found again by any message", () => {
+    model.emit("comm:close");
+    expect(kernel.connection).toBe("lost");
+    model.message({ type: "curves" });
+    expect(kernel.connection).toBe("live");
+  });
+
+  test("is lost if sending throws, and commands still end", async () => {
+    vi.spyOn(model, "send").mockImplementation(() => {
+      throw new Error("Cannot send");
+    });
+    expect((await kernel.send("undo", {})).ok).toBe(false);
+    expect(kernel.connection).toBe("lost");
+  });
+
+  test("hands messages to those who listen for their type, with buffers", () => {
+    const listener = vi.fn();
+    const leave = kernel.on("stage", listener);
+    const buffer = new DataView(new ArrayBuffer(4));
+    model.message({ type: "stage", stage: "hlo" }, [buffer]);
+    model.message({ type: "other" });
+    leave();
+    model.message({ type: "stage" });
+    expect(listener.mock.calls).toEqual([[{ type: "stage", stage: "hlo" }, [buffer]]]);
+  });
+
+  test("leaves no listener behind", () => {
+    kernel.destroy();
+    expect(model.listening).toBe(0);
+  });
+});

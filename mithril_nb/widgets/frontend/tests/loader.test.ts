@@ -1,0 +1,58 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { renderWith } from "../src/loader";
+import { hostTheme } from "../src/theme";
+
+const KEY = "mithril_nb/test";
+let el: HTMLElement;
+beforeEach(() => {
+  vi.useFakeTimers();
+  el = document.createElement("div");
+});
+afterEach(() => {
+  vi.useRealTimers();
+  delete (globalThis as any)[KEY];
+});
+
+test("a widget mounts at once where the shared code is there", () => {
+  const gone = vi.fn();
+  const mountWorkbench = vi.fn(() => gone);
+  (globalThis as any)[KEY] = { mountWorkbench };
+  const cleanup = renderWith("mountWorkbench")({ model: 1, el });
+  expect(mountWorkbench).toHaveBeenCalledWith({ model: 1, el });
+  cleanup();
+  expect(gone).toHaveBeenCalledTimes(1);
+});
+
+test("a widget says after ten seconds that the shared code is missing, and mounts when it comes late", () => {
+  renderWith("mountCurves")({ model: 1, el });
+  vi.advanceTimersByTime(9_900);
+  expect(el.textContent).toBe("");
+  vi.advanceTimersByTime(200);
+  expect(el.querySelector('[role="alert"]')!.textContent).toContain("run the cell that made this widget again");
+  const mountCurves = vi.fn(() => () => {});
+  (globalThis as any)[KEY] = { mountCurves };
+  globalThis.dispatchEvent(new Event(KEY));
+  globalThis.dispatchEvent(new Event(KEY));
+  expect(mountCurves).toHaveBeenCalledTimes(1);
+  expect(el.textContent).toBe("");
+});
+
+test("a widget that is taken away while it waits never mounts, and says nothing", () => {
+  const mountCurves = vi.fn(() => () => {});
+  renderWith("mountCurves")({ model: 1, el })();
+  (globalThis as any)[KEY] = { mountCurves };
+  globalThis.dispatchEvent(new Event(KEY));
+  vi.advanceTimersByTime(20_000);
+  expect(mountCurves).not.toHaveBeenCalled();
+  expect(el.textContent).toBe("");
+});
+
+test("the theme is the host's", () => {
+  expect(hostTheme()).toBe("light");
+  document.body.dataset["jpThemeLight"] = "false";
+  expect(hostTheme()).toBe("dark");
+  delete document.body.dataset["jpThemeLight"];
+  document.body.dataset["vscodeThemeKind"] = "vscode-dark";
+  expect(hostTheme()).toBe("dark");
+  delete document.body.dataset["vscodeThemeKind"];
+});

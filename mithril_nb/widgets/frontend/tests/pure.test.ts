@@ -1,0 +1,161 @@
+import { describe, expect, test } from "vitest";
+import fixture from "../fixtures/mlp.json";
+import { outermost, sortRows, toCsv } from "../src/cost";
+import { readInts } from "../src/fields";
+import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/format";
+import { type PortRef, component, middle, pathOf, portsOf, readingOrder, refusal, withInnerProblems } from "../src/graph";
+import { readShape } from "../src/header";
+import { costOf } from "../src/inspector";
+import { RULES, tokens } from "../src/languages";
+import { Curves, decodeStage } from "../src/messages";
+import { searchPalette } from "../src/palette";
+import { smooth } from "../src/plot";
+import type { Graph, Snapshot } from "../src/types";
+import { gzip } from "../dev/fake-model";
+
+const snapshot = fixture.snapshot as unknown as Snapshot;
+const { graph } = snapshot;
+const cost = snapshot.cost!;
+
+describe("numbers", () => {
+  test.each([
+    [84_200_000, "FLOP", "84.2 MFLOP"], [0, "FLOP", "0 FLOP"], [null, "B", "–"], [999_600, "B", "1.00 MB"], [999, "B", "999 B"], [1000, "", "1.00 k"], [-1500, "B", "−1.50 kB"], [NaN, "", "–"],
+  ] as const)("%s %s is %s", (value, unit, said) => expect(si(value, unit)).toBe(said));
+  test.each([[0.009, "9 ms"], [0.31, "310 ms"], [2.5, "2.5 s"], [75, "1 min 15 s"], [3700, "1 h 1 min"], [0, "0 s"], [null, "–"], [2e-6, "2 µs"]] as const)("%s s is %s", (value, said) => expect(seconds(value)).toBe(said));
+  test("shares", () => expect([percent(0.431), percent(0), percent(0.0002), percent(null)]).toEqual(["43.1 %", "0.0 %", "< 0.1 %", "–"]));
+  test("exact values have their unit, and unknown is not 0", () => expect([exact(1234567, "FLOP"), exact(null)]).toEqual(["1,234,567 FLOP", "not known"]));
+  test("losses", () => expect([figure(0.41234), figure(1e-5), figure(null), figure(Infinity)]).toEqual(["0.4123", "1.00e-5", "–", "∞"]));
+  test("learning rates can be read back", () => {
+    for (const rate of [1e-3, 3.2e-5, 0.5, 1, 1e-6]) expect(Number(short(rate))).toBe(rate);
+  });
+  test("a logarithmic slider gives back what it was set to", () => {
+    for (const value of [1, 2, 7, 64, 128, 1000, 4096]) expect(Math.abs(fromSlider(toSlider(value, 1, 4096), 1, 4096, true) - value)).toBeLessThanOrEqual(value * 0.01);
+    expect([fromSlider(0, 1, 4096, true), fromSlider(1000, 1, 4096, true), fromSlider(0, 0, 1, false)]).toEqual([1, 4096, 0]);
+    expect([toSlider(-3, 0, 1), toSlider(0, 0, 1)]).toEqual([0, 0]);
+  });
+});
+
+describe("what people type", () => {
+  test("shapes", () => {
+    expect(readShape("(32, 64)")).toEqual([32, 64]);
+    expect(readShape("batch 64")).toEqual(["batch", 64]);
+    for (const bad of ["", "32, -1", "0, 4", "3.5", "a b!"]) expect(readShape(bad)).toBeNull();
+  });
+  test("lists of numbers", () => {
+    expect(readInts("[256, 64]")).toEqual([256, 64]);
+    for (const bad of ["", "a", "1.5"]) expect(readInts(bad)).toBeNull();
+  });
+});
+
+describe("the graph", () => {
+  const ref = (endpoint: string, side: "input" | "output"): PortRef => portsOf(graph).find((port) => port.endpoint === endpoint && port.side === side)!;
+  test("refuses a cycle and names it", () => {
+    expect(refusal(graph, ref("linear_1.output", "output"), ref("linear_0.input", "input"))).toBe("This closes a cycle: linear_0 → gelu_0 → mlp_0 → linear_1 → linear_0.");
+  });
+  test("refuses itself, what is there already, and what is no input", () => {
+    expect(refusal(graph, ref("gelu_0.output", "output"), ref("gelu_0.input", "input"))).toContain("cannot feed itself");
+    expect(refusal(graph, ref("linear_0.output", "output"), ref("gelu_0.input", "input"))).toBe("They are connected already.");
+    expect(refusal(graph, ref("gelu_0.input", "input"), ref("linear_0.output", "output"))).toBe("Connect an output to an input.");
+  });
+  test("allows what closes no cycle", () => expect(refusal(graph, ref("linear_0.output", "output"), ref("linear_1.input", "input"))).toBeNull());
+  test("escapes names in endpoints as the kernel does", () => expect([component("a/b.c"), component("x (1)"), component("%")]).toEqual(["a%2Fb%2Ec", "x %281%29", "%25"]));
+  test("is read from top to bottom, children after their group", () => {
+    const names = readingOrder(graph).map((node) => node.name);
+    expect(names).toEqual(["input", "linear_0", "gelu_0", "mlp_0", "linear_1", "output"]);
+    const node = graph.nodes.find((found) => found.path === "mlp_0")!;
+    const open: Graph = { ...graph, nodes: [...graph.nodes.map((found) => (found === node ? { ...node, expanded: true } : found)), { ...node, path: "mlp_0/inner", name: "inner", group: false }] };
+    expect(readingOrder(open).map((found) => found.name)).toEqual(["input", "linear_0", "gelu_0", "mlp_0", "inner", "linear_1", "output"]);
+  });
+  test("shows a problem inside a closed group on the group and its edge", () => {
+    const problem = { code: "ShapeError", summary: "", facts: [], advice: "", block: "mlp_0/linear_0", edge: ["gelu_0.output", "mlp_0/linear_0.input"] as [string, string] };
+    const marked = withInnerProblems(graph, [problem]);
+    expect(marked.nodes.filter((node) => node.problem === 0).map((node) => node.path)).toEqual(["mlp_0"]);
+    expect(marked.edges.filter((edge) => edge.problem === 0).map((edge) => edge.id)).toEqual(["gelu_0.output -> mlp_0.input"]);
+  });
+  test("draws curves through the layout's control points", () => {
+    expect(pathOf([[0, 0], [0, 5], [10, 5], [10, 10]])).toBe("M0 0C0 5 10 5 10 10");
+    expect(middle([[0, 0], [0, 5], [10, 5], [10, 10]])).toEqual([5, 5]);
+    expect(pathOf([])).toBe("");
+  });
+});
+
+describe("costs", () => {
+  test("sort by number and by name, stably, unknown last", () => {
+    const [first] = sortRows(cost.rows, "flops", -1);
+    expect(first!.flops).toBe(Math.max(...cost.rows.map((row) => row.flops ?? 0)));
+    const unknown = [{ ...cost.rows[0]!, flops: null }, cost.rows[1]!];
+    expect(sortRows(unknown, "flops", -1)[1]!.flops).toBeNull();
+    expect(sortRows(cost.rows, "label", 1).map((row) => row.label)).toEqual([...cost.rows.map((row) => row.label)].sort((a, b) => a.localeCompare(b, "en", { numeric: true })));
+  });
+  test("as CSV are exact and quoted", () => {
+    const csv = toCsv({ ...cost, rows: [{ ...cost.rows[0]!, block: 'a "b", c' }] });
+    expect(csv.split("\n")[1]).toContain('"a ""b"", c"');
+    expect(csv.split("\n")[1]).toContain(String(cost.rows[0]!.flops));
+    expect(csv.trim().split("\n")).toHaveLength(3);
+  });
+  test("of a group are the sum of what is inside, and count once", () => {
+    const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
+    expect(inner.length).toBeGreaterThan(1);
+    expect(costOf(cost, "mlp_0")!.flops).toBe(inner.reduce((sum, row) => sum + row.flops!, 0));
+    expect(outermost([...inner, { ...inner[0]!, block: "mlp_0" }]).map((row) => row.block)).toEqual(["mlp_0"]);
+    expect(costOf(null, "mlp_0")).toBeNull();
+  });
+});
+
+describe("tokens", () => {
+  const named = (stage: string, line: string): string[] => tokens(RULES[stage]!, line).map((token) => `${token.name}:${line.slice(token.from, token.to)}`);
+  test("of a jaxpr", () => {
+    expect(named("jaxpr", "    ac:f32[32,128] = dot_general[preferred=float32] a b  # note")).toEqual(["value:ac", "type:f32[32,128]", "punctuation:=", "op:dot_general", "name:preferred", "punctuation:=", "op:float32", "value:a", "value:b", "comment:# note"]);
+  });
+  test("of StableHLO", () => {
+    const line = "%0 = stablehlo.add %arg0, %cst : tensor<32x128xf32>";
+    expect(named("stablehlo", line)).toEqual(["value:%0", "punctuation:=", "op:stablehlo.add", "value:%arg0", "value:%cst", "punctuation::", "type:tensor<32x128xf32>"]);
+  });
+  test("of HLO", () => {
+    expect(named("hlo", "  ROOT %dot.3 = f32[32,10]{1,0} dot(%a, %b), lhs_contracting_dims={1}")).toEqual(["meta:ROOT", "value:%dot.3", "punctuation:=", "type:f32[32,10]{1,0}", "op:dot", "value:%a", "value:%b", "name:lhs_contracting_dims", "punctuation:=", "punctuation:{", "number:1", "punctuation:}"]);
+  });
+  test("never overlap nor stand still, whatever the line", () => {
+    for (const stage of Object.keys(RULES)) {
+      for (const line of ['"open', "%%%", "", "   ", "é ☃ <script>", "x".repeat(9000)]) {
+        let at = 0;
+        for (const token of tokens(RULES[stage]!, line)) {
+          expect(token.from).toBeGreaterThanOrEqual(at);
+          expect(token.to).toBeGreaterThan(token.from);
+          at = token.to;
+        }
+      }
+    }
+  });
+});
+
+describe("messages", () => {
+  const columns = (rows: number[][]): DataView => {
+    // At an odd offset, as it arrives from a websocket.
+    const bytes = new Uint8Array(1 + rows.flat().length * 8);
+    bytes.set(new Uint8Array(Float64Array.from(rows.flat()).buffer), 1);
+    return new DataView(bytes.buffer, 1);
+  };
+  test("a stage is unpacked", async () => expect((await decodeStage(await gzip(JSON.stringify({ text: "é", instructions: [], equations: {} })))).text).toBe("é"));
+  test("curves are appended, replaced from a row on, and refuse a gap", () => {
+    const curves = new Curves();
+    expect(curves.take(0, ["step", "loss"], columns([[1, 2], [0.5, NaN]]))).toBe(true);
+    expect(curves.take(2, ["step", "loss"], columns([[3], [0.3]]))).toBe(true);
+    expect(curves.columns.get("loss")).toEqual([0.5, null, 0.3]);
+    expect(curves.take(5, ["step", "loss"], columns([[9], [9]]))).toBe(false);
+    expect(curves.rows).toBe(3);
+    curves.take(0, ["step", "loss"], columns([[1], [7]]));
+    expect(curves.columns.get("loss")).toEqual([7]);
+  });
+  test("smoothing keeps gaps and constants", () => {
+    expect(smooth([1, null, 1], 0.9)).toEqual([1, null, 1]);
+    expect(smooth([0, 1], 0)).toEqual([0, 1]);
+    expect(smooth([0, 1], 0.5)[1]).toBeCloseTo(2 / 3);
+  });
+});
+
+test("the palette is searched by kind first, then by what it says", () => {
+  const found = searchPalette(snapshot.palette, "linear").map((item) => item.kind);
+  expect(found[0]).toBe("Linear");
+  expect(searchPalette(snapshot.palette, "")).toHaveLength(snapshot.palette.length);
+  expect(searchPalette(snapshot.palette, "no such thing")).toEqual([]);
+});

@@ -1,0 +1,100 @@
+import { beforeEach, describe, expect, test, vi } from "vitest";
+import fixture from "../fixtures/mlp.json";
+import { type Fixture, FakeModel } from "../dev/fake-model";
+import { Kernel } from "../src/kernel";
+import { StageText } from "../src/links";
+import { Store } from "../src/store";
+
+const { snapshot, stages } = fixture as unknown as Fixture;
+
+describe("a store", () => {
+  let model: FakeModel;
+  let store: Store;
+  const take = (stage: string, version = 1): void => store.takeText(new StageText(stage, version, stages[stage]!.text, stages[stage]!));
+  const selected = (): unknown[] => model.sent.filter((command) => command.name === "select").map((command) => command.args["paths"]);
+  beforeEach(() => {
+    model = new FakeModel({});
+    store = new Store(structuredClone(snapshot), new Kernel(model));
+  });
+  const settled = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 0));
+
+  test("tells the kernel what is selected, and links at once without it", () => {
+    take("jaxpr");
+    model.alive = false;
+    store.pinBlocks(["linear_0"]);
+    expect(selected()).toEqual([["linear_0"]]);
+    expect(store.pinLinks.lines.get("jaxpr")!.size).toBeGreaterThan(3);
+  });
+
+  test("adds by Shift, takes away by Shift again, lets go by Escape", () => {
+    store.pinBlocks(["linear_0"]);
+    store.pinBlocks(["linear_1"], true);
+    expect(store.selection).toEqual(["linear_0", "linear_1"]);
+    store.pinBlocks(["linear_0"], true);
+    expect(store.selection).toEqual(["linear_1"]);
+    expect(store.release()).toBe(true);
+    expect(store.selection).toEqual([]);
+    expect(store.release()).toBe(false);
+  });
+
+  test("takes the selection of a pinned instruction from its blocks, without those that are no blocks", () => {
+    take("jaxpr");
+    const index = store.texts.get("jaxpr")!.ofBlock("(loss)")[0]!;
+    store.pin([{ kind: "instruction", stage: "jaxpr", version: 1, index }]);
+    expect(store.selection).toEqual([]);
+    expect(store.pinLinks.blocks.has("(loss)")).toBe(true);
+    const linear = store.texts.get("jaxpr")!.ofBlock("linear_1")[0]!;
+    store.pin([{ kind: "instruction", stage: "jaxpr", version: 1, index: linear }]);
+    expect(store.selection).toEqual(["linear_1"]);
+  });
+
+  test("follows a selection that is made in Python", () => {
+    store.takeSnapshot({ ...snapshot, selection: ["gelu_0"] });
+    expect(store.selection).toEqual(["gelu_0"]);
+    expect(selected()).toEqual([]);
+  });
+
+  test("is not thrown back by the echo of its own selection", async () => {
+    take("jaxpr");
+    const index = store.texts.get("jaxpr")!.ofBlock("linear_1")[0]!;
+    store.pin([{ kind: "instruction", stage: "jaxpr", version: 1, index }]);
+    await settled();
+    store.takeSnapshot({ ...snapshot, selection: ["linear_1"] });
+    expect(store.pins[0]!.kind).toBe("instruction");
+    model.alive = false;
+    store.pinBlocks(["linear_0"]);
+    store.pinBlocks(["gelu_0"]);
+    store.takeSnapshot({ ...snapshot, selection: ["linear_0"] });
+    expect(store.selection).toEqual(["gelu_0"]);
+  });
+
+  test("drops pins on blocks that are gone", () => {
+    store.pinBlocks(["gelu_0", "linear_0"]);
+    const { gelu_0: _gone, ...blocks } = snapshot.blocks;
+    store.takeSnapshot({ ...snapshot, version: 2, blocks, selection: ["gelu_0", "linear_0"] });
+    expect(store.selection).toEqual(["linear_0"]);
+  });
+
+  test("keeps what an instruction meant when its text is replaced", () => {
+    take("jaxpr");
+    const index = store.texts.get("jaxpr")!.ofBlock("linear_1")[0]!;
+    store.pin([{ kind: "instruction", stage: "jaxpr", version: 1, index }]);
+    take("jaxpr", 2);
+    expect(store.pins).toEqual([{ kind: "block", path: "linear_1" }]);
+  });
+
+  test("tells only of changes of what is hovered", () => {
+    const heard = vi.fn();
+    store.on("links", heard);
+    store.setHover([{ kind: "block", path: "linear_0" }]);
+    store.setHover([{ kind: "block", path: "linear_0" }]);
+    store.setHover([]);
+    expect(heard).toHaveBeenCalledTimes(2);
+  });
+
+  test("goes where a problem is", () => {
+    const [edge] = snapshot.graph.edges;
+    store.goTo({ code: "ShapeError", summary: "", facts: [], advice: "", block: "linear_0", edge: [edge!.source, edge!.target] });
+    expect(store.selection).toEqual(["linear_0"]);
+  });
+});

@@ -1,0 +1,242 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import fixture from "../fixtures/mlp.json";
+import { type Fixture, FakeModel, FakeSession } from "../dev/fake-model";
+import { stateOf } from "../dev/states";
+import { mountCurves } from "../src/live";
+import { mountWorkbench } from "../src/workbench";
+
+const LINES = 70;
+const data = structuredClone(fixture) as unknown as Fixture;
+// jsdom has no layout, so the editor draws every line: a few are enough, and much faster.
+for (const stage of Object.values(data.stages)) {
+  stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
+  stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
+}
+const CLICK = { bubbles: true, button: 0, pointerId: 1 };
+
+describe("the workbench", () => {
+  let session: FakeSession;
+  let el: HTMLElement;
+  let cleanup: () => void;
+  const find = <T extends HTMLElement = HTMLElement>(selector: string): T => {
+    const found = el.querySelector<T>(selector);
+    if (!found) throw new Error(`nothing is at ${selector}`);
+    return found;
+  };
+  const click = (selector: string): void => {
+    find(selector).dispatchEvent(new MouseEvent("pointerdown", CLICK));
+    find(selector).dispatchEvent(new MouseEvent("pointerup", CLICK));
+    find(selector).dispatchEvent(new MouseEvent("click", CLICK));
+  };
+  const key = (selector: string, name: string, more: KeyboardEventInit = {}): void => {
+    find(selector).focus();
+    find(selector).dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
+  };
+  const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
+  const mount = async (state = ""): Promise<void> => {
+    session = new FakeSession(stateOf(data, state));
+    el = document.createElement("div");
+    document.body.append(el);
+    cleanup = mountWorkbench({ model: session, el });
+    if (!state) await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(3), { timeout: 5000 });
+  };
+  beforeEach(() => mount());
+  afterEach(() => {
+    cleanup();
+    el.remove();
+  });
+
+  test("shows the model as a tree with one stop in the tab order", () => {
+    const items = [...el.querySelectorAll('[role="tree"] [role="treeitem"]')];
+    expect(items.map((item) => item.getAttribute("data-mnb-node"))).toEqual(["input:input", "linear_0", "gelu_0", "mlp_0", "linear_1", "output:output"]);
+    expect(items.filter((item) => item.getAttribute("tabindex") === "0")).toHaveLength(1);
+    expect(find('[data-mnb-node="linear_0"]').getAttribute("aria-label")).toMatch(/^linear_0, Linear, 64 → 128, output \(32, 128\), [\d.]+ % of FLOPs$/);
+    expect(find(".mnb-root").dataset["mnbVersion"]).toBe("1");
+  });
+
+  test("asks for each stage once", () => {
+    session.change({});
+    expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }, { stage: "hlo" }]);
+    session.change({ stages: { ...session.snapshot.stages, hlo: { ...session.snapshot.stages["hlo"]!, version: 2 } } });
+    expect(sent("request_stage").slice(3)).toEqual([{ stage: "hlo" }]);
+  });
+
+  test("links a clicked block to lines in all panes, to the cost table and to the inspector", () => {
+    click('[data-mnb-node="linear_0"]');
+    expect(sent("select")).toEqual([{ paths: ["linear_0"] }]);
+    expect(find('[data-mnb-node="linear_0"]').getAttribute("data-mnb-linked")).toBe("pinned");
+    expect(find('[data-mnb-node="gelu_0"]').getAttribute("data-mnb-linked")).toBeNull();
+    for (const stage of ["jaxpr", "stablehlo", "hlo"]) expect(find(`[data-mnb-pane="${stage}"] .mnb-pane-linked`).textContent).toMatch(/^\d+ linked$/);
+    expect(find('tr[data-mnb-cost="linear_0"]').dataset["mnbLinked"]).toBe("pinned");
+    expect(find<HTMLInputElement>('[data-mnb-field="dimension"] input[type="text"]').value).toBe("128");
+    key(".mnb-board", "Escape");
+    expect(el.querySelectorAll('[data-mnb-linked="pinned"]')).toHaveLength(0);
+  });
+
+  test("does without the kernel for linking", () => {
+    session.alive = false;
+    click('[data-mnb-node="gelu_0"]');
+    expect(find('[data-mnb-pane="hlo"] .mnb-pane-linked').textContent).toMatch(/linked/);
+  });
+
+  test("keeps what is being typed when a snapshot arrives, and takes it on Enter", () => {
+    click('[data-mnb-node="linear_0"]');
+    const input = find<HTMLInputElement>('[data-mnb-field="dimension"] input[type="text"]');
+    input.focus();
+    input.value = "25";
+    input.setSelectionRange(1, 1);
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+    session.change({ version: 2 });
+    expect(document.activeElement).toBe(input);
+    expect([input.value, input.selectionStart]).toEqual(["25", 1]);
+    input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    expect(sent("set_attribute")).toEqual([{ path: "linear_0", name: "dimension", value: 25 }]);
+  });
+
+  test("marks what is no number, and sends nothing", () => {
+    click('[data-mnb-node="linear_0"]');
+    const input = find<HTMLInputElement>('[data-mnb-field="dimension"] input[type="text"]');
+    input.value = "wide";
+    input.dispatchEvent(new Event("input"));
+    input.dispatchEvent(new Event("change"));
+    expect(input.getAttribute("aria-invalid")).toBe("true");
+    expect(sent("set_attribute")).toEqual([]);
+  });
+
+  test("renames in place, and drops the change on Escape", () => {
+    for (const [name, end] of [["x", "Escape"], ["first", "Enter"]] as const) {
+      key('[data-mnb-node="linear_0"]', "F2");
+      const input = find<HTMLInputElement>(".mnb-rename");
+      input.value = name;
+      input.dispatchEvent(new KeyboardEvent("keydown", { key: end, bubbles: true }));
+    }
+    expect(sent("rename")).toEqual([{ path: "linear_0", name: "first" }]);
+  });
+
+  test("is worked by keys: move, select, open, connect, remove, undo", () => {
+    key('[data-mnb-node="gelu_0"]', "ArrowDown");
+    expect((document.activeElement as HTMLElement).dataset["mnbNode"]).toBe("mlp_0");
+    key('[data-mnb-node="mlp_0"]', "Enter");
+    key('[data-mnb-node="mlp_0"]', "Enter");
+    expect(sent("expand")).toEqual([{ path: "mlp_0" }]);
+    key('[data-mnb-node="linear_0"]', "c");
+    expect([...el.querySelectorAll('[role="option"] span')].map((option) => option.textContent)).toContain("linear_1.input");
+    key('.mnb-canvas [role="listbox"]', "Enter");
+    expect(sent("disconnect")).toEqual([{ source: "linear_0.output", target: "gelu_0.input" }]);
+    key('[data-mnb-node="mlp_0"]', "Delete");
+    expect(sent("remove")).toEqual([{ paths: ["mlp_0"] }]);
+    key('[data-mnb-node="mlp_0"]', "z", { ctrlKey: true });
+    key('[data-mnb-node="mlp_0"]', "Z", { ctrlKey: true, shiftKey: true });
+    expect(session.names().slice(-2)).toEqual(["undo", "redo"]);
+  });
+
+  test("lets no key through to the notebook, and takes none from it", () => {
+    const heard = vi.fn();
+    document.addEventListener("keydown", heard);
+    for (const name of ["a", "d", "Enter", "z"]) key('[data-mnb-node="linear_0"]', name);
+    expect(heard).not.toHaveBeenCalled();
+    document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "Delete", bubbles: true }));
+    expect(heard).toHaveBeenCalledTimes(1);
+    expect(sent("remove")).toEqual([]);
+    document.removeEventListener("keydown", heard);
+  });
+
+  test("adds from the palette after the selected block", () => {
+    click('[data-mnb-node="gelu_0"]');
+    const input = find<HTMLInputElement>('[data-mnb-action="palette.search"]');
+    input.value = "tan";
+    input.dispatchEvent(new Event("input"));
+    input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+    expect(sent("add_block")).toEqual([{ kind: "Tanh", after: "gelu_0" }]);
+  });
+
+  test("selects and takes away an edge", () => {
+    find('[data-mnb-edge="gelu_0.output -> mlp_0.input"]').dispatchEvent(new MouseEvent("click", { bubbles: true }));
+    expect(el.querySelectorAll(".mnb-edge.mnb-selected")).toHaveLength(1);
+    key(".mnb-board", "Delete");
+    expect(sent("disconnect")).toEqual([{ source: "gelu_0.output", target: "mlp_0.input" }]);
+  });
+
+  test("steers the run", () => {
+    click('[data-mnb-tab="train"]');
+    expect(find('[data-mnb-panel="train"]').hidden).toBe(false);
+    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
+    click('[data-mnb-action="train.run"]');
+    expect(sent("go_on")).toHaveLength(1);
+    session.message({ type: "run", run: { ...session.snapshot.run, state: "running", step: 200, loss: 0.25 } });
+    expect(find('[data-mnb-figure="loss"]').textContent).toBe("0.2500");
+    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Pause");
+    click('[data-mnb-action="train.stop"]');
+    expect(sent("stop")).toHaveLength(1);
+  });
+
+  test("says that it is disconnected, and stays readable", () => {
+    session.emit("comm:close");
+    expect(find('[data-mnb-part="connection"]').hidden).toBe(false);
+    expect(find('[data-mnb-pane="jaxpr"] .cm-content').textContent).toContain("lambda");
+  });
+
+  test("leaves nothing behind", () => {
+    cleanup();
+    expect(el.childElementCount).toBe(0);
+    expect(session.listening).toBe(0);
+  });
+
+  test("shows names as text, whatever they hold", async () => {
+    cleanup();
+    await mount("script");
+    expect(find(".mnb-model-name").textContent).toBe("<script>alert(1)</script>");
+    expect(el.querySelectorAll("script, img")).toHaveLength(0);
+  });
+
+  test("shows problems on the edge, on the block, in the list, and the failed command above", async () => {
+    cleanup();
+    await mount("problem");
+    expect(find('[data-mnb-edge="mlp_0.output -> linear_1.input"]').dataset["mnbProblem"]).toBe("ShapeError");
+    expect(find('[data-mnb-part="notice"]').getAttribute("role")).toBe("alert");
+    expect(find('[data-mnb-part="notice"]').textContent).toContain("Try: connect 'linear_0.input' to a model input.");
+    click('[data-mnb-tab="problems"]');
+    click(".mnb-problem");
+    expect(find('[data-mnb-node="linear_1"]').dataset["mnbLinked"]).toBe("pinned");
+    click('[data-mnb-action="notice.dismiss"]');
+    expect(sent("dismiss")).toHaveLength(1);
+    expect(find('[data-mnb-pane="hlo"]').dataset["mnbState"]).toBe("failed");
+    expect(find('[data-mnb-pane="hlo"] .mnb-pane-card').textContent).toContain("RESOURCE_EXHAUSTED");
+  });
+
+  test("has a way to begin when it is empty", async () => {
+    cleanup();
+    await mount("empty");
+    expect(find(".mnb-empty").hidden).toBe(false);
+    click('[data-mnb-action="empty.add"]');
+    expect(document.activeElement).toBe(find('[data-mnb-action="palette.search"]'));
+    click('[data-mnb-action="empty.example"]');
+    await vi.waitFor(() => expect(sent("add_block").map((args: any) => args.kind)).toEqual(["Linear", "Relu", "Linear"]));
+  });
+
+  test("waits for a first snapshot", () => {
+    cleanup();
+    const model = new FakeModel({ snapshot: {} });
+    cleanup = mountWorkbench({ model, el });
+    expect(el.textContent).toBe("Waiting for the model from the kernel.");
+    model.set("snapshot", structuredClone(data.snapshot));
+    expect(el.querySelectorAll(".mnb-workbench")).toHaveLength(1);
+  });
+});
+
+describe("the live run", () => {
+  test("pauses, goes on and stops, and asks for points that it has not seen", () => {
+    const model = new FakeModel({ run: { ...data.snapshot.run, state: "running" } });
+    const el = document.createElement("div");
+    document.body.append(el);
+    const cleanup = mountCurves({ model, el });
+    expect(model.names()).toEqual(["request_curves"]);
+    el.querySelector<HTMLElement>('[data-mnb-action="train.run"]')!.click();
+    expect(el.querySelector('[data-mnb-action="train.step"]')).toBeNull();
+    model.set("run", { ...data.snapshot.run, state: "done" });
+    expect(el.querySelector<HTMLButtonElement>('[data-mnb-action="train.run"]')!.disabled).toBe(true);
+    expect(model.names()).toEqual(["request_curves", "pause"]);
+    cleanup();
+    expect(el.childElementCount + model.listening).toBe(0);
+  });
+});
