@@ -1,0 +1,22 @@
+"""Run code in a Python of its own: for what would change this process, and for what must not be imported yet."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run_fresh(code: str, *arguments: str, **environment: str) -> str:
+    """Return what the code prints; a warning or a failure in it fails the test."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
