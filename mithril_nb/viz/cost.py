@@ -82,6 +82,7 @@ def cost_css() -> str:
         "font-variant-numeric:tabular-nums;border:0}"
         ".mnb .cost th,.mnb .cost td{padding:3px 10px;border:0;border-bottom:1px solid var(--line);text-align:right;"
         "background:none;white-space:nowrap;vertical-align:middle;color:var(--ink)}"
+        ".mnb table.cost tbody tr:nth-child(n){background:none}"  # JupyterLab stripes tables
         ".mnb .cost thead th{color:var(--muted);font-weight:500;background:var(--surface)}"
         ".mnb .cost th:first-child,.mnb .cost td:first-child{text-align:left;font-weight:400;max-width:320px;"
         "overflow:hidden;text-overflow:ellipsis}"

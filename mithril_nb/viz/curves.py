@@ -36,7 +36,7 @@ def curves_figure(columns: Columns) -> Figure:
     from matplotlib.figure import Figure
 
     panels = [panel for panel in _PANELS if any(_points(columns, name) for name in panel)]
-    figure = Figure(figsize=(4.6 * max(1, len(panels)), 2.9), layout="constrained", facecolor=LIGHT.ground)
+    figure = Figure(figsize=(3.5 * max(1, len(panels)), 2.6), layout="constrained", facecolor=LIGHT.ground)
     if not panels:
         figure.text(0.5, 0.5, "no steps yet", ha="center", va="center", color=LIGHT.muted)
         return figure

@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the package around these records imports JAX
 
 MOST_LINES = 400
 MOST_CHARACTERS = 400
+_LATE = (1 << 60,)
 TITLES = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimized HLO"}
 
 
@@ -103,13 +104,26 @@ def hues_of(graph: LogicalGraph) -> dict[str, int]:
 
 
 def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
-    """Return a hue for each top-level block that stages name, in the order in which they come."""
-    hues: dict[str, int] = {}
+    """Return a hue for each top-level block that stages name, in the order in which the program comes to them.
+
+    That is the order of equations, which all stages share; where blocks run one after another it is the graph's own.
+    """
+    first: dict[str, tuple[int, ...]] = {}
     for stage in stages:
-        for instruction in stage.instructions:
-            for block, _ in instruction.shares:
-                hues.setdefault(block.partition("/")[0], len(hues) % HUES)
-    return hues
+        for made in stage.instructions:
+            numbers = [numbered for one in made.equations if (numbered := _numbers(one))]
+            for block, _ in made.shares:
+                top = block.partition("/")[0]
+                place = min(numbers) if numbers and len(made.shares) == 1 else _LATE
+                first[top] = min(place, first.get(top, _LATE))
+    named = sorted((place, at, top) for at, (top, place) in enumerate(first.items()) if not top.startswith("("))
+    return {top: at % HUES for at, (_, _, top) in enumerate(named)}
+
+
+def _numbers(equation: str) -> tuple[int, ...]:
+    """Return an equation's id as numbers that sort as the program runs; `()` if it is not an equation's."""
+    parts = [part.lstrip("b") for part in equation.split(".")]
+    return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else ()
 
 
 def listing_css() -> str:
@@ -128,21 +142,23 @@ def listing_css() -> str:
         ".mnb .l{display:table-row;scroll-margin:80px}"
         ".mnb .l>*{display:table-cell;white-space:pre;padding:0}"
         ".mnb .l .n{color:var(--muted);text-align:right;padding:0 6px 0 8px;user-select:none;text-decoration:none;"
-        "font-variant-numeric:tabular-nums}"
+        "font-variant-numeric:tabular-nums;position:sticky;left:0;background:var(--ground);"
+        "min-width:calc(var(--w)*1ch + 14px)}"
         ".mnb a.n:hover{text-decoration:underline}"
-        ".mnb .l .s{width:8px;min-width:8px;height:18px;vertical-align:top}"
+        ".mnb .l .s{position:sticky;left:calc(var(--w)*1ch + 14px);background:var(--ground);width:8px;"
+        "min-width:8px;height:18px;vertical-align:top}"
         ".mnb .s span{display:flex;flex-direction:column;width:6px;height:18px}"
         ".mnb .s.i span{width:3px}"
         ".mnb .s i{flex:1;min-height:1px}"
         f".mnb .s.rb i{{background-image:{hatch}}}.mnb .s.ru i{{background-image:{dots}}}"
-        ".mnb .l code{font:inherit;background:none;color:inherit;border:0;padding:0 12px 0 6px}"
-        ".mnb .l:target code{background:var(--pin)}"
-        ".mnb .l.on code{background:var(--on)}"
-        ".mnb .l.pin code{background:var(--pin);box-shadow:inset 2px 0 var(--accent)}"
+        ".mnb .l .x{padding:0 12px 0 6px}"
+        ".mnb .l:target .x{background:var(--pin)}"
+        ".mnb .l.on .x{background:var(--on)}"
+        ".mnb .l.pin .x{background:var(--pin);box-shadow:inset 2px 0 var(--accent)}"
         ".mnb .l.here .n{color:var(--accent);font-weight:700}"
         ".mnb .cut{padding:4px 8px;color:var(--muted);border-top:1px solid var(--line);background:var(--surface)}"
         ".mnb .gone{padding:12px 8px}"
-    ) + "".join(f".mnb code .{letter}{{color:var(--c{letter})}}" for letter in "kftmsc")
+    ) + "".join(f".mnb .x .{letter}{{color:var(--c{letter})}}" for letter in "kftmsc")
 
 
 def _pane(
@@ -164,7 +180,8 @@ def _pane(
     yield (
         f'<section class="pane" data-stage="{escaped(stage.name)}" aria-label="{title}"><header><b>{title}</b>'
         f'<span class="quiet">{total:,} line{"" if total == 1 else "s"}{elapsed}</span></header>'
-        f'<div class="code" tabindex="0" role="region" aria-label="{title}, text"><div class="lines">'
+        f'<div class="code" tabindex="0" role="region" aria-label="{title}, text">'
+        f'<div class="lines" style="--w:{len(str(len(lines)))}">'
     )
     prefix = f"mnb-{key}-{stage.name}-"
     for line in lines:
@@ -183,7 +200,9 @@ def _row(
         f'<span class="{look}">{escaped(piece)}</span>' if look else escaped(piece) for look, piece in line.pieces
     )
     if made is None or not (made.equations or made.shares):
-        return f'<div class="l"><span class="n">{number}</span><span class="s"></span><code>{code}</code></div>'
+        return (
+            f'<div class="l"><span class="n">{number}</span><span class="s"></span><span class="x">{code}</span></div>'
+        )
     equations = escaped(" ".join(made.equations))
     of = escaped(" ".join(block_key(block) for block, _ in made.shares))
     goal = next((f"#mnb-{key}-{name}-{lines[at]}" for name, lines in links for at in made.equations if at in lines), "")
@@ -191,15 +210,20 @@ def _row(
     looks = "s" + (" i" if made.origin == "inferred" else "")
     looks += {"backward": " rb", "update": " ru"}.get(made.role or "", "")
     bars = "".join(
-        f'<i class="h{hues[top] % HUES}"{"" if len(made.shares) == 1 else f" style=flex-grow:{share:.2f}"}></i>'
+        f'<i class="{_hue(block, hues)}"{"" if len(made.shares) == 1 else f" style=flex-grow:{share:.2f}"}></i>'
         for block, share in made.shares
-        if (top := block.partition("/")[0]) in hues
     )
     stripe = f'<span class="{looks}"><span>{bars}</span></span>' if bars else '<span class="s"></span>'
     return (
         f'<div class="l" id="{escaped(prefix)}{number}" data-e="{equations}" data-of="{of}" '
-        f'title="{escaped(_told(made))}">{count}{stripe}<code>{code}</code></div>'
+        f'title="{escaped(_told(made))}">{count}{stripe}<span class="x">{code}</span></div>'
     )
+
+
+def _hue(block: str, hues: Mapping[str, int]) -> str:
+    """Return the class of a block's stripe; what the loss and the optimizer do has no hue of its own."""
+    hue = hues.get(block.partition("/")[0])
+    return "hx" if hue is None else f"h{hue % HUES}"
 
 
 def _told(made: Instruction) -> str:

@@ -104,8 +104,7 @@ def sections_html(
     """Return the parts of a report one after another; a part of which there is nothing is left out."""
     hues = hues_seen(stages)
     if diagram is not None:
-        drawn = {node.path: node.hue for node in diagram.nodes if node.path and "/" not in node.path}
-        hues = {path: hue for path, hue in hues.items() if path.startswith("(")} | drawn
+        hues = {node.path: node.hue for node in diagram.nodes if node.path and "/" not in node.path}
     parts = [problems_html(problems)]
     left = ""
     if diagram is not None:
@@ -170,4 +169,4 @@ def _source(source: str) -> str:
         "".join(f'<span class="{look}">{escaped(text)}</span>' if look else escaped(text) for look, text in line)
         for line in highlighted(source.rstrip("\n"), "python")
     )
-    return f'<pre tabindex="0" aria-label="Python that builds the model"><code>{chr(10).join(lines)}</code></pre>'
+    return f'<pre class="x" tabindex="0" aria-label="Python that builds the model">{chr(10).join(lines)}</pre>'

@@ -28,7 +28,7 @@ def base_css() -> str:
             ".mnb a{color:inherit}"
             ".mnb .dot{display:inline-block;width:10px;height:10px;border-radius:2px;margin-right:6px;"
             "background:var(--muted)}"
-            ".mnb .quiet{color:var(--muted)}"
+            ".mnb .quiet{color:var(--muted)}.mnb .hx{background:var(--muted)}"
         )
         + "".join(f".mnb .h{at}{{background:var(--h{at})}}" for at in range(len(LIGHT.hues)))
     )

@@ -126,3 +126,12 @@ def test_no_markup_is_built_by_the_script():
         "Function(",
     ):
         assert word not in script[1]
+
+
+def test_hues_follow_the_order_of_equations_not_of_lines():
+    def made(line: int, equation: str, block: str) -> Instruction:
+        return Instruction(equation, "op", line, (equation,), ((block, 1.0),))
+
+    lines = (made(1, "arg0", "last"), made(2, "10", "last"), made(3, "9.b0.2", "middle/x"), made(4, "(loss)", "(loss)"))
+    stage = Stage("hlo", "\n" * 6, (*lines, made(5, "9.b0.1", "first"), made(6, "11", "(optimizer)")))
+    assert hues_seen([stage]) == {"first": 0, "middle": 1, "last": 2}

@@ -1,0 +1,46 @@
+"""What values look like in JupyterLab without any widget: pictures, listings, tables, curves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from lab import DARK, LIGHT, NotebookPage
+
+CELLS = [
+    "import numpy as np, mithril_nb as ml\n"
+    "from mithril_nb.models import MLP, Linear, Model, Relu\n"
+    "model = Model() + Linear(48) + Relu() + MLP(48, [40], 24) + Linear(10)\n"
+    'pm = ml.compile(model, ml.JaxBackend(), shapes={"input": [16, 56]})',
+    "pm",
+    'pm.inspect("forward+backward").stage("hlo")\npm.inspect("forward+backward")',
+    "pm.cost",
+    "x = np.random.default_rng(0).normal(size=(256, 56)).astype('float32')\n"
+    "ml.fit(pm, (x, (x[:, 0] > 0).astype('int32')), epochs=3).wait()",
+]
+
+
+def test_values_show_themselves(open_notebook: Callable[..., NotebookPage], screenshots: Path):
+    page = open_notebook(CELLS)
+    page.run_all()
+    graph = page.output(1).locator("img, svg").first
+    box = graph.bounding_box()
+    assert box
+    assert 100 < box["width"] < 400, "the graph has its own size"
+    listing = page.output(2)
+    assert listing.locator(".mnb-linked[data-live]").count() == 1, "the script runs"
+    line = listing.locator('[data-stage="jaxpr"] .l[data-of="linear_0"]:not([data-e^="arg"])').first
+    line.locator(".x").click()
+    for stage in ("jaxpr", "stablehlo", "hlo"):
+        assert listing.locator(f'[data-stage="{stage}"] .l.pin').count() > 0, stage
+    code = listing.locator(".code").first.bounding_box()
+    assert code
+    assert code["height"] <= 448, "JupyterLab's style sheet leaves the panes their height"
+    assert page.output(3).locator("table.cost").count() >= 2
+    assert page.output(4).locator("img, svg").count() >= 1
+    for theme in ("light", "dark"):
+        page.set_theme(LIGHT if theme == "light" else DARK)
+        ground = listing.locator(".mnb").first.evaluate("element => getComputedStyle(element).backgroundColor")
+        assert (ground == "rgb(255, 255, 255)") == (theme == "light")
+        page.resize(1280, 2400)
+        page.picture(screenshots / f"static-{theme}.png")
