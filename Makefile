@@ -5,28 +5,28 @@ DEV = "$(PYTHON)" tools/dev.py
 .PHONY: help lab test test-all bench format screenshot lock clean
 
 help:
-	@$(DEV) --help
+	@exec $(DEV) --help
 
 lab:  ## set up and open JupyterLab on the first notebook; LAB_ARGS="--port=9999" adds arguments
-	@$(DEV) lab
+	@exec $(DEV) lab
 
 test:  ## set up and run every check; PARTS="lint unit" runs some
-	@$(DEV) test $(if $(PARTS),--only $(PARTS))
+	@exec $(DEV) test $(if $(PARTS),--only $(PARTS))
 
 test-all:  ## the same, then the unit tests on every further Python found
-	@$(DEV) test-all
+	@exec $(DEV) test-all
 
 bench:  ## print the table of benchmarks; BENCH_ARGS adds arguments
-	@$(DEV) bench $(BENCH_ARGS)
+	@exec $(DEV) bench $(BENCH_ARGS)
 
 format:  ## put the code into the house's format
-	@$(DEV) format
+	@exec $(DEV) format
 
 screenshot:  ## make the picture of the README anew
-	@$(DEV) screenshot
+	@exec $(DEV) screenshot
 
 lock:  ## write requirements.lock anew
-	@$(DEV) lock
+	@exec $(DEV) lock
 
 clean:  ## remove everything that is made, environments included
-	@$(DEV) clean
+	@exec $(DEV) clean

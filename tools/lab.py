@@ -30,12 +30,14 @@ def lab(arguments: list[str]) -> int:
     say("mithril_nb: setting up")
     venv = environment.prepare(["lab"])
     say(f"   ready after {duration(time.monotonic() - started)}; starting JupyterLab on {NOTEBOOK}")
-    more = [*shlex.split(os.environ.get("LAB_ARGS", "")), *arguments]
+    options = [f"--ServerApp.root_dir={ROOT}", "--log-level=WARN"]
     if is_root():
-        more.append("--allow-root")
+        options.append("--allow-root")
     if not _has_screen():
-        more.append("--no-browser")
-    command = venv.command("jupyterlab", NOTEBOOK, *more)
+        options.append("--no-browser")
+    # What the user gives comes last, where it wins.
+    options += [*shlex.split(os.environ.get("LAB_ARGS", "")), *arguments]
+    command = venv.command("jupyterlab", str(ROOT / NOTEBOOK), *options)
     server = subprocess.Popen(command, cwd=ROOT, env=venv.variables())
     try:
         url = _url(venv, server)
