@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 
 from mithril_nb.train.batches import Tail, batch_at, batch_count, batches, epoch_order
 from mithril_nb.train.data import DataSet
+from mithril_nb.train.losses import Loss
 from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.step import loss_function, train_step
 from mithril_nb.train.trainable import Trainable
@@ -37,7 +39,7 @@ class Course:
     """
 
     model: Trainable
-    loss: Any
+    loss: Loss
     optimizer: Optimizer
     step: Callable[..., Any]
     evaluate: Callable[..., Any]
@@ -76,10 +78,46 @@ class Course:
                 yield int(weights.sum()), batch | {"weights": weights}
 
 
-def compiled_programs(model: Trainable, loss: Any, optimizer: Optimizer, accuracy: bool) -> tuple[Any, Any]:
-    """Return the jitted step and the jitted evaluation; compiled when they are first called."""
-    step = train_step(model.forward, loss, optimizer, accuracy=accuracy)
-    metrics = loss_function(model.forward, loss, accuracy=accuracy)
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What the compiled programs of a run depend on; equal if it is made of the very same things.
+
+    Attributes:
+        model: What is trained.
+        loss: The loss, resolved.
+        optimizer: The optimizer, resolved.
+        accuracy: Whether right predictions are counted.
+    """
+
+    model: Trainable
+    loss: Loss
+    optimizer: Optimizer
+    accuracy: bool
+
+    def _parts(self) -> tuple[int, ...]:
+        parts = (self.model, self.loss.function, self.loss.is_correct, self.optimizer.source)
+        return (*map(id, parts), self.optimizer.is_relative, self.accuracy)
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Recipe) and self._parts() == other._parts()
+
+
+def compiled_programs(recipe: Recipe) -> tuple[Any, Any]:
+    """Return the jitted step and the jitted evaluation; compiled when they are first called.
+
+    For the last few models that say `is_immutable`, the same ones are given again: training such a model anew, from
+    other params or with another rate, compiles nothing.
+    """
+    return _remembered(recipe) if getattr(recipe.model, "is_immutable", False) else _programs(recipe)
+
+
+def _programs(recipe: Recipe) -> tuple[Any, Any]:
+    model, loss = recipe.model, recipe.loss
+    step = train_step(model.forward, loss, recipe.optimizer, accuracy=recipe.accuracy)
+    metrics = loss_function(model.forward, loss, accuracy=recipe.accuracy)
 
     def keyed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any, number: Any) -> Any:
         return step(params, opt_state, rate, batch, jax.random.fold_in(key, number))
@@ -89,3 +127,6 @@ def compiled_programs(model: Trainable, loss: Any, optimizer: Optimizer, accurac
 
     # The step's memory is given back to it: params and optimizer state are never held twice.
     return jax.jit(keyed if model.needs_key else step, donate_argnums=(0, 1)), jax.jit(evaluate)
+
+
+_remembered = lru_cache(maxsize=8)(_programs)

@@ -87,7 +87,7 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data"
                 "ml.fit(model, (x, y))",
             )
         inputs, targets = data
-    names: Sequence[str] = input_names or ("input",)
+    names = list(input_names or ("input",))
     if not isinstance(inputs, Mapping):
         if len(names) > 1:
             raise DataError(
@@ -96,6 +96,8 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data"
                 f"({{{', '.join(f'{name!r}: ...' for name in names)}}}, y)",
             )
         inputs = {names[0]: inputs}
+    elif len(names) == 1 and set(inputs) == {"input"}:  # stands for the only input everywhere, whatever its name
+        inputs = {names[0]: inputs["input"]}
     elif input_names is not None and set(inputs) != set(input_names):
         raise DataError(
             f"{what} does not have the model's inputs.",

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from mithril_nb.errors import DataError, UnknownOptionError
-from mithril_nb.train.course import Course, compiled_programs
+from mithril_nb.train.course import Course, Recipe, compiled_programs
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
@@ -105,7 +105,7 @@ def fit(
     outputs = output_specs(trainable, start, train, 1)
     prediction: Any = next(iter(outputs.values())) if len(outputs) == 1 else outputs
     accuracy = wants_accuracy(metrics, chosen_loss)
-    step, evaluate = compiled_programs(trainable, chosen_loss, chosen_optimizer, accuracy)
+    step, evaluate = compiled_programs(Recipe(trainable, chosen_loss, chosen_optimizer, accuracy))
     course = Course(
         trainable,
         chosen_loss,

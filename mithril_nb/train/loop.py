@@ -58,8 +58,6 @@ class Stretch:
             self.meter.go()
             self.history.truncate(state.step)
             yield self.event("started" if state.step == 0 else "resumed")
-            if state.unrecorded is not None:
-                yield from self.end_epoch()
             while state.step < self.steps:
                 if control.pending:
                     yield from self.settle(0)
@@ -194,6 +192,9 @@ class Stretch:
         """Close a stretch whose consumer went away in the middle, and return what to tell the others."""
         for _ in self.settle(0):
             pass
+        if self.state.unrecorded is not None:
+            self.record(self.state.unrecorded)
+            self.state.unrecorded = None
         return self.end("stopped", "the loop over the run was left")
 
     def divergence(self, step: int, rate: float, loss: float) -> Any:

@@ -24,21 +24,28 @@ class _Listener:
     callback: Callback
     every_s: float
     waiting: deque[TrainingEvent] = field(default_factory=deque)
-    step: TrainingEvent | None = None
     told_at: float = 0.0
+
+    def add(self, event: TrainingEvent) -> bool:
+        """Leave an event for it, in the place of a step that it was not told yet; return whether that is news."""
+        waiting = self.waiting
+        if event.kind == "step" and waiting and waiting[-1].kind == "step":
+            waiting[-1] = event
+            return False
+        waiting.append(event)
+        return True
 
     def due_at(self) -> float | None:
         """When it should be told next; `None` if there is nothing to tell."""
-        if self.waiting:
-            return 0.0
-        return None if self.step is None else self.told_at + self.every_s
+        if not self.waiting:
+            return None
+        return self.told_at + self.every_s if len(self.waiting) == 1 and self.waiting[0].kind == "step" else 0.0
 
     def take(self) -> list[TrainingEvent]:
+        """Return what it should be told now."""
         events = [*self.waiting]
-        if self.step is not None:
-            events = sorted([*events, self.step], key=lambda event: event.step)
         self.waiting.clear()
-        self.step, self.told_at = None, time.perf_counter()
+        self.told_at = time.perf_counter()
         return events
 
 
@@ -67,7 +74,6 @@ class Observers:
                 if listener in self._listeners:
                     self._listeners.remove(listener)
                 listener.waiting.clear()
-                listener.step = None
                 self._condition.notify_all()
 
         return remove
@@ -77,16 +83,9 @@ class Observers:
         if not self._listeners:
             return
         with self._condition:
-            for listener in self._listeners:
-                if event.kind == "step":
-                    # The thread wakes by itself when a step is due; it is woken only if it sleeps without end.
-                    wake = listener.step is None
-                    listener.step = event
-                else:
-                    wake = True
-                    listener.waiting.append(event)
-                if wake:
-                    self._condition.notify_all()
+            # The thread wakes by itself when a step is due: it is woken only for what it does not know of.
+            if any([listener.add(event) for listener in self._listeners]):
+                self._condition.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="mithril_nb observers", daemon=True)
                 self._thread.start()

@@ -35,6 +35,7 @@ class Optimizer:
             inside. That is the same as changing the rate itself for optimizers that scale by it last (adam, adamw,
             sgd, lion, ...).
         name: What people call it.
+        source: The factory or transformation that it was made of.
     """
 
     init: Callable[[Any], Any]
@@ -42,6 +43,7 @@ class Optimizer:
     learning_rate: float
     is_relative: bool
     name: str
+    source: Any = None
 
 
 def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[Any], Any] | None = None) -> Optimizer:
@@ -70,23 +72,23 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
                 (("optimizer", type(optimizer).__name__), ("learning_rate", repr(learning_rate))),
                 "optimizer=optax.adam, learning_rate=1e-3",
             )
-        return _relative(optimizer, "optimizer")
+        return _relative(optimizer, "optimizer", optimizer)
     factory, name = _factory(optimizer)
     if callable(learning_rate):
-        return _relative(_made(factory, name, learning_rate), name)
+        return _relative(_made(factory, name, learning_rate), name, None)
     rate = check_rate(_default_rate(factory, name) if learning_rate is None else learning_rate)
     transformation = _made(factory, name, rate)
     try:
         # A factory may compute with the rate in Python (`if rate > 0`), which a traced rate does not allow.
         jax.eval_shape(lambda traced: (factory(traced), None)[1], rate)
     except jax.errors.ConcretizationTypeError:
-        return _relative(transformation, name)
+        return _relative(transformation, name, None)
 
     def update(grads: Any, state: Any, params: Any, learning_rate: Any, **extra: Any) -> tuple[Any, Any]:
         with_rate = optax.with_extra_args_support(factory(learning_rate))
         return with_rate.update(grads, state, params, **extra)
 
-    return Optimizer(transformation.init, update, rate, False, name)
+    return Optimizer(transformation.init, update, rate, False, name, factory)
 
 
 def check_rate(rate: Any) -> float:
@@ -105,14 +107,15 @@ def check_rate(rate: Any) -> float:
     return float(rate)
 
 
-def _relative(transformation: Any, name: str) -> Optimizer:
+def _relative(transformation: Any, name: str, source: Any) -> Optimizer:
     extended = optax.with_extra_args_support(transformation)
 
     def update(grads: Any, state: Any, params: Any, learning_rate: Any, **extra: Any) -> tuple[Any, Any]:
         updates, state = extended.update(grads, state, params, **extra)
         return jax.tree.map(lambda change: (learning_rate * change).astype(change.dtype), updates), state
 
-    return Optimizer(transformation.init, update, 1.0, True, name)
+    # Without a source of its own, the update function stands for it: no other optimizer is taken for the same.
+    return Optimizer(transformation.init, update, 1.0, True, name, update if source is None else source)
 
 
 def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:

@@ -42,4 +42,6 @@ def output_specs(model: Trainable, params: Any, data: DataSet, batch_size: int) 
         name: jax.ShapeDtypeStruct((batch_size, *array.shape[1:]), array.dtype) for name, array in data.inputs.items()
     }
     key = jax.eval_shape(lambda: jax.random.key(0)) if model.needs_key else None
-    return jax.eval_shape(lambda p, i, k: model.forward(p, i, key=k, training=True), specs_of(params), inputs, key)
+    found = jax.eval_shape(lambda p, i, k: model.forward(p, i, key=k, training=True), specs_of(params), inputs, key)
+    # JAX sorts the keys of dicts; people know the outputs in the model's own order.
+    return {name: found[name] for name in (*model.output_names, *found) if name in found}

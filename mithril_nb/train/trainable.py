@@ -19,16 +19,20 @@ class Trainable(Protocol):
         output_names: Names of the outputs that it gives.
         needs_key: Whether `forward` draws random numbers while training (Dropout).
         input_specs: Shape and dtype of each input, dims by name where they are not known.
+
+    A model whose `forward` will never do anything else may say so by `is_immutable = True`: what was compiled for it is
+    then used again by its next run.
     """
 
+    # Any: pyright takes a functools.cached_property for no attribute of the protocol's type.
     @property
-    def input_names(self) -> tuple[str, ...]: ...  # noqa: D102 - a field of the protocol, told of above
+    def input_names(self) -> Any: ...  # noqa: D102 - a field of the protocol, told of above
 
     @property
-    def output_names(self) -> tuple[str, ...]: ...  # noqa: D102
+    def output_names(self) -> Any: ...  # noqa: D102
 
     @property
-    def needs_key(self) -> bool: ...  # noqa: D102
+    def needs_key(self) -> Any: ...  # noqa: D102
 
     @property
     def input_specs(self) -> Mapping[str, TensorSpec]: ...  # noqa: D102
@@ -48,7 +52,7 @@ class Trainable(Protocol):
 def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backend: object = None) -> Trainable:
     """Return what `fit` trains for a model: the one place where a further kind of model is let in.
 
-    A room above registers its own with `@as_trainable.register`; `Model` is compiled there for `shapes` and `backend`.
+    `train/logical.py` registers `Model` here, which is compiled for `shapes` and `backend`.
 
     Args:
         model: What the user gave to `fit`.

@@ -1,0 +1,92 @@
+"""Comparing the times of two programs on a machine that is busy with other things too."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Times of two programs, taken in turns.
+
+    Attributes:
+        name: What was compared.
+        ours_s: Median time of one call of ours.
+        theirs_s: Median time of one call of what it is compared with.
+        ratio: Median over the rounds of ours over theirs; both halves of a round see the same machine.
+        spread: Middle half of the ratios: the 25th and the 75th percentile.
+        bar: What the ratio should not exceed, or `None`.
+    """
+
+    name: str
+    ours_s: float
+    theirs_s: float
+    ratio: float
+    spread: tuple[float, float]
+    bar: float | None = None
+
+
+def compare(
+    name: str,
+    ours: Callable[[int], object],
+    theirs: Callable[[int], object],
+    *,
+    bar: float | None = None,
+    block_s: float = 0.03,
+    rounds: int = 120,
+) -> Comparison:
+    """Run two programs in short blocks, by turns, and return the median of the rounds' ratios.
+
+    A round is the blocks A B B A, so that a drift of the machine's speed within it cancels out.
+
+    Args:
+        name: What is compared.
+        ours: Runs our program so many times and waits for the last.
+        theirs: Runs the other one so many times and waits for the last.
+        bar: What the ratio should not exceed.
+        block_s: How long a block should take, about.
+        rounds: Number of rounds.
+    """
+    calls = _calls_in(theirs, block_s)
+    _timed(ours, calls)
+    pairs: list[tuple[float, float]] = []
+    was_enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(rounds):
+            first, second = (ours, theirs) if number % 2 else (theirs, ours)
+            times = [_timed(program, calls) for program in (first, second, second, first)]
+            outer, inner = times[0] + times[3], times[1] + times[2]
+            pairs.append((outer, inner) if first is ours else (inner, outer))
+    finally:
+        if was_enabled:
+            gc.enable()
+    ratios = [a / b for a, b in pairs]
+    low, _, high = statistics.quantiles(ratios, n=4)
+    return Comparison(
+        name,
+        statistics.median(a for a, _ in pairs) / (2 * calls),
+        statistics.median(b for _, b in pairs) / (2 * calls),
+        statistics.median(ratios),
+        (low, high),
+        bar,
+    )
+
+
+def _timed(program: Callable[[int], object], calls: int) -> float:
+    since = time.perf_counter()
+    program(calls)
+    return time.perf_counter() - since
+
+
+def _calls_in(program: Callable[[int], object], block_s: float) -> int:
+    program(2)
+    calls = 1
+    while (taken := _timed(program, calls)) < block_s / 4:
+        calls *= 2
+    return max(1, round(calls * block_s / taken))

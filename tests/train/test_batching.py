@@ -1,0 +1,62 @@
+"""Batches: each sample once per epoch, in an order that the seed decides, and a mask that is right."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mithril_nb.train.batches import batch_count, batches, epoch_order
+from mithril_nb.train.data import DataSet
+
+sizes = st.tuples(st.integers(1, 80), st.integers(1, 33)).filter(lambda pair: pair[0] >= pair[1])
+
+
+@given(sizes, st.integers(0, 5), st.integers(1, 4), st.booleans())
+def test_padded_batches_hold_each_sample_once(size: tuple[int, int], seed: int, epoch: int, shuffle: bool) -> None:
+    count, batch_size = size
+    seen: list[int] = []
+    found = list(batches(count, batch_size, epoch=epoch, seed=seed, shuffle=shuffle))
+    assert len(found) == batch_count(count, batch_size, "pad")
+    for indices, weights in found:
+        assert len(indices) == batch_size
+        assert (weights is None) == (count % batch_size == 0)
+        seen += indices.tolist() if weights is None else indices[weights == 1].tolist()
+        assert weights is None or set(weights.tolist()) <= {0.0, 1.0}
+    assert sorted(seen) == list(range(count))
+
+
+@given(sizes, st.integers(0, 5))
+def test_dropped_and_short_tails(size: tuple[int, int], seed: int) -> None:
+    count, batch_size = size
+    full = list(batches(count, batch_size, seed=seed, tail="drop"))
+    assert all(len(indices) == batch_size and weights is None for indices, weights in full)
+    seen = np.concatenate([indices for indices, _ in full])
+    assert len(set(seen.tolist())) == len(seen) == count // batch_size * batch_size
+    short = np.concatenate([indices for indices, _ in batches(count, batch_size, seed=seed, tail="short")])
+    assert sorted(short.tolist()) == list(range(count))
+
+
+def test_each_epoch_and_seed_has_an_order_of_its_own() -> None:
+    orders = {tuple(epoch_order(50, epoch, seed)) for epoch in (1, 2, 3) for seed in (0, 1)}
+    assert len(orders) == 6
+    assert epoch_order(50, 2, 1).tolist() == epoch_order(50, 2, 1).tolist()
+
+
+@given(st.integers(2, 60), st.floats(0.05, 0.95), st.integers(0, 3))
+def test_a_split_loses_nothing(count: int, fraction: float, seed: int) -> None:
+    data = DataSet({"input": np.arange(count)[:, None]}, np.arange(count))
+    left, held_out = data.split(fraction, seed)
+    assert len(held_out) == round(fraction * count)
+    assert sorted([*left.targets.tolist(), *held_out.targets.tolist()]) == list(range(count))
+    np.testing.assert_array_equal(left.inputs["input"][:, 0], left.targets)
+
+
+@pytest.mark.parametrize("targets", [np.arange(6), {"a": np.arange(6), "b": np.arange(6)}])
+def test_a_batch_takes_the_same_samples_of_everything(targets: object) -> None:
+    batch = DataSet({"x": np.arange(6), "y": np.arange(6) * 2}, targets).take(np.array([4, 1]))
+    assert batch["inputs"]["x"].tolist() == [4, 1]
+    assert batch["inputs"]["y"].tolist() == [8, 2]
+    goals = batch["targets"] if isinstance(batch["targets"], dict) else {"": batch["targets"]}
+    assert all(goal.tolist() == [4, 1] for goal in goals.values())

@@ -1,0 +1,260 @@
+"""Bad data and bad options: the whole text of each message, all that is wrong at once, before anything is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mithril_nb.errors import DataError, MithrilError, ShapeError, UnknownOptionError
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.train import fit, programs
+
+X = np.ones((6, 4), np.float32)
+Y = np.array([0, 1, 2, 0, 1, 2])
+NAN = X.copy()
+NAN[2, 1] = NAN[4, 3] = np.nan
+INF = np.full((6, 4), 1e300)
+
+DATA = {
+    "no pair": (
+        X,
+        "data is not a pair of inputs and targets.\n"
+        "    got     ndarray of shape (6, 4)\n"
+        "    needed  (x, y), or ({input name: array, ...}, y)\n"
+        "    Try: ml.fit(model, (x, y))",
+    ),
+    "wrong names": (
+        ({"image": X, "mask": X}, Y),
+        "data does not have the model's inputs.\n    needed  'input'\n    given   'image', 'mask'\n"
+        "    Try: ({'input': ...}, y)",
+    ),
+    "empty": (
+        (X[:0], Y[:0]),
+        "data is empty: 0 samples.\n    Try: look at what selected the samples.",
+    ),
+    "lengths": (
+        (X, Y[:5]),
+        "data has inputs and targets of different lengths.\n"
+        "    input 'input'  6 samples\n    targets        5 samples\n"
+        "    Try: ml.fit(model, (x[:5], y[:5])) if the first 5 belong together.",
+    ),
+    "text": (
+        (np.array([["a"] * 4] * 6), Y),
+        "data: input 'input' holds no numbers.\n    dtype  <U1\n    first  np.str_('a')\n"
+        "    Try: convert them first: np.asarray(values, dtype=np.float32).",
+    ),
+    "ragged": (
+        ([[1.0], [1.0, 2.0]], [0, 1]),
+        "data: input 'input' is no array: its rows have different lengths.\n"
+        "    Try: pad the rows to one length, and mask them.",
+    ),
+    "scalar": ((X, 3), "data: targets is one number, not an array of samples.\n    got  3"),
+    "NaN": (
+        (NAN, Y),
+        "data: input 'input' holds NaN or infinity.\n    count  2 of 24\n    first  [2, 1] is nan\n"
+        "    Try: keep = np.isfinite(x).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
+    ),
+    "too large for float32": (
+        (INF, Y),
+        "data: input 'input' holds NaN or infinity.\n    count  24 of 24\n    first  [0, 0] is 1e+300\n"
+        "    Try: keep = np.isfinite(x).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
+    ),
+    "width": (
+        (X[:, :3], Y),
+        "data: input 'input' has another shape than the model takes.\n"
+        "    data   (6, 3) float32\n    model  ('batch', 4) float32\n"
+        "    Try: a model whose input has the shape of one sample.",
+    ),
+    "shape and NaN at once": (
+        (X.reshape(6, 2, 2), np.array([0, 1, np.nan, 0, 1, 2])),
+        "data: input 'input' has another shape than the model takes.\n"
+        "    data   (6, 2, 2) float32\n    model  ('batch', 4) float32\n"
+        "    Try: x.reshape(len(x), 4)\n"
+        "data: targets holds NaN or infinity.\n    count  1 of 6\n    first  [2] is nan\n"
+        "    Try: keep = np.isfinite(x).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
+    ),
+    "labels too large": (
+        (X, Y + 1),
+        "data: labels are out of range for an output of width 3.\n"
+        "    labels  from 1 to 3\n    needed  from 0 to 2\n    first   [2] is 3, 2 in all\n"
+        "    Try: a last block of width 4, or labels that start at 0.",
+    ),
+    "labels negative": (
+        (X, Y - 1),
+        "data: labels are out of range for an output of width 3.\n"
+        "    labels  from -1 to 1\n    needed  from 0 to 2\n    first   [0] is -1, 2 in all\n"
+        "    Try: y = np.unique(y, return_inverse=True)[1]",
+    ),
+    "labels as floats": (
+        (X, Y.astype(float)),
+        "data: the labels are no integers; loss 'cross_entropy' takes class labels.\n"
+        "    targets  (6,) float64\n    output   'output' (3, 3) float32\n    first    0.0\n"
+        '    Try: y = y.astype("int32") for classes, or loss="mean_squared_error" for numbers.',
+    ),
+    "one-hot": (
+        (X, np.eye(3)[Y]),
+        "data: the targets look one-hot; loss 'cross_entropy' takes class labels.\n"
+        "    targets  (6, 3) float64\n    output   'output' (3, 3) float32\n"
+        "    Try: y = y.argmax(axis=-1)",
+    ),
+    "labels of another rank": (
+        (X, Y[:, None, None]),
+        "data: the labels do not fit the output.\n"
+        "    targets  (6, 1, 1) int64\n    output   'output' (3, 3) float32\n    needed   labels of shape ('samples',)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", DATA)
+def test_bad_data(small: Any, case: str) -> None:
+    data, text = DATA[case]
+    with pytest.raises(DataError) as caught:
+        fit(small, data, batch_size=3)
+    assert str(caught.value) == text
+    assert all(problem.code == "DataError" for problem in caught.value.diagnostics)
+
+
+def test_bad_validation_data_says_so(small: Any) -> None:
+    with pytest.raises(DataError) as caught:
+        fit(small, (X, Y), validation=(X, Y[:4]), batch_size=3)
+    assert str(caught.value).startswith("validation data has inputs and targets of different lengths.\n")
+
+
+def test_targets_of_regression_and_of_two_classes(mlp: Any) -> None:
+    with pytest.raises(DataError) as caught:
+        fit(mlp(4, 2), (X, Y), loss="mean_squared_error", batch_size=3)
+    assert str(caught.value) == (
+        "data: the targets do not fit the output; loss 'mean_squared_error' compares them one by one.\n"
+        "    targets  (6,) int64\n    output   'output' (3, 2) float32\n"
+        "    Try: a last block of width 1."
+    )
+    with pytest.raises(DataError) as caught:
+        fit(mlp(4, 1), (X, Y), loss="binary_cross_entropy", batch_size=3)
+    assert str(caught.value) == (
+        "data: the targets are not between 0 and 1; loss 'binary_cross_entropy' takes probabilities.\n"
+        "    targets  from 0 to 2\n"
+        '    Try: y = (y > 0).astype("float32"), or loss="cross_entropy" for more than two classes.'
+    )
+
+
+class Tokens:
+    """Takes whole numbers, and two inputs."""
+
+    input_names = ("tokens", "mask")
+    output_names = ("output", "other")
+    needs_key = False
+
+    def __init__(self) -> None:
+        self.input_specs = {"tokens": TensorSpec(("batch", "time"), "int32"), "mask": TensorSpec(("...", "time"))}
+
+    def forward(self, params: Any, inputs: Any, *, key: Any = None, training: bool = False) -> dict[str, Any]:
+        return {"output": inputs["mask"] * params["weight"], "other": inputs["mask"]}
+
+    def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
+        return {"weight": np.float32(1)}
+
+
+def test_many_inputs() -> None:
+    with pytest.raises(DataError) as caught:
+        fit(Tokens(), (X, Y), batch_size=3)
+    assert str(caught.value) == (
+        "data has one array of inputs, the model has 2 inputs.\n    inputs  'tokens', 'mask'\n"
+        "    Try: ({'tokens': ..., 'mask': ...}, y)"
+    )
+    with pytest.raises(DataError) as caught:
+        fit(Tokens(), ({"tokens": X + 0.5, "mask": X}, Y), batch_size=3)
+    assert str(caught.value) == (
+        "data: input 'tokens' has fractions where the model takes whole numbers.\n"
+        "    data   (6, 4) float32\n    model  ('batch', 'time') int32\n"
+        '    Try: x.astype("int32") if rounding them towards 0 is right.'
+    )
+    with pytest.raises(DataError) as caught:
+        fit(Tokens(), ({"tokens": X, "mask": X}, Y), batch_size=3)
+    assert str(caught.value) == (
+        "loss 'cross_entropy' takes one output and one array of targets.\n"
+        "    outputs  'output', 'other'\n    targets  (6,) int64\n"
+        "    Try: give a function as loss=: it gets the outputs as a dict, and the targets as they are."
+    )
+    with pytest.raises(ShapeError) as shape:
+        programs(Tokens())
+    assert str(shape.value) == (
+        "input 'tokens' has dims that are not known.\n    spec  ('batch', 'time') int32\n"
+        '    Try: ml.compile(model, ml.JaxBackend(), shapes={"tokens": [32, time]}) with numbers'
+    )
+
+
+OPTIMIZERS = "adam, adamw, sgd, rmsprop, lion, adagrad, adabelief, nadam, nadamw, adamax, radam, lamb, lars, yogi, adan"
+OPTIONS = {
+    "batch too large": (
+        {"batch_size": 7},
+        "batch_size is larger than the data: 7 > 6 samples.\n    Try: batch_size=6",
+    ),
+    "no batch": ({"batch_size": 0}, "batch_size is not a whole number from 1 on.\n    got  0\n    Try: batch_size=10"),
+    "half an epoch": ({"epochs": 0.5}, "epochs is not a whole number from 1 on.\n    got  0.5\n    Try: epochs=10"),
+    "loss": (
+        {"loss": "cros_entropy"},
+        "unknown loss 'cros_entropy'.\n    known  cross_entropy, mean_squared_error, binary_cross_entropy\n"
+        '    Try: loss="cross_entropy"',
+    ),
+    "loss of no kind": (
+        {"loss": 3},
+        "a loss is a name or a function, not 3.\n    known  cross_entropy, mean_squared_error, binary_cross_entropy\n"
+        "    Try: loss=lambda prediction, targets: abs(prediction - targets).mean()",
+    ),
+    "optimizer": (
+        {"optimizer": "adams"},
+        f"unknown optimizer 'adams'.\n    known  {OPTIMIZERS}\n    Try: optimizer=\"adam\"",
+    ),
+    "optimizer of no kind": (
+        {"optimizer": 3},
+        "an optimizer is a name, an optax factory or an optax transformation, not 3.\n"
+        f"    known  {OPTIMIZERS}\n    Try: optimizer=optax.adam(1e-3)",
+    ),
+    "factory of nothing": (
+        {"optimizer": lambda rate: rate},
+        "'<lambda>' made no optimizer from a learning rate.\n"
+        "    needed  a value with init(params) and update(grads, state, params)\n    got     float\n"
+        "    Try: optimizer=lambda rate: optax.adam(rate)",
+    ),
+    "rate": (
+        {"learning_rate": -1},
+        "the learning rate is not a finite number from 0 on.\n    got  -1\n    Try: learning_rate=1e-3",
+    ),
+    "metric": (
+        {"metrics": ("f1",)},
+        "unknown metric 'f1'.\n    known  accuracy\n    Try: metrics=() for the loss alone.",
+    ),
+    "metric without a meaning": (
+        {"metrics": "accuracy", "loss": lambda prediction, targets: prediction.mean()},
+        "unknown metric 'accuracy'.\n    known  none beside loss '<lambda>'\n    Try: metrics=() for the loss alone.",
+    ),
+    "fraction": (
+        {"validation": 1.5},
+        "validation is no fraction that leaves samples on both sides.\n    got      1.5\n    samples  6\n"
+        "    Try: validation=0.2, or validation=(x_test, y_test)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OPTIONS)
+def test_bad_options(small: Any, case: str) -> None:
+    options, text = OPTIONS[case]
+    with pytest.raises(MithrilError) as caught:
+        fit(small, (X, Y), **{"batch_size": 3, **options})
+    assert str(caught.value) == text
+
+
+def test_bad_rate_while_it_runs_is_refused(small: Any) -> None:
+    run = fit(small, (X, Y), batch_size=3)
+    with pytest.raises(UnknownOptionError, match="the learning rate is not a finite number from 0 on"):
+        run.learning_rate = float("nan")
+    assert run.learning_rate == 1e-3
+
+
+def test_nothing_of_a_model_runs_for_bad_data(mlp: Any) -> None:
+    model = mlp(4, 8, 3)
+    with pytest.raises(DataError):
+        fit(model, (NAN, Y), batch_size=3)
+    assert model.traces == 0

@@ -1,0 +1,106 @@
+"""What a run does when the loss is no number any more, or a step raises: says so, and keeps what was good."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from mithril_nb.errors import TrainingError
+from mithril_nb.train import fit
+
+
+def finite(params: Any) -> bool:
+    return all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(params))
+
+
+def test_divergence_names_what_happened_and_keeps_the_params(small: Any, blobs: Any) -> None:
+    run = fit(small, blobs, optimizer="sgd", learning_rate=0.1, epochs=5, batch_size=20)
+    good = None
+    events = []
+    with pytest.raises(TrainingError) as caught:  # noqa: PT012 - it comes from the loop
+        for event in run:
+            events.append(event)
+            if event.kind == "epoch" and event.epoch == 2:
+                good = run.params
+                run.learning_rate = 1e30
+    loss = run.history["loss"][-1]
+    kind = "NaN" if "NaN" in str(caught.value) else "infinite"
+    step = len(run.history) + 1
+    assert str(caught.value) == (
+        f"the loss is {kind} at step {step}, epoch 3 of 5.\n"
+        "    learning rate     1e+30\n"
+        f"    last finite loss  {loss:.4g} at step {step - 1}\n"
+        "    Try: run.learning_rate = 1e+29; run.go_on()"
+    )
+    assert events[-1].kind == "failed"
+    assert events[-1].message == (
+        f"the loss is {kind} at step {step}, epoch 3 of 5; "
+        "run.params holds the params of step 6; run.go_on() continues from there."
+    )
+    assert run.state == "failed"
+    assert run.error is not None
+    assert str(run.error) == str(caught.value)
+    assert run.errors == [run.error]
+    assert run.step == 6
+    assert good is not None
+    for name, array in good.items():
+        np.testing.assert_array_equal(run.params[name], array)
+    run.learning_rate = 0.1
+    run.go_on().wait()
+    assert run.state == "done"
+    assert run.error is None
+    assert run.history["step"].tolist() == list(range(1, 16))
+
+
+def test_a_thread_fails_without_a_word_and_wait_raises(small: Any, blobs: Any) -> None:
+    run = fit(small, blobs, optimizer=optax.sgd(1e30), epochs=5, batch_size=20).start()
+    with pytest.raises(TrainingError, match="learning rate     1 times the optimizer's own"):
+        run.wait()
+    assert run.state == "failed"
+    assert finite(run.params)
+    assert run.snapshot()["state"] == "failed"
+    assert run.step == 0  # the params that the run began with
+
+
+def test_a_model_that_raises_while_it_is_traced(small: Any, blobs: Any) -> None:
+    def picky(prediction: Any, targets: Any) -> Any:
+        if prediction.shape[0] == 20:
+            raise RuntimeError("not twenty")
+        return jnp.mean(prediction)
+
+    run = fit(small, blobs, loss=picky, batch_size=20)
+    with pytest.raises(RuntimeError, match="not twenty"):
+        run.wait()
+    assert str(run.error) == (
+        "training failed after step 0: RuntimeError: not twenty\n"
+        "    Try: run.wait() raises the error itself, with its traceback."
+    )
+    assert finite(run.params)
+
+
+def test_a_step_that_fails_on_the_way_keeps_the_last_params(small: Any, blobs: Any) -> None:
+    def explode(step: Any) -> None:
+        if step == 4:
+            raise RuntimeError("the device is gone")
+
+    def exploding(rate: Any) -> Any:
+        inner = optax.adam(rate)
+
+        def update(updates: Any, state: Any, params: Any = None) -> Any:
+            jax.debug.callback(explode, state[0].count, ordered=True)
+            return inner.update(updates, state, params)
+
+        return optax.GradientTransformation(inner.init, update)
+
+    run = fit(small, blobs, optimizer=exploding, batch_size=20, epochs=3)
+    with pytest.raises(Exception, match="the device is gone"):
+        list(run)
+    assert run.state == "failed"
+    assert run.step in (3, 4, 5)
+    assert finite(run.params)
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((run.params, run.opt_state)))
