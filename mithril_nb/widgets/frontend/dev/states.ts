@@ -35,6 +35,15 @@ export function stateOf(fixture: Fixture, name: string): Fixture {
     Object.assign(snapshot.stages["stablehlo"]!, { state: "unavailable", message: "The shapes of the model are not known: give shapes={\"input\": [32, 64]}." });
   }
   if (name === "loading") for (const stage of stages.slice(1)) Object.assign(stage, { state: "loading" });
+  if (name === "big") {
+    // Each stage eleven times as long: what a deep network has.
+    for (const stage of Object.values(copy.stages)) {
+      const lines = stage.text.split("\n");
+      const copies = Array.from({ length: 10 }, (_, i) => stage.instructions.map(([line, ...rest]) => [line + (i + 1) * lines.length, ...rest] as typeof stage.instructions[0]));
+      stage.text = Array.from({ length: 11 }, () => stage.text).join("\n");
+      stage.instructions = [...stage.instructions, ...copies.flat()];
+    }
+  }
   if (name === "script") {
     snapshot.name = "<script>alert(1)</script>";
     snapshot.graph.nodes[1]!.name = "<img src=x onerror=alert(1)>";

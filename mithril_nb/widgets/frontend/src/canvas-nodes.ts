@@ -32,8 +32,9 @@ export function createNode(first: GraphNode, actions: NodeActions): HTMLElement 
   const element = h(
     "div",
     { class: boundary ? "mnb-node mnb-boundary" : "mnb-node", role: "treeitem", "data-mnb-node": keyOf(first) },
-    h("div", { class: "mnb-node-head" }, nameSlot, h("span", { class: "mnb-node-repeat" }), h("span", { class: "mnb-node-kind" }), flag, chevron),
-    h("div", { class: "mnb-node-body" }, h("span", { class: "mnb-node-label" }), h("span", { class: "mnb-chip" })),
+    // Spaces between the parts: a screen reader's name for the block has to read as what is seen.
+    h("div", { class: "mnb-node-head" }, nameSlot, " ", h("span", { class: "mnb-node-repeat" }), " ", h("span", { class: "mnb-node-kind" }), " ", flag, chevron),
+    h("div", { class: "mnb-node-body" }, h("span", { class: "mnb-node-label" }), " ", h("span", { class: "mnb-chip" }), " "),
     h("div", { class: "mnb-node-cost" }, h("span", { class: "mnb-node-bar" }, h("i")), h("span", { class: "mnb-node-share" })),
     h("div", { class: "mnb-ports" }),
   );
@@ -85,7 +86,6 @@ function press(event: PointerEvent, element: HTMLElement, node: () => GraphNode,
     const dy = moved.clientY - event.clientY;
     if (!dragging && Math.hypot(dx, dy) < DRAG_PX) return;
     dragging = true;
-    element.classList.add("mnb-dragging");
     place = { x: start.x + dx / actions.scale(), y: start.y + dy / actions.scale() };
     actions.drag(start, place.x, place.y);
   };
@@ -93,7 +93,6 @@ function press(event: PointerEvent, element: HTMLElement, node: () => GraphNode,
     element.removeEventListener("pointermove", move);
     element.removeEventListener("pointerup", done);
     element.removeEventListener("pointercancel", done);
-    element.classList.remove("mnb-dragging");
     if (dragging && ended.type === "pointerup" && start.path) actions.drop(start, place.x, place.y);
     else if (dragging) actions.drag(start, start.x, start.y);
     else if (ended.type === "pointerup") actions.select(keyOf(start), start.path, add);
@@ -106,7 +105,7 @@ function press(event: PointerEvent, element: HTMLElement, node: () => GraphNode,
 export function updateNode(element: HTMLElement, node: GraphNode, problems: readonly Diagnostic[]): void {
   shown.set(element, node);
   const find = (name: string): HTMLElement => element.querySelector<HTMLElement>(name)!;
-  element.style.translate = "";
+  element.classList.remove("mnb-dragging");
   element.style.transform = `translate(${node.x}px, ${node.y}px)`;
   element.style.width = `${node.w}px`;
   element.style.height = `${node.h}px`;
@@ -139,11 +138,13 @@ export function updateNode(element: HTMLElement, node: GraphNode, problems: read
   const cost = find(".mnb-node-cost");
   cost.hidden = share === null;
   attr(cost, "title", share === null ? null : `${percent(share)} of the program's FLOPs`);
-  text(find(".mnb-node-share"), share === null ? "" : percent(share, share >= 0.1 ? 0 : 1));
+  const shareText = share === null ? "" : percent(share, share >= 0.1 ? 0 : 1);
+  text(find(".mnb-node-share"), shareText);
   find(".mnb-node-bar i").style.width = `${Math.min(100, (share ?? 0) * 100)}%`;
   ports(find(".mnb-ports"), node);
-  const words = [node.name, node.kind, node.label, node.shape && `output ${node.shape}`, share !== null && `${percent(share)} of FLOPs`, problem && `problem: ${problem.summary}`];
-  attr(element, "aria-label", words.filter(Boolean).join(", "));
+  const seen = [node.name, node.repeat > 1 && `×${node.repeat}`, find(".mnb-node-kind").textContent, node.label, node.shape, shareText];
+  const said = [seen.filter(Boolean).join(" "), share !== null && "of FLOPs", problem && `, problem: ${problem.summary}`];
+  attr(element, "aria-label", said.filter(Boolean).join(" "));
   attr(element, "aria-level", node.path ? node.path.split("/").length : 1);
   attr(element, "aria-expanded", node.group ? String(node.expanded) : null);
 }

@@ -50,11 +50,12 @@ export class Canvas {
         h("button", { type: "button", class: "mnb-button", "data-mnb-action": "empty.example", onclick: () => this.loadExample() }, "Load an example"),
       ),
     );
-    this.board = h("div", { class: "mnb-board", role: "tree", "aria-label": "Blocks of the model", "aria-multiselectable": "true", tabindex: -1 }, this.scene, this.empty);
+    this.board = h("div", { class: "mnb-board", role: "tree", "aria-label": "Blocks of the model", "aria-multiselectable": "true", tabindex: -1 }, this.scene);
     this.root = h(
       "section",
       { class: "mnb-canvas", "aria-label": "Logical graph" },
       this.board,
+      this.empty,
       h(
         "div",
         { class: "mnb-canvas-tools" },
@@ -112,7 +113,7 @@ export class Canvas {
   }
 
   focusNode(key: string): void {
-    this.nodes.get(key)?.focus();
+    this.nodes.get(key)?.focus({ preventScroll: true });
   }
 
   private startFromBlock(): void {
@@ -162,13 +163,20 @@ export class Canvas {
     const graph = withInnerProblems(this.store.snapshot.graph, problems);
     this.moved.clear();
     const order = readingOrder(graph);
+    const focused = this.nodeLayer.contains(this.activeElement());
+    const place = [...this.nodes.keys()].indexOf(this.active);
     this.nodes.clear();
     keyed(this.nodeLayer, order, keyOf, (node) => createNode(node, this.actions), (element: HTMLElement, node: GraphNode) => {
       updateNode(element, node, problems);
       this.nodes.set(keyOf(node), element);
     });
-    if (!this.nodes.has(this.active)) this.active = order.length ? keyOf(order[0]!) : "";
+    if (!this.nodes.has(this.active)) {
+      // Renamed or removed: what stands in its place is the next to have the focus.
+      const heir = order.find((node) => node.path !== "" && node.path === this.store.snapshot.selection[0]) ?? order[Math.min(Math.max(place, 0), order.length - 1)];
+      this.active = heir ? keyOf(heir) : "";
+    }
     this.rove();
+    if (focused && !this.nodeLayer.contains(this.activeElement())) this.focusNode(this.active);
     this.edges.clear();
     keyed(this.edgeLayer, graph.edges, (edge) => edge.id, (edge) => createEdge(edge, this.store), (element: any, edge: GraphEdge) => {
       updateEdge(element, edge, problems);
@@ -217,7 +225,8 @@ export class Canvas {
       if (other !== node && !(node.path && other.path.startsWith(`${node.path}/`))) continue;
       this.moved.set(keyOf(other), { x: other.x + dx, y: other.y + dy });
       const element = this.nodes.get(keyOf(other));
-      if (element) element.style.translate = `${dx}px ${dy}px`;
+      element?.classList.add("mnb-dragging");
+      if (element) element.style.transform = `translate(${other.x + dx}px, ${other.y + dy}px)`;
     }
     const ends = new Ends(graph);
     for (const edge of graph.edges) {

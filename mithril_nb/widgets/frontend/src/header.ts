@@ -34,8 +34,8 @@ export class Header {
     this.search = new Search(store, panes);
     this.program.addEventListener("change", () => store.command("set_program", { program: this.program.value }));
     this.root = h(
-      "header",
-      { class: "mnb-header" },
+      "div",
+      { class: "mnb-header", role: "group", "aria-label": "Model, program and shapes" },
       this.name,
       this.backend,
       h("label", { class: "mnb-labelled" }, h("span", {}, "program"), this.program),

@@ -15,10 +15,11 @@ interface Pending {
 
 type MessageListener = (message: any, buffers: DataView[]) => void;
 
-/** What kernel connections that JupyterLab's widget manager knows say of themselves; other hosts say nothing. */
+/** What JupyterLab's widget manager knows of its kernel, "none" if there is none; null in hosts that say nothing. */
 function kernelStatus(model: WidgetModel): string | null {
   const manager = model.widget_manager as { kernel?: { status?: unknown } | null } | undefined;
-  const status = manager?.kernel?.status;
+  if (!manager || !("kernel" in manager)) return null;
+  const status = manager.kernel?.status ?? "none";
   return typeof status === "string" ? status : null;
 }
 

@@ -16,7 +16,7 @@ export class SourceTab {
   constructor(private readonly store: Store) {
     this.view = new EditorView({
       state: EditorState.create({
-        extensions: [EditorState.readOnly.of(true), languageOf("python"), EditorView.contentAttributes.of({ "aria-label": "Python that builds this model, read only", "aria-readonly": "true", spellcheck: "false" })],
+        extensions: [EditorState.readOnly.of(true), languageOf("python"), EditorView.contentAttributes.of({ "aria-label": "Python that builds this model, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
       }),
     });
     const copy: HTMLButtonElement = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "source.copy", onclick: () => void copyFrom(copy, store.snapshot.source) }, icon(ICONS.copy), "Copy");

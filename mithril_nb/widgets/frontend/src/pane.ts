@@ -50,6 +50,7 @@ export class Pane {
           EditorView.contentAttributes.of({
             "aria-label": `${titleOf(stage)}, read only. Enter pins the line; [ and ] walk through linked lines.`,
             "aria-readonly": "true",
+            tabindex: "0",
             "aria-multiline": "true",
             spellcheck: "false",
             // Screen keyboards and spelling helpers have no business in a text that cannot be changed.

@@ -46,6 +46,7 @@ export class Panes {
     this.leave = [
       store.on("snapshot", () => this.update()),
       store.on("panes", () => this.layout()),
+      store.kernel.watch(() => this.update()),
       store.on("links", () => this.paintLinks()),
       store.kernel.on("stage", (message, buffers) => void this.receive(message, buffers[0])),
     ];
@@ -166,7 +167,8 @@ export class Panes {
       const slot = this.slots.get(stage);
       if (!slot) continue;
       this.ask(stage);
-      slot.clock.run(this.store.snapshot.stages[stage]?.state === "loading");
+      const state = this.store.snapshot.stages[stage]?.state;
+      slot.clock.run(state === "loading" || (state === "ready" && !slot.pane.text && this.store.kernel.connection === "live"));
       this.paintState(stage, slot);
       slot.pane.paintStripes();
     }
@@ -229,7 +231,9 @@ export class Panes {
     if (state === "unavailable") return [`${title} is not available`, message];
     if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
     if (have) return null;
+    if (this.store.kernel.connection === "lost") return [`${title} is not here`, "It comes from the kernel, which is not connected. Run the cell again to see it."];
     if (state === "loading") return clock ? [`${STAGE_VERBS[stage] ?? title}: ${clock}`, ""] : null;
+    if (state === "ready") return clock ? [`Fetching ${title}: ${clock}`, ""] : null;
     return null;
   }
 

@@ -5,7 +5,7 @@ import { exact, percent, seconds, si } from "./format";
 import type { Store } from "./store";
 
 export class Status {
-  readonly root = h("footer", { class: "mnb-status", "data-mnb-part": "status" });
+  readonly root = h("div", { class: "mnb-status", role: "group", "aria-label": "Figures", "data-mnb-part": "status" });
   private readonly figures = h("span", { class: "mnb-status-figures" });
   private readonly waiting = h("span", { class: "mnb-status-waiting", role: "status" });
   private timer: ReturnType<typeof setInterval> | null = null;

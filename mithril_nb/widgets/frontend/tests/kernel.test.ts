@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { FakeModel } from "../dev/fake-model";
 import { Kernel, PATIENCE_MS } from "../src/kernel";

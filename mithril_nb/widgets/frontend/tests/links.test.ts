@@ -1,3 +1,4 @@
+// @vitest-environment node
 import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Anchor, StageText, UNATTRIBUTED, blocksOf, lineage, linksOf, selectionOf } from "../src/links";

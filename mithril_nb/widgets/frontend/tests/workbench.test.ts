@@ -50,7 +50,7 @@ describe("the workbench", () => {
     const items = [...el.querySelectorAll('[role="tree"] [role="treeitem"]')];
     expect(items.map((item) => item.getAttribute("data-mnb-node"))).toEqual(["input:input", "linear_0", "gelu_0", "mlp_0", "linear_1", "output:output"]);
     expect(items.filter((item) => item.getAttribute("tabindex") === "0")).toHaveLength(1);
-    expect(find('[data-mnb-node="linear_0"]').getAttribute("aria-label")).toMatch(/^linear_0, Linear, 64 → 128, output \(32, 128\), [\d.]+ % of FLOPs$/);
+    expect(find('[data-mnb-node="linear_0"]').getAttribute("aria-label")).toMatch(/^linear_0 Linear 64 → 128 \(32, 128\) [\d.]+ % of FLOPs$/);
     expect(find(".mnb-root").dataset["mnbVersion"]).toBe("1");
   });
 
