@@ -1,19 +1,43 @@
-"""A session with no kernel and no script: the picture that a saved notebook keeps."""
+"""A session with no kernel and no network: what a saved notebook keeps of a workbench."""
 
 from __future__ import annotations
 
 from mithril_nb.display import render
 from mithril_nb.session.session import Session
 from mithril_nb.viz.bundles import bundle
+from mithril_nb.viz.report import fragment_html
+
+QUICK_STAGES = ("jaxpr", "stablehlo")
+"""Stages that a saved notebook always has. Compiling may take long, so a compiled one is kept only if it is there."""
+
+MOST_LINES = 200
+"""Lines of each stage in a saved notebook; they are some 60 kB."""
 
 
 @render.register(Session)
 def _session_bundle(session: Session) -> dict[str, str]:
-    """The logical graph with the shapes of the session, as SVG and text; problems are listed."""
-    design = session.design
+    """The logical graph as SVG; graph, stages, costs, curves and source as HTML; the names and problems as text."""
+    design, analysis = session.design, session.analysis
     if not design.graph.nodes:
         return {"text/plain": "Workbench: no block yet"}
     found = bundle(session.diagram)
     names = ", ".join(node.name for node in design.graph.nodes)
-    lines = [f"Workbench of {design.name!r}: {names}", *map(str, session.analysis.problems)]
-    return {**found, "text/plain": "\n".join(lines)}
+    lines = [f"Workbench of {design.name!r}: {names}", *map(str, analysis.problems)]
+    now, run, report = session.snapshot(), session.training.run, session.cost
+    stages = []
+    if analysis.can_run:
+        inspection = analysis.inspection
+        kept = [name for name in inspection.stages if name in QUICK_STAGES or inspection.has_stage(name)]
+        stages = [inspection.stage(name) for name in kept]
+    page = fragment_html(
+        design.name,
+        session.diagram,
+        stages,
+        None if report is None else report.to_dict(),
+        now["run"],
+        now["source"],
+        analysis.problems,
+        columns=None if run is None else run.history.to_dict(),
+        most_lines=MOST_LINES,
+    )
+    return {**found, "text/html": page, "text/plain": "\n".join(lines)}

@@ -99,6 +99,8 @@ def label_of(block: Block, specs: BlockSpecs | None = None) -> str:
         '64 → 10'
     """
     before, after = _last(specs.inputs) if specs else None, _last(specs.outputs) if specs else None
+    if block.op == "linear" and (before is None or after is None):  # not inferred, or it does not fit: as it was made
+        before, after = block.options.get("input_size") or before, block.options.get("dimension")
     if block.op == "linear" and before is not None and after is not None:
         return f"{before} → {after}"
     if block.graph is not None and before is not None and after is not None and before != after:

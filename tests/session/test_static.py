@@ -1,0 +1,61 @@
+"""What a saved notebook keeps of a workbench."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.display import render
+from mithril_nb.models import Linear, Model, Relu
+
+
+def bundle_of(model: Model, **keywords) -> dict[str, str]:
+    wb = ml.workbench(model, shapes={"input": [8, 16]} if model.graph.inputs else None, **keywords)
+    try:
+        return render(wb.session)
+    finally:
+        wb.close()
+
+
+def test_graph_stages_costs_and_source_are_there_at_once():
+    bundle = bundle_of(Model() + Linear(12) + Relu() + Linear(4))
+    assert set(bundle) == {"text/plain", "image/svg+xml", "text/html"}
+    assert bundle["text/plain"] == "Workbench of 'model': linear_0, relu_0, linear_1"
+    page = bundle["text/html"]
+    for part in ('data-stage="jaxpr"', 'data-stage="stablehlo"', "cost by block", "mnb-diagram", "linear_1</th>"):
+        assert part in page
+    assert len(page) < 300_000
+
+
+def test_a_run_leaves_its_curves():
+    data = np.random.default_rng(0)
+    x, y = data.normal(size=(64, 16)).astype("float32"), data.integers(0, 4, 64)
+    wb = ml.workbench(Model() + Linear(4), shapes={"input": [8, 16]}, data=(x, y), epochs=1)
+    try:
+        assert "mnb-curves" not in render(wb.session)["text/html"]
+        wb.session.do("train")
+        wb.runs[-1].wait(60)
+        page = render(wb.session)["text/html"]
+    finally:
+        wb.close()
+    assert "mnb-curves" in page
+    assert "run: done, epoch 1 of 1" in page
+
+
+def test_problems_are_told_where_they_are():
+    bundle = bundle_of(Model() + Linear(12) + Linear(4, input_size=5))
+    assert "Try: " in bundle["text/plain"]
+    assert "ShapeError" in bundle["text/html"]
+    assert "data-stage" not in bundle["text/html"]
+
+
+@pytest.mark.parametrize("name", ["<script>alert(1)</script>", '"><img src=x>', "a\nb"])
+def test_names_are_data(name):
+    page = bundle_of(Model() + Linear(12, name=name))["text/html"]
+    assert "<script>alert" not in page
+    assert "<img" not in page
+
+
+def test_an_empty_canvas():
+    assert bundle_of(Model()) == {"text/plain": "Workbench: no block yet"}
