@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 
@@ -31,15 +32,14 @@ def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
 
 def arrays(tree: Any, seed: int = 0) -> Any:
     """Arrays for a pytree of specs: small numbers, the same on every call."""
-    leaves, structure = jax.tree.flatten(tree)
-    made = []
-    for number, leaf in enumerate(leaves):
-        key = jax.random.key(seed + number)
+    random = np.random.default_rng(seed)
+
+    def array(leaf: Any) -> Any:
         if jnp.issubdtype(leaf.dtype, jnp.floating):
-            made.append(jax.random.uniform(key, leaf.shape, leaf.dtype, 0.1, 0.9))
-        else:
-            made.append(jax.random.randint(key, leaf.shape, 0, 7).astype(leaf.dtype))
-    return jax.tree.unflatten(structure, made)
+            return jnp.asarray(random.uniform(0.1, 0.9, leaf.shape), leaf.dtype)
+        return jnp.asarray(random.integers(0, 7, leaf.shape), leaf.dtype)
+
+    return jax.tree.map(array, tree)
 
 
 def linear_params(widths: Sequence[int]) -> dict[str, jax.ShapeDtypeStruct]:

@@ -252,10 +252,12 @@ def with_xla(costs: CostReport, inspection: Inspection, *, lower: bool = True, c
     sources = [source for source in costs.sources if source.name not in (LOWERED, COMPILED)]
     memory = costs.memory
     if lower or compile or inspection.is_lowered:
-        sources.append(source_of(LOWERED, inspection.lowered))
+        _ = inspection.lowered
+        sources.append(source_of(LOWERED, lambda: inspection.analysis("lowered")))
     if compile or inspection.is_compiled:
-        sources.append(source_of(COMPILED, inspection.compiled))
-        memory = memory_of(inspection.compiled)
+        _ = inspection.compiled
+        sources.append(source_of(COMPILED, lambda: inspection.analysis("compiled")))
+        memory = memory_of(lambda: inspection.analysis("memory"))
     return replace(costs, sources=tuple(sources), memory=memory)
 
 

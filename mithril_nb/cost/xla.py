@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,36 +43,30 @@ class Memory:
     code: int
 
 
-def source_of(name: str, made: Any) -> Source:
+def source_of(name: str, figures: Callable[[], Any]) -> Source:
     """Return XLA's own figures for a lowered or compiled program.
 
     Args:
         name: What to call the source.
-        made: A `jax.stages.Lowered` or `jax.stages.Compiled`.
+        figures: Asks XLA for them.
     """
-    try:
-        figures = made.cost_analysis()
-    except (NotImplementedError, RuntimeError):  # Some platforms do not count; jax.stages says so by raising.
-        figures = None
-    if isinstance(figures, (list, tuple)):
-        figures = figures[0] if figures else None
-    if not isinstance(figures, Mapping):
+    found = _asked(figures)
+    if isinstance(found, (list, tuple)):
+        found = found[0] if found else None
+    if not isinstance(found, Mapping):
         return Source(name)
     # A figure of -1 is how XLA says that it met something it cannot count; no figure is how it says 0.
-    known = {key: figures.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed")}
+    known = {key: found.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed")}
     return Source(name, *(round(value) if value >= 0 else None for value in known.values()))
 
 
-def memory_of(compiled: Any) -> Memory | None:
+def memory_of(figures: Callable[[], Any]) -> Memory | None:
     """Return what a compiled program needs, or `None` if this platform does not say.
 
     Args:
-        compiled: A `jax.stages.Compiled`.
+        figures: Asks XLA for it.
     """
-    try:
-        found = compiled.memory_analysis()
-    except (NotImplementedError, RuntimeError):
-        found = None
+    found = _asked(figures)
     if found is None:
         return None
     return Memory(
@@ -82,3 +76,10 @@ def memory_of(compiled: Any) -> Memory | None:
         int(found.alias_size_in_bytes),
         int(found.generated_code_size_in_bytes),
     )
+
+
+def _asked(figures: Callable[[], Any]) -> Any:
+    try:
+        return figures()
+    except (NotImplementedError, RuntimeError):  # Some platforms do not count; jax.stages says so by raising.
+        return None

@@ -98,6 +98,11 @@ class Inspection(Shown):
         self._program = Once(self._make_program)
         self._lowered = Once(self._lower)
         self._compiled = Once(self._compile)
+        self._figures = {
+            "lowered": Once(lambda: self._lowered.get().cost_analysis()),
+            "compiled": Once(lambda: self._compiled.get().cost_analysis()),
+            "memory": Once(lambda: self._compiled.get().memory_analysis()),
+        }
         makers = {
             "jaxpr": self._make_jaxpr,
             "stablehlo": self._make_stablehlo,
@@ -208,15 +213,26 @@ class Inspection(Shown):
         """
         return self._compiled.get()
 
+    def analysis(self, of: str) -> Any:
+        """Return XLA's own figures, as it gives them; they are asked for once.
+
+        Args:
+            of: `"lowered"` or `"compiled"` for the costs of either, `"memory"` for what the compiled program needs.
+
+        Raises:
+            Exception: What JAX or XLA said when it could not be lowered or compiled, or does not give figures.
+        """
+        return self._figures[of].get()
+
     @property
     def is_compiled(self) -> bool:
         """Whether `compiled` returns at once."""
-        return self._compiled.is_made
+        return self._compiled.is_ready
 
     @property
     def is_lowered(self) -> bool:
         """Whether `lowered` returns at once."""
-        return self._lowered.is_made
+        return self._lowered.is_ready
 
     def _traced(self) -> _Program:
         try:

@@ -144,8 +144,13 @@ class _Printer:
         if not jax_versions.is_literal(atom):
             return self._names.get(atom, "_")
         spec = jax_versions.spec_of(atom.aval)
-        text = str(atom.val) if spec.size == 1 else "..."
-        return f"{text[:24]}:{short_spec(spec)}"
+        return f"{_number(atom.val) if spec.size == 1 else '...'}:{short_spec(spec)}"
+
+
+def _number(value: Any) -> str:
+    """Return a literal in few characters; NumPy's own printing would take half of the time of the whole text."""
+    plain = value.item() if hasattr(value, "item") else value
+    return f"{plain:.7g}" if isinstance(plain, float) and plain % 1 else str(plain)[:24]
 
 
 def _letters(number: int) -> str:

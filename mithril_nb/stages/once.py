@@ -32,6 +32,11 @@ class Once(Generic[Value]):
         self.elapsed_s = 0.0
         self.is_made = False
 
+    @property
+    def is_ready(self) -> bool:
+        """Whether it is there, and did not fail."""
+        return self.is_made and self._error is None
+
     def get(self) -> Value:
         """Return the value, made now if it was not before.
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
+from mithril_nb.stages.jax_versions import jaxpr_as_fun, name_stack, spec_of
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,8 @@ def _without_outer_jit(closed: Any) -> tuple[Any, tuple[bool, ...]]:
         (only,) = jaxpr.eqns
         inner = only.params["jaxpr"]
         same = (
-            len(inner.jaxpr.invars) == len(only.invars) == len(jaxpr.invars)
+            not name_stack(only)
+            and len(inner.jaxpr.invars) == len(only.invars) == len(jaxpr.invars)
             and all(a is b for a, b in zip(only.invars, jaxpr.invars, strict=True))
             and len(only.outvars) == len(jaxpr.outvars)
             and all(a is b for a, b in zip(only.outvars, jaxpr.outvars, strict=True))

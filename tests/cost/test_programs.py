@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -35,7 +37,7 @@ def test_the_total_is_that_of_xla(name: str) -> None:
     figures = jax.jit(fn).lower(*args).cost_analysis()
     once = sum(one.once for one in found.equations)  # XLA counts the loop inside `random_bits` once
     assert once == pytest.approx(figures["flops"], rel=1e-4)
-    assert found.total.transcendentals == figures["transcendentals"]
+    assert found.total.transcendentals == figures.get("transcendentals", 0)
     assert found.unknown == ()
     assert found.attributed_share == 1.0
     check_sums(found)
@@ -60,18 +62,15 @@ def test_a_scan_costs_what_the_unrolled_loop_costs() -> None:
     def step(c, w):
         return jnp.tanh(c @ w), None
 
-    args = spec(16, 32), spec(6, 32, 32)
-    scanned = cost(jax.grad(lambda x, w: (lax.scan(step, x, w)[0] ** 2).sum(), (0, 1)), *args)
-    unrolled = cost(jax.grad(lambda x, w: (lax.scan(step, x, w, unroll=True)[0] ** 2).sum(), (0, 1)), *args)
-    by_hand = jax.jit(jax.grad(lambda x, w: (_loop(step, x, w) ** 2).sum(), (0, 1))).lower(*args)
-    assert scanned.total.flops == unrolled.total.flops
-    assert scanned.total.flops == pytest.approx(by_hand.cost_analysis()["flops"], rel=0.01)
+    def unrolled(x, weights):
+        for weight in weights:
+            x, _ = step(x, weight)
+        return (x**2).sum()
 
-
-def _loop(step, c, w):
-    for index in range(w.shape[0]):
-        c, _ = step(c, w[index])
-    return c
+    scanned = jax.grad(lambda x, weights: (lax.scan(step, x, weights)[0] ** 2).sum(), (0, 1))
+    by_hand = jax.jit(jax.grad(unrolled, (0, 1))).lower(spec(16, 32), (spec(32, 32),) * 6)
+    found = cost(scanned, spec(16, 32), spec(6, 32, 32))
+    assert found.total.flops == pytest.approx(by_hand.cost_analysis()["flops"], rel=0.01)
 
 
 def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
@@ -102,12 +101,12 @@ def test_the_train_step_of_an_mlp_by_hand() -> None:
     step, args = train_step(mlp(widths), linear_params(widths), [spec(128, 784)], spec(128, 10))
     found = cost(step, *args)
     products = sum(one.flops or 0 for one in found.equations if one.primitive == "dot_general")
-    assert products == 308_150_272 + 2 * 128 * (512 * 256 + 256 * 10) * 1 - 2 * 128 * (512 * 256 + 256 * 10)
+    assert products == 308_150_272 == 2 * 128 * (2 * 784 * 512 + 3 * 512 * 256 + 3 * 256 * 10)
     rows = found.by_block
     assert rows["linear_0"].params == 784 * 512 + 512
     assert rows["linear_0"].forward == 2 * 128 * 784 * 512 + 128 * 512
     assert rows["linear_1"].backward == 2 * (2 * 128 * 512 * 256) + 127 * 256
-    assert found.total.params == sum(a * b + b for a, b in zip(widths, widths[1:], strict=False))
+    assert found.total.params == sum(a * b + b for a, b in pairwise(widths))
     assert found.subtree("linear_1") == rows["linear_1"]
 
 
@@ -117,7 +116,9 @@ def test_remat_is_paid_twice_and_nested_blocks_add_up() -> None:
     check_sums(found)
     remat = [one for one in found.equations if one.block == "remat" and one.primitive == "dot_general"]
     assert [one.flops for one in remat if one.role == "forward"] == [2 * 3 * 7 * 9]
-    assert sum(one.flops or 0 for one in remat if one.role == "backward") == 3 * 2 * 3 * 7 * 9  # one of them again
+    assert (
+        sum(one.flops or 0 for one in remat if one.role == "backward") == 2 * 2 * 3 * 7 * 9
+    )  # again, and the weight's
     assert found.subtree("scan").flops == found.by_block["scan"].flops + found.by_block["scan/cell"].flops
     assert found.by_block["scan/cell"].forward >= 3 * 2 * 3 * 9 * 9
 
@@ -152,11 +153,11 @@ def test_the_report_as_data_and_as_text() -> None:
     assert data["total"] == {
         "flops": 2 * 2 * (35 + 21) + 2 * 7 + 2 * 3 + 2 * 7,
         "transcendentals": 0,
-        "bytes": 700,
+        "bytes": 796,
         "params": 66,
     }
     assert data["rows"][0] == {
-        "block": "linear_0", "label": "linear_0", "flops": 154, "transcendentals": 0, "bytes": 460, "params": 42,
+        "block": "linear_0", "label": "linear_0", "flops": 154, "transcendentals": 0, "bytes": 432, "params": 42,
         "forward": 154, "backward": 0, "update": 0, "unknown": 0, "share": 154 / 258,
     }  # fmt: skip
     assert data["unattributed_share"] == 0.0

@@ -17,7 +17,8 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import Equation, inspect
 
 N = 60
-X, I, B, U = spec(N), spec(N, dtype="int32"), spec(N, dtype="bool"), spec(N, dtype="uint32")
+X, INTS, BOOLS, WORDS = spec(N), spec(N, dtype="int32"), spec(N, dtype="bool"), spec(N, dtype="uint32")
+COMPLEX = spec(N, dtype="complex64")
 TABLE, ROWS, UPDATES = spec(50, 16), spec(20, dtype="int32"), spec(20, 16)
 KEY = spec(2, dtype="uint32")
 
@@ -31,23 +32,27 @@ def conv(x, kernel, **options):
 
 
 UNARY = (
-    "neg sign floor ceil round is_finite exp exp2 log expm1 log1p tanh logistic sin cos tan acos atan sinh cosh asinh acosh atanh "
-    "sqrt rsqrt cbrt square abs erf erfc erf_inv"
+    "neg sign floor ceil round is_finite exp exp2 log expm1 log1p tanh logistic sin cos tan acos atan sinh cosh "
+    "asinh acosh atanh sqrt rsqrt cbrt square abs erf erfc erf_inv"
 ).split()
 BINARY = "add sub mul div rem max min pow atan2 nextafter complex eq ne lt le gt ge".split()
 BITS = "bitwise_and bitwise_or bitwise_xor shift_left shift_right_logical shift_right_arithmetic".split()
 
+INTEGER = "neg sign abs clz population_count bitwise_not".split()
+RUNNING = "cumsum cumprod cummax cumlogsumexp".split()
+POWERS = (-3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 10, 15)
+
 CASES = {
     **{name: (getattr(lax, name), (X,)) for name in UNARY},
     **{name: (getattr(lax, name), (X, X)) for name in BINARY},
-    **{name: (getattr(lax, name), (U, U)) for name in BITS},
-    **{f"{name} of ints": (getattr(lax, name), (I,)) for name in ("neg", "sign", "abs", "clz", "population_count", "bitwise_not")},
-    **{f"power {y}": (lambda x, y=y: lax.integer_pow(x, y), (X,)) for y in (-3, -2, -1, 0, 1, 2, 3, 4, 5, 7, 8, 10, 15)},
-    "power of an int": (lax.pow, (X, I)),
-    "conjugate": (lambda x: lax.conj(lax.complex(x, x)), (X,)),
-    "real part": (lambda x: lax.real(lax.complex(x, x)), (X,)),
-    "select": (lax.select, (B, X, X)),
-    "select of three": (lambda i, x: lax.select_n(i, x, x * 2, x * 3), (I, X)),
+    **{name: (getattr(lax, name), (WORDS, WORDS)) for name in BITS},
+    **{f"{name} of ints": (getattr(lax, name), (INTS,)) for name in INTEGER},
+    **{f"power {y}": (lambda x, y=y: lax.integer_pow(x, y), (X,)) for y in POWERS},
+    "power of an int": (lax.pow, (X, INTS)),
+    "conjugate": (lax.conj, (COMPLEX,)),
+    "real part": (lambda z: lax.real(z) + lax.imag(z), (COMPLEX,)),
+    "select": (lax.select, (BOOLS, X, X)),
+    "select of three": (lambda i, x: lax.select_n(i, x, x * 2, x * 3), (INTS, X)),
     "clamp": (lambda x: lax.clamp(0.0, x, 1.0), (X,)),
     "convert": (lambda x: x.astype("int32"), (X,)),
     "convert to bool": (lambda x: x.astype(bool), (X,)),
@@ -65,19 +70,21 @@ CASES = {
     "never used inside": (jax.grad(lambda x: jax.nn.relu(x).sum()), (X,)),
     "sum": (lambda x: x.sum(1), (spec(6, 10),)),
     "extrema": (lambda x: (x.max(0), x.min(1), x.prod()), (spec(6, 10),)),
-    "any and all": (lambda b: (b.any(), b.all()), (B,)),
+    "any and all": (lambda b: (b.any(), b.all()), (BOOLS,)),
     "sum of bfloat16": (jnp.sum, (spec(N, dtype="bfloat16"),)),
     "own reduction": (lambda x: lax.reduce(x, 0.0, lambda a, b: a * b + a, (0,)), (X,)),
     "argmax": (lambda x: lax.argmax(x, 1, "int32"), (spec(6, 10),)),
     "argmin of ints": (lambda x: lax.argmin(x, 1, "int32"), (spec(6, 10, dtype="int32"),)),
-    **{f"{name}": (lambda x, name=name: getattr(lax, name)(x, axis=1), (spec(6, 10),)) for name in ("cumsum", "cummax", "cumlogsumexp")},
+    **{name: (lambda x, name=name: getattr(lax, name)(x, axis=1), (spec(6, 10),)) for name in RUNNING},
     **{f"sort {n}": (lax.sort, (spec(3, n),)) for n in (5, 8, 9, 100)},
     "pool": (pool, (spec(8, 8),)),
     "overlapping pool": (lambda x: pool(x, (3, 3), (1, 1), "SAME"), (spec(8, 8),)),
     "sum pool": (lambda x: pool(x, (3, 3), (2, 2), "VALID", 0.0, lax.add), (spec(9, 9),)),
     "own pool": (lambda x: pool(x, init=0.0, op=lambda a, b: a * b + a), (spec(8, 8),)),
     "gradient of a pool": (lambda x, g: jax.vjp(pool, x)[1](g), (spec(8, 8), spec(4, 4))),
-    "gradient of a padded pool": (lambda x, g: jax.vjp(lambda x: pool(x, padding="SAME"), x)[1](g), (spec(9, 9), spec(5, 5))),
+    "gradient of a padded pool": (
+        lambda x, g: jax.vjp(lambda x: pool(x, padding="SAME"), x)[1](g), (spec(9, 9), spec(5, 5)),
+    ),
     "derivative of a pool": (lambda x, t: jax.jvp(pool, (x,), (t,)), (spec(8, 8), spec(8, 8))),
     "gradient of a sum pool": (
         lambda x, g: jax.vjp(lambda x: pool(x, (3, 3), (2, 2), "VALID", 0.0, lax.add), x)[1](g),
@@ -93,7 +100,9 @@ CASES = {
     "add at, clipped": (lambda t, i, u: t.at[i].add(u, mode="clip"), (TABLE, ROWS, UPDATES)),
     "write at": (lambda t, i, u: t.at[i].set(u), (TABLE, ROWS, UPDATES)),
     "greatest at": (lambda t, i, u: t.at[i].max(u), (TABLE, ROWS, UPDATES)),
-    "slices": (lambda x, i: lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i,), (9,)), (i,)), (X, spec(dtype="int32"))),
+    "slices": (
+        lambda x, i: lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i,), (9,)), (i,)), (X, spec(dtype="int32")),
+    ),
     "fft": (lambda x: jnp.fft.fft2(x), (spec(3, 8, 16, dtype="complex64"),)),
     "rfft": (lambda x: jnp.fft.rfft(x), (spec(3, 16),)),
     "dearest branch": (
@@ -108,7 +117,12 @@ CONVOLUTIONS = {
     "padding": {"padding": ((2, 0), (0, 3))},
     "left dilation": {"padding": ((1, 1), (1, 1)), "lhs_dilation": (2, 3)},
     "right dilation": {"padding": ((1, 1), (1, 1)), "rhs_dilation": (2, 1)},
-    "both dilations": {"padding": "SAME", "lhs_dilation": (2, 1), "rhs_dilation": (1, 2), "window_strides": (1, 2)},
+    "both dilations": {
+        "padding": ((1, 2), (0, 1)),
+        "lhs_dilation": (2, 1),
+        "rhs_dilation": (1, 2),
+        "window_strides": (1, 2),
+    },
 }
 
 
@@ -145,7 +159,8 @@ def test_convolution_pairs_by_hand() -> None:
         (TensorSpec((1, 1, 4)), TensorSpec((1, 1, 3))), (TensorSpec((1, 1, 4)),),
         params=(
             ("window_strides", (1,)), ("padding", ((1, 1),)), ("lhs_dilation", (1,)), ("rhs_dilation", (1,)),
-            ("dimension_numbers", ((0, 1, 2), (0, 1, 2), (0, 1, 2))), ("feature_group_count", 1), ("batch_group_count", 1),
+            ("dimension_numbers", ((0, 1, 2), (0, 1, 2), (0, 1, 2))),
+            ("feature_group_count", 1), ("batch_group_count", 1),
         ),
     )  # fmt: skip
     assert convolution(equation) == Work(2 * 10)

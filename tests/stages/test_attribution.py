@@ -1,0 +1,190 @@
+"""Block, role and origin of equations, in all the ways in which JAX nests and wraps scopes."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from jax import lax
+from jax_programs import block, linear_params, mlp, spec, train_step
+
+from mithril_nb.stages import LOSS, OPTIMIZER, inspect
+
+X = spec(3, 3)
+
+
+def found(fn, *args) -> set[tuple[str, str, str]]:
+    """Primitive, block and role of all equations that are not calls."""
+    return {(one.primitive, one.block, one.role or "") for one in inspect(fn, *args).equations if not one.is_call}
+
+
+def inside(x):
+    with block("outer"):
+        return _inner(x)
+
+
+def _inner(x):
+    with block("inner"):
+        return jnp.sin(x)
+
+
+WRAPPED = {
+    "plain": inside,
+    "jit": lambda x: jax.jit(inside)(x),
+    "jit inside": lambda x: _under_outer(jax.jit(_inner), x),
+    "vmap": jax.vmap(inside),
+    "vmap inside": lambda x: _under_outer(jax.vmap(_inner), x),
+    "remat": jax.checkpoint(inside),
+    "remat inside": lambda x: _under_outer(jax.checkpoint(_inner), x),
+    "scan": lambda x: lax.scan(lambda c, _: (inside(c), None), x, None, length=2)[0],
+    "scan inside": lambda x: _under_outer(lambda x: lax.scan(lambda c, _: (_inner(c), None), x, None, length=2)[0], x),
+    "cond inside": lambda x: _under_outer(lambda x: lax.cond(x.sum() > 0, _inner, _inner, x), x),
+    "while inside": lambda x: _under_outer(lambda x: lax.while_loop(lambda x: x.sum() > 0, _inner, x), x),
+    "jvp": lambda x: jax.jvp(inside, (x,), (x,))[0],
+    "all inside": lambda x: _under_outer(jax.checkpoint(jax.jit(jax.vmap(jax.checkpoint(_inner)))), x),
+}
+
+
+def _under_outer(fn, x):
+    with block("outer"):
+        return fn(x)
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_the_block_of_an_equation_survives_every_transform(name: str) -> None:
+    assert ("sin", "outer/inner", "forward") in found(WRAPPED[name], X)
+
+
+@pytest.mark.parametrize("name", [name for name in WRAPPED if not name.startswith(("while", "jvp"))])
+def test_its_derivative_belongs_to_the_same_block_in_the_backward_pass(name: str) -> None:
+    products = found(jax.grad(lambda x: (WRAPPED[name](x) ** 2).sum()), X)
+    assert ("mul", "outer/inner", "backward") in products
+
+
+def test_remat_computes_again_in_the_backward_pass() -> None:
+    sines = found(jax.grad(lambda x: (jax.checkpoint(inside)(x) ** 2).sum()), X)
+    assert {("sin", "outer/inner", "forward"), ("cos", "outer/inner", "backward")} <= sines
+
+
+def test_a_derivative_rule_of_ones_own() -> None:
+    @jax.custom_vjp
+    def fn(x):
+        return jnp.sin(x)
+
+    fn.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (g * jnp.cos(x),))
+
+    def loss(x):
+        with block("own"):
+            return fn(x).sum()
+
+    assert found(jax.value_and_grad(loss), X) >= {("sin", "own", "forward"), ("cos", "own", "backward")}
+
+
+def test_names_with_any_character_come_back_as_they_stand_in_paths() -> None:
+    def fn(x):
+        with block("a%2Fb/c%20d/блок"):
+            return jnp.sin(x)
+
+    assert found(fn, X) == {("sin", "a%2Fb/c%20d/блок", "forward")}
+
+
+def test_what_is_outside_every_block() -> None:
+    def fn(params, x):
+        with block("linear"):
+            y = x @ params["linear.weight"]
+        with jax.named_scope("role:loss"):
+            loss = (y**2).sum()
+        return loss, jnp.cos(x)
+
+    assert found(fn, {"linear.weight": X}, X) == {
+        ("dot_general", "linear", "forward"),
+        ("integer_pow", LOSS, "forward"),
+        ("reduce_sum", LOSS, "forward"),
+        ("cos", "", "forward"),
+    }
+
+
+def test_in_other_programs_named_scopes_are_the_blocks() -> None:
+    def fn(params, x):
+        with jax.named_scope("encoder"), jax.named_scope("dense"):
+            x = jax.checkpoint(lambda x: jnp.sin(x @ params["encoder"]["dense"]["kernel"]))(x)
+        with jax.named_scope("head/out"):
+            return (x * 2).sum()
+
+    inspection = inspect(jax.value_and_grad(fn), {"encoder": {"dense": {"kernel": X}}}, X)
+    blocks = {(one.primitive, one.block, one.role) for one in inspection.equations}
+    assert ("dot_general", "encoder/dense", "forward") in blocks
+    assert ("dot_general", "encoder/dense", "backward") in blocks
+    assert ("mul", "head/out", "forward") in blocks
+    assert {one.block for one in inspection.equations} <= {"encoder/dense", "head/out"}
+    assert [one.block for one in inspection.inputs] == ["encoder/dense", ""]
+
+
+def test_a_call_belongs_to_the_block_that_holds_all_of_it() -> None:
+    def step(x, _):
+        with block("net/a"):
+            x = jnp.sin(x)
+        with block("net/b"):
+            return jnp.cos(x), None
+
+    scan = next(
+        one for one in inspect(lambda x: lax.scan(step, x, None, length=2)[0], X).equations if one.primitive == "scan"
+    )
+    assert (scan.block, scan.origin, scan.is_call) == ("net", "inferred", True)
+
+
+WIDTHS = (5, 7, 3)
+OPTIMIZERS = {
+    "sgd": optax.sgd(1e-2),
+    "momentum": optax.sgd(1e-2, momentum=0.9),
+    "adam": optax.adam(1e-3),
+    "adamw": optax.adamw(1e-3),
+    "clipped": optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3)),
+    "scheduled": optax.adam(optax.cosine_decay_schedule(1e-3, 100)),
+    "lamb": optax.lamb(1e-3),
+    "in a jit": None,
+}
+
+
+def jitted(optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+    return optax.GradientTransformation(optimizer.init, jax.jit(optimizer.update))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_what_an_optimizer_does_for_one_block_belongs_to_it(name: str) -> None:
+    optimizer = OPTIMIZERS[name] or jitted(optax.adam(1e-3))
+    step, args = train_step(mlp(WIDTHS), linear_params(WIDTHS), [spec(2, 5)], spec(2, 3), optimizer=optimizer)
+    updates = [one for one in inspect(step, *args).equations if one.role == "update" and not one.is_call]
+    assert updates
+    for one in updates:
+        shape = one.outputs[0].shape
+        if shape in ((5, 7), (7,)):
+            assert one.block == "linear_0", one
+        elif shape in ((7, 3), (3,)):
+            assert one.block == "linear_1", one
+        else:
+            assert one.outputs[0].size == 1
+            assert one.block in (OPTIMIZER, "linear_0", "linear_1")
+
+
+def test_a_tied_weight_that_two_blocks_use_has_one_owner() -> None:
+    def forward(params, x):
+        with block("embed"):
+            x = x @ params["embed.weight"]
+        with block("head"):
+            return x @ params["embed.weight"].T
+
+    step, args = train_step(forward, {"embed.weight": spec(5, 7)}, [spec(2, 5)], spec(2, 5))
+    inspection = inspect(step, *args)
+    weights = [one for one in inspection.equations if one.role == "update" and one.outputs[0].shape == (5, 7)]
+    assert weights
+    assert {one.block for one in weights} == {"embed"}
+    assert {one.block for one in inspection.equations if one.primitive == "dot_general"} == {"embed", "head"}
+
+
+def test_sources_are_the_lines_that_wrote_the_equations() -> None:
+    (equation,) = inspect(inside, X).equations
+    assert equation.source.startswith("test_attribution.py:")
+    relu = inspect(jax.nn.relu, X).equations[-1]
+    assert relu.source.startswith("test_attribution.py:") or relu.source == ""
