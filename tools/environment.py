@@ -135,9 +135,15 @@ def _runs(environment: Environment) -> bool:
 
 
 def _digest() -> str:
-    parts = [ROOT / "pyproject.toml", LOCK]
-    content = b"\0".join(path.read_bytes() for path in parts if path.exists())
-    return hashlib.sha256(content + str(ROOT).encode()).hexdigest()
+    # Settings of ruff, pyright and pytest do not change what is installed.
+    kept, here = [], True
+    for line in (ROOT / "pyproject.toml").read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            here = not line.startswith("[tool.") or line.startswith("[tool.hatch")
+        if here:
+            kept.append(line)
+    content = "\n".join(kept).encode() + (LOCK.read_bytes() if LOCK.exists() else b"")
+    return hashlib.sha256(content).hexdigest()
 
 
 def _state(environment: Environment) -> dict | None:

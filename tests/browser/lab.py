@@ -332,13 +332,21 @@ class NotebookPage:
         return path
 
     def pictures(
-        self, folder: Path, name: str, of: Locator | None = None, widths: tuple[int, ...] = (1280, 1920)
+        self,
+        folder: Path,
+        name: str,
+        of: Locator | None = None,
+        widths: tuple[int, ...] = (1280, 1920),
+        height: int = 900,
     ) -> None:
-        """Save pictures, light and dark, at each width: `name-light-1280.png` and so on."""
+        """Save pictures, light and dark, at each width: `name-light-1280.png` and so on.
+
+        What is taller than the window is cut off: give a height that fits.
+        """
         for theme, word in ((LIGHT, "light"), (DARK, "dark")):
             self.set_theme(theme)
             for width in widths:
-                self.resize(width)
+                self.resize(width, height)
                 self.page.wait_for_timeout(250)  # what follows a resize may be drawn a frame or two later
                 self.picture(folder / f"{name}-{word}-{width}.png", of)
         self.set_theme(LIGHT)

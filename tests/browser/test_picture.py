@@ -1,0 +1,74 @@
+"""The workbench in JupyterLab as the README shows it: real data, trained, every pane filled."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from lab import NotebookPage
+
+ROOT = Path(__file__).resolve().parents[2]
+README_PICTURE = ROOT / "notebooks" / "images" / "workbench.png"
+REFRESH = "MITHRIL_NB_REFRESH_SCREENSHOT"
+"""Set by `make screenshot`: the picture of the README is made anew."""
+
+CELLS = [
+    """\
+import optax
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+import mithril_nb as ml
+from mithril_nb.models import Linear, Model, Relu
+
+digits = load_digits()
+images = (digits.data / 16).astype("float32")
+train_x, test_x, train_y, test_y = train_test_split(images, digits.target, test_size=300, random_state=0)""",
+    """\
+model = Model(name="digits")
+model |= Linear(dimension=64)
+model += Relu()
+model += Linear(dimension=32)
+model += Relu()
+model += Linear(dimension=10)
+
+wb = ml.workbench(
+    model,
+    shapes={"input": [64, 64]},
+    data=(train_x, train_y),
+    validation=(test_x, test_y),
+    loss="cross_entropy",
+    optimizer=optax.adam(3e-3),
+    batch_size=64,
+    epochs=20,
+    seed=0,
+)
+wb""",
+]
+
+
+@pytest.fixture
+def trained(open_notebook) -> NotebookPage:
+    notebook = open_notebook(CELLS, width=1440, height=1240)
+    notebook.command("application:toggle-left-area")
+    notebook.run_all()
+    page = notebook.page
+    page.locator(".mnb-workbench").wait_for()
+    for stage in ("jaxpr", "stablehlo", "hlo"):
+        page.locator(f'[data-mnb-pane="{stage}"][data-mnb-state="ready"]').wait_for(timeout=60_000)
+    notebook.execute("wb.do('train')")
+    notebook.wait_for("wb.run is not None and wb.run.state == 'done'", patience_s=60)
+    return notebook
+
+
+def test_the_picture_of_the_readme(trained: NotebookPage, screenshots: Path) -> None:
+    page = trained.page
+    workbench = page.locator(".mnb-workbench")
+    page.locator('[data-mnb-node="linear_1"]').click()
+    page.get_by_role("tab", name="Train").click()
+    page.wait_for_timeout(500)  # panes scroll to what is lit up
+    place = README_PICTURE if os.environ.get(REFRESH) else screenshots / "workbench.png"
+    trained.picture(place, workbench)
+    trained.pictures(screenshots, "workbench", workbench, height=1240)
+    assert trained.problems == []
