@@ -103,6 +103,13 @@ function numberField(first: Field, send: Send): FieldView {
     attr(slider, "aria-valuetext", input.value);
     send(value);
   });
+  slider.addEventListener("keydown", (event) => {
+    // On a logarithmic scale one notch may be less than one: an arrow key always makes a difference.
+    if (event.key === "ArrowRight" || event.key === "ArrowUp") step(1);
+    else if (event.key === "ArrowLeft" || event.key === "ArrowDown") step(-1);
+    else return;
+    event.preventDefault();
+  });
   const root = row(first, h("span", { class: "mnb-stepper" }, minus, input, plus), slider);
   tie(root, input, first);
   return {
