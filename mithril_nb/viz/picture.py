@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mithril_nb.errors import Diagnostic, MithrilError
+from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz.annotate import Annotations, annotate
 from mithril_nb.viz.diagram import layout
+from mithril_nb.viz.fold import folded
 from mithril_nb.viz.records import Diagram, Point
+
+AT_A_GLANCE = 24
+"""More blocks than these are not taken in at a glance: then equal ones in a row are drawn as one."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ def picture(
     expanded: Collection[str] = frozenset(),
     problems: Sequence[Diagnostic] | None = None,
     moved: Mapping[str, Point] | None = None,
+    fold: bool | None = None,
 ) -> Picture:
     """Infer a graph's shapes and lay it out.
 
@@ -47,6 +53,7 @@ def picture(
         expanded: Paths of the groups whose insides are drawn.
         problems: Problems to show instead of those that shape inference finds.
         moved: Places that a person gave blocks, as `layout` takes them.
+        fold: Whether equal blocks in a row are drawn as one; by default where there are too many for one glance.
 
     Returns:
         The picture. Where a graph is so broken that nothing can be inferred, the reason is among its problems.
@@ -70,9 +77,16 @@ def picture(
         if problems is None and inputs:  # with no input known, nothing is at fault yet
             found = inference.problems
     notes = annotate(graph, specs, given, shares, found)
+    drawn, nodes = graph, dict(notes.nodes)
+    if (len(graph.nodes) > AT_A_GLANCE if fold is None else fold) and not found:
+        drawn, chains = folded(graph)
+        for chain in chains.values():
+            paths = [join_path("", name) for name in chain]
+            known = [share for path in paths if (share := nodes[path].share) is not None]
+            nodes[paths[0]] = replace(nodes[paths[0]], repeat=len(chain), share=sum(known) if known else None)
     diagram = layout(
-        graph,
-        annotations=notes.nodes,
+        drawn,
+        annotations=nodes,
         edge_shapes=notes.edge_shapes,
         expanded=expanded,
         moved=moved,

@@ -14,7 +14,7 @@ from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, 
 from mithril_nb.viz.arrange import arrange
 from mithril_nb.viz.diagram import layout
 from mithril_nb.viz.engine import Box, Link
-from mithril_nb.viz.records import Diagram, port_text
+from mithril_nb.viz.records import Diagram, Point, port_text
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -60,6 +60,17 @@ def graphs(draw: st.DrawFn, depth: int = 1) -> LogicalGraph:
     return LogicalGraph(tuple(nodes), tuple(edges), inputs, outputs)
 
 
+def along(points: tuple[Point, ...], share: float) -> Point:
+    """Return a point of a curve."""
+    pieces = (len(points) - 1) // 3
+    at = min(int(share * pieces), pieces - 1)
+    t = share * pieces - at
+    weights = ((1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t * t * (1 - t), t**3)
+    four = points[3 * at : 3 * at + 4]
+    x, y = (sum(weight * point[axis] for weight, point in zip(weights, four, strict=True)) for axis in (0, 1))
+    return x, y
+
+
 def check(diagram: Diagram) -> None:
     """Assert what must hold of every picture."""
     frames = {node.path: node for node in diagram.nodes if node.expanded}
@@ -97,6 +108,10 @@ def check(diagram: Diagram) -> None:
         assert len(edge.points) % 3 == 1
         assert edge.points[0] in starts[edge.source], edge.id
         assert edge.points[-1] in ends[edge.target], edge.id
+        for x, y in (along(edge.points, at / 40) for at in range(1, 40)):
+            for node in boxes:
+                inside = node.x + 2 < x < node.x + node.w - 2 and node.y + 2 < y < node.y + node.h - 2
+                assert not inside, f"{edge.id} crosses {node.path or node.name}"
 
 
 @settings(max_examples=60, deadline=None)

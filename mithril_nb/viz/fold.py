@@ -1,0 +1,58 @@
+"""Runs of equal blocks drawn as one box with ×12: what repeats is said once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
+
+
+def folded(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str, ...]]]:
+    """Return the graph with each chain of equal blocks replaced by its first, and the names that each first stands for.
+
+    A chain is folded only where nothing but the next block reads a block, and the next reads nothing else: then the
+    picture with one box loses no connection.
+
+    Args:
+        graph: The graph; only its top level is looked at.
+
+    Returns:
+        The smaller graph, and by name of a first block the names along its chain, itself included.
+    """
+    reads: dict[str, list[Endpoint]] = {node.name: [] for node in graph.nodes}
+    readers: Counter[str] = Counter()
+    for edge in graph.edges:
+        if edge.target.node != BOUNDARY:
+            reads[edge.target.node].append(edge.source)
+        readers[edge.source.node] += 1
+    before: dict[str, str] = {}
+    for node in graph.nodes:
+        if len(reads[node.name]) != 1:
+            continue
+        source = reads[node.name][0].node
+        if source != BOUNDARY and readers[source] == 1 and graph.by_name[source].block == node.block:
+            before[node.name] = source
+    chains: dict[str, list[str]] = {}
+    after = {source: name for name, source in before.items()}
+    for node in graph.nodes:
+        if node.name in after and node.name not in before:
+            chain = [node.name]
+            while chain[-1] in after:
+                chain.append(after[chain[-1]])
+            chains[node.name] = chain
+    stands_for = {name: first for first, chain in chains.items() for name in chain}
+    last_of = {chain[-1]: first for first, chain in chains.items()}
+    dropped = {name for name, first in stands_for.items() if name != first}
+    edges = []
+    for edge in graph.edges:
+        if edge.target.node in dropped:
+            continue
+        source = edge.source
+        if source.node in last_of:
+            source = replace(source, node=last_of[source.node])
+        edges.append(replace(edge, source=source))
+    smaller = replace(
+        graph, nodes=tuple(node for node in graph.nodes if node.name not in dropped), edges=tuple(edges), labels=()
+    )
+    return smaller, {first: tuple(chain) for first, chain in chains.items()}

@@ -1,0 +1,53 @@
+"""Runs of equal blocks drawn as one."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from mithril_nb.graph.records import Edge, Endpoint
+from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.viz.fold import folded
+from mithril_nb.viz.picture import picture
+from mithril_nb.viz.svg import diagram_svg
+
+
+def tower(height: int) -> Model:
+    model = Model() + Linear(64)
+    for _ in range(height):
+        model += MLP(64, (256,), 64)
+    return model + Relu() + Linear(10)
+
+
+def test_a_chain_of_equal_blocks_is_one_box_with_its_number():
+    graph = tower(12).graph
+    smaller, chains = folded(graph)
+    assert [node.name for node in smaller.nodes] == ["linear_0", "mlp_0", "relu_0", "linear_1"]
+    assert chains == {"mlp_0": tuple(f"mlp_{at}" for at in range(12))}
+    assert [str(edge) for edge in smaller.edges if edge.source.node == "mlp_0"] == ["mlp_0.output -> relu_0.input"]
+
+
+def test_what_differs_or_is_read_elsewhere_is_not_folded():
+    assert folded((Model() + Linear(4) + Linear(5) + Relu()).graph)[1] == {}
+    graph = (Model() + Relu(name="a") + Relu(name="b") + Relu(name="c") + Linear(3, name="tap")).graph
+    assert folded(graph)[1] == {"a": ("a", "b", "c")}
+    skip = Edge(Endpoint("a", "output"), Endpoint("tap", "weight"))
+    assert folded(replace(graph, edges=(*graph.edges, skip)))[1] == {"b": ("b", "c")}
+
+
+def test_shares_add_up_and_the_picture_says_how_many():
+    graph = tower(30).graph
+    shares = {f"mlp_{at}/linear_{part}": 0.01 for at, part in itertools.product(range(30), range(2))} | {
+        "linear_0": 0.4
+    }
+    made = picture(graph, shares=shares)
+    box = next(node for node in made.diagram.nodes if node.path == "mlp_0")
+    assert box.repeat == 30
+    assert abs((box.share or 0) - 0.6) < 1e-9
+    assert len(made.diagram.nodes) == 6
+    assert "MLP ×30" in diagram_svg(made.diagram)
+    assert picture(graph, fold=False).diagram.nodes != made.diagram.nodes
+
+
+def test_a_small_model_is_drawn_as_it_is():
+    assert len(picture(tower(3).graph).diagram.nodes) == 8
