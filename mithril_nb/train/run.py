@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
@@ -27,6 +29,19 @@ POLL_S = 0.1
 """How often a wait looks up, so that Ctrl-C and a stop of the kernel come through."""
 FLUSH_S = 2.0
 """How long `wait` lets listeners catch up with the end of a run."""
+
+
+LAST_STEP_S = 60.0
+"""How long the interpreter's end waits for a step, or a compilation, that is under way."""
+
+_RUNS: weakref.WeakSet[Run] = weakref.WeakSet()
+
+
+@atexit.register
+def _end_all() -> None:
+    # A thread that comes back from XLA into an interpreter that is gone takes the process down with an abort.
+    for run in tuple(_RUNS):
+        run._end(LAST_STEP_S)
 
 
 class Run(Shown):
@@ -52,6 +67,13 @@ class Run(Shown):
         self._is_inside = False
         self._ends_on_pause = False
         self._exception: Exception | None = None
+        _RUNS.add(self)
+
+    def _end(self, timeout_s: float) -> None:
+        """Stop a training thread, and wait until it is gone."""
+        if (thread := self._thread) is not None and thread.is_alive():
+            self._control.ask("stop")
+            thread.join(timeout_s)
 
     # Driving
 
@@ -91,8 +113,11 @@ class Run(Shown):
             self.start()
         until = math.inf if timeout is None else time.monotonic() + timeout
         try:
-            while self._is_driven and time.monotonic() < until:
-                time.sleep(min(POLL_S, max(0.0, until - time.monotonic())))
+            while self._is_driven and (left := until - time.monotonic()) > 0:
+                if (thread := self._thread) is not None and thread is not threading.current_thread():
+                    thread.join(min(POLL_S, left))
+                else:
+                    time.sleep(min(POLL_S, left))
         except KeyboardInterrupt:
             self._control.ask("stop", interrupted=True)
             if (thread := self._thread) is not None:

@@ -1,0 +1,28 @@
+"""A program may end while something trains: quietly, and with its own exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import sys, time
+import numpy as np
+import mithril_nb as ml
+from mithril_nb.models import MLP
+x = np.ones((64, 4), "float32")
+run = ml.fit(MLP(4, [8], 2), (x, np.zeros(64, "int32")), epochs=1_000_000).start()
+while len(run.history) < {steps}:
+    time.sleep(0.01)
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("steps", [0, 20], ids=["while it compiles", "while it trains"])
+def test_the_interpreter_ends_quietly_while_a_run_goes_on(steps):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(steps=steps)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (7, "")
