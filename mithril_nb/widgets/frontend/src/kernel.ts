@@ -7,6 +7,8 @@ export type Connection = "live" | "waiting" | "lost";
 /** A command without a reply after this long means that the kernel is busy or gone. */
 export const PATIENCE_MS = 5000;
 
+const DEAD = ["none", "dead", "terminating"];
+
 interface Pending {
   name: string;
   since: number;
@@ -34,6 +36,7 @@ export class Kernel {
   private readonly watchers = new Set<() => void>();
   private timer: ReturnType<typeof setInterval> | null = null;
   private commSuspect = false;
+  private everHeard = false;
   private readonly onCustom = (message: any, buffers: DataView[]): void => this.receive(message, buffers ?? []);
   private readonly onClosed = (): void => this.setConnection("lost");
   private readonly onCommLive = (): void => {
@@ -109,6 +112,7 @@ export class Kernel {
   /** Anything that arrives from the kernel shows that it lives. */
   heard(): void {
     this.commSuspect = false;
+    this.everHeard = true;
     if (this.connection !== "live" || this.waiting) {
       this.waiting = null;
       this.setConnection("live");
@@ -138,7 +142,9 @@ export class Kernel {
     }
     if (now - oldest.since < PATIENCE_MS) return;
     const status = kernelStatus(this.model);
-    const gone = status === null ? this.commSuspect : status !== "busy";
+    // An idle kernel may still be at work on this: handlers run in a subshell of their own. But one that is idle and
+    // never said a word does not know this widget, as in a notebook that was saved with its widgets and opened again.
+    const gone = this.commSuspect || DEAD.includes(status ?? "") || (status === "idle" && !this.everHeard);
     this.waiting = { name: oldest.name, since: oldest.since };
     if (!gone) {
       this.setConnection("waiting");

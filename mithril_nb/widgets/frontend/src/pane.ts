@@ -132,9 +132,14 @@ export class Pane {
     return found;
   }
 
-  /** Bring the nearest pinned line into the upper third, unless one is in sight already. */
+  /**
+   * Bring the nearest pinned line into the upper third, unless one is in sight already. What the compiler tagged comes
+   * before what is inferred: a parameter at the top of the text is not what a person looks for.
+   */
   reveal(): void {
-    const lines = this.lines(PINNED);
+    const pinned = this.lines(PINNED);
+    const tagged = pinned.filter((line) => !(this.flags[line]! & INFERRED));
+    const lines = tagged.length ? tagged : pinned;
     if (lines.length === 0) return;
     const { scrollDOM } = this.view;
     const top = scrollDOM.scrollTop;

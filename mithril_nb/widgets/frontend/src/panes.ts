@@ -209,7 +209,7 @@ export class Panes {
     attr(slot.frame, "data-mnb-state", state);
     attr(slot.frame, "data-mnb-version", have?.version ?? "");
     slot.frame.classList.toggle("mnb-stale", old);
-    text(slot.figures, have ? `${have.lineCount.toLocaleString("en-US")} lines${info?.elapsed_s != null && !old ? ` · ${seconds(info.elapsed_s)}` : ""}` : "");
+    text(slot.figures, have && !old ? `${have.lineCount.toLocaleString("en-US")} lines${info?.elapsed_s != null ? ` · ${seconds(info.elapsed_s)}` : ""}` : "");
     const running = state === "loading" && slot.clockText ? `${STAGE_VERBS[stage] ?? titleOf(stage)}: ${slot.clockText}` : "";
     const badge = [running, old ? "from the previous model" : ""].filter(Boolean).join(" · ");
     slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);

@@ -112,7 +112,11 @@ export class Plot {
     const grid = cssVar(this.root, "--mnb-grid", "#ddd");
     const font = `11px ${cssVar(this.root, "--mnb-ui", "sans-serif")}`;
     const axis = { stroke: ink, font, labelFont: font, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1, size: 4 } };
-    const value = (_: uPlot, shown: number | null): string => (shown === null ? "–" : this.asPercent ? `${(shown * 100).toFixed(1)} %` : figure(shown));
+    const value = (plot: uPlot, shown: number | null, series: number, at: number | null): string => {
+      // Validation has a value once an epoch: between two of them the last one holds.
+      const known = shown ?? (plot.data[series] as (number | null)[]).slice(0, (at ?? -1) + 1).findLast((point) => point !== null) ?? null;
+      return known === null ? "–" : this.asPercent ? `${(known * 100).toFixed(1)} %` : figure(known);
+    };
     const rail = this.data.validation.some((point) => point !== null);
     return new uPlot(
       {

@@ -50,7 +50,7 @@ export class Status {
       text(this.waiting, "");
       return;
     }
-    const say = (): void => text(this.waiting, `The kernel is busy: “${waiting.name.replaceAll("_", " ")}” has waited ${seconds((performance.now() - waiting.since) / 1000)}`);
+    const say = (): void => text(this.waiting, `Waiting for the kernel: “${waiting.name.replaceAll("_", " ")}”, ${seconds((performance.now() - waiting.since) / 1000)}`);
     say();
     this.timer = setInterval(say, 1000);
   }

@@ -1,5 +1,6 @@
 /** The Train tab, and the live-run widget: curves, figures, progress, and the hand on the run. */
 
+import { Clock } from "./clock";
 import { attr, h, icon, ICONS, text } from "./dom";
 import { figure, fromSlider, seconds, short, si, toSlider } from "./format";
 import type { Kernel } from "./kernel";
@@ -37,6 +38,11 @@ export class Train {
   private readonly rateLabel = h("span");
   private readonly hint = h("p", { class: "mnb-hint mnb-train-hint" });
   private readonly values = new Map<string, HTMLElement>();
+  private readonly starting = new Clock((elapsed) => {
+    this.wait = elapsed;
+    this.update();
+  });
+  private wait: string | null = null;
   private scale: "linear" | "log" = "log";
   private weight = 0;
   private readonly leave: () => void;
@@ -103,6 +109,7 @@ export class Train {
 
   destroy(): void {
     this.leave();
+    this.starting.stop();
     this.loss.destroy();
     this.accuracy.destroy();
   }
@@ -111,7 +118,9 @@ export class Train {
   toggle(): void {
     if (this.run.disabled) return;
     const { state } = this.options.run();
-    void this.options.kernel.send(state === "running" ? "pause" : state === "paused" ? "go_on" : "train", {});
+    // Starting may compile: until the kernel answers, a clock says that the press was heard.
+    this.starting.run(true);
+    void this.options.kernel.send(state === "running" ? "pause" : state === "paused" ? "go_on" : "train", {}).then(() => this.starting.run(false));
   }
 
   /** The theme changed: colours of the plots are read anew. */
@@ -136,7 +145,7 @@ export class Train {
     const done = run.steps > 0 ? Math.min(1, run.step / run.steps) : 0;
     this.bar.style.width = `${100 * done}%`;
     attr(this.progress, "aria-valuenow", Math.round(100 * done));
-    text(this.state, run.steps > 0 ? `${STATE_WORDS[state] ?? state} · epoch ${run.epoch} of ${run.epochs} · step ${run.step.toLocaleString("en-US")} of ${run.steps.toLocaleString("en-US")}` : (STATE_WORDS[state] ?? state));
+    text(this.state, this.wait ? `asking the kernel: ${this.wait}` : run.steps > 0 ? `${STATE_WORDS[state] ?? state} · epoch ${run.epoch} of ${run.epochs} · step ${run.step.toLocaleString("en-US")} of ${run.steps.toLocaleString("en-US")}` : (STATE_WORDS[state] ?? state));
     this.message.hidden = run.message === "";
     this.message.classList.toggle("mnb-plain", state !== "failed");
     text(this.message, run.message);

@@ -71,7 +71,7 @@ describe("a kernel", () => {
     expect(kernel.waiting).toBeNull();
   });
 
-  test("waits while the kernel is busy, and is lost if an idle one does not answer", async () => {
+  test("waits while the kernel is busy, and is lost if an idle one never said a word", async () => {
     (model as any).widget_manager = { kernel: { status: "busy" } };
     const reply = kernel.send("undo", {});
     await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
@@ -80,6 +80,30 @@ describe("a kernel", () => {
     await vi.advanceTimersByTimeAsync(1000);
     expect(kernel.connection).toBe("lost");
     expect((await reply).ok).toBe(false);
+  });
+
+  test("waits for an idle kernel that has spoken before: a handler may run beside it", async () => {
+    (model as any).widget_manager = { kernel: { status: "idle" } };
+    kernel.heard();
+    void kernel.send("train", {});
+    await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
+    expect(kernel.connection).toBe("waiting");
+  });
+
+  test.each([{ kernel: null }, { kernel: { status: "dead" } }])("is lost where there is no kernel: %o", async (manager) => {
+    (model as any).widget_manager = manager;
+    kernel.heard();
+    void kernel.send("undo", {});
+    await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
+    expect(kernel.connection).toBe("lost");
+  });
+
+  test("is lost if its comm changed and nobody answers since", async () => {
+    (model as any).widget_manager = { kernel: { status: "idle" } };
+    kernel.heard();
+    model.emit("comm_live_update");
+    await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
+    expect(kernel.connection).toBe("lost");
   });
 
   test("is lost at once when the comm closes, and found again by any message", () => {

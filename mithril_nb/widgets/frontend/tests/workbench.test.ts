@@ -170,6 +170,15 @@ describe("the workbench", () => {
     expect(sent("stop")).toHaveLength(1);
   });
 
+  test("says that it waits while a run is being started", async () => {
+    click('[data-mnb-tab="train"]');
+    session.alive = false;
+    click('[data-mnb-action="train.run"]');
+    await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^asking the kernel: \d/), { timeout: 3000 });
+    session.message({ type: "reply", id: session.sent.at(-1)!.id, ok: true, error: null });
+    await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^paused/));
+  });
+
   test("says that it is disconnected, and stays readable", () => {
     session.emit("comm:close");
     expect(find('[data-mnb-part="connection"]').hidden).toBe(false);
