@@ -44,8 +44,7 @@ def assert_same(cases: Mapping[str, Case], dtype: str) -> None:
     def run(given: Any) -> Any:
         return {name: with_gradients(forwards[name], *arrays) for name, arrays in given.items()}
 
-    cheap = {"xla_backend_optimization_level": 0}  # what is compared is arithmetic, not speed
-    results = jax.jit(run).lower(given).compile(compiler_options=cheap)(given)
+    results = run_quickly(run, given)
     for name, case in cases.items():
         expected, wanted = case.reference(*given[name])
         output, gradients = results[name]
@@ -54,6 +53,12 @@ def assert_same(cases: Mapping[str, Case], dtype: str) -> None:
         assert gradients.keys() >= given[name][0].keys()
         for leaf, gradient in gradients.items():
             close(gradient, wanted[leaf], dtype, f"{name}: gradient of {leaf}")
+
+
+def run_quickly(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run a function as one program that XLA does not optimize: what is compared is arithmetic, not speed."""
+    lowered = jax.jit(function).lower(*arguments)
+    return lowered.compile(compiler_options={"xla_backend_optimization_level": 0})(*arguments)
 
 
 def with_gradients(forward: Callable[..., Any], params: Any, inputs: Any, cotangent: Any) -> Any:
