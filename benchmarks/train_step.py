@@ -15,12 +15,14 @@ from mithril_nb.train import train_step
 LEARNING_RATE = 1e-3
 
 
-def train_step_comparisons() -> Iterator[Comparison]:
+def train_step_comparisons(rounds: int) -> Iterator[Comparison]:
     """Yield the comparison for each size; the second one per size also counts right predictions, which `fit` does."""
     for name, (widths, batch_size, bar) in SIZES.items():
         theirs = repeated_plain(widths, batch_size)
-        yield compare(f"train step, {name}", repeated_ours(widths, batch_size, False), theirs, bar=bar)
-        yield compare(f"  the same with accuracy, {name}", repeated_ours(widths, batch_size, True), theirs)
+        yield compare(f"train step, {name}", repeated_ours(widths, batch_size, False), theirs, bar=bar, rounds=rounds)
+        yield compare(
+            f"  the same with accuracy, {name}", repeated_ours(widths, batch_size, True), theirs, rounds=rounds
+        )
 
 
 def repeated_plain(widths: tuple[int, ...], batch_size: int) -> Callable[[int], object]:

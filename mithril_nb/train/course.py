@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.train.batches import Tail, batch_at, batch_count, batches, epoch_order
@@ -26,8 +27,8 @@ class Course:
         model: What is trained.
         loss: The loss, resolved.
         optimizer: The optimizer, resolved.
-        step: The compiled step, which overwrites params and optimizer state: `(params, opt_state, rate, batch[, key,
-            number])`.
+        step: The compiled step, which overwrites params and optimizer state. It takes (params, opt_state, rate, batch),
+            and key and number of the step if the model draws; it gives loss (and accuracy) in one array.
         evaluate: The compiled metrics of a batch: `(params, batch)`.
         data: What to learn from.
         validation: What to check on at each epoch's end.
@@ -51,7 +52,7 @@ class Course:
     shuffle: bool
     key: Any = None
 
-    @property
+    @cached_property
     def steps_per_epoch(self) -> int:
         """Steps in an epoch."""
         return batch_count(len(self.data), self.batch_size, self.tail)
@@ -119,14 +120,18 @@ def _programs(recipe: Recipe) -> tuple[Any, Any]:
     step = train_step(model.forward, loss, recipe.optimizer, accuracy=recipe.accuracy)
     metrics = loss_function(model.forward, loss, accuracy=recipe.accuracy)
 
-    def keyed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any, number: Any) -> Any:
-        return step(params, opt_state, rate, batch, jax.random.fold_in(key, number))
+    def packed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any = None, number: Any = None) -> Any:
+        key = None if key is None else jax.random.fold_in(key, number)
+        params, opt_state, metrics = step(params, opt_state, rate, batch, key)
+        # One small array to fetch per step, not two: fetching costs more than all that is done with the numbers.
+        numbers = jnp.stack([metrics[name] for name in ("loss", "accuracy") if name in metrics])
+        return params, opt_state, numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32))
 
     def evaluate(params: Any, batch: Any) -> Any:
         return metrics(params, batch, training=False)[1]
 
     # The step's memory is given back to it: params and optimizer state are never held twice.
-    return jax.jit(keyed if model.needs_key else step, donate_argnums=(0, 1)), jax.jit(evaluate)
+    return jax.jit(packed, donate_argnums=(0, 1)), jax.jit(evaluate)
 
 
 _remembered = lru_cache(maxsize=8)(_programs)

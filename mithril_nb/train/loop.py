@@ -40,10 +40,11 @@ class Stretch:
         self.course, self.state, self.control, self.history = course, state, control, history
         self.is_exact = is_exact
         self.meter = Meter(state.elapsed_s)
-        self._under_way: deque[tuple[int, float, dict[str, Any]]] = deque()
+        self._under_way: deque[tuple[int, float, Any]] = deque()
         self._order: tuple[int, np.ndarray] = (0, np.arange(0))
         self._rate: tuple[float, Any] = (math.nan, None)
         self._validation_s = 0.0
+        self._steps_per_epoch = course.steps_per_epoch
 
     def events(self) -> Iterator[TrainingEvent]:
         """Train, and yield what happens.
@@ -70,7 +71,7 @@ class Stretch:
                         continue
                 self.take_step()
                 yield from self.settle(0 if self.is_exact else self.ahead)
-                if state.step % self.course.steps_per_epoch == 0:
+                if state.step % self._steps_per_epoch == 0:
                     yield from self.end_epoch()
             yield self.end("done")
         except KeyboardInterrupt:  # a second Ctrl-C, which did not wait for the end of the step
@@ -88,7 +89,7 @@ class Stretch:
     @property
     def steps(self) -> int:
         """Steps that the whole run takes."""
-        return self.state.epochs * self.course.steps_per_epoch
+        return self.state.epochs * self._steps_per_epoch
 
     @property
     def ahead(self) -> int:
@@ -99,7 +100,7 @@ class Stretch:
     def take_step(self) -> None:
         """Begin one step; its numbers are fetched later."""
         state, course = self.state, self.course
-        epoch, place = divmod(state.step, course.steps_per_epoch)
+        epoch, place = divmod(state.step, self._steps_per_epoch)
         if self._order[0] != epoch + 1:
             self._order = (epoch + 1, course.order(epoch + 1))
         state.keep(is_epoch_start=place == 0)
@@ -111,25 +112,25 @@ class Stretch:
         keys = () if course.key is None else (course.key, np.uint32(state.step))
         with self.control.stepping():
             state.own()
-            state.params, state.opt_state, metrics = course.step(
+            state.params, state.opt_state, numbers = course.step(
                 state.params, state.opt_state, self._rate[1], batch, *keys
             )
             state.step += 1
-        self._under_way.append((state.step, rate, metrics))
+        self._under_way.append((state.step, rate, numbers))
 
     def settle(self, limit: int) -> Iterator[TrainingEvent]:
         """Yield the events of the steps that are done, until at most `limit` are under way."""
         state, under_way = self.state, self._under_way
-        while under_way and (len(under_way) > limit or under_way[0][2]["loss"].is_ready()):
-            number, rate, metrics = under_way.popleft()
-            loss = float(metrics["loss"])
-            accuracy = float(metrics["accuracy"]) if "accuracy" in metrics else None
+        while under_way and (len(under_way) > limit or under_way[0][2].is_ready()):
+            number, rate, numbers = under_way.popleft()
+            loss, *rest = np.asarray(numbers).tolist()
+            accuracy = rest[0] if rest else None
             self.meter.step(number)
             if not math.isfinite(loss):
                 raise TrainingError(self.divergence(number, rate, loss))
             state.confirm(number)
             event = self.event("step", number, loss=loss, accuracy=accuracy, learning_rate=rate)
-            if number % self.course.steps_per_epoch:
+            if number % self._steps_per_epoch:
                 self.record(event)
             else:
                 state.unrecorded = event
@@ -152,7 +153,7 @@ class Stretch:
         # The row of an epoch's last step waits for the validation, so that rows never change once they are there.
         self.record(last, **checked)
         state.unrecorded = None
-        start = max(0, len(history) - self.course.steps_per_epoch)
+        start = max(0, len(history) - self._steps_per_epoch)
         loss, accuracy, epochs = history.rows(start, ("loss", "accuracy", "epoch"))
         own = epochs == last.epoch
         share = None if last.accuracy is None else float(accuracy[own].mean())
@@ -172,7 +173,7 @@ class Stretch:
         elif turn == "go":  # one step was allowed
             self.take_step()
             yield from self.settle(0)
-            if self.state.step % self.course.steps_per_epoch == 0:
+            if self.state.step % self._steps_per_epoch == 0:
                 yield from self.end_epoch()
 
     def end(self, kind: Literal["stopped", "done", "failed"], why: str = "") -> TrainingEvent:
@@ -201,14 +202,14 @@ class Stretch:
         """Return the message for a loss that is no number any more."""
         steps, losses = self.history.rows(max(0, len(self.history) - 1), ("step", "loss"))
         last = (int(steps[-1]), float(losses[-1])) if len(steps) else None
-        epoch = -(-step // self.course.steps_per_epoch)
+        epoch = -(-step // self._steps_per_epoch)
         return divergence(step, epoch, self.state.epochs, loss, rate, self.course.optimizer.is_relative, last)
 
     def event(self, kind: EventKind, step: int | None = None, **values: Any) -> TrainingEvent:
         """Return an event at a step (default: the present one), and remember it as the latest."""
         state, steps, speed = self.state, self.steps, self.meter.steps_per_s
         at = state.step if step is None else step
-        epoch = -(-at // self.course.steps_per_epoch)
+        epoch = -(-at // self._steps_per_epoch)
         state.latest = TrainingEvent(
             kind,
             at,

@@ -1,0 +1,78 @@
+"""Print the benchmarks as a table: `python -m benchmarks [--quick] [--only evaluate train observation startup]`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+from collections.abc import Callable, Iterator
+
+import jax
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.evaluate import evaluate_comparisons
+from benchmarks.interleaved import Comparison
+from benchmarks.observation import observation_comparisons
+from benchmarks.startup import startup_times
+from benchmarks.train_step import train_step_comparisons
+
+COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
+    "evaluate": evaluate_comparisons,
+    "train": train_step_comparisons,
+    "observation": observation_comparisons,
+}
+
+
+def main() -> None:
+    """Run what was asked for and print it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a figure to quote")
+    parser.add_argument("--only", nargs="+", choices=[*COMPARISONS, "startup"], default=[*COMPARISONS, "startup"])
+    options = parser.parse_args()
+    rounds, repeats = (30, 3) if options.quick else (200, 7)
+    console = Console()
+    console.print(
+        f"Python {platform.python_version()}, jax {jax.__version__}, {jax.devices()[0]}, {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[0]:.1f}; {rounds} rounds A B B A, medians"
+    )
+    asked = [name for name in COMPARISONS if name in options.only]
+    if asked:
+        console.print(comparison_table(found for name in asked for found in COMPARISONS[name](rounds)))
+    if "startup" in options.only:
+        table = Table("before the first step", "median")
+        table.columns[1].justify = "right"
+        for name, seconds in startup_times(repeats):
+            table.add_row(name, si(seconds))
+        console.print(table)
+
+
+def comparison_table(found: Iterator[Comparison]) -> Table:
+    """Return the table of comparisons; a ratio over its bar is red and marked."""
+    table = Table("against the same by hand", "ours", "by hand", "ratio", "middle half", "best 10 %", "bar")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for each in found:
+        is_over = each.bar is not None and each.ratio > each.bar
+        ratio = f"[red]{each.ratio:.3f} over[/red]" if is_over else f"{each.ratio:.3f}"
+        spread = f"{each.spread[0]:.3f} to {each.spread[1]:.3f}"
+        bar = "" if each.bar is None else f"{each.bar:.2f}"
+        table.add_row(each.name, si(each.ours_s), si(each.theirs_s), ratio, spread, f"{each.best:.3f}", bar)
+    return table
+
+
+def si(seconds: float) -> str:
+    """Return a time as text.
+
+    Examples:
+        >>> si(0.00123), si(2.0), si(3.2e-5)
+        ('1.23 ms', '2.00 s', '32.0 us')
+    """
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}" if seconds / size >= 100 else f"{seconds / size:#.3g} {unit}"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+if __name__ == "__main__":
+    main()
