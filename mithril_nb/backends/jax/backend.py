@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from mithril_nb.backends.backend import Backend
 from mithril_nb.backends.jax import kernels
-from mithril_nb.backends.jax.initializers import initial
+from mithril_nb.backends.jax.initializers import initial, stream
 from mithril_nb.errors import DeviceNotFoundError, UnknownOptionError, refuse_unknown
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 from mithril_nb.models.infer import Parameter
@@ -170,6 +170,8 @@ class JaxBackend(Backend):
         if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
             raise UnknownOptionError(f"cannot use {seed!r} as a seed.", (("needs", "a whole number"),), "seed=42")
         self._key = jax.random.key(int(seed))
+        # A seed sequence takes no negative numbers; JAX takes any.
+        self._seed, self._drawn = int(seed) % 2**64, 0
 
     def get_random_key(self) -> jax.Array:
         """Return a fresh key, and move the backend's stream on."""
@@ -216,13 +218,20 @@ class JaxBackend(Backend):
 
     def initial_params(self, parameters: tuple[Parameter, ...], seed: int | None = None) -> dict[str, jax.Array]:
         """Return starting values for parameters of known shapes, the same for the same seed."""
-        key = self.get_random_key() if seed is None else jax.random.key(seed)
-        keys = jax.random.split(key, max(len(parameters), 1))
+        if seed is None:
+            start, self._drawn = (self._seed, self._drawn + 1), self._drawn + 1
+        else:
+            start = (int(seed) % 2**64,)
         return {
             parameter.name: self._placed(
-                initial(parameter.initializer, one, tuple(map(int, parameter.spec.shape)), parameter.spec.dtype)
+                jnp.asarray(
+                    initial(
+                        parameter.initializer, stream(start, parameter.name), tuple(map(int, parameter.spec.shape))
+                    ),
+                    parameter.spec.dtype,
+                )
             )
-            for parameter, one in zip(parameters, keys, strict=False)
+            for parameter in parameters
         }
 
     def _dtype(self, dtype: Any) -> str:
