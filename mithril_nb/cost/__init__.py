@@ -1,6 +1,8 @@
 """What a program costs, block by block: FLOPs, transcendentals, bytes, parameters; checked against XLA."""
 
-from mithril_nb.cost.report import BlockCost, CostReport, EquationCost, Memory, Source, Total, Unknown, report, with_xla
+from mithril_nb.cost.records import BlockCost, CostReport, EquationCost, Total, Unknown
+from mithril_nb.cost.report import report, with_xla
+from mithril_nb.cost.xla import Memory, Source
 
 __all__ = [
     "BlockCost", "CostReport", "EquationCost", "Memory", "Source", "Total", "Unknown", "report", "with_xla",

@@ -167,6 +167,7 @@ _elementwise(62, 1, "62·n + n transcendentals, a polynomial", "erfc")
 _elementwise(37, 2, "37·n + 2·n transcendentals, a polynomial", "erf_inv")
 _elementwise(24, 0, "24·n, bit by bit", "nextafter")
 _elementwise(4, 0, "4·n", "conj")
+_elementwise(3, 0, "3·n: (1 - x)·(1 + x)", "one_minus_square")  # a primitive since JAX 0.12
 
 
 @rule(

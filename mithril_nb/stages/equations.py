@@ -145,7 +145,7 @@ def _wanted_inside(site: Site, results: list[bool], count: int) -> list[bool]:
     if len(results) != count or site.primitive == "while":
         return [True] * count
     if site.primitive == "scan":  # What is carried around is needed by the next round.
-        carried = site.equation.params["num_carry"]
+        carried = jax_versions.carried(site.equation)
         return [True] * carried + results[carried:]
     return results
 

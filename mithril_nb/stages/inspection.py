@@ -5,70 +5,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import jax
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.stages import jax_versions
-from mithril_nb.stages.attribution import Attribution
-from mithril_nb.stages.equations import Site, plain_params, sites_of
 from mithril_nb.stages.hlo import read_hlo
 from mithril_nb.stages.jaxpr_text import print_jaxpr
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.records import Equation, Stage
 from mithril_nb.stages.stablehlo import read_stablehlo
-from mithril_nb.stages.tags import Tags
-from mithril_nb.stages.tracing import Leaf, Trace, trace
+from mithril_nb.stages.traced import Input, Program
+from mithril_nb.stages.tracing import Leaf, trace
 
 STAGES = ("jaxpr", "stablehlo", "hlo")
 """Names of the stages, from Python to the machine."""
-
-_COMPUTES = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
-_CARRIES = frozenset(
-    {
-        "transpose",
-        "reshape",
-        "convert_element_type",
-        "squeeze",
-        "broadcast_in_dim",
-        "copy",
-        "mul",
-        "add",
-        "add_any",
-    }
-)
-
-
-@dataclass(frozen=True)
-class Input(Shown):
-    """One array that a program takes.
-
-    Attributes:
-        name: How to reach it: `params['linear_0.weight']`.
-        spec: Its shape and dtype.
-        block: Path of the block that it belongs to, or `""`.
-        is_param: Whether it is a parameter of the model, rather than data or the state of an optimizer.
-    """
-
-    name: str
-    spec: Any
-    block: str
-    is_param: bool
-
-
-@dataclass(frozen=True)
-class _Program:
-    trace: Trace
-    top: list[Site]
-    sites: list[Site]
-    tags: Tags
-    equations: tuple[Equation, ...]
-    by_id: dict[str, Equation]
-    inputs: tuple[Input, ...]
 
 
 class Inspection(Shown):
@@ -91,11 +44,10 @@ class Inspection(Shown):
     ):
         self.name = name or getattr(fn, "__name__", type(fn).__name__)
         self.stages = STAGES
-        self._params = params
         self._device = device
         self._args = jax.tree.map(_shape_of, args)
         self._trace = Once(lambda: trace(fn, self._args, name))
-        self._program = Once(self._make_program)
+        self._program = Once(lambda: Program(self._trace.get(), params))
         self._lowered = Once(self._lower)
         self._compiled = Once(self._compile)
         self._figures = {
@@ -234,7 +186,7 @@ class Inspection(Shown):
         """Whether `lowered` returns at once."""
         return self._lowered.is_ready
 
-    def _traced(self) -> _Program:
+    def _traced(self) -> Program:
         try:
             return self._program.get()
         except Exception as error:
@@ -243,31 +195,6 @@ class Inspection(Shown):
                 ((type(error).__name__, _first_lines(error)),),
                 "jax.make_jaxpr(fn)(*args)",
             ) from error
-
-    def _make_program(self) -> _Program:
-        traced = self._trace.get()
-        top, sites = sites_of(traced.closed.jaxpr)
-        attribution = Attribution(traced, top, sites)
-        equations = tuple(_record(site, attribution) for site in sites)
-        inputs = tuple(
-            Input(
-                leaf.name,
-                leaf.spec,
-                attribution.owner(leaf),
-                leaf.argument == self._params,
-            )
-            for leaf in traced.inputs
-        )
-        tags = Tags({name for site in sites for name, _ in site.stack})
-        return _Program(
-            traced,
-            top,
-            sites,
-            tags,
-            equations,
-            {one.id: one for one in equations},
-            inputs,
-        )
 
     def _lower(self) -> jax.stages.Lowered:
         program = self._program.get()
@@ -317,32 +244,8 @@ class Inspection(Shown):
             return Stage("hlo", "", unavailable="this platform gives no text for its executables")
         start = time.perf_counter()
         names = {one.name: (index, one.block) for index, one in enumerate(program.inputs)}
-        text, found = read_hlo(text, program.tags, program.by_id, names, self._absorbed)
+        text, found = read_hlo(text, program.tags, program.by_id, names, program.contractions_behind)
         return Stage("hlo", text, found, self._compiled.elapsed_s + time.perf_counter() - start)
-
-    def _absorbed(self, opcode: str, id: str) -> tuple[str, ...]:
-        """Return the contraction that a dot or convolution is, where XLA kept only the name of a transpose of it."""
-        if opcode not in ("dot", "convolution"):
-            return ()
-        return self._contractions.get(id, ())
-
-    @cached_property
-    def _contractions(self) -> dict[str, tuple[str, ...]]:
-        """For each equation that only passes on a contraction, that contraction."""
-        makers: dict[Any, str] = {}
-        found: dict[str, tuple[str, ...]] = {}
-        for site in self._program.get().sites:
-            for var in site.equation.outvars:
-                makers[var] = site.id
-        by_id = self._program.get().by_id
-        for site in self._program.get().sites:
-            if site.primitive in _CARRIES:
-                for atom in site.equation.invars:
-                    maker = None if jax_versions.is_literal(atom) else makers.get(atom)
-                    if maker is not None:
-                        near = (maker,) if by_id[maker].primitive in _COMPUTES else found.get(maker, ())
-                        found[site.id] = found.get(site.id, ()) + near
-        return found
 
 
 def inspect(
@@ -377,25 +280,6 @@ def inspect(
         <BLANKLINE>
     """
     return Inspection(fn, args, name, params, device)
-
-
-def _record(site: Site, attribution: Attribution) -> Equation:
-    block, role, origin = attribution[site.id]
-    return Equation(
-        site.id,
-        site.primitive,
-        block,
-        role,
-        tuple(jax_versions.spec_of(atom.aval) for atom in site.equation.invars),
-        tuple(jax_versions.spec_of(var.aval) for var in site.equation.outvars),
-        jax_versions.source_line(site.equation),
-        site.repeats,
-        site.is_call,
-        plain_params(site.equation),
-        origin,
-        site.is_used,
-        site.constants,
-    )
 
 
 def _shape_of(leaf: Any) -> Any:

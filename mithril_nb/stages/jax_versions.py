@@ -123,6 +123,13 @@ def trip_count(equation: Any) -> int | None:
     return None if name == "while" else 1
 
 
+def carried(equation: Any) -> int:
+    """Return how many results of a scan, the first ones, go into its next round."""
+    if "num_carry" in equation.params:
+        return int(equation.params["num_carry"])
+    return len(equation.params["ft_out"].unpack()[0])  # JAX 0.12 keeps trees in place of counts
+
+
 def name_stack(equation: Any) -> NameStack:
     """Return the scopes and transforms around an equation, relative to the jaxpr that it stands in."""
     return _read_stack(equation.source_info.name_stack.stack)

@@ -18,7 +18,7 @@ _DULL = {
     "inline", "keep_unused", "donated_invars", "in_shardings", "out_shardings", "in_layouts", "out_layouts", "ctx_mesh",
     "compiler_options_kvs", "resource_env", "linear", "jaxpr", "call_jaxpr", "branches", "cond_jaxpr", "body_jaxpr",
     "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "update_jaxpr", "update_consts", "_split_transpose",
-    "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
+    "ft_in", "ft_out", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
 }  # fmt: skip
 """Params that say nothing to a reader, or whose jaxpr is printed as a body."""
 

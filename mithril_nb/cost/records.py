@@ -1,0 +1,203 @@
+"""Costs as data: by equation, by block, for the whole program. Integers, so that sums are exact. No JAX here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+
+from mithril_nb.cost.xla import Memory, Source
+from mithril_nb.display import Shown
+from mithril_nb.stages.records import UNATTRIBUTED, Role
+
+
+@dataclass(frozen=True)
+class EquationCost:
+    """What one equation costs in a run of the program.
+
+    Attributes:
+        id: Its id.
+        primitive: Its primitive.
+        block: Path of its block.
+        role: Its role.
+        flops: FLOPs in all its runs; `None` if unknown.
+        transcendentals: The same for transcendental functions.
+        bytes: Bytes read and written in all its runs; `None` if unknown.
+        repeats: How often it runs; 0 if it never does; `None` if unknown.
+        each: FLOPs of one run; `None` if there is no rule.
+        once: FLOPs counted as XLA counts them, loops once.
+        formula: How the FLOPs were computed, or why not.
+    """
+
+    id: str
+    primitive: str
+    block: str
+    role: Role | None
+    flops: int | None
+    transcendentals: int | None
+    bytes: int | None
+    repeats: int | None
+    each: int | None
+    once: int
+    formula: str
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """What one block costs, without the blocks inside it.
+
+    Attributes:
+        block: Its path; `"(loss)"`, `"(optimizer)"`, or `""` for what no block caused.
+        flops: FLOPs of its equations.
+        transcendentals: Their transcendentals.
+        bytes: Bytes that they read and write, unfused.
+        params: Number of its parameters.
+        forward: FLOPs of these in the forward pass,
+        backward: in the backward pass,
+        update: and in the optimizer.
+        unknown: How many of its equations have no known cost.
+    """
+
+    block: str
+    flops: int = 0
+    transcendentals: int = 0
+    bytes: int = 0
+    params: int = 0
+    forward: int = 0
+    backward: int = 0
+    update: int = 0
+    unknown: int = 0
+
+
+@dataclass(frozen=True)
+class Total:
+    """The sum over all blocks.
+
+    Attributes:
+        flops: FLOPs.
+        transcendentals: Transcendentals.
+        bytes: Bytes read and written, unfused.
+        params: Number of parameters.
+    """
+
+    flops: int
+    transcendentals: int
+    bytes: int
+    params: int
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Equations whose cost is not in the total.
+
+    Attributes:
+        primitive: Their primitive.
+        reason: `"no rule"` or `"trip count unknown"`.
+        count: How many equations.
+        each: FLOPs of one round of them all, if there are rules.
+        share: Their share of all the program's equations.
+        blocks: The blocks that they are in.
+    """
+
+    primitive: str
+    reason: str
+    count: int
+    each: int | None
+    share: float
+    blocks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CostReport(Shown):
+    """What a program costs.
+
+    Attributes:
+        program: Name of the program.
+        equations: The cost of every equation that is not just a call.
+        rows: The cost of every block, in the order in which the program first comes to it.
+        total: The sum of `rows`, exactly.
+        sources: The same for the whole program, by who says so.
+        unknown: What is not in the total.
+        memory: What the compiled program needs, if it is compiled.
+    """
+
+    program: str
+    equations: tuple[EquationCost, ...]
+    rows: tuple[BlockCost, ...]
+    total: Total
+    sources: tuple[Source, ...]
+    unknown: tuple[Unknown, ...] = ()
+    memory: Memory | None = None
+
+    @cached_property
+    def by_block(self) -> Mapping[str, BlockCost]:
+        """Rows by block path."""
+        return {row.block: row for row in self.rows}
+
+    @property
+    def unattributed_share(self) -> float:
+        """Share of the FLOPs that no block caused."""
+        lost = self.by_block.get(UNATTRIBUTED)
+        return lost.flops / self.total.flops if lost is not None and self.total.flops else 0.0
+
+    @property
+    def attributed_share(self) -> float:
+        """Share of the FLOPs that some block caused."""
+        return 1.0 - self.unattributed_share
+
+    def source(self, name: str) -> Source | None:
+        """Return the figures of one source, or `None` if it is not there."""
+        return next((source for source in self.sources if source.name == name), None)
+
+    def subtree(self, path: str) -> BlockCost:
+        """Return the cost of a block with all blocks inside it; `""` gives the whole program."""
+        inside = [row for row in self.rows if not path or row.block == path or row.block.startswith(f"{path}/")]
+        return total_of(path, inside)
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the same as JSON-able data, without the single equations."""
+        return {
+            "program": self.program,
+            "rows": [
+                {
+                    **asdict(row),
+                    "label": row.block.rpartition("/")[2] or "(unattributed)",
+                    "share": row.flops / self.total.flops if self.total.flops else 0.0,
+                }
+                for row in self.rows
+            ],
+            "total": asdict(self.total),
+            "unattributed_share": self.unattributed_share,
+            "unknown": [{**asdict(one), "blocks": list(one.blocks)} for one in self.unknown],
+            "sources": [asdict(source) for source in self.sources],
+            "memory": None if self.memory is None else asdict(self.memory),
+        }
+
+    def __str__(self) -> str:
+        lines = [f"{'block':<28} {'FLOPs':>16} {'forward':>16} {'backward':>16} {'update':>14} {'params':>12}"]
+        for row in (*self.rows, total_of("total", self.rows)):
+            name = row.block or "(unattributed)"
+            split = f"{row.forward:>16,} {row.backward:>16,} {row.update:>14,}"
+            lines.append(f"{name:<28} {row.flops:>16,} {split} {row.params:>12,}")
+        lines += [f"unknown: {one.count} x {one.primitive} ({one.reason})" for one in self.unknown]
+        return "\n".join(lines)
+
+
+def total_of(path: str, rows: Iterable[BlockCost]) -> BlockCost:
+    """Return the sum of some rows, under the given path."""
+    every = tuple(rows)
+
+    def of(field: Callable[[BlockCost], int]) -> int:
+        return sum(map(field, every))
+
+    return BlockCost(
+        path,
+        of(lambda row: row.flops),
+        of(lambda row: row.transcendentals),
+        of(lambda row: row.bytes),
+        of(lambda row: row.params),
+        of(lambda row: row.forward),
+        of(lambda row: row.backward),
+        of(lambda row: row.update),
+        of(lambda row: row.unknown),
+    )

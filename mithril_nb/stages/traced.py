@@ -1,0 +1,103 @@
+"""What is known of a program once it is traced: its equations, whose they are, and the tags that mark them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.attribution import Attribution
+from mithril_nb.stages.equations import Site, plain_params, sites_of
+from mithril_nb.stages.records import Equation
+from mithril_nb.stages.tags import Tags
+from mithril_nb.stages.tracing import Trace
+
+_CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
+_MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
+
+
+@dataclass(frozen=True)
+class Input:
+    """One array that a program takes.
+
+    Attributes:
+        name: How to reach it: `params['linear_0.weight']`.
+        spec: Its shape and dtype.
+        block: Path of the block that it belongs to, or `""`.
+        is_param: Whether it is a parameter of the model, rather than data or the state of an optimizer.
+    """
+
+    name: str
+    spec: TensorSpec
+    block: str
+    is_param: bool
+
+
+class Program:
+    """A traced program with its provenance.
+
+    Attributes:
+        trace: The trace.
+        top: Sites of its equations, without those of nested jaxprs.
+        sites: Sites of all its equations.
+        equations: The same as records.
+        by_id: The same by id.
+        inputs: What it takes.
+        tags: How its equations are marked in later stages.
+    """
+
+    def __init__(self, trace: Trace, params: str):
+        self.trace = trace
+        self.top, self.sites = sites_of(trace.closed.jaxpr)
+        attribution = Attribution(trace, self.top, self.sites)
+        self.equations = tuple(_record(site, attribution) for site in self.sites)
+        self.by_id = {equation.id: equation for equation in self.equations}
+        self.inputs = tuple(
+            Input(leaf.name, leaf.spec, attribution.owner(leaf), leaf.argument == params) for leaf in trace.inputs
+        )
+        self.tags = Tags({name for site in self.sites for name, _ in site.stack})
+
+    def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
+        """Return the contraction that an HLO instruction is, where XLA kept only the name of a transpose of it.
+
+        Args:
+            opcode: Opcode of the instruction.
+            id: Id of an equation that it is tagged with.
+        """
+        return self._behind.get(id, ()) if opcode in ("dot", "convolution") else ()
+
+    @cached_property
+    def _behind(self) -> dict[str, tuple[str, ...]]:
+        makers: dict[tuple[str, Any], str] = {}
+        found: dict[str, tuple[str, ...]] = {}
+        for site in self.sites:
+            body = site.id.rpartition(".")[0]  # Bodies that are shared share their variables: tell the calls apart.
+            for var in site.equation.outvars:
+                makers[body, var] = site.id
+            if site.primitive in _MOVERS and not jax_versions.is_literal(site.equation.invars[0]):
+                maker = makers.get((body, site.equation.invars[0]))
+                if maker is not None:
+                    is_made = self.by_id[maker].primitive in _CONTRACTIONS
+                    found[site.id] = (maker,) if is_made else found.get(maker, ())
+        return found
+
+
+def _record(site: Site, attribution: Attribution) -> Equation:
+    block, role, origin = attribution[site.id]
+    return Equation(
+        site.id,
+        site.primitive,
+        block,
+        role,
+        tuple(jax_versions.spec_of(atom.aval) for atom in site.equation.invars),
+        tuple(jax_versions.spec_of(var.aval) for var in site.equation.outvars),
+        jax_versions.source_line(site.equation),
+        site.repeats,
+        site.is_call,
+        plain_params(site.equation),
+        origin,
+        site.is_used,
+        site.constants,
+    )
