@@ -18,7 +18,7 @@ from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.style import MONO, base_css
-from mithril_nb.viz.units import percent, seconds
+from mithril_nb.viz.units import percent
 
 if TYPE_CHECKING:  # the package around these records imports JAX
     from mithril_nb.stages.records import Instruction, Stage
@@ -176,10 +176,9 @@ def _pane(
         )
         return
     total = stage.text.count("\n") + (0 if stage.text.endswith("\n") else 1)
-    elapsed = f" · {seconds(stage.elapsed_s)}" if stage.elapsed_s else ""
     yield (
         f'<section class="pane" data-stage="{escaped(stage.name)}" aria-label="{title}"><header><b>{title}</b>'
-        f'<span class="quiet">{total:,} line{"" if total == 1 else "s"}{elapsed}</span></header>'
+        f'<span class="quiet">{total:,} line{"" if total == 1 else "s"}</span></header>'
         f'<div class="code" tabindex="0" role="region" aria-label="{title}, text">'
         f'<div class="lines" style="--w:{len(str(len(lines)))}">'
     )
