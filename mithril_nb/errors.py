@@ -63,6 +63,17 @@ class Diagnostic:
         }
 
 
+def short_repr(value: object, most: int = 80) -> str:
+    """Return a value's `repr`, cut off where it would fill the screen.
+
+    Examples:
+        >>> short_repr(list(range(50)), 20)
+        '[0, 1, 2, 3, 4, 5...'
+    """
+    text = repr(value)
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
 class MithrilError(Exception):
     """Base of all errors that mithril_nb raises on purpose.
 

@@ -27,7 +27,7 @@ from mithril_nb.errors import (
 from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Block, LogicalGraph
-from mithril_nb.graph.spec import Dim, TensorSpec, as_dtype
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
 from mithril_nb.models.infer import Inference, Parameter, infer
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import by_port, flat_params, input_specs
@@ -187,7 +187,7 @@ class PhysicalModel(Shown):
             raise ShapeError(
                 f"the shape of parameter {open_ones[0].name!r} is not known.",
                 (("so far", str(open_ones[0].spec)), ("input", f"{name!r} {self.input_specs.get(name)}")),
-                f'ml.compile(model, backend, shapes={{"{name}": [32, 784]}})',
+                self._with_shapes(),
                 block=open_ones[0].path,
                 port=open_ones[0].port,
             )
@@ -309,7 +309,7 @@ class PhysicalModel(Shown):
                 raise ShapeError(
                     f"the shape of input {name!r} is not known in numbers.",
                     (("so far", str(spec)),),
-                    f'ml.compile(model, backend, shapes={{"{name}": [32, 784]}})',
+                    self._with_shapes(),
                     port=name,
                 )
         outputs = {name: spec for name, spec in self.output_specs.items() if spec is not None}
@@ -403,6 +403,14 @@ class PhysicalModel(Shown):
         ]
         if problems:
             raise ShapeError(problems[0], more=tuple(problems[1:]))
+
+    def _with_shapes(self) -> str:
+        """A call of `compile` with a shape for each input, for a message."""
+        shapes = {
+            name: [32, 784] if LEADING in spec.shape else [32 if isinstance(dim, str) else dim for dim in spec.shape]
+            for name, spec in self.input_specs.items()
+        }
+        return f"ml.compile(model, backend, shapes={shapes!r})"
 
     def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
         """Facts for a message: the inputs, and what they were compiled for where that differs."""

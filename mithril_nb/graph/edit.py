@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, NestingError, UnknownBlockError
 from mithril_nb.graph.closing import closed, made_edges
 from mithril_nb.graph.order import path_between
+from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Value
 
 DEEPEST = 50
@@ -204,7 +206,7 @@ def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
         raise NameTakenError(
             f"cannot rename block {old!r} to {new!r}: " + ("a name is needed." if not new else "that name is taken."),
             (("blocks", ", ".join(repr(node.name) for node in graph.nodes)),),
-            f"{free_name(graph, graph.by_name[old].block.kind)!r}",
+            f"{free_name(graph, graph.by_name[old].block.kind)!r}, which is free.",
             block=old,
         )
 
@@ -286,10 +288,11 @@ def node_of(graph: LogicalGraph, name: str) -> Node:
     """
     node = graph.by_name.get(name)
     if node is None:
+        near = difflib.get_close_matches(name, graph.by_name, 1, 0.5)
         raise UnknownBlockError(
             f"the model has no block {name!r}.",
             (("blocks", ", ".join(repr(known) for known in graph.by_name) or "none"),),
-            "one of these names.",
+            f"{near[0]!r}" if near else "one of these names." if graph.nodes else "add a block first.",
         )
     return node
 
@@ -335,7 +338,7 @@ def _check_port(graph: LogicalGraph, end: Endpoint, side: str) -> None:
         raise ConnectionError(
             f"block {end.node!r} has no port {end.port!r} among its {side}.",
             ((side, ", ".join(port.name for port in ports) or "none"),),
-            f"'{end.node}.{ports[0].name}'" if ports else "another block.",
+            f"'{Endpoint(end.node, ports[0].name)}'" if ports else "another block.",
             block=end.node,
             port=end.port,
         )
@@ -348,7 +351,7 @@ def _refuse_cycle(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> No
     if way is not None:
         raise CycleError(
             f"connecting '{source}' to '{target}' closes a cycle.",
-            (("cycle", " -> ".join((*way, target.node))),),
+            (("cycle", " -> ".join(component(name) for name in (*way, target.node))),),
             f"connect '{target}' to a model input, or to a block before it.",
             block=target.node,
             port=target.port,

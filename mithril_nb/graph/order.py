@@ -6,6 +6,7 @@ from graphlib import CycleError as _GraphlibCycle
 from graphlib import TopologicalSorter
 
 from mithril_nb.errors import CycleError
+from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, LogicalGraph, Node
 
 
@@ -39,8 +40,10 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
     except _GraphlibCycle as error:
         cycle = list(reversed(error.args[1]))
         raise CycleError(
-            f"the blocks {', '.join(repr(name) for name in cycle[:-1])} feed each other in a cycle.",
-            (("cycle", " -> ".join(cycle)),),
+            f"the block {cycle[0]!r} feeds itself."
+            if len(cycle) == 2
+            else f"the blocks {', '.join(repr(name) for name in cycle[:-1])} feed each other in a cycle.",
+            (("cycle", " -> ".join(component(name) for name in cycle)),),
             "remove one of these connections.",
             block=cycle[0],
         ) from None

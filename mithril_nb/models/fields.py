@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, SupportsIndex, get_args, get_origin, get_type_hints
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
 
 FieldType = Literal["int", "float", "bool", "choice", "ints", "text"]
@@ -119,7 +119,7 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
         fitting = _fitting(field, value)
         if fitting is None and not (value is None and _may_be_none(field)):
             raise UnknownOptionError(
-                f"{kind} cannot take {field.name}={value!r}.",
+                f"{kind} cannot take {field.name}={short_repr(value)}.",
                 (("needs", _need(field)), *((("means", field.doc),) if field.doc else ())),
                 _call(kind, fields, field.name),
             )

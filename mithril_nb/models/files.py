@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mithril_nb.errors import MithrilError, ModelFileError
+from mithril_nb.errors import MithrilError, ModelFileError, short_repr
 from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.closing import closed, made_edges
 from mithril_nb.graph.edit import DEEPEST, composite
@@ -43,7 +43,7 @@ def from_dict(data: Mapping[str, Any]) -> Model:
     """
     if not isinstance(data, Mapping) or data.get("format") != FORMAT:
         raise ModelFileError(
-            "this is no model.", (("needs", f'"format": "{FORMAT}"'), ("found", _short(data))), _ADVICE
+            "this is no model.", (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(data))), _ADVICE
         )
     if data.get("version") != VERSION:
         raise ModelFileError(
@@ -51,12 +51,7 @@ def from_dict(data: Mapping[str, Any]) -> Model:
             (("read here", f"version {VERSION}"),),
             "pip install --upgrade mithril-nb",
         )
-    try:
-        return Model.of(_graph_from(data.get("graph"), "", 1), data.get("name") or None)
-    except ModelFileError:
-        raise
-    except MithrilError as error:
-        raise ModelFileError("this model does not hold together.", (("because", str(error)),), _ADVICE) from error
+    return Model.of(_graph_from(data.get("graph"), "", 1), _part(data, "name", str, "") or None)
 
 
 def save(model: Model, path: str | Path) -> None:
@@ -83,11 +78,8 @@ def load(path: str | Path) -> Model:
     except OSError as error:
         raise ModelFileError(f"cannot read {str(path)!r}.", (("because", error.strerror or str(error)),)) from error
     except (ValueError, RecursionError) as error:
-        raise ModelFileError(
-            f"{str(path)!r} is no JSON.",
-            (("because", str(error)),),
-            _ADVICE,
-        ) from error
+        because = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
+        raise ModelFileError(f"{str(path)!r} is no JSON.", (("because", because),), _ADVICE) from error
     return from_dict(data)
 
 
@@ -122,8 +114,13 @@ def _graph_from(data: Any, path: str, depth: int) -> LogicalGraph:
         (name, Endpoint(node, port))
         for name, node, port in (_texts(e, 3, path) for e in _part(data, "labels", list, path))
     ]
-    check_parts(nodes, edges, labels, path)
-    return closed(nodes, edges, dict(labels))
+    try:
+        check_parts(nodes, edges, labels, path)
+        return closed(nodes, edges, dict(labels))
+    except MithrilError as error:
+        raise ModelFileError(
+            f"this model does not hold together{_place(path)}.", (("because", str(error)),), _ADVICE, block=path
+        ) from error
 
 
 def _node_from(data: Any, path: str, depth: int) -> Node:
@@ -132,22 +129,30 @@ def _node_from(data: Any, path: str, depth: int) -> Node:
         inner = _graph_from(_part(data, "graph", dict, path), join_path(path, name), depth + 1)
         return Node(name, composite(inner))
     attributes = _part(data, "attributes", dict, path) if "attributes" in data else {}
-    return Node(name, kind_named(kind)(**attributes).block)
+    try:
+        return Node(name, kind_named(kind)(**attributes).block)
+    except MithrilError as error:
+        where = join_path(path, name)
+        raise ModelFileError(
+            f"block {where!r} of this model cannot be made.", (("because", str(error)),), _ADVICE, block=where
+        ) from error
 
 
 def _part(data: Any, key: str, kind: type, path: str) -> Any:
     """A part of the data, of the type that it must have."""
     if not isinstance(data, dict):
-        raise _broken(f"expected an object with {key!r}, found {_short(data)}", path)
+        raise _broken(f"expected an object with {key!r}, found {short_repr(data)}", path)
     if not isinstance(data.get(key), kind):
-        found = f"found {_short(data[key])}" if key in data else f"found only {', '.join(map(repr, data)) or 'nothing'}"
+        found = (
+            f"found {short_repr(data[key])}" if key in data else f"found only {', '.join(map(repr, data)) or 'nothing'}"
+        )
         raise _broken(f"expected {key!r} to be {_JSON[kind]}, {found}", path)
     return data[key]
 
 
 def _texts(data: Any, count: int, path: str) -> tuple[str, ...]:
     if not isinstance(data, list) or len(data) != count or not all(isinstance(text, str) for text in data):
-        raise _broken(f"expected a list of {count} texts, found {_short(data)}", path)
+        raise _broken(f"expected a list of {count} texts, found {short_repr(data)}", path)
     return tuple(data)
 
 
@@ -155,10 +160,8 @@ _JSON = {list: "a list", dict: "an object", str: "text"}
 
 
 def _broken(what: str, path: str) -> ModelFileError:
-    where = f" inside {path!r}" if path else ""
-    return ModelFileError(f"this model is broken{where}.", (("because", what),), _ADVICE, block=path)
+    return ModelFileError(f"this model is broken{_place(path)}.", (("because", what),), _ADVICE, block=path)
 
 
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+def _place(path: str) -> str:
+    return f" inside {path!r}" if path else ""

@@ -144,7 +144,7 @@ class Model(Shown, metaclass=_Kind):
                 raise UnknownOptionError(
                     f"{self.kind} has no port and no attribute {key!r}.",
                     (("ports", ", ".join(sorted(ports)) or "none"), ("attributes", ", ".join(attributes) or "none")),
-                    f'{self.kind}(...)({next(iter(sorted(ports)), "input")}="x")',
+                    f'{self.kind}(...)({next(iter(sorted(ports)))}="x")' if ports else "add blocks to it first.",
                 )
         model = with_attributes(self, changes) if changes else self
         return Placed(model, MappingProxyType(connections))
@@ -230,6 +230,11 @@ def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
         >>> with_attributes(Linear(64), {"dimension": 128})
         Linear(dimension=128, use_bias=True, input_size=None)
     """
+    if not model.block.attributes and changes:
+        raise UnknownOptionError(
+            f"{model.kind} has no attribute {next(iter(changes))!r}, nor any other.",
+            advice="change the blocks inside it." if model.block.graph else "",
+        )
     kind = kind_named(model.kind)
     given = {**dict(model.block.attributes), **changes}
     checked(model.kind, fields_of(kind), given)

@@ -1,0 +1,218 @@
+"""What a backend says that is asked for what it has not: the whole text."""
+
+import textwrap
+
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.backends.backend import Backend
+from mithril_nb.errors import MithrilError
+
+
+class ArraysOnly(Backend):
+    """A backend as the documents show one: it makes arrays and runs nothing."""
+
+    def tensor(self, data, dtype=None):
+        return data
+
+    def zeros(self, shape, dtype=None):
+        return [0] * shape
+
+    def ones(self, shape, dtype=None):
+        return [1] * shape
+
+
+CASES = [
+    (
+        "an unknown option",
+        lambda: ml.JaxBackend(amp=True),
+        """
+        UnknownOptionError: JaxBackend takes no argument 'amp'.
+            takes  dtype, jit, jit_compile, device, platform, precision, seed
+            Try: one of these.
+        """,
+    ),
+    (
+        "an option that is nearly one",
+        lambda: ml.JaxBackend(devce="cpu"),
+        """
+        UnknownOptionError: JaxBackend takes no argument 'devce'.
+            takes  dtype, jit, jit_compile, device, platform, precision, seed
+            Try: JaxBackend(device=...)
+        """,
+    ),
+    (
+        "an unknown dtype",
+        lambda: ml.JaxBackend(dtype="float31"),
+        """
+        UnknownDtypeError: unknown dtype 'float31'.
+            known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
+            Try: dtype="float32"
+        """,  # noqa: E501
+    ),
+    (
+        "a dtype without gradients",
+        lambda: ml.JaxBackend(dtype="int32"),
+        """
+        UnknownOptionError: cannot compute gradients in dtype 'int32'.
+            needs  float16, bfloat16, float32 or float64
+            Try: JaxBackend(dtype="float32"); arrays of other dtypes are made by array(data, dtype="int32").
+        """,
+    ),
+    (
+        "no such platform",
+        lambda: ml.JaxBackend(device="gpu"),
+        """
+        DeviceNotFoundError: no device 'gpu' on backend 'jax'.
+            present  cpu:0
+            Try: device="cpu:0"
+        """,
+    ),
+    (
+        "no such device",
+        lambda: ml.JaxBackend(device="cpu:9"),
+        """
+        DeviceNotFoundError: no device 'cpu:9' on backend 'jax'.
+            present  cpu:0
+            Try: device="cpu:0"
+        """,
+    ),
+    (
+        "no number of a device",
+        lambda: ml.JaxBackend(device="cpu:first"),
+        """
+        DeviceNotFoundError: no device 'cpu:first' on backend 'jax'.
+            present  cpu:0
+            Try: device="cpu:0"
+        """,
+    ),
+    (
+        "no such platform, by its other name",
+        lambda: ml.JaxBackend(platform="tpu"),
+        """
+        DeviceNotFoundError: no device 'tpu' on backend 'jax'.
+            present  cpu:0
+            Try: device="cpu:0"
+        """,
+    ),
+    (
+        "two places",
+        lambda: ml.JaxBackend(device="cpu", platform="gpu"),
+        """
+        UnknownOptionError: device='cpu' and platform='gpu' contradict each other.
+            Try: JaxBackend(device='cpu')
+        """,
+    ),
+    (
+        "jit and not",
+        lambda: ml.JaxBackend(jit=True, jit_compile=False),
+        """
+        UnknownOptionError: jit=True and jit_compile=False contradict each other: they are one option.
+            Try: JaxBackend(jit=True)
+        """,
+    ),
+    (
+        "an unknown precision",
+        lambda: ml.JaxBackend(precision="ultra"),
+        """
+        UnknownOptionError: unknown precision 'ultra'.
+            known  default, high, highest, a jax.lax.Precision, or a dtype's name
+            Try: precision="highest"
+        """,
+    ),
+    (
+        "two dtypes",
+        lambda: ml.JaxBackend(dtype="float32", precision="bfloat16"),
+        """
+        UnknownOptionError: dtype='float32' and precision='bfloat16' contradict each other.
+            Try: JaxBackend(dtype='bfloat16')
+        """,
+    ),
+    (
+        "a seed that is text",
+        lambda: ml.JaxBackend(seed="x"),
+        """
+        UnknownOptionError: cannot use 'x' as a seed.
+            needs  a whole number
+            Try: seed=42
+        """,
+    ),
+    (
+        "a seed that is a flag",
+        lambda: ml.JaxBackend().set_seed(True),
+        """
+        UnknownOptionError: cannot use True as a seed.
+            needs  a whole number
+            Try: seed=42
+        """,
+    ),
+    (
+        "a shape that is text",
+        lambda: ml.JaxBackend().zeros("abc"),
+        """
+        UnknownOptionError: 'abc' is no shape.
+            needs  sizes
+            Try: zeros(3, 4)
+        """,
+    ),
+    (
+        "a shape that is a fraction",
+        lambda: ml.JaxBackend().ones(2.5),
+        """
+        UnknownOptionError: 2.5 is no shape.
+            needs  sizes
+            Try: zeros(3, 4)
+        """,
+    ),
+    (
+        "a shape with a fraction in it",
+        lambda: ml.JaxBackend().randn(2, 2.5),
+        """
+        UnknownOptionError: (2, 2.5) is no shape.
+            needs  sizes
+            Try: zeros(3, 4)
+        """,
+    ),
+    (
+        "a dtype of an array",
+        lambda: ml.JaxBackend().zeros(3, dtype="flot"),
+        """
+        UnknownDtypeError: unknown dtype 'flot'.
+            known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
+            Try: dtype="float32"
+        """,  # noqa: E501
+    ),
+    (
+        "a dtype that is no name",
+        lambda: ml.JaxBackend().zeros(3, dtype=3),
+        """
+        UnknownDtypeError: unknown dtype 3.
+            known  bool, int8, uint8, int16, uint16, int32, uint32, int64, uint64, float16, bfloat16, float32, float64, complex64, complex128
+            Try: dtype="float32"
+        """,  # noqa: E501
+    ),
+    (
+        "not there yet",
+        lambda: ml.TorchBackend(device="cuda"),
+        """
+        UnavailableBackendError: TorchBackend is not there yet: models run on JAX for now.
+            needs  PyTorch, and an emitter that this version of mithril_nb does not have
+            Try: ml.JaxBackend()
+        """,
+    ),
+    (
+        "no kernels",
+        lambda: ArraysOnly().toolkit,
+        """
+        UnavailableBackendError: ArraysOnly brings no kernels: it cannot run models.
+            Try: ml.JaxBackend()
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()

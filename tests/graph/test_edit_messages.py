@@ -1,0 +1,343 @@
+"""What an edit says that cannot be made: the whole text, as a person reads it."""
+
+import textwrap
+
+import pytest
+
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.check import check
+from mithril_nb.graph.edit import add, connect, disconnect, inside, remove, rename, swap
+from mithril_nb.graph.order import run_order
+from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node, Port
+from mithril_nb.models import Add, Linear, Model, Relu, Tanh
+
+RELU = Relu().block
+FED = (Edge(Endpoint("", "x"), Endpoint("r", "input")), Edge(Endpoint("r", "output"), Endpoint("", "y")))
+"""The edges of a graph of one Relu named r."""
+
+
+def chain() -> LogicalGraph:
+    model = Model()
+    model |= Linear(3, name="a/b")(input="x", output="h")
+    model |= Relu(name="r")(input="h", output="k")
+    return model.graph
+
+
+def by_hand(names: str = "r", edges: tuple[Edge, ...] = FED, labels: tuple = (), inner: LogicalGraph | None = None):
+    nodes = tuple(Node(name, RELU) for name in names.split())
+    if inner is not None:
+        nodes = (Node("r", Model.of(inner).block),)
+    return LogicalGraph(nodes, edges, (Port("x"),), (Port("y"),), labels)
+
+
+def edge(source: str, target: str) -> Edge:
+    return Edge(Endpoint.parse(source), Endpoint.parse(target))
+
+
+def deep(levels: int) -> LogicalGraph:
+    graph = LogicalGraph()
+    for _ in range(levels):
+        graph, _ = add(LogicalGraph(), Model.of(graph).block)
+    return graph
+
+
+CASES = [
+    (
+        "cycle",
+        lambda: connect(chain(), Endpoint("r", "output"), Endpoint("a/b", "input")),
+        """
+        CycleError: connecting 'r.output' to 'a%2Fb.input' closes a cycle.
+            cycle  a%2Fb -> r -> a%2Fb
+            Try: connect 'a%2Fb.input' to a model input, or to a block before it.
+        """,
+    ),
+    (
+        "cycle by name",
+        lambda: add(chain(), Tanh().block, name="t", connections={"input": "k", "output": "x"}),
+        """
+        CycleError: connecting 't.output' to 'a%2Fb.input' closes a cycle.
+            cycle  a%2Fb -> r -> t -> a%2Fb
+            Try: connect 'a%2Fb.input' to a model input, or to a block before it.
+        """,
+    ),
+    (
+        "cycle of one",
+        lambda: add(LogicalGraph(), RELU, connections={"input": "k", "output": "k"}),
+        """
+        CycleError: connecting 'relu_0.output' to 'relu_0.input' closes a cycle.
+            cycle  relu_0 -> relu_0
+            Try: connect 'relu_0.input' to a model input, or to a block before it.
+        """,
+    ),
+    (
+        "no output of that name",
+        lambda: connect(chain(), Endpoint("r", "out"), Endpoint("a/b", "input")),
+        """
+        ConnectionError: block 'r' has no port 'out' among its outputs.
+            outputs  output
+            Try: 'r.output'
+        """,
+    ),
+    (
+        "no input of that name",
+        lambda: connect(chain(), Endpoint("r", "output"), Endpoint("a/b", "in")),
+        """
+        ConnectionError: block 'a/b' has no port 'in' among its inputs.
+            inputs  input, weight, bias
+            Try: 'a%2Fb.input'
+        """,
+    ),
+    (
+        "no block of that name",
+        lambda: connect(chain(), Endpoint("q", "output"), Endpoint("a/b", "input")),
+        """
+        UnknownBlockError: the model has no block 'q'.
+            blocks  'a/b', 'r'
+            Try: one of these names.
+        """,
+    ),
+    (
+        "a model output",
+        lambda: connect(chain(), Endpoint("r", "output"), Endpoint("", "k")),
+        """
+        ConnectionError: cannot connect 'r.output' to the model output 'k': what no block reads is an output by itself.
+            Try: name an output where its block is added: Linear(10)(output='logits').
+        """,
+    ),
+    (
+        "no such connection",
+        lambda: disconnect(chain(), Endpoint("r", "output"), Endpoint("a/b", "input")),
+        """
+        ConnectionError: there is no connection 'r.output -> a%2Fb.input'.
+            connections  x -> a%2Fb.input, a%2Fb.output -> r.input, r.output -> k
+            Try: disconnect one of these.
+        """,
+    ),
+    (
+        "rename to a name that is taken",
+        lambda: rename(chain(), "r", "a/b"),
+        """
+        NameTakenError: cannot rename block 'r' to 'a/b': that name is taken.
+            blocks  'a/b', 'r'
+            Try: 'relu_1', which is free.
+        """,
+    ),
+    (
+        "rename to nothing",
+        lambda: rename(chain(), "r", ""),
+        """
+        NameTakenError: cannot rename block 'r' to '': a name is needed.
+            blocks  'a/b', 'r'
+            Try: 'relu_1', which is free.
+        """,
+    ),
+    (
+        "rename what is not there",
+        lambda: rename(chain(), "a", "b"),
+        """
+        UnknownBlockError: the model has no block 'a'.
+            blocks  'a/b', 'r'
+            Try: 'a/b'
+        """,
+    ),
+    (
+        "remove from nothing",
+        lambda: remove(LogicalGraph(), ["r"]),
+        """
+        UnknownBlockError: the model has no block 'r'.
+            blocks  none
+            Try: add a block first.
+        """,
+    ),
+    (
+        "swap what is not there",
+        lambda: swap(chain(), "R", RELU),
+        """
+        UnknownBlockError: the model has no block 'R'.
+            blocks  'a/b', 'r'
+            Try: one of these names.
+        """,
+    ),
+    (
+        "nothing inside",
+        lambda: inside(chain(), ("r",), lambda graph: graph),
+        """
+        UnknownBlockError: block 'r' has nothing inside: Relu is an op.
+            Try: edit it as a whole.
+        """,
+    ),
+    (
+        "add under a name that is taken",
+        lambda: add(chain(), RELU, name="r"),
+        """
+        NameTakenError: cannot add Relu as 'r': the model has a block of that name.
+            blocks  'a/b', 'r'
+            Try: name='relu_1', or leave the name out.
+        """,
+    ),
+    (
+        "an output name that is taken",
+        lambda: add(chain(), RELU, connections={"output": "h"}),
+        """
+        NameTakenError: cannot name the output 'relu_1.output' 'h': 'a%2Fb.output' has that name.
+            names  'h', 'k', 'x'
+            Try: Relu(...)(output='h_2')
+        """,
+    ),
+    (
+        "an output name with a dot",
+        lambda: add(chain(), RELU, connections={"output": "h.h"}),
+        """
+        ConnectionError: cannot name an output 'h.h': a dot stands between a block and its port.
+            Try: 'h_h'
+        """,
+    ),
+    (
+        "an output that is not there",
+        lambda: add(chain(), RELU, connections={"input": "r.out"}),
+        """
+        ConnectionError: block 'r' has no port 'out' among its outputs.
+            outputs  output
+            Try: 'r.output'
+        """,
+    ),
+    (
+        "a block that is not there",
+        lambda: add(chain(), RELU, connections={"input": "relu.output"}),
+        """
+        UnknownBlockError: the model has no block 'relu'.
+            blocks  'a/b', 'r'
+            Try: one of these names.
+        """,
+    ),
+    (
+        "a port that is not there",
+        lambda: add(chain(), RELU, connections={"in": "x"}),
+        """
+        ConnectionError: Relu 'relu_1' has no port 'in'.
+            inputs   input
+            outputs  output
+            Try: Relu(...)(input='x')
+        """,
+    ),
+    (
+        "too deep",
+        lambda: deep(51),
+        """
+        NestingError: cannot add 'model_0': models would stand in models 51 levels deep.
+            at most  50 levels
+            Try: add its blocks one by one, or repeat them side by side.
+        """,
+    ),
+    (
+        "check two of one name",
+        lambda: check(by_hand("r r")),
+        """
+        NameTakenError: two blocks are named 'r'.
+            names  'r', 'r'
+            Try: give each a name of its own.
+        """,
+    ),
+    (
+        "check two labels for one output",
+        lambda: check(by_hand(labels=(("y", Endpoint("r", "output")), ("z", Endpoint("r", "output"))))),
+        """
+        NameTakenError: two labelled ports are named 'r.output'.
+            names  'r.output', 'r.output'
+            Try: give each a name of its own.
+        """,
+    ),
+    (
+        "check an edge from nowhere",
+        lambda: check(by_hand(edges=(edge("q.output", "r.input"), FED[1]))),
+        """
+        ConnectionError: the connection 'q.output -> r.input' ends at a port that does not exist.
+            missing  'q.output'
+            blocks   'r'
+            Try: connect it to a port of one of the blocks.
+        """,
+    ),
+    (
+        "check an edge to nowhere",
+        lambda: check(by_hand(edges=(*FED, edge("x", "r.in")))),
+        """
+        ConnectionError: the connection 'x -> r.in' ends at a port that does not exist.
+            missing  'r.in'
+            blocks   'r'
+            Try: connect it to a port of one of the blocks.
+        """,
+    ),
+    (
+        "check a label of nothing",
+        lambda: check(by_hand(labels=(("z", Endpoint("r", "out")),))),
+        """
+        ConnectionError: the label 'z' names a port that does not exist.
+            missing  'r.out'
+            blocks   'r'
+            Try: name an output of one of the blocks.
+        """,
+    ),
+    (
+        "check fed twice",
+        lambda: check(by_hand("r s", (*FED, edge("x", "s.input"), edge("s.output", "r.input")))),
+        """
+        ConnectionError: the port 'r.input' has 2 connections into it.
+            from  'x', 's.output'
+            Try: leave one of them.
+        """,
+    ),
+    (
+        "check not fed",
+        lambda: check(by_hand(edges=FED[1:])),
+        """
+        UnconnectedPortError: the port 'r.input' gets its data from nowhere.
+            inputs  'x'
+            Try: connect an input or an output of a block to it.
+        """,
+    ),
+    (
+        "check an output of nothing",
+        lambda: check(by_hand(edges=FED[:1])),
+        """
+        UnconnectedPortError: the port 'y' gets its data from nowhere.
+            inputs  'x'
+            Try: connect an input or an output of a block to it.
+        """,
+    ),
+    (
+        "check inside",
+        lambda: check(by_hand(edges=(edge("x", "r.x"), edge("r.y", "y")), inner=by_hand(edges=FED[1:]))),
+        """
+        UnconnectedPortError: the port 'r.input' inside 'r' gets its data from nowhere.
+            inputs  'x'
+            Try: connect an input or an output of a block to it.
+        """,
+    ),
+    (
+        "check a cycle",
+        lambda: check(
+            by_hand("r s", (edge("s.output", "r.input"), edge("r.output", "s.input"), edge("s.output", "y")))
+        ),
+        """
+        CycleError: the blocks 'r', 's' feed each other in a cycle.
+            cycle  r -> s -> r
+            Try: remove one of these connections.
+        """,
+    ),
+    (
+        "order of a cycle",
+        lambda: run_order(LogicalGraph((Node("a", Add().block),), (edge("a.output", "a.left"),))),
+        """
+        CycleError: the block 'a' feeds itself.
+            cycle  a -> a
+            Try: remove one of these connections.
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()

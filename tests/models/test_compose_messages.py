@@ -1,0 +1,364 @@
+"""What a block says that is made or called in a wrong way: the whole text, as a student reads it."""
+
+import textwrap
+
+import pytest
+
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import MLP, Conv2d, Dropout, Linear, MaxPool2d, Model, Operator, Relu
+from mithril_nb.models.model import with_attributes
+from mithril_nb.models.registry import kind_named
+
+
+class Encoder(Model):
+    def __init__(self, width, *more, depth=2):
+        super().__init__()
+
+
+class Blank(Operator):
+    pass
+
+
+Blank.op = "blank"  # set late, so that it is not registered as a kind of block
+
+CASES = [
+    (
+        "what is required",
+        lambda: Linear(),
+        """
+        UnknownOptionError: cannot make Linear: missing a required argument: 'dimension'.
+            takes  dimension, use_bias=True, input_size=None, name=None
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "what it does not take",
+        lambda: Linear(64, width=1),
+        """
+        UnknownOptionError: cannot make Linear: got an unexpected keyword argument 'width'.
+            takes  dimension, use_bias=True, input_size=None, name=None
+            given  width=1
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "too many",
+        lambda: Relu("a", "b"),
+        """
+        UnknownOptionError: cannot make Relu: too many positional arguments.
+            takes  name=None
+            Try: Relu()
+        """,
+    ),
+    (
+        "a class of one's own",
+        lambda: Encoder(),
+        """
+        UnknownOptionError: cannot make Encoder: missing a required argument: 'width'.
+            takes  width, *more, depth=2
+            Try: Encoder(width=...)
+        """,
+    ),
+    (
+        "text for a number",
+        lambda: Linear("many"),
+        """
+        UnknownOptionError: Linear cannot take dimension='many'.
+            needs  a whole number from 1 to 1048576
+            means  Size of the last axis of the output.
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "a bool for a number",
+        lambda: Linear(True),
+        """
+        UnknownOptionError: Linear cannot take dimension=True.
+            needs  a whole number from 1 to 1048576
+            means  Size of the last axis of the output.
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "zero",
+        lambda: Linear(0),
+        """
+        UnknownOptionError: Linear cannot take dimension=0.
+            needs  a whole number from 1 to 1048576
+            means  Size of the last axis of the output.
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "a fraction",
+        lambda: Linear(2.5),
+        """
+        UnknownOptionError: Linear cannot take dimension=2.5.
+            needs  a whole number from 1 to 1048576
+            means  Size of the last axis of the output.
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "infinity",
+        lambda: Linear(float("inf")),
+        """
+        UnknownOptionError: Linear cannot take dimension=inf.
+            needs  a whole number from 1 to 1048576
+            means  Size of the last axis of the output.
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "too great",
+        lambda: Linear(2**21),
+        """
+        UnknownOptionError: Linear cannot take dimension=2097152.
+            needs  a whole number from 1 to 1048576
+            means  Size of the last axis of the output.
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "none",
+        lambda: Linear(None),
+        """
+        UnknownOptionError: Linear cannot take dimension=None.
+            needs  a whole number from 1 to 1048576
+            means  Size of the last axis of the output.
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "a chance above one",
+        lambda: Dropout(1.5),
+        """
+        UnknownOptionError: Dropout cannot take p=1.5.
+            needs  a number from 0.0 to 0.99
+            means  Chance of an item to be dropped.
+            Try: Dropout(p=0.5)
+        """,
+    ),
+    (
+        "a chance that is no number",
+        lambda: Dropout(float("nan")),
+        """
+        UnknownOptionError: Dropout cannot take p=nan.
+            needs  a number from 0.0 to 0.99
+            means  Chance of an item to be dropped.
+            Try: Dropout(p=0.5)
+        """,
+    ),
+    (
+        "a choice",
+        lambda: MLP(activation="swish"),
+        """
+        UnknownOptionError: MLP cannot take activation='swish'.
+            needs  one of 'relu', 'gelu', 'sigmoid', 'tanh'
+            means  What stands between two blocks.
+            Try: MLP(activation='relu')
+        """,
+    ),
+    (
+        "one of several numbers",
+        lambda: MLP(3, [4, 0], 2),
+        """
+        UnknownOptionError: MLP cannot take hidden_sizes=[4, 0].
+            needs  whole numbers from 1 to 1048576
+            means  Widths of the hidden blocks.
+            Try: MLP(hidden_sizes=(64,))
+        """,
+    ),
+    (
+        "text for several numbers",
+        lambda: MLP(3, "wide", 2),
+        """
+        UnknownOptionError: MLP cannot take hidden_sizes='wide'.
+            needs  whole numbers from 1 to 1048576
+            means  Widths of the hidden blocks.
+            Try: MLP(hidden_sizes=(64,))
+        """,
+    ),
+    (
+        "three for a pair",
+        lambda: Conv2d(3, (1, 2, 3)),
+        """
+        UnknownOptionError: Conv2d cannot take kernel_size=(1, 2, 3).
+            needs  2 whole numbers from 1 to 64, or one for all
+            means  Height and width of the window; one number stands for both.
+            Try: Conv2d(out_channels=64, kernel_size=3)
+        """,
+    ),
+    (
+        "none for a pair",
+        lambda: MaxPool2d(stride=()),
+        """
+        UnknownOptionError: MaxPool2d cannot take stride=().
+            needs  2 whole numbers from 1 to 64, or one for all, or None
+            means  Step of the window; by default the window's size.
+            Try: MaxPool2d(stride=(2, 2))
+        """,
+    ),
+    (
+        "another padding",
+        lambda: Conv2d(3, padding="full"),
+        """
+        UnknownOptionError: Conv2d cannot take padding='full'.
+            needs  one of 'same', 'valid'
+            means  `"same"` keeps the size (at stride 1), `"valid"` adds nothing.
+            Try: Conv2d(out_channels=64, padding='same')
+        """,
+    ),
+    (
+        "text for a flag",
+        lambda: Linear(3, use_bias="yes"),
+        """
+        UnknownOptionError: Linear cannot take use_bias='yes'.
+            needs  True or False
+            means  Whether to add a bias.
+            Try: Linear(dimension=64, use_bias=True)
+        """,
+    ),
+    (
+        "no such port",
+        lambda: Relu()(inputs="x"),
+        """
+        UnknownOptionError: Relu has no port and no attribute 'inputs'.
+            ports       input, output
+            attributes  none
+            Try: Relu(...)(input="x")
+        """,
+    ),
+    (
+        "no ports yet",
+        lambda: Model()(input="x"),
+        """
+        UnknownOptionError: Model has no port and no attribute 'input'.
+            ports       none
+            attributes  none
+            Try: add blocks to it first.
+        """,
+    ),
+    (
+        "a number for a name",
+        lambda: Relu()(input=3),
+        """
+        ConnectionError: cannot connect port 'input' of Relu to 3.
+            needs  a name, as text
+            Try: Relu(...)(input="hidden")
+        """,
+    ),
+    (
+        "an empty name",
+        lambda: Relu()(input=""),
+        """
+        ConnectionError: cannot connect port 'input' of Relu to ''.
+            needs  a name, as text
+            Try: Relu(...)(input="hidden")
+        """,
+    ),
+    (
+        "a wrong attribute in a call",
+        lambda: Linear(3)(dimension="x"),
+        """
+        UnknownOptionError: Linear cannot take dimension='x'.
+            needs  a whole number from 1 to 1048576
+            means  Size of the last axis of the output.
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "no model",
+        lambda: Model() + 3,
+        """
+        UnknownOptionError: cannot add 3 to a model.
+            needs  a block, or a block with connections
+            Try: model += Linear(64), or model |= Linear(64)(input="x")
+        """,
+    ),
+    (
+        "a class in place of a block",
+        lambda: Model() + Linear,
+        """
+        UnknownOptionError: cannot add <class 'mithril_nb.models.layers.Linear'> to a model.
+            needs  a block, or a block with connections
+            Try: model += Linear(64), or model |= Linear(64)(input="x")
+        """,
+    ),
+    (
+        "an empty name of a model",
+        lambda: Model(name=""),
+        """
+        UnknownOptionError: a model cannot be named ''.
+            needs  text, or None
+            Try: Model(name="classifier")
+        """,
+    ),
+    (
+        "a number for the name of a model",
+        lambda: Linear(3, name=5),
+        """
+        UnknownOptionError: a model cannot be named 5.
+            needs  text, or None
+            Try: Model(name="classifier")
+        """,
+    ),
+    (
+        "an attribute that it has not",
+        lambda: with_attributes(Linear(3), {"width": 4}),
+        """
+        UnknownOptionError: Linear takes no argument 'width'.
+            takes  dimension, use_bias, input_size
+            Try: Linear(dimension=64)
+        """,
+    ),
+    (
+        "an attribute of a model",
+        lambda: with_attributes(Model(), {"width": 4}),
+        """
+        UnknownOptionError: Model has no attribute 'width', nor any other.
+            Try: change the blocks inside it.
+        """,
+    ),
+    (
+        "an attribute of a Relu",
+        lambda: with_attributes(Relu(), {"slope": 4}),
+        """
+        UnknownOptionError: Relu has no attribute 'slope', nor any other.
+        """,
+    ),
+    (
+        "an unknown kind",
+        lambda: kind_named("Linaer"),
+        """
+        UnknownBlockError: unknown kind of block 'Linaer'.
+            known  Add, Conv2d, Dropout, Embedding, Flatten, Gelu, LayerNorm, Linear, MLP, MaxPool2d, Relu, Sigmoid, Softmax, Tanh
+            Try: Linear(...)
+        """,  # noqa: E501
+    ),
+    (
+        "a quite unknown kind",
+        lambda: kind_named("Fourier"),
+        """
+        UnknownBlockError: unknown kind of block 'Fourier'.
+            known  Add, Conv2d, Dropout, Embedding, Flatten, Gelu, LayerNorm, Linear, MLP, MaxPool2d, Relu, Sigmoid, Softmax, Tanh
+            Try: one of these kinds.
+        """,  # noqa: E501
+    ),
+    (
+        "no shape rule",
+        lambda: Blank.infer({}, {}),
+        """
+        UnknownOpError: Blank has no shape rule.
+            op  'blank'
+            Try: define Blank.infer(options, inputs).
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()

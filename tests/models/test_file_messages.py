@@ -1,0 +1,528 @@
+"""What a broken model file says, and that loading one runs no code. The whole text, as a person reads it."""
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mithril_nb.errors import MithrilError, ModelFileError
+from mithril_nb.models import MLP, Linear, Model, Relu, from_dict, load, to_dict
+
+
+def data(**changes: Any) -> dict:
+    """A good model with a part of it changed; a part that is None is taken out."""
+    model = Model()
+    model |= Linear(3)(input="x", output="h")
+    model |= Model.of((Model() + Relu()).graph, "inner")(input="h")
+    whole = to_dict(model.graph, "good")
+    for path, value in changes.items():
+        *way, last = path.split("__")
+        part: Any = whole
+        for key in way:
+            part = part[int(key) if key.isdecimal() else key]
+        last = int(last) if last.isdecimal() else last
+        if value is None:
+            del part[last]
+        else:
+            part[last] = value
+    return whole
+
+
+def loaded(text: str | bytes) -> Model:
+    """What is read from a file of such a text; the file has a name without a folder."""
+    path = Path("broken.json")
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return load(path)
+
+
+def nested(levels: int) -> dict:
+    graph: dict = {"nodes": [], "edges": [], "labels": []}
+    for _ in range(levels):
+        graph = {"nodes": [{"name": "m", "kind": "Model", "graph": graph}], "edges": [], "labels": []}
+    return {"format": "mithril_nb.model", "version": 1, "name": "", "graph": graph}
+
+
+CYCLE = [["linear_0", "output", "inner", "input"], ["inner", "output", "linear_0", "input"]]
+
+CASES = [
+    (
+        "no such file",
+        lambda: load("nothing/here.json"),
+        """
+        ModelFileError: cannot read 'nothing/here.json'.
+            because  No such file or directory
+        """,
+    ),
+    (
+        "a folder",
+        lambda: load("tests"),
+        """
+        ModelFileError: cannot read 'tests'.
+            because  Is a directory
+        """,
+    ),
+    (
+        "no JSON",
+        lambda: loaded("model = Linear(3)"),
+        """
+        ModelFileError: 'broken.json' is no JSON.
+            because  Expecting value: line 1 column 1 (char 0)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "cut off",
+        lambda: loaded(json.dumps(data())[:40]),
+        """
+        ModelFileError: 'broken.json' is no JSON.
+            because  Expecting ':' delimiter: line 1 column 41 (char 40)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "no text",
+        lambda: loaded(bytes(range(128, 160))),
+        """
+        ModelFileError: 'broken.json' is no JSON.
+            because  'utf-8' codec can't decode byte 0x80 in position 0: invalid start byte
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "empty",
+        lambda: loaded(""),
+        """
+        ModelFileError: 'broken.json' is no JSON.
+            because  Expecting value: line 1 column 1 (char 0)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a number of 5000 digits",
+        lambda: loaded("1" * 5000),
+        """
+        ModelFileError: 'broken.json' is no JSON.
+            because  Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits; use sys.set_int_max_str_digits() to increase the limit
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,  # noqa: E501
+    ),
+    (
+        "brackets without end",
+        lambda: loaded("[" * 100_000),
+        """
+        ModelFileError: 'broken.json' is no JSON.
+            because  it is nested too deep
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a list",
+        lambda: from_dict([1, 2]),
+        """
+        ModelFileError: this is no model.
+            needs  "format": "mithril_nb.model"
+            found  [1, 2]
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "another object",
+        lambda: from_dict({"format": "notebook", "cells": [1] * 40}),
+        """
+        ModelFileError: this is no model.
+            needs  "format": "mithril_nb.model"
+            found  {'format': 'notebook', 'cells': [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a later version",
+        lambda: from_dict(data(version=2)),
+        """
+        ModelFileError: this model was written in version 2 of the format.
+            read here  version 1
+            Try: pip install --upgrade mithril-nb
+        """,
+    ),
+    (
+        "no version",
+        lambda: from_dict(data(version=None)),
+        """
+        ModelFileError: this model was written in version None of the format.
+            read here  version 1
+            Try: pip install --upgrade mithril-nb
+        """,
+    ),
+    (
+        "no graph",
+        lambda: from_dict(data(graph=None)),
+        """
+        ModelFileError: this model is broken.
+            because  expected an object with 'nodes', found None
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a graph that is a list",
+        lambda: from_dict(data(graph=[1])),
+        """
+        ModelFileError: this model is broken.
+            because  expected an object with 'nodes', found [1]
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "no nodes",
+        lambda: from_dict(data(graph__nodes=None)),
+        """
+        ModelFileError: this model is broken.
+            because  expected 'nodes' to be a list, found only 'edges', 'labels'
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "nodes that are an object",
+        lambda: from_dict(data(graph__nodes={"a": 1})),
+        """
+        ModelFileError: this model is broken.
+            because  expected 'nodes' to be a list, found {'a': 1}
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a node that is text",
+        lambda: from_dict(data(graph__nodes__0="linear")),
+        """
+        ModelFileError: this model is broken.
+            because  expected an object with 'name', found 'linear'
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a node without a name",
+        lambda: from_dict(data(graph__nodes__0__name=None)),
+        """
+        ModelFileError: this model is broken.
+            because  expected 'name' to be text, found only 'kind', 'attributes'
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a node with a number for a name",
+        lambda: from_dict(data(graph__nodes__0__name=7)),
+        """
+        ModelFileError: this model is broken.
+            because  expected 'name' to be text, found 7
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a node with an empty name",
+        lambda: from_dict(data(graph__nodes__0__name="")),
+        """
+        ModelFileError: this model does not hold together.
+            because  a block has no name.
+                         names  '', 'inner'
+                         Try: give each a name of its own.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "two nodes of one name",
+        lambda: from_dict(data(graph__nodes__0__name="inner")),
+        """
+        ModelFileError: this model does not hold together.
+            because  two blocks are named 'inner'.
+                         names  'inner', 'inner'
+                         Try: give each a name of its own.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an unknown kind",
+        lambda: from_dict(data(graph__nodes__0__kind="Linaer")),
+        """
+        ModelFileError: block 'linear_0' of this model cannot be made.
+            because  unknown kind of block 'Linaer'.
+                         known  Add, Conv2d, Dropout, Embedding, Flatten, Gelu, LayerNorm, Linear, MLP, MaxPool2d, Relu, Sigmoid, Softmax, Tanh
+                         Try: Linear(...)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,  # noqa: E501
+    ),
+    (
+        "a kind that is code",
+        lambda: from_dict(data(graph__nodes__0__kind="__import__('os').system")),
+        """
+        ModelFileError: block 'linear_0' of this model cannot be made.
+            because  unknown kind of block "__import__('os').system".
+                         known  Add, Conv2d, Dropout, Embedding, Flatten, Gelu, LayerNorm, Linear, MLP, MaxPool2d, Relu, Sigmoid, Softmax, Tanh
+                         Try: one of these kinds.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,  # noqa: E501
+    ),
+    (
+        "a model with nothing inside",
+        lambda: from_dict(data(graph__nodes__1__graph=None)),
+        """
+        ModelFileError: this model is broken.
+            because  expected 'graph' to be an object, found only 'name', 'kind'
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "attributes that are a list",
+        lambda: from_dict(data(graph__nodes__0__attributes=[1])),
+        """
+        ModelFileError: this model is broken.
+            because  expected 'attributes' to be an object, found [1]
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an attribute that is missing",
+        lambda: from_dict(data(graph__nodes__0__attributes__dimension=None)),
+        """
+        ModelFileError: block 'linear_0' of this model cannot be made.
+            because  cannot make Linear: missing a required argument: 'dimension'.
+                         takes  dimension, use_bias=True, input_size=None, name=None
+                         given  use_bias=True, input_size=None
+                         Try: Linear(dimension=64)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an attribute that is too many",
+        lambda: from_dict(data(graph__nodes__0__attributes__cls=1)),
+        """
+        ModelFileError: block 'linear_0' of this model cannot be made.
+            because  cannot make Linear: got an unexpected keyword argument 'cls'.
+                         takes  dimension, use_bias=True, input_size=None, name=None
+                         given  dimension=3, use_bias=True, input_size=None, cls=1
+                         Try: Linear(dimension=64)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an attribute that is text",
+        lambda: from_dict(data(graph__nodes__0__attributes__dimension="__import__('os')")),
+        """
+        ModelFileError: block 'linear_0' of this model cannot be made.
+            because  Linear cannot take dimension="__import__('os')".
+                         needs  a whole number from 1 to 1048576
+                         means  Size of the last axis of the output.
+                         Try: Linear(dimension=64)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an attribute that is a list",
+        lambda: from_dict(data(graph__nodes__0__attributes__dimension=[[1]])),
+        """
+        ModelFileError: block 'linear_0' of this model cannot be made.
+            because  Linear cannot take dimension=[[1]].
+                         needs  a whole number from 1 to 1048576
+                         means  Size of the last axis of the output.
+                         Try: Linear(dimension=64)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an attribute that is an object",
+        lambda: from_dict(data(graph__nodes__0__attributes__use_bias={"a": 1})),
+        """
+        ModelFileError: block 'linear_0' of this model cannot be made.
+            because  Linear cannot take use_bias={'a': 1}.
+                         needs  True or False
+                         means  Whether to add a bias.
+                         Try: Linear(dimension=64, use_bias=True)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an attribute that is huge",
+        lambda: from_dict(data(graph__nodes__0__attributes__dimension=10**300)),
+        """
+        ModelFileError: block 'linear_0' of this model cannot be made.
+            because  Linear cannot take dimension=10000000000000000000000000000000000000000000000000000000000000000000000000000....
+                         needs  a whole number from 1 to 1048576
+                         means  Size of the last axis of the output.
+                         Try: Linear(dimension=64)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,  # noqa: E501
+    ),
+    (
+        "an attribute that is infinite",
+        lambda: from_dict(json.loads(json.dumps(data()).replace('"dimension": 3', '"dimension": 1e999'))),
+        """
+        ModelFileError: block 'linear_0' of this model cannot be made.
+            because  Linear cannot take dimension=inf.
+                         needs  a whole number from 1 to 1048576
+                         means  Size of the last axis of the output.
+                         Try: Linear(dimension=64)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an edge of three parts",
+        lambda: from_dict(data(graph__edges__0=["a", "b", "c"])),
+        """
+        ModelFileError: this model is broken.
+            because  expected a list of 4 texts, found ['a', 'b', 'c']
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an edge of numbers",
+        lambda: from_dict(data(graph__edges__0=[1, 2, 3, 4])),
+        """
+        ModelFileError: this model is broken.
+            because  expected a list of 4 texts, found [1, 2, 3, 4]
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an edge to nowhere",
+        lambda: from_dict(data(graph__edges__0=["", "x", "linear_0", "in"])),
+        """
+        ModelFileError: this model does not hold together.
+            because  the connection 'x -> linear_0.in' ends at a port that does not exist.
+                         missing  'linear_0.in'
+                         blocks   'linear_0', 'inner'
+                         Try: connect it to a port of one of the blocks.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an edge from nowhere",
+        lambda: from_dict(data(graph__edges__0=["linear_9", "output", "linear_0", "input"])),
+        """
+        ModelFileError: this model does not hold together.
+            because  the connection 'linear_9.output -> linear_0.input' ends at a port that does not exist.
+                         missing  'linear_9.output'
+                         blocks   'linear_0', 'inner'
+                         Try: connect it to a port of one of the blocks.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "two edges into one port",
+        lambda: from_dict(data(graph__edges=[["", "x", "linear_0", "input"], ["", "y", "linear_0", "input"]])),
+        """
+        ModelFileError: this model does not hold together.
+            because  the port 'linear_0.input' has 2 connections into it.
+                         from  'x', 'y'
+                         Try: leave one of them.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a cycle",
+        lambda: from_dict(data(graph__edges=CYCLE)),
+        """
+        ModelFileError: this model does not hold together.
+            because  the blocks 'linear_0', 'inner' feed each other in a cycle.
+                         cycle  linear_0 -> inner -> linear_0
+                         Try: remove one of these connections.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a label of nothing",
+        lambda: from_dict(data(graph__labels=[["h", "linear_0", "out"]])),
+        """
+        ModelFileError: this model does not hold together.
+            because  the label 'h' names a port that does not exist.
+                         missing  'linear_0.out'
+                         blocks   'linear_0', 'inner'
+                         Try: name an output of one of the blocks.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "an input of another name",
+        lambda: from_dict(data(graph__labels=[["x", "", "y"]])),
+        """
+        ModelFileError: this model does not hold together.
+            because  the label 'x' names a port that does not exist.
+                         missing  'y'
+                         blocks   'linear_0', 'inner'
+                         Try: name an output of one of the blocks.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a broken part inside",
+        lambda: from_dict(data(graph__nodes__1__graph__edges=7)),
+        """
+        ModelFileError: this model is broken inside 'inner'.
+            because  expected 'edges' to be a list, found 7
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "a cycle inside",
+        lambda: from_dict(data(graph__nodes__1__graph__edges=[["relu_0", "output", "relu_0", "input"]])),
+        """
+        ModelFileError: this model does not hold together inside 'inner'.
+            because  the block 'relu_0' feeds itself.
+                         cycle  relu_0 -> relu_0
+                         Try: remove one of these connections.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+    (
+        "deeper than can be run",
+        lambda: from_dict(nested(51)),
+        """
+        ModelFileError: this model is broken inside 'm/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m'.
+            because  models stand in models more than 50 levels deep
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,  # noqa: E501
+    ),
+    (
+        "a name that is no text",
+        lambda: from_dict(data(name=[1])),
+        """
+        ModelFileError: this model is broken.
+            because  expected 'name' to be text, found [1]
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    (tmp_path / "tests").mkdir()
+    monkeypatch.chdir(tmp_path)
+
+
+def test_as_deep_as_can_be_run_loads():
+    assert from_dict(nested(49)).graph.depth == 50
+
+
+@pytest.mark.parametrize(
+    "name", ["os.system", "builtins.exec", "subprocess", "mithril_nb.models.model.Model", "Operator"]
+)
+def test_loading_runs_no_code(name, monkeypatch):
+    # Everything that runs or imports anything goes through one of these audit events.
+    seen: list[str] = []
+    watch = {"exec", "compile", "import", "os.system", "subprocess.Popen", "pickle.find_class"}
+    active = True
+    sys.addaudithook(lambda event, args: seen.append(event) if active and event in watch else None)
+    with pytest.raises(ModelFileError):
+        loaded(json.dumps(data(graph__nodes__0__kind=name)))
+    loaded(json.dumps(data()))
+    from_dict(to_dict(MLP(3, [4], 2).graph))
+    active = False
+    assert seen == []
