@@ -1,0 +1,182 @@
+"""`Model` and its operators: what changes, what stays, and what is equal."""
+
+import inspect
+
+import pytest
+from fresh import run_fresh
+
+from mithril_nb.graph.records import Endpoint
+from mithril_nb.models import (
+    MLP,
+    Add,
+    Conv2d,
+    Dropout,
+    Linear,
+    LogicalModel,
+    MaxPool2d,
+    Model,
+    Operator,
+    Placed,
+    Relu,
+    Tanh,
+)
+from mithril_nb.models.fields import fields_of
+from mithril_nb.models.model import with_attributes
+from mithril_nb.models.op import OPS
+from mithril_nb.models.registry import KINDS
+
+
+def names(model: Model) -> list[str]:
+    return [node.name for node in model.graph.nodes]
+
+
+def test_operators_with_equals_change_the_model_and_those_without_do_not():
+    model = Model()
+    same = model
+    model |= Linear(4)
+    model += Relu()
+    assert model is same
+    longer, wider = model + Tanh(), model | Tanh()
+    assert names(model) == ["linear_0", "relu_0"]
+    assert names(longer) == names(wider) == ["linear_0", "relu_0", "tanh_0"]
+    assert longer != wider
+    assert longer.graph.source_of[Endpoint("tanh_0", "input")] == Endpoint("relu_0", "output")
+    assert [port.name for port in wider.inputs] == ["input", "tanh_0_input"]
+
+
+def test_a_refused_step_leaves_the_model_as_it_was():
+    model = Model() + Linear(4, name="a")
+    before = model.block
+    with pytest.raises(ValueError, match="the model has a block of that name"):
+        model += Relu(name="a")
+    assert model.block is before
+
+
+def test_a_block_grows_into_a_model():
+    model = Linear(4)
+    model += Relu()
+    assert names(model) == ["linear_0", "relu_0"]
+    assert (model.kind, names(Linear(4, name="first") + Relu())) == ("Model", ["first", "relu_0"])
+    mlp = MLP(3, [4], 2)
+    mlp += Relu()
+    assert names(mlp) == ["linear_0", "relu_0", "linear_1", "relu_1"]
+    assert mlp.kind == "Model"
+
+
+def test_a_model_goes_in_as_it_is_then():
+    part = Model(name="part") + Linear(4)
+    whole = Model() + part
+    part += Relu()
+    whole += Model.of(part.graph)
+    assert [path for path, _ in whole.graph.walk()] == [
+        "part", "part/linear_0", "model_1", "model_1/linear_0", "model_1/relu_0",
+    ]  # fmt: skip
+    itself = Model() + Relu()
+    itself += itself
+    assert [path for path, _ in itself.graph.walk()] == ["relu_0", "model_0", "model_0/relu_0"]
+
+
+def test_models_are_equal_by_what_is_in_them():
+    def make(width: int = 4) -> Model:
+        return Model() + Linear(width) + Relu()
+
+    assert make() == make()
+    assert hash(make()) == hash(make())
+    assert make() != make(5)
+    assert make() != "Model(linear_0, relu_0)"
+    assert Linear(4) == Linear(dimension=4)
+    assert Linear(4) != Linear(4, use_bias=False)
+    assert len({make(), make(), make(5)}) == 2
+    assert LogicalModel is Model
+
+
+def test_a_subclass_builds_itself():
+    class Encoder(Model):
+        """Two blocks."""
+
+        def __init__(self, width: int, name: str | None = None):
+            super().__init__(name)
+            self |= Linear(width)(input="x", output="h")
+            self += Relu()
+
+    model = Model() + Encoder(4, name="encoder") + Encoder(width=3)
+    assert names(model) == ["encoder", "model_1"]
+    assert isinstance(Encoder(4), Model)
+    assert repr(Encoder(4)) == "Model(linear_0, relu_0)"
+
+
+def test_a_name_that_is_read_and_given_is_inside():
+    model = Model()
+    model |= Linear(4)(input="x", output="h")
+    model |= Relu()(input="h", output="y")
+    model |= Tanh()(input="h")
+    assert [port.name for port in model.inputs] == ["x"]
+    assert [port.name for port in model.outputs] == ["y", "output"]
+    assert [label for label, _ in model.graph.labels] == ["h", "x", "y"]
+
+
+def test_the_first_open_input_takes_the_chain():
+    model = Model()
+    model |= Linear(4)(input="x", output="h")
+    model += Relu()
+    model += Add()(left="h")
+    assert model.graph.source_of[Endpoint("add_0", "right")] == Endpoint("relu_0", "output")
+    model += Add()
+    assert model.graph.source_of[Endpoint("add_1", "left")] == Endpoint("add_0", "output")
+    assert [port.name for port in model.inputs] == ["x", "input"], "the first input that nobody named"
+
+
+def test_a_call_sets_ports_and_attributes_and_changes_nothing():
+    block = Linear(4)
+    placed = block(input="x", output="h", input_size=3)
+    assert placed == Placed(Linear(4, input_size=3), {"input": "x", "output": "h"})
+    assert block == Linear(4)
+    assert dict(Dropout(0.1)(training=True).model.options) == {"p": 0.1, "training": True}
+    odd = Model() | Relu()(input="self", output="other")
+    assert (Model() | odd(self="x", other="y")).inputs[0].name == "x"
+
+
+def test_with_attributes_keeps_the_rest():
+    block = with_attributes(Conv2d(3, 5, name="stem"), {"out_channels": 8})
+    assert (block, block.name) == (Conv2d(8, 5), "stem")
+    assert with_attributes(MLP(3, [4], 2), {"hidden_sizes": [5, 6]}) == MLP(3, [5, 6], 2)
+    assert with_attributes(MaxPool2d(2), {"stride": 1}) == MaxPool2d(2, 1)
+
+
+def test_pairs_may_be_one_number():
+    assert Conv2d(3, 5) == Conv2d(3, (5, 5)) == Conv2d(3, "5") == Conv2d(3, [5]) == Conv2d(3, "5, 5")
+    assert MaxPool2d(2) == MaxPool2d((2, 2), (2, 2))
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_every_kind_says_what_it_is(kind):
+    constructor = KINDS[kind]
+    assert constructor.__doc__
+    assert constructor.formula
+    assert constructor.category
+    assert all(field.doc for field in fields_of(constructor)), "the inspector explains each field"
+    signature = inspect.signature(constructor)
+    assert [*(field.name for field in fields_of(constructor)), "name"] == list(signature.parameters)
+
+
+@pytest.mark.parametrize("op", sorted(OPS))
+def test_every_op_has_a_kernel_and_declares_its_params(op):
+    from mithril_nb.backends.jax.kernels import KERNELS
+
+    rule = OPS[op]
+    assert issubclass(rule, Operator)
+    assert op in KERNELS
+    needed = {field.name: 4 for field in fields_of(rule) if field.is_required}
+    assert set(rule.param_ports(rule(**needed).options)) <= rule.initializers.keys()
+
+
+def test_composing_touches_no_array_library():
+    out = run_fresh(
+        "import sys\n"
+        "from mithril_nb.models import MLP, Linear, Model, from_dict, to_dict, to_source\n"
+        "from mithril_nb.models.infer import infer\n"
+        "model = Model() + Linear(4) + MLP(4, [3], 2)\n"
+        "infer(model.graph, {}), from_dict(to_dict(model.graph)), to_source(model.graph)\n"
+        "print([name for name in ('jax', 'numpy', 'anywidget', 'IPython', 'matplotlib') if name in sys.modules])\n"
+    )
+    assert out == "[]\n"
