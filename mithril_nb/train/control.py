@@ -52,10 +52,15 @@ class Control:
                 return "go"
             return self._wish
 
-    def wait_while_paused(self, timeout_s: float = 0.1) -> None:
+    @property
+    def is_held(self) -> bool:
+        """Whether the loop is asked to wait, and no further step is allowed."""
+        return self._wish == "pause" and self._allowance == 0
+
+    def wait_while_held(self, timeout_s: float = 0.1) -> None:
         """Sleep until something else than waiting is asked for, at most for a time; Ctrl-C is seen in between."""
         with self._condition:
-            self._condition.wait_for(lambda: self._wish != "pause" or self._allowance > 0, timeout_s)
+            self._condition.wait_for(lambda: not self.is_held, timeout_s)
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -14,33 +14,36 @@ AT_ONCE = 8
 """Batches under way before the first is waited for: enough to keep the device busy, few enough to stop soon."""
 
 
-def evaluated(
-    course: Course, params: Any, data: DataSet, is_unwanted: Callable[[], bool] = lambda: False
-) -> dict[str, float]:
+def evaluated(course: Course, params: Any, data: DataSet) -> dict[str, float]:
     """Return the mean of each metric over a data set, every sample counting once.
 
     Args:
         course: What the metrics are, and how large a batch is.
         params: What to evaluate.
         data: Where to evaluate it.
-        is_unwanted: Asked between batches; if it says yes, the evaluation is given up and nothing is returned.
     """
+    scores: dict[str, float] = {}
+    for found in evaluating(course, params, data):
+        scores = found
+    return scores
+
+
+def evaluating(course: Course, params: Any, data: DataSet) -> Iterator[dict[str, float]]:
+    """Yield after each batch, so that one can stop or wait in between; last come the means over all samples."""
     sums: dict[str, float] = {}
     under_way: list[tuple[int, dict[str, Any]]] = []
 
     def settle() -> None:
-        for count, metrics in zip(
-            [count for count, _ in under_way], jax.device_get([m for _, m in under_way]), strict=True
-        ):
+        fetched = jax.device_get([metrics for _, metrics in under_way])
+        for (count, _), metrics in zip(under_way, fetched, strict=True):
             for name, value in metrics.items():
                 sums[name] = sums.get(name, 0.0) + count * float(value)
         under_way.clear()
 
     for count, batch in course.evaluation(data):
-        if is_unwanted():
-            return {}
         under_way.append((count, course.evaluate(params, batch)))
         if len(under_way) == AT_ONCE:
             settle()
+        yield {}
     settle()
-    return {name: value / len(data) for name, value in sums.items()}
+    yield {name: value / len(data) for name, value in sums.items()}

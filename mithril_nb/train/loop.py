@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -13,7 +13,8 @@ import numpy as np
 from mithril_nb.errors import TrainingError
 from mithril_nb.train.control import Control
 from mithril_nb.train.course import Course
-from mithril_nb.train.evaluation import evaluated
+from mithril_nb.train.data import DataSet
+from mithril_nb.train.evaluation import evaluating
 from mithril_nb.train.events import EventKind, TrainingEvent
 from mithril_nb.train.failure import divergence, problem_of
 from mithril_nb.train.history import History
@@ -22,6 +23,7 @@ from mithril_nb.train.state import State
 
 AHEAD_S = 0.05
 """How far the loop may run ahead of the device: far enough to keep it busy, near enough to stop at once."""
+MOST_AHEAD = 64
 
 
 class Stretch:
@@ -93,9 +95,8 @@ class Stretch:
 
     @property
     def ahead(self) -> int:
-        """How many steps may be under way."""
-        speed = self.meter.steps_per_s
-        return 1 if speed is None else max(1, min(64, int(speed * AHEAD_S)))
+        """How many steps may be under way beside the one that is waited for; none if a step takes long."""
+        return min(MOST_AHEAD, int((self.meter.steps_per_s or 0.0) * AHEAD_S))
 
     def take_step(self) -> None:
         """Begin one step; its numbers are fetched later."""
@@ -144,10 +145,7 @@ class Stretch:
         assert last is not None
         checked: dict[str, Any] = {}
         if self.course.validation is not None:
-            began_s = self.meter.elapsed_s
-            scores = evaluated(self.course, state.params, self.course.validation, lambda: self.control.wish == "stop")
-            self._validation_s = self.meter.elapsed_s - began_s
-            self.meter.skip(self._validation_s)
+            scores = yield from self.validate(self.course.validation)
             checked = {f"validation_{name}": score for name, score in scores.items()}
             state.validation_loss, state.validation_accuracy = scores.get("loss"), scores.get("accuracy")
         # The row of an epoch's last step waits for the validation, so that rows never change once they are there.
@@ -159,22 +157,32 @@ class Stretch:
         share = None if last.accuracy is None else float(accuracy[own].mean())
         yield self.event("epoch", loss=float(loss[own].mean()), accuracy=share, **checked)
 
+    def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
+        """Return the metrics on the validation data; none if somebody wants to stop in the middle of it."""
+        began_s = self.meter.elapsed_s
+        work = evaluating(self.course, self.state.params, data)
+        scores: dict[str, float] = {}
+        for found in work:
+            scores = found
+            if self.control.wish == "stop":
+                return {}
+            if self.control.is_held:
+                yield from self.pause()
+        self._validation_s = self.meter.elapsed_s - began_s
+        self.meter.skip(self._validation_s)
+        return scores
+
     def pause(self) -> Iterator[TrainingEvent]:
-        """Wait until somebody asks for something else."""
+        """Wait until somebody asks for something else, or allows a step."""
         self.meter.rest()
         self.state.name, self.state.elapsed_s = "paused", self.meter.elapsed_s
         yield self.event("paused")
-        while (turn := self.control.turn()) == "pause":
-            self.control.wait_while_paused()
+        while self.control.is_held:
+            self.control.wait_while_held()
         self.state.name = "running"
         self.meter.go()
         if self.control.wish == "go":
             yield self.event("resumed")
-        elif turn == "go":  # one step was allowed
-            self.take_step()
-            yield from self.settle(0)
-            if self.state.step % self._steps_per_epoch == 0:
-                yield from self.end_epoch()
 
     def end(self, kind: Literal["stopped", "done", "failed"], why: str = "") -> TrainingEvent:
         """Close the stretch and return its last event.

@@ -61,6 +61,8 @@ class Run(Shown):
         self._control, self._observers = Control(), Observers()
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
+        # Not Thread.join: interrupted by Ctrl-C, it takes a thread that runs for one that has ended (Python 3.11).
+        self._has_ended = threading.Event()
         self._driver: Stretch | None = None
         # Of a loop in a caller's thread: which thread, whether it is inside a step now, whether a pause ends it.
         self._ident: int | None = None
@@ -114,14 +116,13 @@ class Run(Shown):
         until = math.inf if timeout is None else time.monotonic() + timeout
         try:
             while self._is_driven and (left := until - time.monotonic()) > 0:
-                if (thread := self._thread) is not None and thread is not threading.current_thread():
-                    thread.join(min(POLL_S, left))
-                else:
+                if self._thread is None:  # somebody else's loop
                     time.sleep(min(POLL_S, left))
+                else:
+                    self._has_ended.wait(min(POLL_S, left))
         except KeyboardInterrupt:
             self._control.ask("stop", interrupted=True)
-            if (thread := self._thread) is not None:
-                thread.join(FLUSH_S)
+            self._has_ended.wait(FLUSH_S)
             raise KeyboardInterrupt(self.message) from None
         if not self._is_driven:
             self._observers.flush(FLUSH_S)
@@ -308,6 +309,7 @@ class Run(Shown):
 
     def _begin_thread(self) -> None:
         self._driver, self._state.name = None, "running"
+        self._has_ended.clear()
         self._thread = threading.Thread(target=self._work, name="mithril_nb training", daemon=True)
         self._thread.start()
 
@@ -323,6 +325,7 @@ class Run(Shown):
                 # Somebody may have asked to go on just when a stop was carried out.
                 if not (self.state == "stopped" and self._control.wish == "go"):
                     self._thread = None
+                    self._has_ended.set()
                     return
 
     def _drive(self, *, is_exact: bool) -> Generator[TrainingEvent]:

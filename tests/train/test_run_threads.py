@@ -60,6 +60,21 @@ def test_pause_one_step_go_on_stop(run: Run) -> None:
     until(lambda: run.step > at)
 
 
+def test_pause_and_stop_act_in_the_middle_of_a_validation(small: Any, blobs: Any) -> None:
+    x, y = blobs
+    many = (np.tile(x, (20_000, 1)), np.tile(y, 20_000))  # 60 000 batches
+    run = fit(small, blobs, validation=many, epochs=2, batch_size=20).start()
+    until(lambda: run.step == 3)
+    run.pause()
+    until(lambda: run.state == "paused")
+    run.go_on()
+    until(lambda: run.state == "running")
+    run.stop()
+    until(lambda: run.state == "stopped")
+    assert run.step == 3
+    assert np.isnan(run.history["validation_loss"]).all()
+
+
 def test_step_once_from_idle(run: Run) -> None:
     run.step_once()
     until(lambda: run.state == "paused")
