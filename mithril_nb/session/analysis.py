@@ -1,4 +1,4 @@
-"""What follows from a design: specs, problems, programs, costs. Made once for each design, dear things only when asked."""
+"""What follows from a design: specs, problems, programs, costs. Made once for each, dear things only when asked."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class Analysis:
             before = [node for node in graph.nodes if node.name != target.node]
             ways = [f'set_shape("{name}", [32, 64])']
             if before and target != graph.source_of.get(target):
-                ways.insert(0, f"connect '{component(before[-1].name)}.{before[-1].block.outputs[0].name}' to '{target}'")
+                ways.insert(
+                    0, f"connect '{component(before[-1].name)}.{before[-1].block.outputs[0].name}' to '{target}'"
+                )
             found.append(
                 Diagnostic(
                     f"'{target}' is connected to nothing, and input {name!r} has no shape.",

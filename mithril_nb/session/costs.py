@@ -1,4 +1,4 @@
-"""Costs as a front end shows them: rows in the order of the model, with hues, and whether they are of the design now."""
+"""Costs as a front end shows them: rows in the order of the model, with hues, and whether they are up to date."""
 
 from __future__ import annotations
 

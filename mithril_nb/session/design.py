@@ -201,7 +201,10 @@ def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...
     if source_level != target_level:
         raise ConnectionError(
             f"cannot connect {source!r} to {target!r}: they lie in different models.",
-            (("source in", "/".join(source_level) or "the model"), ("target in", "/".join(target_level) or "the model")),
+            (
+                ("source in", "/".join(source_level) or "the model"),
+                ("target in", "/".join(target_level) or "the model"),
+            ),
             "connect to a port of the composite block around it.",
             edge=(source, target),
         )

@@ -67,7 +67,7 @@ class Session:
         self._view = ViewState()
         self._version = 1
         self._notice: Diagnostic | None = None
-        self._states = dict.fromkeys(STAGES, StageState())
+        self._states: dict[str, StageState] = dict.fromkeys(STAGES, StageState())
         self._made: dict[str, tuple[int, stages_room.Inspection]] = {}
         self._shares: dict[str, float] = {}
         self._cost: CostReport | None = None

@@ -101,5 +101,7 @@ def watch(run: Run) -> LiveRun:
         UnknownOptionError: The value is no run.
     """
     if not isinstance(run, Run):
-        raise UnknownOptionError(f"cannot watch {run!r}.", (("needs", "a run"),), "ml.watch(ml.fit(model, data).start())")
+        raise UnknownOptionError(
+            f"cannot watch {run!r}.", (("needs", "a run"),), "ml.watch(ml.fit(model, data).start())"
+        )
     return LiveRun(run)

@@ -1,4 +1,4 @@
-"""How stages and curves travel to the front end: on request, as binary, never as traits that would be saved and re-sent."""
+"""How stages and curves travel to the front end: on request, as binary; traits would be saved and sent again."""
 
 from __future__ import annotations
 

@@ -90,9 +90,9 @@ class Workbench(anywidget.AnyWidget):
         """Do what a hand can do in the widget, by the same command.
 
         Args:
-            command: `"add_block"`, `"remove"`, `"connect"`, `"disconnect"`, `"rename"`, `"set_attribute"`, `"set_shape"`,
-                `"set_program"`, `"undo"`, `"redo"`, `"select"`, `"expand"`, `"collapse"`, `"train"`, `"pause"`, `"go_on"`,
-                `"stop"`, `"step_once"`, `"set_learning_rate"`, ...
+            command: `"add_block"`, `"remove"`, `"connect"`, `"disconnect"`, `"rename"`, `"set_attribute"`,
+                `"set_shape"`, `"set_program"`, `"undo"`, `"redo"`, `"select"`, `"expand"`, `"collapse"`, `"train"`,
+                `"pause"`, `"go_on"`, `"stop"`, `"step_once"`, `"set_learning_rate"`, ...
             args: Its arguments, as `path="linear_0", name="dimension", value=128`.
 
         Raises:

@@ -71,7 +71,8 @@ def settled(notebook, *stages: str) -> None:
     for stage in stages or STAGES:
         notebook.page.wait_for_function(
             """(stage) => {
-                const root = document.querySelector('.mnb-root'), pane = root.querySelector(`[data-mnb-pane="${stage}"]`);
+                const root = document.querySelector('.mnb-root');
+                const pane = root.querySelector(`[data-mnb-pane="${stage}"]`);
                 return pane && pane.dataset.mnbState === 'ready' && pane.dataset.mnbVersion === root.dataset.mnbVersion;
             }""",
             arg=stage,
@@ -163,7 +164,8 @@ def test_moving_a_width_slider_moves_graph_shapes_cost_and_stages(open_workbench
                 if (!seen.cost && cost() !== dear) seen.cost = now;
                 for (const stage of ['jaxpr', 'stablehlo']) {
                     const pane = root.querySelector(`[data-mnb-pane="${stage}"]`);
-                    const fresh = pane.dataset.mnbVersion !== version && pane.dataset.mnbVersion === root.dataset.mnbVersion;
+                    const shows = pane.dataset.mnbVersion;
+                    const fresh = shows !== version && shows === root.dataset.mnbVersion;
                     if (!seen[stage] && fresh && pane.dataset.mnbState === 'ready') seen[stage] = now;
                 }
                 requestAnimationFrame(look);
@@ -212,7 +214,9 @@ def test_blocks_are_added_connected_renamed_and_removed_by_keyboard(open_workben
     renamed.wait_for()
     renamed.click()
     notebook.page.keyboard.press("Delete")
-    notebook.wait_for("[n.name for n in wb.model.graph.nodes] == ['linear_0', 'relu_0', 'linear_1', 'relu_1', 'linear_2']")
+    notebook.wait_for(
+        "[n.name for n in wb.model.graph.nodes] == ['linear_0', 'relu_0', 'linear_1', 'relu_1', 'linear_2']"
+    )
     assert notebook.problems == []
 
 
@@ -251,7 +255,9 @@ def test_training_runs_live_is_steered_and_leaves_the_kernel_free(open_workbench
         "stopped = []\n"
         "wb.run.observe(lambda event: stopped.append(time.time()) if event.kind == 'stopped' else None)"
     )
-    clicked = page.evaluate("() => { document.querySelector('[data-mnb-action=\"train.stop\"]').click(); return Date.now() / 1000; }")
+    clicked = page.evaluate(
+        "() => { document.querySelector('[data-mnb-action=\"train.stop\"]').click(); return Date.now() / 1000; }"
+    )
     notebook.wait_for("wb.run.state == 'stopped' and stopped")
     took = notebook.evaluate("stopped[0]") - clicked
     print("stop button to the end of the loop, ms:", round(1000 * took))
@@ -267,7 +273,9 @@ def test_a_reload_brings_everything_back(open_workbench) -> None:
     settled(notebook)
     notebook.save()
     notebook.page.reload()
-    notebook.page.wait_for_function("window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'")
+    notebook.page.wait_for_function(
+        "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
+    )
     node(notebook, "linear_0").wait_for(timeout=40_000)
     settled(notebook)
     assert f"({BATCH}, 41)" in node(notebook, "linear_0").inner_text()

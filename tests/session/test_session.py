@@ -49,7 +49,11 @@ def test_a_snapshot_is_json_and_has_everything(session):
     snapshot = json.loads(json.dumps(session.snapshot()))
     assert [node["name"] for node in snapshot["graph"]["nodes"] if node["path"]] == ["linear_0", "relu_0", "linear_1"]
     assert snapshot["shapes"] == {"input": [32, 16]}
-    assert snapshot["blocks"]["linear_0"]["params"][0] == {"name": "linear_0.weight", "shape": "(16, 64)", "count": 1024}
+    assert snapshot["blocks"]["linear_0"]["params"][0] == {
+        "name": "linear_0.weight",
+        "shape": "(16, 64)",
+        "count": 1024,
+    }
     assert snapshot["cost"]["total"]["flops"] == sum(row["flops"] for row in snapshot["cost"]["rows"]) > 0
     assert snapshot["stages"]["jaxpr"]["state"] == "ready"
     assert snapshot["stages"]["hlo"]["state"] == "empty"
@@ -184,7 +188,9 @@ def test_every_program_can_be_looked_at(session):
 def test_commands_from_many_threads_leave_one_whole_design(session):
     def hammer(seed: int) -> None:
         for step in range(10):
-            session.run_command("set_attribute", {"path": "linear_0", "name": "dimension", "value": 10 * seed + step + 1})
+            session.run_command(
+                "set_attribute", {"path": "linear_0", "name": "dimension", "value": 10 * seed + step + 1}
+            )
             session.run_command("undo", {})
             session.run_command("redo", {})
 
@@ -209,7 +215,9 @@ def training_session(**options) -> Session:
 
 def test_training_tells_of_its_curves_and_ends_done():
     session, rows, runs = training_session(validation=data(64)), [], []
-    session.listen(lambda kind, value: (rows if kind == "curves" else runs).append(value) if kind != "snapshot" else None)
+    session.listen(
+        lambda kind, value: (rows if kind == "curves" else runs).append(value) if kind != "snapshot" else None
+    )
     session.do("train")
     run = session.training.run
     assert run is not None

@@ -16,6 +16,8 @@ from mithril_nb.widgets import assets
 from mithril_nb.widgets.assets import built, shared_assets
 
 PATIENCE_S = 60.0
+sent: list = []
+"""What the workbench under test sent to its front end."""
 
 
 @pytest.fixture
@@ -32,8 +34,8 @@ def wb(model, monkeypatch):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(96, 5)).astype("float32")
     wb = ml.workbench(model, shapes={"input": [8, 5]}, data=(x, (x[:, 0] > 0).astype("int32")), epochs=2)
-    wb.sent = []
-    monkeypatch.setattr(wb, "send", lambda content, buffers=None: wb.sent.append((content, buffers)))
+    sent.clear()
+    monkeypatch.setattr(wb, "send", lambda content, buffers=None: sent.append((content, buffers)))
     yield wb
     wb.close()
 
@@ -41,7 +43,7 @@ def wb(model, monkeypatch):
 def ask(wb, command: str, /, **args):
     """Send a command as the front end does; return the reply."""
     wb._receive(wb, {"type": "command", "id": 7, "name": command, "args": args}, [])
-    return next(content for content, _ in reversed(wb.sent) if content["type"] == "reply")
+    return next(content for content, _ in reversed(sent) if content["type"] == "reply")
 
 
 def test_live_values_follow_the_widget(wb, model):
@@ -62,7 +64,7 @@ def test_the_widget_follows_values_that_are_set(wb):
     seen = []
     wb.observe(lambda change: seen.append(change["new"]), "model")
     wb.model = Linear(4) + Gelu()
-    assert [block["kind"] for block in wb.snapshot["blocks"].values()][0] == "Linear"
+    assert next(block["kind"] for block in wb.snapshot["blocks"].values()) == "Linear"
     assert seen == [wb.model]
     wb.selection = ("linear_0",)
     assert wb.snapshot["selection"] == ["linear_0"]
@@ -99,7 +101,7 @@ def test_a_stage_travels_as_gzip_when_it_is_asked_for(wb):
     assert ask(wb, "request_stage", stage="jaxpr")["ok"]
     assert wb.session.wait(PATIENCE_S)
     ask(wb, "request_stage", stage="jaxpr")
-    content, (packed,) = next(item for item in reversed(wb.sent) if item[0]["type"] == "stage")
+    content, (packed,) = next(item for item in reversed(sent) if item[0]["type"] == "stage")
     data = json.loads(gzip.decompress(packed))
     stage = wb.stages["jaxpr"]
     assert (content["stage"], content["version"]) == ("jaxpr", wb.snapshot["version"])
@@ -115,11 +117,11 @@ def test_curves_travel_as_float64_and_the_run_on_its_own(wb):
     assert wb.run is not None
     wb.run.wait(PATIENCE_S)
     deadline = time.monotonic() + PATIENCE_S
-    while not any(c["type"] == "run" and c["run"]["state"] == "done" for c, _ in wb.sent):
+    while not any(c["type"] == "run" and c["run"]["state"] == "done" for c, _ in sent):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     ask(wb, "request_curves")
-    content, (raw,) = next(item for item in reversed(wb.sent) if item[0]["type"] == "curves")
+    content, (raw,) = next(item for item in reversed(sent) if item[0]["type"] == "curves")
     assert content["from"] == 0
     columns = np.frombuffer(raw, "<f8").reshape(len(content["columns"]), -1)
     assert list(columns[0]) == [1, 2, 3, 4, 5, 6]
@@ -172,7 +174,7 @@ def test_wrong_options_are_refused_by_name(model, options, error, text):
 
 def test_a_missing_front_end_says_how_to_build_it(monkeypatch, tmp_path):
     monkeypatch.setattr(assets, "STATIC", tmp_path)
-    with pytest.raises(ml.errors.StageUnavailableError, match="the front end of the widgets is not built: assets.js"):
+    with pytest.raises(ml.errors.StageUnavailableError, match=r"the front end of the widgets is not built: assets\.js"):
         built("assets.js")
 
 
@@ -187,8 +189,8 @@ def test_a_run_can_be_watched_and_steered(monkeypatch):
     x = rng.normal(size=(64, 4)).astype("float32")
     run = ml.fit(MLP(4, [8], 2), (x, (x[:, 0] > 0).astype("int32")), epochs=100_000)
     live = ml.watch(run)
-    sent = []
-    monkeypatch.setattr(live, "send", lambda content, buffers=None: sent.append(content))
+    told = []
+    monkeypatch.setattr(live, "send", lambda content, buffers=None: told.append(content))
     run.start()
 
     def until(true):
@@ -201,8 +203,8 @@ def test_a_run_can_be_watched_and_steered(monkeypatch):
     live._receive(live, {"type": "command", "id": 1, "name": "stop", "args": {}}, [])
     until(lambda: live.run["state"] == "stopped")
     live._receive(live, {"type": "command", "id": 2, "name": "explode", "args": {}}, [])
-    assert sent[-1]["ok"] is False
-    assert sent[-1]["error"]["summary"] == "unknown command 'explode'."
+    assert told[-1]["ok"] is False
+    assert told[-1]["error"]["summary"] == "unknown command 'explode'."
     live.close()
     with pytest.raises(UnknownOptionError, match="cannot watch 3"):
-        ml.watch(3)
+        ml.watch(3)  # pyright: ignore[reportArgumentType]

@@ -1,7 +1,7 @@
 """How parameters start: the usual formulas, drawn by NumPy.
 
-The same numbers come from `jax.nn.initializers`, in distribution (the tests hold them together). But there each new
-shape is compiled first, which took seconds before a first step; and streams of `jax.random` differ between its versions.
+The same numbers come from `jax.nn.initializers`, in distribution (the tests hold them together). But there each
+new shape is compiled first, which took seconds before a first step; and streams of `jax.random` differ by version.
 Each parameter has a stream of its own, named by it: adding a block leaves the start of all others as it was.
 """
 
