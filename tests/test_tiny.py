@@ -1,4 +1,4 @@
-"""The whole way in one small model: composed, compiled, looked at, counted, shown and trained. Under 5 s; run it often."""
+"""The whole way in one small model: composed, compiled, looked at, counted, shown, trained. Under 5 s: run it often."""
 
 import numpy as np
 
@@ -24,7 +24,7 @@ def test_the_whole_way():
 
     inspection = pm.inspect()
     for stage in (pm.jaxpr, pm.stablehlo, pm.hlo):
-        blocks = {block for instruction in stage.instructions for block, _ in instruction.blocks}
+        blocks = {block for instruction in stage.instructions for block in instruction.blocks}
         assert blocks >= {"linear_0", "relu_0", "linear_1"}, f"every block has its lines in {stage.name}"
     assert inspection is pm.inspect(), "what was made is kept"
 
