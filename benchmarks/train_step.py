@@ -8,6 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+import mithril_nb as ml
+from benchmarks.evaluate import model_of
 from benchmarks.interleaved import Comparison, compare
 from benchmarks.plain import SIZES, adam_step, mlp_forward, mlp_params, samples
 from mithril_nb.train import train_step
@@ -43,8 +45,9 @@ def repeated_plain(widths: tuple[int, ...], batch_size: int) -> Callable[[int], 
 
 
 def repeated_ours(widths: tuple[int, ...], batch_size: int, accuracy: bool) -> Callable[[int], object]:
-    """Return a function that takes so many of our steps."""
-    step = jax.jit(train_step(forward, "cross_entropy", "adam", accuracy=accuracy), donate_argnums=(0, 1))
+    """Return a function that takes so many of our steps, of a model composed of blocks."""
+    physical = ml.compile(model_of(widths), shapes={"input": [batch_size, widths[0]]})
+    step = jax.jit(train_step(physical.forward, "cross_entropy", "adam", accuracy=accuracy), donate_argnums=(0, 1))
     _, optimizer = adam_step(LEARNING_RATE)
     params = mlp_params(widths)
     state = [params, optimizer.init(params)]
