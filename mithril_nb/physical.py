@@ -123,6 +123,9 @@ class PhysicalModel(Shown):
         jit: Whether `evaluate` is jitted.
     """
 
+    is_immutable = True
+    """`fit` may keep what it compiled for it, and use it again in the next run."""
+
     def __init__(self, graph: LogicalGraph, backend: JaxBackend, inference: Inference, jit: bool):
         self.graph, self.backend, self.inference, self.jit = graph, backend, inference, jit
         self._draws = draws_random_numbers(graph, backend.toolkit, False)
