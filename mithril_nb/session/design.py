@@ -44,11 +44,13 @@ class Change:
         design: The design.
         label: What was done, for the undo button: `"dimension of linear_0"`.
         selection: Paths of the blocks that shall be selected; `None` leaves the selection.
+        renamed: The path that changed, before and after.
     """
 
     design: Design
     label: str
     selection: tuple[str, ...] | None = None
+    renamed: tuple[str, str] | None = None
 
 
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
@@ -119,7 +121,7 @@ def rename(design: Design, path: str, name: str) -> Change:
     *parent, old = split_path(path)
     graph = edit.inside(design.graph, tuple(parent), lambda level: edit.rename(level, old, name))
     new = join_path(path.rpartition("/")[0], name)
-    return Change(replace(design, graph=graph), f"rename {old}", (new,))
+    return Change(replace(design, graph=graph), f"rename {old}", (new,), (path, new))
 
 
 def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:

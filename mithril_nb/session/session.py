@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,9 +22,8 @@ from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
 from mithril_nb.session.costs import cost_view
 from mithril_nb.session.design import EDITS, Design
 from mithril_nb.session.history import History
+from mithril_nb.session.making import StageMaker
 from mithril_nb.session.snapshot import (
-    STAGES,
-    StageState,
     ViewState,
     diagram_of,
     hues_of,
@@ -32,7 +32,6 @@ from mithril_nb.session.snapshot import (
     with_shares,
 )
 from mithril_nb.session.training import Training
-from mithril_nb.session.worker import Worker
 from mithril_nb.viz.records import Diagram
 
 Listener = Callable[[str, Any], None]
@@ -40,9 +39,6 @@ Listener = Callable[[str, Any], None]
 
 _SEEN = 12
 """How many designs keep their stages."""
-
-_REST_S = 0.15
-"""How long the hand must rest before XLA compiles: a compilation cannot be given up half way."""
 
 
 class Session:
@@ -67,17 +63,12 @@ class Session:
         self._view = ViewState()
         self._version = 1
         self._notice: Diagnostic | None = None
-        self._states: dict[str, StageState] = dict.fromkeys(STAGES, StageState())
-        self._made: dict[str, tuple[int, stages_room.Inspection]] = {}
         self._shares: dict[str, float] = {}
-        self._cost: CostReport | None = None
-        self._cost_version = 0
-        self._wanted: set[str] = {"jaxpr"}
         self._seen: dict[Design, LazyProgram] = {}
-        self._worker = Worker("mithril_nb-stages")
         self._analysis = self._analysed(design, self._version)
         self._diagram: Diagram = diagram_of(self._analysis, self._view, {})
-        self._make_stages()
+        self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
+        self._maker.follow(self._analysis)
 
     # What is live in the kernel
 
@@ -110,7 +101,7 @@ class Session:
         analysis = self._analysis
         if analysis.can_run:
             return with_xla(analysis.cost, analysis.inspection, lower=False)
-        return self._cost
+        return self._maker.cost
 
     @property
     def diagram(self) -> Diagram:
@@ -121,15 +112,15 @@ class Session:
         """Return all that a front end paints."""
         with self._lock:
             history, hues = self._history, hues_of(self._history.present.graph)
-            report = self._cost
+            report, is_stale = self._maker.cost, self._maker.cost_version != self._version
             return snapshot_of(
                 self._analysis,
                 self._view,
                 self._diagram,
                 backend=f"jax {self.backend.device_name}",
-                cost=cost_view(report, self._analysis, hues, self._cost_version != self._version) if report else None,
+                cost=cost_view(report, self._analysis, hues, is_stale) if report else None,
                 notice=self._notice,
-                stages=self._states,
+                stages=self._maker.states,
                 run=self.training.view(),
                 status=self._status(),
                 undo_label=history.past[-1][1] if history.past else "",
@@ -138,7 +129,7 @@ class Session:
 
     def stage(self, name: str) -> tuple[int, stages_room.Inspection] | None:
         """Return the version and program of the latest text of a stage, if there is one."""
-        return self._made.get(name)
+        return self._maker.made(name)
 
     # Talking
 
@@ -149,7 +140,7 @@ class Session:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the stages that are wanted are made; return whether they were in time."""
-        return self._worker.wait_until_idle(timeout_s)
+        return self._maker.wait(timeout_s)
 
     def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
         """Do what a front end asks for.
@@ -203,12 +194,12 @@ class Session:
                 name = "place_block"
                 args.pop("after", None)
             change = EDITS[name](self.design, **args)
+            if change.renamed is not None:
+                self._view = self._view.renamed(*change.renamed)
             if change.selection is not None:
-                self._view = ViewState(change.selection, self._view.expanded, self._view.moved)
+                self._view = replace(self._view, selection=change.selection)
             if name == "place_block" and change.selection and None not in place:
-                self._view = ViewState(
-                    change.selection, self._view.expanded, {**self._view.moved, change.selection[0]: place}
-                )
+                self._view = replace(self._view, moved={**self._view.moved, change.selection[0]: place})
             self._set_history(self._history.with_change(change.design, change.label, time.monotonic()))
 
     def undo(self) -> None:
@@ -231,25 +222,25 @@ class Session:
         with self._lock:
             known = {path for path, _ in self.design.graph.walk()}
             kept = tuple(path for path in paths if path in known)
-            self._view = ViewState(kept, self._view.expanded, self._view.moved)
+            self._view = replace(self._view, selection=kept)
             self._publish()
 
     def expand(self, path: str) -> None:
         """Show what is inside a composite block."""
-        self._set_view(expanded=self._view.expanded | {path})
+        self._set_view(replace(self._view, expanded=self._view.expanded | {path}))
 
     def collapse(self, path: str) -> None:
         """Show a composite block as one."""
-        self._set_view(expanded=self._view.expanded - {path})
+        self._set_view(replace(self._view, expanded=self._view.expanded - {path}))
 
     def move(self, path: str, x: float, y: float) -> None:
         """Put a block at a place of the canvas."""
         place = self._diagram.within(path, float(x), float(y))
-        self._set_view(moved={**self._view.moved, path: place})
+        self._set_view(replace(self._view, moved={**self._view.moved, path: place}))
 
     def tidy(self) -> None:
         """Lay everything out anew; blocks that were moved go back."""
-        self._set_view(moved={})
+        self._set_view(replace(self._view, moved={}))
 
     def dismiss(self) -> None:
         """Take the notice away."""
@@ -264,11 +255,7 @@ class Session:
             UnknownOptionError: There is no such stage.
         """
         with self._lock:
-            if stage not in STAGES:
-                raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(STAGES)),))
-            if stage not in self._wanted:
-                self._wanted.add(stage)
-                self._make_stages()
+            if self._maker.want(stage):
                 self._publish()
 
     def _train(self, name: str, /, **args: Any) -> None:
@@ -295,19 +282,12 @@ class Session:
         self._history, self._version, self._analysis, self._diagram = history, self._version + 1, analysis, diagram
         self._notice = None
         known = {path for path, _ in history.present.graph.walk()}
-        self._view = ViewState(
-            tuple(path for path in self._view.selection if path in known), self._view.expanded, self._view.moved
-        )
-        self._make_stages()
+        self._view = replace(self._view, selection=tuple(path for path in self._view.selection if path in known))
+        self._maker.follow(analysis)
         self._publish()
 
-    def _set_view(self, expanded: frozenset[str] | None = None, moved: Mapping | None = None) -> None:
+    def _set_view(self, view: ViewState) -> None:
         with self._lock:
-            view = ViewState(
-                self._view.selection,
-                self._view.expanded if expanded is None else expanded,
-                self._view.moved if moved is None else moved,
-            )
             self._diagram = diagram_of(self._analysis, view, self._shares)
             self._view = view
             self._publish()
@@ -324,103 +304,27 @@ class Session:
         del self.errors[:-100]
         self._notice = problem_of(error)
 
+    def _stages_changed(self) -> None:
+        report = self._maker.cost
+        if report is not None:
+            self._shares = shares_of(report, self._analysis.design.graph)
+            self._diagram = with_shares(self._diagram, self._shares)
+        self._publish()
+
+    def _stages_failed(self, error: BaseException) -> None:
+        self._fail(error)
+        self._publish()
+
     def _status(self) -> dict[str, Any]:
-        seconds = {name: self._states[name].elapsed_s for name in STAGES}
-        total = self._cost.total if self._cost else None
+        states, report = self._maker.states, self._maker.cost
         return {
-            "trace_s": seconds["jaxpr"],
-            "lower_s": seconds["stablehlo"],
-            "compile_s": seconds["hlo"],
-            "flops": total.flops if total else None,
-            "bytes": total.bytes if total else None,
-            "attributed": self._cost.attributed_share if self._cost else None,
+            "trace_s": states["jaxpr"].elapsed_s,
+            "lower_s": states["stablehlo"].elapsed_s,
+            "compile_s": states["hlo"].elapsed_s,
+            "flops": report.total.flops if report else None,
+            "bytes": report.total.bytes if report else None,
+            "attributed": report.attributed_share if report else None,
         }
-
-    # Stages: by the worker
-
-    def _make_stages(self) -> None:
-        analysis = self._analysis
-        if not analysis.can_run:
-            message = "there is no block yet" if analysis.is_empty else "the model has problems"
-            for name, state in self._states.items():
-                self._states[name] = StageState("stale" if state.version else "empty", state.version, message=message)
-            self._worker.submit(lambda wanted: None)
-            return
-        for name, state in self._states.items():
-            if name in self._wanted and (state.version != analysis.version or state.state != "ready"):
-                self._states[name] = StageState("loading", state.version, state.elapsed_s, state.lines)
-            elif state.version and state.version != analysis.version:
-                self._states[name] = StageState("stale", state.version, state.elapsed_s, state.lines)
-        self._worker.submit(partial(self._work, analysis))
-
-    def _work(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
-        try:
-            self._work_through(analysis, wanted)
-        except Exception as error:  # the worker has nobody else to tell: it is shown where the stages stand
-            with self._lock:
-                if self._analysis is analysis:
-                    self._fail(error)
-                    message = str(problem_of(error))
-                    for name, state in self._states.items():
-                        if state.state == "loading":
-                            self._states[name] = StageState("failed", state.version, message=message)
-                    self._publish()
-
-    def _work_through(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
-        if self._cost_version != analysis.version:
-            report = analysis.cost
-            with self._lock:
-                if self._analysis is not analysis:
-                    return
-                self._set_cost(report, analysis)
-                self._set_stage("jaxpr", analysis)
-                self._publish()
-        for name in ("stablehlo", "hlo"):
-            if name not in self._wanted or self._states[name].version == analysis.version:
-                continue
-            is_made = analysis.inspection.has_stage(name)
-            if name == "hlo" and not is_made and not self._rests(wanted):
-                return
-            if not wanted():
-                return
-            analysis.inspection.stage(name)
-            with self._lock:
-                if self._analysis is not analysis:
-                    return
-                self._set_stage(name, analysis)
-                self._publish()
-        made = {"stablehlo", "hlo"} & self._wanted
-        if made:
-            report = with_xla(analysis.cost, analysis.inspection, compile="hlo" in made)
-            with self._lock:
-                if self._analysis is analysis:
-                    self._set_cost(report, analysis)
-                    self._publish()
-
-    def _rests(self, wanted: Callable[[], bool]) -> bool:
-        """Wait a moment; return whether nothing newer came."""
-        until = time.monotonic() + _REST_S
-        while time.monotonic() < until:
-            if not wanted():
-                return False
-            time.sleep(0.01)
-        return True
-
-    def _set_cost(self, report: CostReport, analysis: Analysis) -> None:
-        self._cost, self._cost_version = report, analysis.version
-        self._shares = shares_of(report, analysis.design.graph)
-        self._diagram = with_shares(self._diagram, self._shares)
-
-    def _set_stage(self, name: str, analysis: Analysis) -> None:
-        stage = analysis.inspection.stage(name)
-        self._made[name] = (analysis.version, analysis.inspection)
-        self._states[name] = StageState(
-            "ready" if stage.unavailable is None else "unavailable",
-            analysis.version,
-            stage.elapsed_s,
-            stage.text.count("\n") + 1,
-            stage.unavailable or "",
-        )
 
 
 _COMMANDS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage")

@@ -14,31 +14,11 @@ from mithril_nb.models.source import to_source
 from mithril_nb.session.analysis import Analysis
 from mithril_nb.session.describe import describe_blocks, palette
 from mithril_nb.session.design import PROGRAMS
+from mithril_nb.session.making import StageState
 from mithril_nb.viz.annotate import annotate
 from mithril_nb.viz.diagram import layout
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.records import Diagram
-
-STAGES = ("jaxpr", "stablehlo", "hlo")
-
-
-@dataclass(frozen=True)
-class StageState:
-    """How far a stage is.
-
-    Attributes:
-        state: `"empty"`, `"loading"`, `"ready"`, `"stale"`, `"failed"` or `"unavailable"`.
-        version: Version of the design that the text there is was made from; 0 if there is none.
-        elapsed_s: Seconds it took to make.
-        lines: Lines of the text.
-        message: Why it failed, or is stale or unavailable.
-    """
-
-    state: str = "empty"
-    version: int = 0
-    elapsed_s: float | None = None
-    lines: int = 0
-    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,6 +34,18 @@ class ViewState:
     selection: tuple[str, ...] = ()
     expanded: frozenset[str] = frozenset()
     moved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    def renamed(self, old: str, new: str) -> ViewState:
+        """Return the same view of a model in which the block at a path, and so all inside it, has another path."""
+
+        def path_now(path: str) -> str:
+            return new + path.removeprefix(old) if path == old or path.startswith(f"{old}/") else path
+
+        return ViewState(
+            tuple(map(path_now, self.selection)),
+            frozenset(map(path_now, self.expanded)),
+            {path_now(path): place for path, place in self.moved.items()},
+        )
 
 
 def hues_of(graph: LogicalGraph) -> dict[str, int]:

@@ -18,8 +18,7 @@ from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.design import set_program
-from mithril_nb.session.snapshot import STAGES
-from mithril_nb.stages import Stage
+from mithril_nb.stages import STAGES, Stage
 from mithril_nb.train import Run
 from mithril_nb.widgets.assets import built, shared_assets
 from mithril_nb.widgets.guard import shown_in_widget

@@ -11,7 +11,7 @@ import pytest
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError
-from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.worker import Worker
 
@@ -174,6 +174,17 @@ def test_an_empty_session_is_a_state_like_any_other():
     assert session.snapshot()["stages"]["jaxpr"]["state"] == "ready"
     session.do("remove", paths=["linear_0"])
     assert session.snapshot()["stages"]["jaxpr"]["state"] == "stale"
+
+
+def test_a_block_keeps_its_place_and_stays_open_when_it_is_renamed():
+    session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
+    session.do("expand", path="mlp_0")
+    session.do("move", path="mlp_0/linear_0", x=300, y=200)
+    before = {node["path"]: (node["x"], node["y"]) for node in session.snapshot()["graph"]["nodes"]}
+    session.do("rename", path="mlp_0", name="body")
+    after = {node["path"]: (node["x"], node["y"]) for node in session.snapshot()["graph"]["nodes"]}
+    assert after["body/linear_0"] == before["mlp_0/linear_0"]
+    assert session.selection == ("body",)
 
 
 def test_every_program_can_be_looked_at(session):

@@ -1,0 +1,164 @@
+"""Making stages and costs in the background: those of the latest design, the cheap ones before the dear ones."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from mithril_nb.cost import CostReport, with_xla
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.session.analysis import Analysis, problem_of
+from mithril_nb.session.worker import Worker
+from mithril_nb.stages import STAGES, Inspection
+
+_REST_S = 0.15
+"""How long the hand must rest before XLA compiles: a compilation cannot be given up half way."""
+
+
+@dataclass(frozen=True)
+class StageState:
+    """How far a stage is.
+
+    Attributes:
+        state: `"empty"`, `"loading"`, `"ready"`, `"stale"`, `"failed"` or `"unavailable"`.
+        version: Version of the design that the text there is was made from; 0 if there is none.
+        elapsed_s: Seconds it took to make.
+        lines: Lines of the text.
+        message: Why it failed, or is stale or unavailable.
+    """
+
+    state: str = "empty"
+    version: int = 0
+    elapsed_s: float | None = None
+    lines: int = 0
+    message: str = ""
+
+
+class StageMaker:
+    """Keeps the stages and costs of the latest design that could be made, and makes those of the design now.
+
+    Args:
+        lock: Held while anything here changes; the session's own.
+        changed: Called, with the lock held, when there is something new.
+        failed: The same with what went wrong.
+
+    Attributes:
+        states: How far each stage is.
+        cost: Costs of the design of version `cost_version`.
+        cost_version: The version; 0 if there are no costs yet.
+    """
+
+    def __init__(self, lock: threading.RLock, changed: Callable[[], None], failed: Callable[[BaseException], None]):
+        self._lock, self._changed, self._failed = lock, changed, failed
+        self.states: dict[str, StageState] = dict.fromkeys(STAGES, StageState())
+        self.cost: CostReport | None = None
+        self.cost_version = 0
+        self._made: dict[str, tuple[int, Inspection]] = {}
+        self._wanted = {"jaxpr"}
+        self._analysis: Analysis | None = None
+        self._worker = Worker("mithril_nb-stages")
+
+    def made(self, name: str) -> tuple[int, Inspection] | None:
+        """Return the version and program of the latest text of a stage, if there is one."""
+        return self._made.get(name)
+
+    def want(self, name: str) -> bool:
+        """Say that somebody looks at a stage: from now on it is made for every design. Return whether that is news.
+
+        Raises:
+            UnknownOptionError: There is no such stage.
+        """
+        if name not in STAGES:
+            raise UnknownOptionError(f"unknown stage {name!r}.", (("known", ", ".join(STAGES)),), 'stage="jaxpr"')
+        if name in self._wanted:
+            return False
+        self._wanted.add(name)
+        if self._analysis is not None:
+            self.follow(self._analysis)
+        return True
+
+    def follow(self, analysis: Analysis) -> None:
+        """Make the stages of a design; what was under way for another is given up."""
+        self._analysis = analysis
+        for name, state in self.states.items():
+            if not analysis.can_run:
+                message = "there is no block yet" if analysis.is_empty else "the model has problems"
+                kept = "stale" if state.version else "empty"
+                self.states[name] = StageState(kept, state.version, state.elapsed_s, state.lines, message)
+            elif name in self._wanted and (state.version != analysis.version or state.state != "ready"):
+                self.states[name] = StageState("loading", state.version, state.elapsed_s, state.lines)
+            elif state.version and state.version != analysis.version:
+                self.states[name] = StageState("stale", state.version, state.elapsed_s, state.lines)
+        self._worker.submit(partial(self._work, analysis) if analysis.can_run else lambda wanted: None)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the stages that are wanted are made; return whether they were in time."""
+        return self._worker.wait_until_idle(timeout_s)
+
+    # In the worker's thread
+
+    def _work(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
+        try:
+            self._work_through(analysis, wanted)
+        except Exception as error:  # the worker has nobody else to tell: it is shown where the stages stand
+            with self._lock:
+                if self._analysis is analysis:
+                    message = str(problem_of(error))
+                    for name, state in self.states.items():
+                        if state.state == "loading":
+                            self.states[name] = StageState("failed", state.version, message=message)
+                    self._failed(error)
+
+    def _work_through(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
+        if self.cost_version != analysis.version and not self._tell(analysis, "jaxpr", analysis.cost):
+            return
+        for name in STAGES[1:]:
+            if name not in self._wanted or self._is_there(name, analysis):
+                continue
+            is_made = analysis.inspection.has_stage(name)
+            if name == "hlo" and not is_made and not self._rests(wanted):
+                return
+            if not wanted():
+                return
+            analysis.inspection.stage(name)
+            if not self._tell(analysis, name):
+                return
+        made = self._wanted.intersection(STAGES[1:])
+        if made:
+            self._tell(analysis, cost=with_xla(analysis.cost, analysis.inspection, compile="hlo" in made))
+
+    def _is_there(self, name: str, analysis: Analysis) -> bool:
+        state = self.states[name]
+        return state.state == "ready" and state.version == analysis.version
+
+    def _rests(self, wanted: Callable[[], bool]) -> bool:
+        """Wait a moment; return whether nothing newer came."""
+        until = time.monotonic() + _REST_S
+        while time.monotonic() < until:
+            if not wanted():
+                return False
+            time.sleep(0.01)
+        return True
+
+    def _tell(self, analysis: Analysis, stage: str = "", cost: CostReport | None = None) -> bool:
+        """Take over what was made, unless the design is another by now; return whether it was taken."""
+        with self._lock:
+            if self._analysis is not analysis:
+                return False
+            if cost is not None:
+                self.cost, self.cost_version = cost, analysis.version
+            if stage:
+                made = analysis.inspection.stage(stage)
+                self._made[stage] = (analysis.version, analysis.inspection)
+                self.states[stage] = StageState(
+                    "ready" if made.unavailable is None else "unavailable",
+                    analysis.version,
+                    made.elapsed_s,
+                    made.text.count("\n") + 1,
+                    made.unavailable or "",
+                )
+            self._changed()
+            return True
