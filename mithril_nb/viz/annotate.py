@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Value
@@ -52,7 +53,13 @@ def annotate(
         Texts and numbers for `layout`.
     """
     specs, shares = specs or {}, shares or {}
-    at_block = {problem.block: at for at, problem in reversed([*enumerate(problems)]) if problem.block}
+    # A group is at fault with what is inside it: closed, it is all that is seen.
+    at_block = {
+        path: at
+        for at, problem in reversed([*enumerate(problems)])
+        if problem.block
+        for path in accumulate(problem.block.split("/"), lambda path, name: f"{path}/{name}")
+    }
     nodes: dict[str, NodeAnnotation] = {}
     edge_shapes = {name: shape_text(spec) for name, spec in (inputs or {}).items()}
     for path, node in graph.walk():
