@@ -22,18 +22,15 @@ def closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, 
     """
     edges = list(edges)
     nodes = run_order(LogicalGraph(nodes, tuple(edges)))
-    place = {
-        Endpoint(node.name, port.name): (index, number)
-        for index, node in enumerate(nodes)
-        for number, port in enumerate(node.block.inputs)
-    }
-    edges.sort(key=lambda edge: place[edge.target])
-    labels = dict(sorted(labels.items()))
-    fed = {edge.target for edge in edges}
-    read = {edge.source for edge in edges}
     roles: dict[Endpoint, PortRole] = {
         Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs
     }
+    place = {end: number for number, end in enumerate(roles)}
+    edges.sort(key=lambda edge: place[edge.target])
+    fed = {edge.target for edge in edges}
+    read = {edge.source for edge in edges}
+    # The name of an input that nothing reads any more is forgotten, before anything else could make way for it.
+    kept = {label: end for label, end in sorted(labels.items()) if end.node != BOUNDARY or end in read}
 
     inputs: dict[str, Port] = {}
     for edge in edges:
@@ -43,12 +40,11 @@ def closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, 
             inputs[port.name] = known if known and known.role == "data" else port
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
     for index, end in enumerate(opened):
-        plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in labels else f"{end.node}_{end.port}"
-        name = _unused(plain, inputs.keys() | labels.keys())
+        plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in kept else f"{end.node}_{end.port}"
+        name = _unused(plain, inputs.keys() | kept.keys())
         inputs[name] = Port(name)
         edges.append(Edge(Endpoint(BOUNDARY, name), end))
 
-    kept = {label: end for label, end in labels.items() if end.node != BOUNDARY or end in read}
     label_of = {end: label for label, end in kept.items() if end.node != BOUNDARY}
     unread = [end for node in nodes for out in node.block.outputs if (end := Endpoint(node.name, out.name)) not in read]
     plain_ends = [end for end in unread if end not in label_of]

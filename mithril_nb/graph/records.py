@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.paths import component, join_path, name_of
@@ -33,8 +33,7 @@ class Port:
     role: PortRole = "data"
 
 
-@dataclass(frozen=True, order=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """One end of an edge: a port of a node, or of the graph's own boundary if `node` is `""`.
 
     As text it is `"linear_0.output"`, or the port's name alone at the boundary; names are written as in paths, so that
@@ -58,8 +57,7 @@ class Endpoint:
         return cls(name_of(node), name_of(port))
 
 
-@dataclass(frozen=True, order=True)
-class Edge:
+class Edge(NamedTuple):
     """Data flows from `source` (a node's output, or a graph input) to `target` (a node's input, or a graph output)."""
 
     source: Endpoint

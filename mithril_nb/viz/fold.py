@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph
 
 
 def folded(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str, ...]]]:
@@ -50,8 +50,8 @@ def folded(graph: LogicalGraph) -> tuple[LogicalGraph, dict[str, tuple[str, ...]
             continue
         source = edge.source
         if source.node in last_of:
-            source = replace(source, node=last_of[source.node])
-        edges.append(replace(edge, source=source))
+            source = Endpoint(last_of[source.node], source.port)
+        edges.append(Edge(source, edge.target))
     smaller = replace(
         graph, nodes=tuple(node for node in graph.nodes if node.name not in dropped), edges=tuple(edges), labels=()
     )

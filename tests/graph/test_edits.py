@@ -190,6 +190,14 @@ def test_two_outputs_never_share_a_name():
     assert [port.name for port in model.outputs] == ["a_b_output", "a_b_output_2", "output"]
 
 
+def test_a_name_that_nothing_reads_any_more_is_forgotten():
+    model = Model() | Relu()(input="input")
+    model |= Tanh()
+    joined = connect(model.graph, Endpoint("tanh_0", "output"), Endpoint("relu_0", "input"))
+    assert joined.labels == ()
+    assert [port.name for port in joined.inputs] == ["input"]
+
+
 def test_bridging_joins_what_was_on_both_sides():
     chain = (Model() + Linear(3) + Relu() + Tanh() + Linear(2)).graph
     rest = remove(chain, ["relu_0", "tanh_0"], bridge=True)
