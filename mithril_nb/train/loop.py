@@ -229,8 +229,6 @@ class Stretch:
             left_s=(steps - at) / speed + (state.epochs - epoch) * self._validation_s if speed else None,
             **{"learning_rate": state.learning_rate, **values},
         )
-        if kind == "step":
-            state.latest_step = state.latest
         return state.latest
 
     def record(self, event: TrainingEvent, **values: float | None) -> None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any
 
+import numpy as np
+
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.control import Control, interrupts_to
@@ -267,16 +269,20 @@ class Run(Shown):
             stop()
 
     def snapshot(self) -> dict[str, Any]:
-        """Return what there is to show of the run now, as JSON-able data; never waits for a step."""
-        state, latest, last_step = self._state, self._state.latest, self._state.latest_step
+        """Return what there is to show of the run now, as JSON-able data; never waits for a step.
+
+        Loss and accuracy are means over the epoch so far: those of one batch jump too much to be read.
+        """
+        state, latest = self._state, self._state.latest
+        loss, accuracy = self._epoch_means()
         return {
             "state": state.name,
             "epoch": latest.epoch if latest else 0,
             "epochs": state.epochs,
             "step": latest.step if latest else 0,
             "steps": self.steps,
-            "loss": last_step.loss if last_step else None,
-            "accuracy": last_step.accuracy if last_step else None,
+            "loss": loss,
+            "accuracy": accuracy,
             "validation_loss": state.validation_loss,
             "validation_accuracy": state.validation_accuracy,
             "steps_per_s": latest.steps_per_s if latest else None,
@@ -286,6 +292,14 @@ class Run(Shown):
             "message": self.message,
             "points": len(self.history),
         }
+
+    def _epoch_means(self) -> tuple[float | None, float | None]:
+        per_epoch = -(-self.steps // max(1, self._state.epochs))
+        epochs, *columns = self.history.rows(max(0, len(self.history) - per_epoch), ("epoch", "loss", "accuracy"))
+        of_latest = [column[epochs == epochs[-1]] if epochs.size else column for column in columns]
+        known = [column[~np.isnan(column)] for column in of_latest]
+        loss, accuracy = (float(column.mean()) if column.size else None for column in known)
+        return loss, accuracy
 
     def __repr__(self) -> str:
         return f"Run({self.state}, step {self.step} of {self.steps}, {self._state.epochs} epochs)"

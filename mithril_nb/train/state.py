@@ -52,7 +52,6 @@ class State:
         unrecorded: The last step of an epoch whose validation is still to come.
         elapsed_s: Seconds of training.
         latest: The last event.
-        latest_step: The last one of a step.
         validation_loss: What the last validation gave.
         validation_accuracy: The same.
         problem: Why the run failed.
@@ -71,7 +70,6 @@ class State:
     unrecorded: TrainingEvent | None = None
     elapsed_s: float = 0.0
     latest: TrainingEvent | None = None
-    latest_step: TrainingEvent | None = None
     validation_loss: float | None = None
     validation_accuracy: float | None = None
     problem: Diagnostic | None = None

@@ -287,7 +287,9 @@ def test_snapshot_is_what_the_session_publishes(small: Any, blobs: Any) -> None:
         "steps_per_s", "left_s", "learning_rate", "learning_rate_is_relative", "message", "points",
     }  # fmt: skip
     assert (done["state"], done["step"], done["points"], done["left_s"]) == ("done", 6, 6, 0.0)
-    assert done["loss"] == run.history["loss"][-1]
+    # A mean over the epoch, which had three steps: one batch jumps too much to be read.
+    assert done["loss"] == np.mean(run.history["loss"][-3:])
+    assert done["accuracy"] == np.mean(run.history["accuracy"][-3:])
     assert repr(run) == "Run(done, step 6 of 6, 2 epochs)"
 
 
