@@ -148,29 +148,11 @@ CASES = [
         """,
     ),
     (
-        "no version",
-        lambda: from_dict(data(version=None)),
-        """
-        ModelFileError: this model was written in version None of the format.
-            read here  version 1
-            Try: pip install --upgrade mithril-nb
-        """,
-    ),
-    (
         "no graph",
         lambda: from_dict(data(graph=None)),
         """
         ModelFileError: this model is broken.
             because  expected an object with 'nodes', found None
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
-        """,
-    ),
-    (
-        "a graph that is a list",
-        lambda: from_dict(data(graph=[1])),
-        """
-        ModelFileError: this model is broken.
-            because  expected an object with 'nodes', found [1]
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,
     ),
@@ -207,15 +189,6 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'name' to be text, found only 'kind', 'attributes'
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
-        """,
-    ),
-    (
-        "a node with a number for a name",
-        lambda: from_dict(data(graph__nodes__0__name=7)),
-        """
-        ModelFileError: this model is broken.
-            because  expected 'name' to be text, found 7
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,
     ),
@@ -318,18 +291,6 @@ CASES = [
         """,
     ),
     (
-        "an attribute that is a list",
-        lambda: from_dict(data(graph__nodes__0__attributes__dimension=[[1]])),
-        """
-        ModelFileError: block 'linear_0' of this model cannot be made.
-            because  Linear cannot take dimension=[[1]].
-                         needs  a whole number from 1 to 1048576
-                         means  Size of the last axis of the output.
-                         Try: Linear(dimension=64)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
-        """,
-    ),
-    (
         "an attribute that is an object",
         lambda: from_dict(data(graph__nodes__0__attributes__use_bias={"a": 1})),
         """
@@ -371,15 +332,6 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected a list of 4 texts, found ['a', 'b', 'c']
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
-        """,
-    ),
-    (
-        "an edge of numbers",
-        lambda: from_dict(data(graph__edges__0=[1, 2, 3, 4])),
-        """
-        ModelFileError: this model is broken.
-            because  expected a list of 4 texts, found [1, 2, 3, 4]
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,
     ),
