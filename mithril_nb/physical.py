@@ -434,6 +434,10 @@ def _count(names: Sequence[str], what: str) -> str:
     return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
 
 
+# `evaluate` of an instance is the jitted `_evaluate`: help on it shall say the same.
+PhysicalModel._evaluate.__doc__ = PhysicalModel.evaluate.__doc__
+
+
 def _structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:
     return {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in specs.items()}
 
