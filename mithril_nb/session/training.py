@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ import numpy as np
 
 from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.session.analysis import Analysis
-from mithril_nb.train import Run, fit
+from mithril_nb.train import Run, TrainingEvent, fit
 from mithril_nb.train.history import CURVES
 
 _EVERY_S = 0.1
@@ -54,11 +53,11 @@ class Training:
         self.run: Run | None = None
         self.runs: list[Run] = []
         self._tell = tell
-        self._pulse: threading.Thread | None = None
+        self._unfollow: Callable[[], None] = lambda: None
 
     def view(self) -> dict[str, Any]:
         """Return the run as a front end shows it."""
-        view = dict(_NO_RUN) if self.run is None else {**_NO_RUN, **self.run.snapshot()}
+        view = run_view(self.run)
         if self.run is None:
             view["message"] = "" if "data" in self.options else "give the workbench data=(x, y) to train"
         return view
@@ -91,7 +90,6 @@ class Training:
                 self.run.set_learning_rate(float(args["value"]))
             case "request_curves":
                 self._tell("curves", Rows(0, CURVES, self.run.history.rows(0, CURVES)))
-        self._watch(self.run)
 
     def _start(self, analysis: Analysis, paused: bool) -> None:
         if "data" not in self.options:
@@ -110,36 +108,45 @@ class Training:
         run = fit(analysis.physical, self.options["data"], **options)
         self.run = run
         self.runs.append(run)
+        self._unfollow()
+        self._unfollow = follow(run, self._tell)
         if paused:
             run.step_once()
         else:
             run.start()
-        self._watch(run)
-
-    def _watch(self, run: Run) -> None:
-        if self._pulse is None or not self._pulse.is_alive():
-            self._pulse = threading.Thread(target=follow, args=(run, self._tell), name="mithril_nb-curves", daemon=True)
-            self._pulse.start()
 
 
-def follow(run: Run, tell: Callable[[str, Any], None]) -> None:
-    """Tell of a run's new rows and of its state, ten times a second, until it rests.
+def follow(run: Run, tell: Callable[[str, Any], None]) -> Callable[[], None]:
+    """Tell of a run now, and from now on whenever something new is to be shown: ten times a second at most.
 
     Args:
         run: The run.
-        tell: Is told `("curves", Rows)` and `("run", dict)`.
+        tell: Is told `("curves", Rows)` and `("run", dict)`, on the run's own listening thread.
+
+    Returns:
+        A function that ends it.
     """
-    sent, version = 0, -1
-    while True:
-        # The state is read first: what happens between the two readings is told in the next round.
-        resting = run.state not in ("running", "idle")
+    sent, version, told_at = 0, run.history.version, 0.0
+
+    def look(event: TrainingEvent | None) -> None:
+        nonlocal sent, version, told_at
+        is_turn = event is None or event.kind not in ("step", "epoch")
+        if not is_turn and time.monotonic() - told_at < _EVERY_S:
+            return  # an epoch may be as short as a step; a later step, or the turn at the end, brings the rows
+        told_at = time.monotonic()
         if run.history.version != version:
             sent, version = 0, run.history.version
         rows = run.history.rows(sent, CURVES)
         if rows.shape[1] or sent == 0:
             tell("curves", Rows(sent, CURVES, rows))
             sent += rows.shape[1]
-        tell("run", {**_NO_RUN, **run.snapshot()})
-        if resting:
-            return
-        time.sleep(_EVERY_S)
+        tell("run", run_view(run))
+
+    stop = run.observe(look, _EVERY_S)
+    look(None)
+    return stop
+
+
+def run_view(run: Run | None) -> dict[str, Any]:
+    """Return a run as a front end shows it."""
+    return dict(_NO_RUN) if run is None else {**_NO_RUN, **run.snapshot()}

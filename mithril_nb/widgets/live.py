@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from ipywidgets import widget_serialization
 from mithril_nb.display import render
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
-from mithril_nb.session.training import Rows, follow
+from mithril_nb.session.training import Rows, follow, run_view
 from mithril_nb.train import Run
 from mithril_nb.train.history import CURVES
 from mithril_nb.widgets.assets import built, shared_assets
@@ -37,20 +36,17 @@ class LiveRun(anywidget.AnyWidget):
         self.source = run
         self.errors: list[BaseException] = []
         self._esm = built("curves.js")
-        super().__init__(assets=shared_assets(), run=run.snapshot())
+        super().__init__(assets=shared_assets(), run=run_view(run))
         self.on_msg(self._receive)
-        self._thread: threading.Thread | None = None
-        self._follow()
+        self._unfollow = follow(run, self._tell)
+
+    def close(self) -> None:
+        """Close the widget; the run goes on."""
+        self._unfollow()
+        super().close()
 
     def __repr__(self) -> str:
         return f"LiveRun({self.source!r})"
-
-    def _follow(self) -> None:
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(
-                target=follow, args=(self.source, self._tell), name="mithril_nb-watch", daemon=True
-            )
-            self._thread.start()
 
     def _tell(self, kind: str, value: Any) -> None:
         if kind == "curves":
@@ -80,7 +76,7 @@ class LiveRun(anywidget.AnyWidget):
             getattr(self.source, name)()
         else:
             raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(_COMMANDS)),))
-        self._follow()
+        self._tell("run", run_view(self.source))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         found = super()._repr_mimebundle_(include=include, exclude=exclude)

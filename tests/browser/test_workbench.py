@@ -248,6 +248,8 @@ def test_training_runs_live_is_steered_and_leaves_the_kernel_free(open_workbench
     paused = notebook.evaluate("wb.run.snapshot()['step']")
     page.locator('[data-mnb-action="train.step"]').click()
     notebook.wait_for(f"wb.run.snapshot()['step'] == {paused + 1} and wb.run.state == 'paused'")
+    # The page follows too: the step that it shows is the step that was taken.
+    page.locator('[data-mnb-run="paused"]', has_text=f"step {paused + 1:,} of").first.wait_for()
     page.locator('[data-mnb-action="train.run"]').click()
     notebook.wait_for(f"wb.run.state == 'running' and len(wb.run.history) > {paused + 20}")
     notebook.execute(
