@@ -55,9 +55,9 @@ class Session:
 
     def __init__(self, design: Design, backend: JaxBackend, training: Mapping[str, Any] | None = None):
         self.backend = backend
-        self.training = Training(training or {}, self._tell)
-        self.errors: list[BaseException] = []
         self._lock = threading.RLock()
+        self.training = Training(training or {}, self._tell, self._lock)
+        self.errors: list[BaseException] = []
         self._listeners: list[Listener] = []
         self._history = History(design)
         self._view = ViewState()
@@ -259,8 +259,9 @@ class Session:
                 self._publish()
 
     def _train(self, name: str, /, **args: Any) -> None:
-        self.training.command(name, self._analysis, **args)
-        self._publish()
+        with self._lock:
+            self.training.command(name, self._analysis, **args)
+            self._publish()
 
     # State
 

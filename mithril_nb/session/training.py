@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +49,9 @@ class Training:
 
     COMMANDS = ("train", "pause", "go_on", "stop", "step_once", "set_learning_rate", "request_curves")
 
-    def __init__(self, options: Mapping[str, Any], tell: Callable[[str, Any], None]):
+    def __init__(self, options: Mapping[str, Any], tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]):
         self.options = dict(options)
+        self._lock = lock
         self.run: Run | None = None
         self.runs: list[Run] = []
         self._tell = tell
@@ -109,19 +111,21 @@ class Training:
         self.run = run
         self.runs.append(run)
         self._unfollow()
-        self._unfollow = follow(run, self._tell)
+        self._unfollow = follow(run, self._tell, self._lock)
         if paused:
             run.step_once()
         else:
             run.start()
 
 
-def follow(run: Run, tell: Callable[[str, Any], None]) -> Callable[[], None]:
+def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]) -> Callable[[], None]:
     """Tell of a run now, and from now on whenever something new is to be shown: ten times a second at most.
 
     Args:
         run: The run.
         tell: Is told `("curves", Rows)` and `("run", dict)`, on the run's own listening thread.
+        lock: Held from looking to having told; whoever else tells of the run holds it too, so that what was seen
+            earlier is never told later.
 
     Returns:
         A function that ends it.
@@ -129,10 +133,14 @@ def follow(run: Run, tell: Callable[[str, Any], None]) -> Callable[[], None]:
     sent, version, told_at = 0, run.history.version, 0.0
 
     def look(event: TrainingEvent | None) -> None:
-        nonlocal sent, version, told_at
         is_turn = event is None or event.kind not in ("step", "epoch")
         if not is_turn and time.monotonic() - told_at < _EVERY_S:
             return  # an epoch may be as short as a step; a later step, or the turn at the end, brings the rows
+        with lock:
+            tell_all()
+
+    def tell_all() -> None:
+        nonlocal sent, version, told_at
         told_at = time.monotonic()
         if run.history.version != version:
             sent, version = 0, run.history.version

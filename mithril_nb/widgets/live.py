@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,7 +39,8 @@ class LiveRun(anywidget.AnyWidget):
         self._esm = built("curves.js")
         super().__init__(assets=shared_assets(), run=run_view(run))
         self.on_msg(self._receive)
-        self._unfollow = follow(run, self._tell)
+        self._lock = threading.RLock()
+        self._unfollow = follow(run, self._tell, self._lock)
 
     def close(self) -> None:
         """Close the widget; the run goes on."""
@@ -76,7 +78,8 @@ class LiveRun(anywidget.AnyWidget):
             getattr(self.source, name)()
         else:
             raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(_COMMANDS)),))
-        self._tell("run", run_view(self.source))
+        with self._lock:
+            self._tell("run", run_view(self.source))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         found = super()._repr_mimebundle_(include=include, exclude=exclude)

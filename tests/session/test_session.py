@@ -301,3 +301,27 @@ def test_a_worker_gives_up_what_is_not_wanted_any_more():
     assert worker.wait_until_idle(PATIENCE_S)
     assert seen[0] == "first gave up"
     assert seen[-1] == "third"
+
+
+def test_what_is_told_last_of_a_run_is_how_it_is():
+    session, told = training_session(epochs=100_000), []
+
+    def hear(kind, value):
+        if kind in ("run", "snapshot"):
+            told.append((value if kind == "run" else value["run"])["state"])
+
+    session.listen(hear)
+    session.do("train")
+    run = session.training.run
+    assert run is not None
+    until(lambda: len(run.history) > 5)
+    for _ in range(15):
+        session.do("pause")
+        until(lambda: run.state == "paused" and told[-1] == "paused")
+        step = run.step
+        session.do("step_once")
+        until(lambda step=step: run.step == step + 1 and run.state == "paused" and told[-1] == "paused")
+        session.do("go_on")
+        until(lambda: run.state == "running" and told[-1] == "running")
+    session.do("stop")
+    until(lambda: run.state == "stopped" and told[-1] == "stopped")
