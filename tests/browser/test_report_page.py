@@ -65,7 +65,7 @@ def test_a_click_on_a_block_pins_its_lines_in_every_stage_and_no_other(page: Pag
 def test_hovering_a_line_lights_up_its_block_and_its_counterparts(page: Page):
     line = page.locator('[data-stage="jaxpr"] .l[data-of="layer_norm_0"]:not([data-e^="arg"])').first
     equation = line.get_attribute("data-e")
-    line.locator("code").hover()
+    line.locator(".x").hover()
     assert page.locator('.node[data-block="layer_norm_0"].on').count() == 1
     lit = page.eval_on_selector_all(
         '[data-stage="stablehlo"] .l.on', "lines => lines.map(line => line.getAttribute('data-e').split(' '))"
