@@ -28,17 +28,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[BrowserContext]:
-    """A headless Chromium with one profile, so that JupyterLab's own files are fetched once."""
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """A headless Chromium with one empty profile, which keeps JupyterLab's own files compiled from test to test."""
     program = os.environ.get(CHROMIUM) or shutil.which("chromium") or shutil.which("google-chrome")
     if not program:
         pytest.skip(f"no Chromium: `make test` installs one, and {CHROMIUM} names one")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, headless=True, args=CHROMIUM_FLAGS, timeout=60_000
+        context = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=program,
+            headless=True,
+            args=CHROMIUM_FLAGS,
+            color_scheme="light",
+            reduced_motion="reduce",
+            timeout=60_000,
         )
-        yield browser.new_context(reduced_motion="reduce", color_scheme="light")
-        browser.close()
+        yield context
+        context.close()
 
 
 @pytest.fixture(scope="session")
