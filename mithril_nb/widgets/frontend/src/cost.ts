@@ -37,14 +37,9 @@ export function sortRows(rows: readonly CostRow[], key: Column, direction: 1 | -
     .map(({ row }) => row);
 }
 
-/** Rows that are not part of another row: a group's row holds what its inner blocks do. */
-export function outermost(rows: readonly CostRow[]): CostRow[] {
-  const blocks = new Set(rows.map((row) => row.block));
-  return rows.filter((row) => lineage(row.block).slice(1).every((group) => !blocks.has(group)));
-}
-
-function sumOf(rows: readonly CostRow[], key: "forward" | "backward" | "update"): number {
-  return outermost(rows).reduce((total, row) => total + (row[key] ?? 0), 0);
+/** What all rows do in a pass: the row of a group has only what its inner blocks do not do. */
+export function sumOf(rows: readonly CostRow[], key: "forward" | "backward" | "update"): number {
+  return rows.reduce((total, row) => total + (row[key] ?? 0), 0);
 }
 
 function cell(value: string): string {
@@ -189,7 +184,6 @@ export class CostTab {
 
   private paintFoot(cost: Cost): void {
     const sum = (key: "forward" | "backward" | "update"): number => sumOf(cost.rows, key);
-    // Rows of inner blocks are parts of their groups' rows: only the outermost add up.
     const totals: Record<Column, number | string | null> = { label: "Total", share: 1, flops: cost.total.flops, transcendentals: cost.total.transcendentals, bytes: cost.total.bytes, params: cost.total.params, forward: sum("forward"), backward: sum("backward"), update: sum("update") };
     const total = h("tr", { class: "mnb-total" });
     for (const { key, unit } of COLUMNS) {

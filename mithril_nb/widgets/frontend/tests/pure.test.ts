@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
-import { outermost, sortRows, toCsv } from "../src/cost";
+import { sortRows, sumOf, toCsv } from "../src/cost";
 import { readInts } from "../src/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/format";
 import { type PortRef, component, middle, pathOf, portsOf, readingOrder, refusal, withInnerProblems } from "../src/graph";
@@ -98,7 +98,9 @@ describe("costs", () => {
     const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
     expect(inner.length).toBeGreaterThan(1);
     expect(costOf(cost, "mlp_0")!.flops).toBe(inner.reduce((sum, row) => sum + row.flops!, 0));
-    expect(outermost([...inner, { ...inner[0]!, block: "mlp_0" }]).map((row) => row.block)).toEqual(["mlp_0"]);
+    const own = { ...inner[0]!, block: "mlp_0", forward: 7 };
+    expect(sumOf([...inner, own], "forward")).toBe(7 + inner.reduce((sum, row) => sum + row.forward!, 0));
+    expect(toCsv({ ...cost, rows: [...inner, own] }).trim().split("\n").at(-1)!.split(",")[3]).toBe(String(sumOf([...inner, own], "forward")));
     expect(costOf(null, "mlp_0")).toBeNull();
   });
 });
