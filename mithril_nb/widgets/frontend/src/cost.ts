@@ -42,6 +42,16 @@ export function sumOf(rows: readonly CostRow[], key: "forward" | "backward" | "u
   return rows.reduce((total, row) => total + (row[key] ?? 0), 0);
 }
 
+/** What is not counted, and why. */
+export function unknownOf({ unknown }: Cost): string {
+  const reasons = new Map<string, string[]>();
+  for (const { primitive, count, reason } of unknown) {
+    const why = reason === "no rule" ? "No FLOP rule" : `${reason[0]!.toUpperCase()}${reason.slice(1)}`;
+    reasons.set(why, [...(reasons.get(why) ?? []), `${primitive}${count > 1 ? ` ×${count}` : ""}`]);
+  }
+  return [...reasons].map(([why, of]) => `${why} for ${of.join(", ")}: not counted.`).join(" ");
+}
+
 function cell(value: string): string {
   return /[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
 }
@@ -135,9 +145,8 @@ export class CostTab {
       text(line.lastElementChild!, si(value, "B"));
       attr(line, "title", exact(value, "bytes"));
     });
-    const unknown = cost.unknown.map(({ primitive, count }) => `${primitive}${count > 1 ? ` ×${count}` : ""}`).join(", ");
-    this.notes.hidden = unknown === "";
-    text(this.notes, unknown ? `No FLOP rule for ${unknown}: not counted.` : "");
+    text(this.notes, unknownOf(cost));
+    this.notes.hidden = !cost.unknown.length;
     this.stale.hidden = !cost.stale;
     this.root.classList.toggle("mnb-stale", cost.stale);
     this.paintLinks();

@@ -113,7 +113,7 @@ export interface Cost {
   rows: CostRow[];
   total: CostTotals;
   unattributed_share: number;
-  unknown: { primitive: string; count: number }[];
+  unknown: { primitive: string; count: number; reason: string }[];
   sources: CostSource[];
   memory: Record<string, number | null> | null;
   stale: boolean;

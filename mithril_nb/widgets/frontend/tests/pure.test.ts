@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
-import { sortRows, sumOf, toCsv } from "../src/cost";
+import { sortRows, sumOf, toCsv, unknownOf } from "../src/cost";
 import { readInts } from "../src/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/format";
 import { type PortRef, component, middle, pathOf, portsOf, readingOrder, refusal, withInnerProblems } from "../src/graph";
@@ -93,6 +93,11 @@ describe("costs", () => {
     expect(csv.split("\n")[1]).toContain('"a ""b"", c"');
     expect(csv.split("\n")[1]).toContain(String(cost.rows[0]!.flops));
     expect(csv.trim().split("\n")).toHaveLength(3);
+  });
+  test("that are not counted come with the reason", () => {
+    const unknown = [{ primitive: "sort", count: 2, reason: "no rule" }, { primitive: "while", count: 1, reason: "trip count unknown" }, { primitive: "fft", count: 1, reason: "no rule" }];
+    expect(unknownOf({ ...cost, unknown })).toBe("No FLOP rule for sort ×2, fft: not counted. Trip count unknown for while: not counted.");
+    expect(unknownOf({ ...cost, unknown: [] })).toBe("");
   });
   test("of a group are the sum of what is inside, and count once", () => {
     const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
