@@ -302,7 +302,7 @@ def _inspection(model: Model, shapes: Mapping[str, Sequence[int | str]], program
         raise MithrilError(problem)
     compiled: Any = physical.compile(model, shapes=shapes)
     chosen = train.programs(compiled)[PROGRAMS[program]]
-    return stages.inspect(chosen.function, *chosen.specs, name=chosen.name)
+    return stages.inspect(chosen.function, *chosen.specs, name=chosen.name, device=compiled.backend.device)
 
 
 def _open_inputs(model: Model, shapes: Mapping[str, Sequence[int | str]]) -> list[Diagnostic]:
@@ -332,6 +332,8 @@ def _shapes(given: Sequence[str]) -> dict[str, list[int | str]]:
     Raises:
         UnknownOptionError: A text that is no such thing.
     """
+    from mithril_nb.graph.spec import is_dim_name
+
     shapes: dict[str, list[int | str]] = {}
     for text in given:
         name, equals, sizes = text.rpartition("=")
@@ -342,5 +344,12 @@ def _shapes(given: Sequence[str]) -> dict[str, list[int | str]]:
                 (("needs", "the input's name, =, and its sizes with commas"),),
                 "--shape input=32,784",
             )
+        for dim in dims:
+            if not dim.isdecimal() and not is_dim_name(dim):
+                raise UnknownOptionError(
+                    f"{dim!r} in {text!r} is no size.",
+                    (("needs", "a whole number from 0 on, or a name for a size that is not known yet"),),
+                    f"--shape {name}=32,784",
+                )
         shapes[name] = [int(dim) if dim.isdecimal() else dim for dim in dims]
     return shapes

@@ -290,10 +290,11 @@ class PhysicalModel(Shown):
         if program not in self._inspections:
             params, inputs, outputs = self.example_specs()
             key = (jax.eval_shape(lambda: jax.random.key(0)),) if self._draws else ()
+            device = self.backend.device
             if program == "forward":
-                found = stages.inspect(self._evaluate, params, inputs, None, *key, name=program)
+                found = stages.inspect(self._evaluate, params, inputs, None, *key, name=program, device=device)
             else:
-                found = stages.inspect(self._evaluate, params, inputs, outputs, *key, name=program)
+                found = stages.inspect(self._evaluate, params, inputs, outputs, *key, name=program, device=device)
             self._inspections[program] = found
         return self._inspections[program]
 

@@ -122,7 +122,9 @@ class LazyProgram:
             if self._inspection is None:
                 options = {key: training[key] for key in ("loss", "optimizer") if key in training}
                 program = programs(model, **options)[self._name]
-                self._inspection = stages.inspect(program.function, *program.specs, name=self._name)
+                self._inspection = stages.inspect(
+                    program.function, *program.specs, name=self._name, device=model.backend.device
+                )
             return self._inspection
 
     def cost(self, model: PhysicalModel, training: Mapping[str, Any]) -> cost.CostReport:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from mithril_nb.graph.paths import join_path, parameter_name
@@ -17,14 +16,19 @@ from mithril_nb.models.registry import KINDS
 _ORDER = ("Layers", "Activations", "Composites", "Arithmetic", "Shape")
 
 
-@cache
 def palette() -> tuple[dict[str, str], ...]:
     """Return every kind of block there is, with its category, summary and formula."""
     kinds = [
         {"kind": kind, "category": _said(made, "category"), "summary": summary(made), "formula": _said(made, "formula")}
         for kind, made in KINDS.items()
     ]
-    return tuple(sorted(kinds, key=lambda entry: (_ORDER.index(entry["category"]), entry["kind"])))
+    places = {category: place for place, category in enumerate(_ORDER)}
+    return tuple(
+        sorted(
+            ({**entry, "category": entry["category"] or "Other"} for entry in kinds),
+            key=lambda entry: (places.get(entry["category"], len(places)), entry["category"], entry["kind"]),
+        )
+    )
 
 
 def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:

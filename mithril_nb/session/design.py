@@ -13,6 +13,7 @@ from mithril_nb.errors import ConnectionError, UnknownOptionError
 from mithril_nb.graph import edit
 from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
+from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.registry import kind_named
 
@@ -45,12 +46,14 @@ class Change:
         label: What was done, for the undo button: `"dimension of linear_0"`.
         selection: Paths of the blocks that shall be selected; `None` leaves the selection.
         renamed: The path that changed, before and after.
+        is_gesture: Whether it comes from a slider, whose many small moves are one step of undo.
     """
 
     design: Design
     label: str
     selection: tuple[str, ...] | None = None
     renamed: tuple[str, str] | None = None
+    is_gesture: bool = False
 
 
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
@@ -121,7 +124,10 @@ def rename(design: Design, path: str, name: str) -> Change:
     *parent, old = split_path(path)
     graph = edit.inside(design.graph, tuple(parent), lambda level: edit.rename(level, old, name))
     new = join_path(path.rpartition("/")[0], name)
-    return Change(replace(design, graph=graph), f"rename {old}", (new,), (path, new))
+    # An input that is named after the block is renamed with it, and keeps its shape.
+    names = {before.name: after.name for before, after in zip(design.graph.inputs, graph.inputs, strict=True)}
+    shapes = tuple((names.get(port, port), shape) for port, shape in design.shapes)
+    return Change(replace(design, graph=graph, shapes=shapes), f"rename {old}", (new,), (path, new))
 
 
 def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
@@ -132,12 +138,19 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
 
     def change(graph: LogicalGraph) -> LogicalGraph:
         block = edit.node_of(graph, names[-1]).block
+        if block.graph is not None and not block.attributes:
+            raise UnknownOptionError(
+                f"block {path!r} is a model composed of blocks: it has no attribute {name!r}.",
+                (("inside", ", ".join(repr(node.name) for node in block.graph.nodes) or "nothing"),),
+                "select one of the blocks inside.",
+                block=path,
+            )
         kind = kind_named(block.kind)
         model = kind(**dict(block.attributes)) if block.attributes else kind()
         return edit.swap(graph, names[-1], with_attributes(model, {name: value}).block)
 
     graph = edit.inside(design.graph, names[:-1], change)
-    return Change(replace(design, graph=graph), f"{name} of {names[-1]}")
+    return Change(replace(design, graph=graph), f"{name} of {names[-1]}", is_gesture=True)
 
 
 def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
@@ -146,19 +159,17 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
     Raises:
         UnknownOptionError: The shape is none.
     """
-    try:
-        dims = tuple(int(dim) for dim in shape)
-        if any(dim < 0 for dim in dims) or any(int(dim) != float(dim) for dim in shape):
-            raise ValueError
-    except (TypeError, ValueError):
+    if not isinstance(shape, Sequence) or not all(
+        isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0 for dim in shape
+    ):
         raise UnknownOptionError(
-            f"{list(shape)!r} is no shape for input {name!r}.",
+            f"{shape!r} is no shape for input {name!r}.",
             (("needs", "whole numbers from 0 on"),),
-            f'set_shape("{name}", [32, 784])',
+            f'shapes={{"{name}": [32, 784]}}',
             port=name,
-        ) from None
-    shapes = {**dict(design.shapes), name: dims}
-    return Change(replace(design, shapes=tuple(shapes.items())), f"shape of {name}")
+        )
+    shapes = {**dict(design.shapes), name: tuple(shape)}
+    return Change(replace(design, shapes=tuple(shapes.items())), f"shape of {name}", is_gesture=True)
 
 
 def set_program(design: Design, program: str) -> Change:
@@ -188,8 +199,6 @@ EDITS: Mapping[str, Callable[..., Change]] = {
 
 def _fresh(kind: str) -> Block:
     """A block of a kind with what it needs to start from."""
-    from mithril_nb.models.fields import example, fields_of
-
     constructor = kind_named(kind)
     return constructor(**{field.name: example(field) for field in fields_of(constructor) if field.is_required}).block
 
@@ -198,8 +207,11 @@ def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...
     """The level on which two texts lie, and the endpoints that they are there."""
     source_level, start = _end(graph, source, {port.name for port in graph.inputs})
     target_level, end = _end(graph, target, {port.name for port in graph.outputs})
-    if start.node == BOUNDARY:
-        source_level = target_level
+    # Seen from inside, a port of the composite block around is a port of the graph's own boundary.
+    if start.node == BOUNDARY or (*source_level, start.node) == target_level:
+        source_level, start = target_level, Endpoint(BOUNDARY, start.port)
+    elif (*target_level, end.node) == source_level:
+        target_level, end = source_level, Endpoint(BOUNDARY, end.port)
     if source_level != target_level:
         raise ConnectionError(
             f"cannot connect {source!r} to {target!r}: they lie in different models.",
@@ -226,13 +238,21 @@ def _part(name: str) -> str:
 
 
 def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[int]] | None) -> Design:
-    """Return the design that a workbench starts from."""
+    """Return the design that a workbench starts from.
+
+    Raises:
+        UnknownOptionError: The value is no model, or a shape is none.
+    """
     if model is None:
         graph, name = LogicalGraph(), "model"
     elif isinstance(model, LogicalGraph):
         graph, name = model, "model"
     else:
         block = model.block if isinstance(model, Model) else model
+        if not isinstance(block, Block):
+            raise UnknownOptionError(
+                f"cannot open a workbench on {model!r}.", (("needs", "a model"),), "ml.workbench(Linear(10))"
+            )
         graph = block.graph if block.graph is not None else edit.add(LogicalGraph(), block)[0]
         name = (model.name if isinstance(model, Model) else None) or "model"
     design = Design(graph, name=name)

@@ -25,8 +25,8 @@ class StageState:
     Attributes:
         state: `"empty"`, `"loading"`, `"ready"`, `"stale"`, `"failed"` or `"unavailable"`.
         version: Version of the design that the text there is was made from; 0 if there is none.
-        elapsed_s: Seconds it took to make.
-        lines: Lines of the text.
+        elapsed_s: Seconds it took to make; `None` if there is no text.
+        lines: Lines of the text; 0 if there is none.
         message: Why it failed, or is stale or unavailable.
     """
 
@@ -153,12 +153,14 @@ class StageMaker:
             if stage:
                 made = analysis.inspection.stage(stage)
                 self._made[stage] = (analysis.version, analysis.inspection)
-                self.states[stage] = StageState(
-                    "ready" if made.unavailable is None else "unavailable",
-                    analysis.version,
-                    made.elapsed_s,
-                    made.text.count("\n") + 1,
-                    made.unavailable or "",
+                self.states[stage] = (
+                    StageState("ready", analysis.version, made.elapsed_s, _lines(made.text))
+                    if made.unavailable is None
+                    else StageState("unavailable", analysis.version, message=made.unavailable)
                 )
             self._changed()
             return True
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + (text != "" and not text.endswith("\n"))

@@ -6,6 +6,7 @@ lower, compile) by a worker, the latest wish first, each published when it is re
 
 from __future__ import annotations
 
+import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +21,14 @@ from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.models.model import Model
 from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
 from mithril_nb.session.costs import cost_view
-from mithril_nb.session.design import EDITS, Design
+from mithril_nb.session.design import EDITS, Change, Design
 from mithril_nb.session.history import History
 from mithril_nb.session.making import StageMaker
 from mithril_nb.session.snapshot import (
     ViewState,
     diagram_of,
     hues_of,
+    place_of,
     shares_of,
     snapshot_of,
     with_shares,
@@ -123,8 +125,8 @@ class Session:
                 stages=self._maker.states,
                 run=self.training.view(),
                 status=self._status(),
-                undo_label=history.past[-1][1] if history.past else "",
-                redo_label=history.future[0][1] if history.future else "",
+                undo_label=history.undo.label if history.undo else "",
+                redo_label=history.redo.label if history.redo else "",
             )
 
     def stage(self, name: str) -> tuple[int, stages_room.Inspection] | None:
@@ -167,7 +169,23 @@ class Session:
         Raises:
             MithrilError: It cannot be done; everything is as it was.
         """
-        self._command(command)(**args)
+        function = self._command(command)
+        try:
+            if command in EDITS:
+                plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
+                inspect.signature(EDITS[command]).bind(self.design, **plain)
+            else:
+                inspect.signature(function).bind(**args)
+        except TypeError as error:
+            raise UnknownOptionError(
+                f"command {command!r} cannot be done: {error}.",
+                (("given", ", ".join(args) or "nothing"), ("takes", ", ".join(self._takes(command)) or "nothing")),
+            ) from None
+        function(**args)
+
+    def _takes(self, command: str) -> list[str]:
+        function = EDITS[command] if command in EDITS else self._command(command)
+        return [name for name in inspect.signature(function).parameters if name not in ("design", "args")]
 
     def _command(self, name: str) -> Callable[..., None]:
         if name in EDITS:
@@ -194,35 +212,37 @@ class Session:
                 name = "place_block"
                 args.pop("after", None)
             change = EDITS[name](self.design, **args)
-            if change.renamed is not None:
-                self._view = self._view.renamed(*change.renamed)
+            view = self._view.renamed(*change.renamed) if change.renamed else self._view
             if change.selection is not None:
-                self._view = replace(self._view, selection=change.selection)
-            if name == "place_block" and change.selection and None not in place:
-                self._view = replace(self._view, moved={**self._view.moved, change.selection[0]: place})
-            self._set_history(self._history.with_change(change.design, change.label, time.monotonic()))
+                view = replace(view, selection=change.selection)
+            if name == "place_block" and change.selection:
+                view = view.with_place(change.selection[0], *place)
+            self._set_history(self._history.with_change(change, time.monotonic()), view)
 
     def undo(self) -> None:
         """Go one change back."""
         with self._lock:
-            self._set_history(self._history.undone())
+            change = self._history.undo
+            back = change.renamed[::-1] if change and change.renamed else None
+            self._set_history(self._history.undone(), self._view.renamed(*back) if back else self._view)
 
     def redo(self) -> None:
         """Go one undone change on."""
         with self._lock:
-            self._set_history(self._history.redone())
+            change = self._history.redo
+            again = change.renamed if change else None
+            self._set_history(self._history.redone(), self._view.renamed(*again) if again else self._view)
 
     def set_design(self, design: Design, label: str = "set from Python") -> None:
         """Put another design in place; the one before can be had back by undo."""
         with self._lock:
-            self._set_history(self._history.with_change(design, label, time.monotonic()))
+            self._set_history(self._history.with_change(Change(design, label), time.monotonic()), self._view)
 
     def select(self, paths: Sequence[str]) -> None:
         """Select blocks; paths that do not exist are left out."""
         with self._lock:
             known = {path for path, _ in self.design.graph.walk()}
-            kept = tuple(path for path in paths if path in known)
-            self._view = replace(self._view, selection=kept)
+            self._view = replace(self._view, selection=tuple(paths)).only(known)
             self._publish()
 
     def expand(self, path: str) -> None:
@@ -235,8 +255,8 @@ class Session:
 
     def move(self, path: str, x: float, y: float) -> None:
         """Put a block at a place of the canvas."""
-        place = self._diagram.within(path, float(x), float(y))
-        self._set_view(replace(self._view, moved={**self._view.moved, path: place}))
+        place = self._diagram.within(path, *place_of(x, y))
+        self._set_view(self._view.with_place(path, *place))
 
     def tidy(self) -> None:
         """Lay everything out anew; blocks that were moved go back."""
@@ -268,27 +288,28 @@ class Session:
     def _analysed(self, design: Design, version: int) -> Analysis:
         analysis = Analysis(design, version, self.backend, self.training.options, self._seen.get(design))
         # Undo, or a slider that comes back, finds its stages made.
+        self._seen.pop(design, None)  # what is used again counts as new
         self._seen[design] = analysis.program
         while len(self._seen) > _SEEN:
             del self._seen[next(iter(self._seen))]
         return analysis
 
-    def _set_history(self, history: History) -> None:
+    def _set_history(self, history: History, view: ViewState) -> None:
         if history.present == self._history.present:
             self._publish()
             return
         analysis = self._analysed(history.present, self._version + 1)
-        diagram = diagram_of(analysis, self._view, self._shares)
+        view = view.only({path for path, _ in history.present.graph.walk()})
+        diagram = diagram_of(analysis, view, self._shares)
         # All that can fail is done: from here on the new design is the design.
         self._history, self._version, self._analysis, self._diagram = history, self._version + 1, analysis, diagram
-        self._notice = None
-        known = {path for path, _ in history.present.graph.walk()}
-        self._view = replace(self._view, selection=tuple(path for path in self._view.selection if path in known))
+        self._view, self._notice = view, None
         self._maker.follow(analysis)
         self._publish()
 
     def _set_view(self, view: ViewState) -> None:
         with self._lock:
+            view = view.only({path for path, _ in self.design.graph.walk()})
             self._diagram = diagram_of(self._analysis, view, self._shares)
             self._view = view
             self._publish()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mithril_nb.cost import CostReport
-from mithril_nb.errors import Diagnostic
+from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.source import to_source
@@ -35,6 +36,22 @@ class ViewState:
     expanded: frozenset[str] = frozenset()
     moved: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
+    def only(self, known: Set[str]) -> ViewState:
+        """Return the same view without what it says of blocks that are not there."""
+        return ViewState(
+            tuple(path for path in self.selection if path in known),
+            self.expanded & known,
+            {path: place for path, place in self.moved.items() if path in known},
+        )
+
+    def with_place(self, path: str, x: Any, y: Any) -> ViewState:
+        """Return the same view with a block at a place; without coordinates the layout says where.
+
+        Raises:
+            UnknownOptionError: Coordinates that are no numbers.
+        """
+        return self if x is None or y is None else replace(self, moved={**self.moved, path: place_of(x, y)})
+
     def renamed(self, old: str, new: str) -> ViewState:
         """Return the same view of a model in which the block at a path, and so all inside it, has another path."""
 
@@ -46,6 +63,21 @@ class ViewState:
             frozenset(map(path_now, self.expanded)),
             {path_now(path): place for path, place in self.moved.items()},
         )
+
+
+def place_of(x: Any, y: Any) -> tuple[float, float]:
+    """Return a place of the canvas.
+
+    Raises:
+        UnknownOptionError: Coordinates that are no finite numbers.
+    """
+    try:
+        place = (float(x), float(y))
+    except (TypeError, ValueError):
+        place = (math.nan, math.nan)
+    if not all(map(math.isfinite, place)):
+        raise UnknownOptionError(f"there is no place ({x!r}, {y!r}).", (("needs", "two numbers"),), "x=40, y=120")
+    return place
 
 
 def hues_of(graph: LogicalGraph) -> dict[str, int]:

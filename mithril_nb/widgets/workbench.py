@@ -48,11 +48,10 @@ class Workbench(anywidget.AnyWidget):
 
     def __init__(self, session: Session):
         self.session = session
-        self._from_session = False
         self._esm = built("workbench.js")
         super().__init__(assets=shared_assets(), snapshot=session.snapshot())
         self._follow()
-        session.listen(self._hear)
+        self._unlisten = session.listen(self._hear)
         self.on_msg(self._receive)
         self.observe(self._put_in_place, ["model", "selection"])
 
@@ -103,6 +102,7 @@ class Workbench(anywidget.AnyWidget):
         """End its run, and close the widget. The model and the runs stay."""
         if self.session.training.run is not None:
             self.session.training.run.stop()
+        self._unlisten()
         super().close()
 
     # From the front end
@@ -142,22 +142,18 @@ class Workbench(anywidget.AnyWidget):
 
     def _follow(self) -> None:
         """Let the traits say what the session holds, so that whoever observes them is told."""
-        self._from_session = True
-        try:
-            self.model = self.session.model
-            self.selection = self.session.selection
-            self.run = self.session.training.run
-        finally:
-            self._from_session = False
+        self.model = self.session.model
+        self.selection = self.session.selection
+        self.run = self.session.training.run
 
     # From the person's own code
 
     def _put_in_place(self, change: Mapping[str, Any]) -> None:
-        if self._from_session:
-            return
+        # What the session holds already comes from it: no flag is needed, which threads would share.
         if change["name"] == "selection":
-            self.session.select(list(change["new"]))
-        else:
+            if tuple(change["new"]) != self.session.selection:
+                self.session.select(list(change["new"]))
+        elif change["new"] != self.session.model:
             design = self.session.design
             new = design_of(change["new"], None)
             self.session.set_design(

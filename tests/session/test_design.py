@@ -11,7 +11,7 @@ from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.models.source import to_source
-from mithril_nb.session.design import EDITS, Design, add_block, connect, design_of, remove_blocks, set_attribute
+from mithril_nb.session.design import EDITS, Change, Design, add_block, connect, design_of, remove_blocks, set_attribute
 from mithril_nb.session.history import History
 
 
@@ -138,7 +138,7 @@ def test_undo_gives_back_every_design_and_the_source_rebuilds_each(steps):
     history, seen = History(Design(LogicalGraph())), [Design(LogicalGraph())]
     for time, (what, number) in enumerate(steps):
         changed = _step(history.present, what, number)
-        history = history.with_change(changed, what, 10.0 * time)
+        history = history.with_change(Change(changed, what), 10.0 * time)
         if changed != seen[-1]:
             seen.append(changed)
         built: dict = {}
@@ -154,9 +154,12 @@ def test_undo_gives_back_every_design_and_the_source_rebuilds_each(steps):
 
 
 def test_moves_of_one_slider_are_one_step_of_undo():
+    def slid(name: str) -> Change:
+        return Change(Design(LogicalGraph(), name=name), "dimension of a", is_gesture=True)
+
     history = History(Design(LogicalGraph(), name="0"))
     for index in range(1, 6):
-        history = history.with_change(Design(LogicalGraph(), name=str(index)), "dimension of a", 0.1 * index)
-    history = history.with_change(Design(LogicalGraph(), name="late"), "dimension of a", 60.0)
+        history = history.with_change(slid(str(index)), 0.1 * index)
+    history = history.with_change(slid("late"), 60.0)
     assert history.undone().present.name == "5"
     assert history.undone().undone().present.name == "0"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -325,3 +328,110 @@ def test_what_is_told_last_of_a_run_is_how_it_is():
         until(lambda: run.state == "running" and told[-1] == "running")
     session.do("stop")
     until(lambda: run.state == "stopped" and told[-1] == "stopped")
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "text"),
+    [
+        (
+            "add_block",
+            {"kind": "Relu", "x": "a", "y": 2},
+            "there is no place ('a', 2).\n    needs  two numbers\n    Try: x=40, y=120",
+        ),
+        (
+            "rename",
+            {"path": "linear_0"},
+            "command 'rename' cannot be done: missing a required argument: 'name'.\n"
+            "    given  path\n"
+            "    takes  path, name",
+        ),
+        (
+            "set_shape",
+            {"name": "input", "shape": None},
+            "None is no shape for input 'input'.\n"
+            "    needs  whole numbers from 0 on\n"
+            '    Try: shapes={"input": [32, 784]}',
+        ),
+    ],
+)
+def test_an_edit_that_fails_leaves_nothing_behind(session, name, args, text):
+    before = (session.design, session.snapshot()["graph"], session.selection)
+    assert str(session.run_command(name, args)) == text
+    assert (session.design, session.snapshot()["graph"], session.selection) == before
+    session.do("add_block", kind="Relu")
+    assert "relu_1" in session.model.graph.by_name
+
+
+def test_paths_that_are_not_there_are_not_kept(session):
+    session.do("move", path="ghost", x=1, y=2)
+    session.do("expand", path="ghost")
+    session.do("select", paths=["ghost", "relu_0"])
+    assert (session._view.moved, session._view.expanded, session.selection) == ({}, frozenset(), ("relu_0",))
+
+
+def test_renaming_keeps_the_shape_of_the_input_and_undo_the_view():
+    model = Model() | Linear(3) | Linear(4)
+    session = Session(design_of(model, {"input": [2, 5], "linear_1_input": [2, 6]}), JaxBackend())
+    session.do("move", path="linear_1", x=200, y=100)
+    session.do("select", paths=["linear_1"])
+    place = session._view.moved["linear_1"]
+    session.do("rename", path="linear_1", name="b")
+    assert session.analysis.problems == ()
+    assert session._view.moved == {"b": place}
+    session.do("undo")
+    assert (session._view.moved, session.selection) == ({"linear_1": place}, ("linear_1",))
+    session.do("redo")
+    assert (session._view.moved, session.selection) == ({"b": place}, ("b",))
+
+
+def test_an_edge_at_the_border_of_a_group_is_named_as_the_canvas_names_it():
+    session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
+    session.do("expand", path="mlp_0")
+    edges = {(edge["source"], edge["target"]) for edge in session.snapshot()["graph"]["edges"]}
+    assert ("mlp_0.input", "mlp_0/linear_0.input") in edges
+    before = session.design.graph
+    session.do("disconnect", source="mlp_0.input", target="mlp_0/linear_0.input")
+    # Nothing else feeds that input, so it is an input of the group as before.
+    assert session.design.graph.inputs == before.inputs
+    assert session.analysis.problems == ()
+
+
+def test_a_composed_model_has_no_attributes_and_says_so():
+    session = Session(design_of(Model() + MLP(8, [4], 2), {"input": [3, 8]}), JaxBackend())
+    session.do("rename", path="mlp_0/relu_0", name="act")
+    problem = session.run_command("set_attribute", {"path": "mlp_0", "name": "output_size", "value": 3})
+    assert str(problem) == (
+        "block 'mlp_0' is a model composed of blocks: it has no attribute 'output_size'.\n"
+        "    inside  'linear_0', 'act', 'linear_1'\n"
+        "    Try: select one of the blocks inside."
+    )
+
+
+def test_only_one_run_trains_however_many_hands_press_the_button():
+    session = training_session(epochs=100_000)
+    threads = [threading.Thread(target=session.run_command, args=("train", {})) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [run.state for run in session.training.runs].count("running") == len(session.training.runs) == 1
+    session.do("stop")
+
+
+def test_stages_are_made_for_the_device_that_the_programs_run_on():
+    program = (
+        "import jax\n"
+        "import mithril_nb as ml\n"
+        "from mithril_nb.models import Linear\n"
+        "from mithril_nb.session import Session, design_of\n"
+        "backend = ml.JaxBackend(device='cpu:1')\n"
+        "pm = ml.compile(Linear(3), backend, shapes={'input': [2, 4]})\n"
+        "out = pm.evaluate(pm.randomize_params(), {'input': backend.ones(2, 4)})['output']\n"
+        "session = Session(design_of(Linear(3), {'input': [2, 4]}), backend)\n"
+        "for inspection in (pm.inspect(), session.analysis.inspection):\n"
+        "    devices = {d for s in jax.tree.leaves(inspection.compiled.output_shardings) for d in s.device_set}\n"
+        "    assert devices == out.devices(), (devices, out.devices())\n"
+    )
+    flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, "-c", program], env=flags, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 import time
 
 import numpy as np
@@ -163,6 +164,7 @@ def test_names_are_data_everywhere(model):
         ({"lr": 1}, UnknownOptionError, "workbench takes no argument 'lr'."),
         ({"program": "backward"}, UnknownOptionError, "unknown program 'backward'."),
         ({"backend": "torch"}, UnknownOptionError, "cannot run on 'torch'."),
+        ({"shapes": {"input": 5}}, UnknownOptionError, "5 is no shape for input 'input'."),
         ({"shapes": {"image": [1]}}, UnexpectedInputError, "the model has no input 'image'."),
     ],
 )
@@ -208,3 +210,21 @@ def test_a_run_can_be_watched_and_steered(monkeypatch):
     live.close()
     with pytest.raises(UnknownOptionError, match="cannot watch 3"):
         ml.watch(3)  # pyright: ignore[reportArgumentType]
+
+
+def test_no_assignment_is_lost_while_the_worker_publishes(wb):
+    stop = threading.Event()
+
+    def publish():
+        while not stop.is_set():
+            wb.session.select(["relu_0"])
+
+    thread = threading.Thread(target=publish)
+    thread.start()
+    try:
+        for width in range(4, 34):
+            wb.model = Linear(width) + Relu()
+            assert wb.session.model.graph.by_name["linear_0"].block.options["dimension"] == width
+    finally:
+        stop.set()
+        thread.join()
