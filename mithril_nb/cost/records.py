@@ -136,13 +136,13 @@ class CostReport(Shown):
 
     @property
     def unattributed_share(self) -> float:
-        """Share of the FLOPs that no block caused."""
+        """Share of the FLOPs that nothing is known to have caused: no block, nor the loss or the optimizer."""
         lost = self.by_block.get(UNATTRIBUTED)
         return lost.flops / self.total.flops if lost is not None and self.total.flops else 0.0
 
     @property
     def attributed_share(self) -> float:
-        """Share of the FLOPs that some block caused."""
+        """Share of the FLOPs that a block, the loss or the optimizer caused."""
         return 1.0 - self.unattributed_share
 
     def source(self, name: str) -> Source | None:

@@ -33,7 +33,7 @@ export class Status {
     time("compile", status.compile_s);
     if (status.flops !== null) parts.push(["flops", si(status.flops, "FLOP"), exact(status.flops, "FLOP")]);
     if (status.bytes !== null) parts.push(["bytes", si(status.bytes, "B"), exact(status.bytes, "bytes")]);
-    if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} attributed`, "Share of the instructions that are traced back to a block"]);
+    if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} attributed`, "Share of the FLOPs traced back to a block, the loss or the optimizer"]);
     if (problems.length) parts.push(["problems", `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`, problems[0]!.summary]);
     keyed(this.figures, parts, ([name]) => name, ([name]) => h("span", { "data-mnb-status": name }), (element: HTMLElement, [, value, title]) => {
       text(element, value);

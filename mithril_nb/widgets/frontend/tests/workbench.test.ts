@@ -61,6 +61,9 @@ describe("the workbench", () => {
     expect(sent("request_stage").slice(3)).toEqual([{ stage: "hlo" }]);
   });
 
+  test("says of what the attributed share is a share", () => {
+    expect(find('[data-mnb-status="attributed"]').title).toContain("Share of the FLOPs traced back to a block, the loss or the optimizer");
+  });
   test("links a clicked block to lines in all panes, to the cost table and to the inspector", () => {
     click('[data-mnb-node="linear_0"]');
     expect(sent("select")).toEqual([{ paths: ["linear_0"] }]);
