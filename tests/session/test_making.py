@@ -1,0 +1,54 @@
+"""How far the stages are: lines and seconds of a text that is there, and neither of one that is not."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.models import Linear, Model
+from mithril_nb.session import Session, design_of
+from mithril_nb.session.making import StageMaker, StageState
+from mithril_nb.stages.records import Stage
+
+
+class OneStage:
+    """A design of which one stage is made already."""
+
+    version = 3
+
+    def __init__(self, stage: Stage):
+        self.inspection = self
+        self._stage = stage
+
+    def stage(self, name: str) -> Stage:
+        return self._stage
+
+
+def state_of(stage: Stage) -> StageState:
+    maker = StageMaker(threading.RLock(), lambda: None, lambda error: None)
+    maker._analysis = analysis = OneStage(stage)
+    assert maker._tell(analysis, stage.name)
+    return maker.states[stage.name]
+
+
+@pytest.mark.parametrize(("text", "lines"), [("", 0), ("a", 1), ("a\n", 1), ("a\nb", 2), ("a\n\n", 2)])
+def test_a_newline_at_the_end_begins_no_line(text, lines):
+    assert state_of(Stage("hlo", text, elapsed_s=0.5)) == StageState("ready", 3, 0.5, lines)
+
+
+def test_a_stage_that_is_unavailable_has_no_lines_and_took_no_time():
+    found = state_of(Stage("hlo", "", elapsed_s=0.5, unavailable="this platform gives no text"))
+    assert found == StageState("unavailable", 3, None, 0, "this platform gives no text")
+
+
+def test_lines_of_a_real_stage():
+    model = Model()
+    model |= Linear(4)
+    session = Session(design_of(model, {"input": [2, 3]}), JaxBackend())
+    session.want_stage("stablehlo")
+    assert session.wait(60)
+    for name in ("jaxpr", "stablehlo"):
+        text = session.analysis.inspection.stage(name).text
+        assert session.snapshot()["stages"][name]["lines"] == len(text.splitlines())
