@@ -24,7 +24,7 @@ class EquationCost:
         transcendentals: The same for transcendental functions.
         bytes: Bytes read and written in all its runs; `None` if unknown.
         repeats: How often it runs; 0 if it never does; `None` if unknown.
-        each: FLOPs of one run; `None` if there is no rule.
+        each: FLOPs of one run; `None` if there is no rule, or a size that it needs is not known.
         once: FLOPs counted as XLA counts them, loops once.
         formula: How the FLOPs were computed, or why not.
     """
@@ -92,7 +92,7 @@ class Unknown:
 
     Attributes:
         primitive: Their primitive.
-        reason: `"no rule"` or `"trip count unknown"`.
+        reason: `"no rule"`, `"size unknown"` or `"trip count unknown"`.
         count: How many equations.
         each: FLOPs of one round of them all, if there are rules.
         share: Their share of all the program's equations.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, log2, prod
 from typing import Any
 
-from mithril_nb.cost.rules import Work, items, nbytes, rule, size
+from mithril_nb.cost.rules import Work, items, nbytes, rule, size, sum_of
 from mithril_nb.stages.records import Equation
 
 _COMBINER = "combiner_equations"
@@ -77,16 +77,19 @@ def sort(equation: Equation) -> Work:
     return Work(count * ceil(log2(count)) if count > 1 else 0)
 
 
-def _slice_bytes(equation: Equation) -> int:
-    return 2 * sum(map(nbytes, equation.outputs)) + sum(map(nbytes, equation.inputs[1:]))
+def _slice_bytes(equation: Equation) -> int | None:
+    made = tuple(map(nbytes, equation.outputs))
+    return sum_of(*made, *made, *map(nbytes, equation.inputs[1:]))
 
 
-def _update_bytes(equation: Equation) -> int:
-    return 2 * nbytes(equation.inputs[1]) + sum(map(nbytes, equation.inputs[2:]))
+def _update_bytes(equation: Equation) -> int | None:
+    update = nbytes(equation.inputs[1])
+    return sum_of(update, update, *map(nbytes, equation.inputs[2:]))
 
 
-def _scatter_bytes(equation: Equation) -> int:
-    return 3 * nbytes(equation.inputs[2]) + nbytes(equation.inputs[1])
+def _scatter_bytes(equation: Equation) -> int | None:
+    updates = nbytes(equation.inputs[2])
+    return sum_of(updates, updates, updates, nbytes(equation.inputs[1]))
 
 
 @rule("dynamic_slice", formula="0: moves data", moved=_slice_bytes)

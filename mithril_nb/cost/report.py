@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mithril_nb.cost import contractions, randomness, reductions  # noqa: F401  They register their rules.
 from mithril_nb.cost.records import BlockCost, CostReport, EquationCost, Total, Unknown, total_of
-from mithril_nb.cost.rules import RULES, Work, bytes_moved, is_folded
+from mithril_nb.cost.rules import RULES, Work, bytes_moved, has_sizes, is_folded
 from mithril_nb.cost.xla import Source, memory_of, source_of
 from mithril_nb.stages.records import Equation
 
@@ -21,6 +21,7 @@ LOWERED = "XLA lowered"
 COMPILED = "XLA compiled"
 
 NO_RULE = "no rule"
+NO_SIZE = "size unknown"
 NO_TRIP_COUNT = "trip count unknown"
 
 
@@ -113,6 +114,8 @@ def _cost(equation: Equation) -> EquationCost:
         formula = NO_RULE
     elif is_folded(equation):
         work, formula = Work(0), "0: XLA folds it"
+    elif not rule.is_free and not has_sizes(equation):
+        formula = NO_SIZE
     else:
         work = rule.work(equation)
         formula = NO_RULE if work is None else rule.formula
@@ -172,7 +175,8 @@ def _unknown(found: tuple[EquationCost, ...]) -> tuple[Unknown, ...]:
     groups: dict[tuple[str, str], list[EquationCost]] = {}
     for cost in found:
         if cost.flops is None:
-            groups.setdefault((cost.primitive, NO_RULE if cost.each is None else NO_TRIP_COUNT), []).append(cost)
+            # Where there is no formula, it says why.
+            groups.setdefault((cost.primitive, cost.formula if cost.each is None else NO_TRIP_COUNT), []).append(cost)
     return tuple(
         Unknown(
             primitive,

@@ -7,7 +7,7 @@ import itertools
 import jax
 import jax.numpy as jnp
 import pytest
-from jax import lax
+from jax import export, lax
 from jax_programs import spec
 
 from mithril_nb.cost import report
@@ -207,3 +207,15 @@ def test_bytes_of_any_dtype() -> None:
     assert nbytes(TensorSpec((), "token")) == 0
     assert nbytes(TensorSpec((4,), "float8_e4m3fn")) == 4
     assert nbytes(TensorSpec((5,), "int4")) == 3
+
+
+def test_what_has_no_known_size_is_unknown_not_small() -> None:
+    assert nbytes(TensorSpec((4,), "opaque")) is None
+    assert nbytes(TensorSpec(("batch", 4), "float32")) is None
+    (batch,) = export.symbolic_shape("batch")
+    found = report(inspect(lambda x, w: (x @ w).T, jax.ShapeDtypeStruct((batch, 4), "float32"), spec(4, 3)))
+    product, turned = found.equations
+    assert (product.flops, product.transcendentals, product.bytes) == (None, None, None)
+    assert product.formula == "size unknown"
+    assert (turned.flops, turned.bytes) == (0, None)  # moving data takes no arithmetic, however much of it
+    assert [(one.primitive, one.reason, one.count) for one in found.unknown] == [("dot_general", "size unknown", 1)]
