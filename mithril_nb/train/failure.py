@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mithril_nb.errors import Diagnostic, MithrilError
 
 
@@ -38,9 +40,10 @@ def divergence(
 
 
 def problem_of(error: Exception, step: int) -> Diagnostic:
-    """Return the message for whatever ended a run; the first one, if the error carries several."""
+    """Return the message for whatever ended a run; if the error carries several, the first with the others as facts."""
     if isinstance(error, MithrilError):
-        return error.diagnostics[0]
+        first, *others = error.diagnostics
+        return replace(first, facts=(*first.facts, *(("also", str(other)) for other in others)))
     text = str(error).strip().splitlines()
     return Diagnostic(
         f"training failed after step {step}: {type(error).__name__}" + (f": {text[0]}" if text else "."),

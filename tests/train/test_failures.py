@@ -10,8 +10,9 @@ import numpy as np
 import optax
 import pytest
 
-from mithril_nb.errors import TrainingError
+from mithril_nb.errors import Diagnostic, ShapeError, TrainingError
 from mithril_nb.train import fit
+from mithril_nb.train.failure import problem_of
 
 
 def finite(params: Any) -> bool:
@@ -104,3 +105,19 @@ def test_a_step_that_fails_on_the_way_keeps_the_last_params(small: Any, blobs: A
     assert run.step in (3, 4, 5)
     assert finite(run.params)
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((run.params, run.opt_state)))
+
+
+def test_an_error_of_several_problems_is_told_whole() -> None:
+    first = Diagnostic("'a' does not fit.", (("given", "(3,)"),), "Linear(3)", "a", code="ShapeError")
+    second = Diagnostic("'b' does not fit.", (("given", "(4,)"),), "Linear(4)", "b", code="ShapeError")
+    problem = problem_of(ShapeError(first, more=(second,)), 3)
+    assert str(problem) == (
+        "'a' does not fit.\n"
+        "    given  (3,)\n"
+        "    also   'b' does not fit.\n"
+        "               given  (4,)\n"
+        "               Try: Linear(4)\n"
+        "    Try: Linear(3)"
+    )
+    assert (problem.code, problem.block) == ("ShapeError", "a")
+    assert problem_of(ShapeError(first), 3) == first
