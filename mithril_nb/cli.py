@@ -190,7 +190,7 @@ def _show_graph(model: Model, shapes: Mapping[str, Sequence[int | str]], as_json
     made = picture(model.graph, specs, expanded={path for path, node in model.graph.walk() if node.block.graph})
     if as_json:
         problems = [problem.to_dict() for problem in made.problems]
-        print(json.dumps({"graph": made.diagram.to_dict(), "problems": problems}, ensure_ascii=False))
+        print(json.dumps({"graph": made.diagram.to_dict(), "problems": problems}))
     else:
         print(graph_text(model.graph, made.annotations.nodes, made.annotations.edge_shapes))
     _complain(made.problems)
@@ -203,7 +203,7 @@ def _show_cost(inspection: Inspection, as_json: bool) -> None:
 
     data = cost.with_xla(cost.report(inspection), inspection, compile=True).to_dict()
     if as_json:
-        print(json.dumps(data, ensure_ascii=False))
+        print(json.dumps(data))
     elif sys.stdout.isatty():
         _print_cost_table(data)
     else:
@@ -224,7 +224,7 @@ def _print_cost_table(data: Mapping[str, Any]) -> None:
 
 def _show_stage(stage: Stage, as_json: bool) -> None:
     if as_json:
-        print(json.dumps(asdict(stage), ensure_ascii=False))
+        print(json.dumps(asdict(stage)))
     if stage.unavailable is not None:
         raise MithrilError(Diagnostic(f"{stage}.", code="StageUnavailableError"))
     if as_json:

@@ -12,6 +12,17 @@ Dim = int | str
 LEADING = "..."
 """Stands at the front of a shape for any number of leading dims that are not known."""
 
+
+def is_dim_name(text: str) -> bool:
+    """Return whether a text may name a dim: an identifier, or the leading `"..."`.
+
+    Examples:
+        >>> is_dim_name("batch"), is_dim_name("-1"), is_dim_name("2.5")
+        (True, False, False)
+    """
+    return text == LEADING or text.isidentifier()
+
+
 ITEM_BYTES = {
     "bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8,
     "float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16,

@@ -7,7 +7,7 @@ from typing import Any, SupportsIndex
 
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, is_dim_name
 from mithril_nb.models.infer import input_dtype
 
 
@@ -124,7 +124,7 @@ def _dims(name: str, dims: Any) -> tuple[Dim, ...]:
 
 def _dim(place: int, dim: Any) -> Dim:
     if isinstance(dim, str):
-        if not dim or (dim == LEADING and place):
+        if not is_dim_name(dim) or (dim == LEADING and place):
             raise ValueError
         return dim
     if isinstance(dim, bool) or not isinstance(dim, SupportsIndex) or int(dim) < 0:

@@ -8,6 +8,8 @@ from urllib.parse import quote
 
 # What XML 1.0 forbids even when escaped, lone surrogates included: one of them makes a browser refuse the whole SVG.
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# What a terminal acts on, or cannot print, instead of showing it: controls, changes of direction, lone surrogates.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _BREAKS = re.compile("[\t\n\v\f\r\x85\u2028\u2029]+")
 
 
@@ -26,13 +28,15 @@ def escaped(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""Return the text with each run of line breaks and tabs shown as one `⏎`, so that a label stays a label.
+    r"""Return the text as a label: each run of line breaks and tabs as one `⏎`, characters without a picture escaped.
 
     Examples:
         >>> one_line("a\nb")
         'a⏎b'
+        >>> print(one_line("\x1b[31mred"))
+        \x1b[31mred
     """
-    return _BREAKS.sub("⏎", text)
+    return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], _BREAKS.sub("⏎", text))
 
 
 def block_key(path: str) -> str:

@@ -29,7 +29,7 @@ def graph_text(
     notes, shapes = annotations or {}, edge_shapes or {}
     rows: list[tuple[str, ...]] = []
     for port in graph.inputs:
-        rows.append((one_line(port.name), "input", "", "", shapes.get(port.name, ""), ""))
+        rows.append((one_line(port.name), "input", "", "", one_line(shapes.get(port.name, "")), ""))
     rows.extend(_rows(graph, "", "", notes))
     for port in graph.outputs:
         source = graph.source_of.get(Endpoint(BOUNDARY, port.name))
@@ -77,7 +77,7 @@ def _rows(
         ]
         share = "" if note.share is None else percent(note.share)
         came = _from([(name if len(wired) > 1 else None, source) for name, source in wired])
-        yield (f"{indent}{one_line(node.name)}", one_line(node.block.kind), note.label, came, note.shape, share)
+        yield (f"{indent}{one_line(node.name)}", one_line(node.block.kind), one_line(note.label), came, one_line(note.shape), share)
         if node.block.graph is not None:
             yield from _rows(node.block.graph, path, indent + "  ", notes)
 

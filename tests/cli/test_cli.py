@@ -103,6 +103,18 @@ def test_report_writes_one_file(model, tmp_path, capsys):
             "    Try: --shape input=32,784\n",
         ),
         (
+            ["--shape", "input=-1,3"],
+            "UnknownOptionError: '-1' in 'input=-1,3' is no size.\n"
+            "    needs  a whole number from 0 on, or a name for a size that is not known yet\n"
+            "    Try: --shape input=32,784\n",
+        ),
+        (
+            ["--shape", "input=batch,2.5"],
+            "UnknownOptionError: '2.5' in 'input=batch,2.5' is no size.\n"
+            "    needs  a whole number from 0 on, or a name for a size that is not known yet\n"
+            "    Try: --shape input=32,784\n",
+        ),
+        (
             ["--shape", "image=3"],
             "UnexpectedInputError: the model has no input 'image'.\n"
             "    inputs  'input'\n"
@@ -142,6 +154,25 @@ def test_files_that_are_not_there_broken_or_cannot_be_written(model, tmp_path, c
     assert err == (
         f"ModelFileError: cannot write {target!r}.\n    because  No such file or directory\n    Try: -o report.html\n"
     )
+
+
+def test_names_cannot_steer_the_terminal(tmp_path, capsys):
+    path = tmp_path / "named.json"
+    save(Model() | Linear(3, name="\x1b[31mred\x9b\u202e\ud800")(input="in\x07"), path)
+    assert said(capsys, "show", str(path), "--shape", "in\x07=2,4") == (
+        0,
+        "in\\x07                       input                                          (2, 4)\n"
+        "\\x1b[31mred\\x9b\\u202e\\ud800  Linear  4 → 3  <- in\\x07                       (2, 3)\n"
+        "output                       output         <- \\x1b[31mred\\x9b\\u202e\\ud800\n",
+        "",
+    )
+    for stage in ("jaxpr", "cost", "source"):
+        code, out, err = said(capsys, "show", str(path), "--shape", "in\x07=2,4", "--stage", stage)
+        assert (code, err) == (0, "")
+        assert not set("\x07\x1b\x9b\u202e\ud800") & set(out)
+    for arguments in ([], ["--stage", "cost"]):
+        code, out, err = said(capsys, "show", str(path), "--shape", "in\x07=2,4", "--json", *arguments)
+        assert (code, err, out.isascii()) == (0, "", True)
 
 
 def test_what_nobody_foresaw_is_told_too(model, capsys, monkeypatch):

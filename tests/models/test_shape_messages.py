@@ -254,6 +254,15 @@ CASES = [
         """,
     ),
     (
+        "a name that is a number",
+        lambda: shapes(Linear(3), input=["-1", "2.5"]),
+        """
+        UnknownOptionError: ['-1', '2.5'] is no shape for input 'input'.
+            needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+            Try: shapes={'input': ["batch", 784]}
+        """,
+    ),
+    (
         "a number for a shape",
         lambda: shapes(Linear(3), input=784),
         """
