@@ -65,7 +65,7 @@ def block_scope(name: str) -> str:
         >>> block_scope("linear_0"), block_scope("a/b")
         ('block:linear_0', 'block:a%252Fb')
     """
-    return "block:" + quote(component(name), safe="")
+    return "block:" + quote(component(name), safe="", errors="surrogatepass")
 
 
 def check_kernels(graph: LogicalGraph, toolkit: Toolkit) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from mithril_nb.errors import MithrilError, ModelFileError, short_repr
+from mithril_nb.errors import MithrilError, ModelFileError, UnknownOptionError, short_repr
 from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.closing import closed, made_edges
 from mithril_nb.graph.edit import DEEPEST, composite
@@ -60,19 +62,39 @@ def save(model: Model, path: str | Path) -> None:
     Args:
         model: The model.
         path: Where to.
+
+    Raises:
+        UnknownOptionError: It is no model, or no path.
+        ModelFileError: The file cannot be written.
     """
+    if not isinstance(model, Model):
+        raise UnknownOptionError(
+            f"cannot save {short_repr(model)}.", (("needs", "a model"),), 'ml.save(model, "model.json")'
+        )
+    _check_path(path, "save to", 'ml.save(model, "model.json")')
     text = json.dumps(to_dict(model.graph, model.name or ""), indent=1, ensure_ascii=False)
     part = Path(f"{path}.part")
-    part.write_text(text + "\n", encoding="utf-8")
-    part.replace(path)  # so that a file is whole or as it was
+    try:
+        # UTF-8 has no bytes for half a character in a name: it is written as JSON's own escape for it.
+        part.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
+        part.replace(path)  # so that a file is whole or as it was
+    except OSError as error:
+        raise ModelFileError(
+            f"cannot write {str(path)!r}.", (("because", error.strerror or str(error)),), 'ml.save(model, "model.json")'
+        ) from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def load(path: str | Path) -> Model:
     """Read a model from a JSON file. Nothing in the file is run.
 
     Raises:
+        UnknownOptionError: It is no path.
         ModelFileError: There is no such file, or it is no model, or broken.
     """
+    _check_path(path, "load", 'ml.load("model.json")')
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
@@ -81,6 +103,11 @@ def load(path: str | Path) -> Model:
         because = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         raise ModelFileError(f"{str(path)!r} is no JSON.", (("because", because),), _ADVICE) from error
     return from_dict(data)
+
+
+def _check_path(path: Any, what: str, advice: str) -> None:
+    if not isinstance(path, str | os.PathLike):
+        raise UnknownOptionError(f"cannot {what} {short_repr(path)}.", (("needs", "the path of a file"),), advice)
 
 
 def _graph_data(graph: LogicalGraph) -> dict[str, Any]:

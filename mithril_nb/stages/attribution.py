@@ -99,7 +99,7 @@ class Attribution:
             elif name == ROLE_UPDATE:
                 return self._in_update(stack)
             elif name.startswith(BLOCK):
-                segment.append(unquote(name[len(BLOCK) :]))
+                segment.append(unquote(name[len(BLOCK) :], errors="surrogatepass"))
             elif not self.has_blocks and name not in _MADE_BY_JAX:
                 segment.extend(part for part in name.split("/") if part)
         block = "/".join(_joined(path, segment))

@@ -47,6 +47,12 @@ def test_a_file_holds_the_model(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["model.json"]
 
 
+def test_half_a_character_in_a_name_is_read_back(tmp_path):
+    model = Model() | Linear(3, name="half \ud800/naïve")
+    save(model, tmp_path / "model.json")
+    assert load(tmp_path / "model.json") == model
+
+
 def test_one_block_alone_keeps_its_parameter_names(tmp_path):
     save(Linear(3), tmp_path / "linear.json")
     assert load(tmp_path / "linear.json").graph == Linear(3).graph

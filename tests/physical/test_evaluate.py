@@ -273,3 +273,12 @@ def test_verbose_prints_the_shapes(capsys):
     )
     ml.compile(MLP(3, [4], 2), BACKEND)
     assert capsys.readouterr().out == ""
+
+
+def test_a_name_with_half_a_character_runs_and_is_read_back_from_each_stage():
+    pm = ml.compile(Model() | Linear(3, name="half \ud800/\x1b"), BACKEND, shapes={"input": [2, 4]})
+    outputs = pm.evaluate(pm.randomize_params(0), {"input": np.ones((2, 4), "float32")})
+    assert outputs["output"].shape == (2, 3)
+    for stage in ("jaxpr", "stablehlo", "hlo"):
+        blocks = {block for instruction in pm.inspect().stage(stage).instructions for block in instruction.blocks}
+        assert blocks == {"half \ud800%2F\x1b"}
