@@ -58,7 +58,7 @@ class Session:
     def __init__(self, design: Design, backend: JaxBackend, training: Mapping[str, Any] | None = None):
         self.backend = backend
         self._lock = threading.RLock()
-        self.training = Training(training or {}, self._tell, self._lock)
+        self.training = Training(training or {}, self._tell, self._lock, lambda: self.design.graph)
         self.errors: list[BaseException] = []
         self._listeners: list[Listener] = []
         self._history = History(design)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from mithril_nb.errors import DataError, UnknownOptionError
+from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.session.analysis import Analysis
 from mithril_nb.train import Run, TrainingEvent, fit
 from mithril_nb.train.history import CURVES
@@ -20,6 +21,7 @@ _NO_RUN: dict[str, Any] = {
     "state": "none", "epoch": 0, "epochs": 0, "step": 0, "steps": 0, "loss": None, "accuracy": None,
     "validation_loss": None, "validation_accuracy": None, "steps_per_s": None, "left_s": None, "learning_rate": None,
     "learning_rate_is_relative": False, "message": "", "points": 0,
+    "is_current_model": True,
 }  # fmt: skip
 
 
@@ -41,6 +43,12 @@ class Rows:
 class Training:
     """Holds the options of `fit`, the run under way, and those before it.
 
+    Args:
+        options: What `fit` is given.
+        tell: Is told `("curves", Rows)` and `("run", dict)`.
+        lock: Held while telling.
+        graph_now: Gives the model as it is designed now, which may be another than the one that trains.
+
     Attributes:
         options: What `fit` is given.
         run: The latest run, or `None`.
@@ -49,12 +57,19 @@ class Training:
 
     COMMANDS = ("train", "pause", "go_on", "stop", "step_once", "set_learning_rate", "request_curves")
 
-    def __init__(self, options: Mapping[str, Any], tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]):
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        tell: Callable[[str, Any], None],
+        lock: AbstractContextManager[Any],
+        graph_now: Callable[[], LogicalGraph],
+    ):
         self.options = dict(options)
         self._lock = lock
         self.run: Run | None = None
         self.runs: list[Run] = []
-        self._tell = tell
+        self._tell, self._graph_now = tell, graph_now
+        self._graph: LogicalGraph | None = None  # of the latest run
         self._unfollow: Callable[[], None] = lambda: None
 
     def view(self) -> dict[str, Any]:
@@ -62,10 +77,19 @@ class Training:
         view = run_view(self.run)
         if self.run is None:
             view["message"] = "" if "data" in self.options else "give the workbench data=(x, y) to train"
-        return view
+        return self._with_model(view)
+
+    def _with_model(self, view: dict[str, Any]) -> dict[str, Any]:
+        return {**view, "is_current_model": self._graph is None or self._graph == self._graph_now()}
+
+    def _tell_of(self, kind: str, value: Any) -> None:
+        self._tell(kind, self._with_model(value) if kind == "run" else value)
 
     def command(self, name: str, analysis: Analysis, /, **args: Any) -> None:
         """Do what the training controls ask for.
+
+        `train` starts anew what is done, stopped or failed, at the learning rate that the person set last; `go_on`
+        continues it.
 
         Raises:
             DataError: There is no data to train on, or it does not fit.
@@ -108,10 +132,12 @@ class Training:
             )
         options = {key: value for key, value in self.options.items() if key != "data"}
         run = fit(analysis.physical, self.options["data"], **options)
-        self.run = run
+        if self.run is not None:
+            run.set_learning_rate(self.run.learning_rate)  # nothing but a person ever changes it
+        self.run, self._graph = run, analysis.design.graph
         self.runs.append(run)
         self._unfollow()
-        self._unfollow = follow(run, self._tell, self._lock)
+        self._unfollow = follow(run, self._tell_of, self._lock)
         if paused:
             run.step_once()
         else:

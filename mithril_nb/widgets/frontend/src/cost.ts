@@ -69,70 +69,70 @@ export function toCsv(cost: Cost): string {
 
 export class CostTab {
   readonly root: HTMLElement;
-  private sortKey: Column | null = null;
-  private direction: 1 | -1 = -1;
-  private readonly headers = new Map<Column, HTMLElement>();
-  private readonly body = h("tbody");
-  private readonly foot = h("tfoot");
-  private readonly sources = h("tbody");
-  private readonly memory = h("dl", { class: "mnb-facts" });
-  private readonly memoryBox: HTMLElement;
-  private readonly notes = h("p", { class: "mnb-note" });
-  private readonly hint = h("p", { class: "mnb-hint" }, "Costs appear here as soon as the model can run.");
-  private known = new Set<string>();
-  private readonly stale = h("span", { class: "mnb-badge", hidden: true, role: "status" }, "from the previous model");
-  private readonly leave: (() => void)[];
+  #sortKey: Column | null = null;
+  #direction: 1 | -1 = -1;
+  readonly #headers = new Map<Column, HTMLElement>();
+  readonly #body = h("tbody");
+  readonly #foot = h("tfoot");
+  readonly #sources = h("tbody");
+  readonly #memory = h("dl", { class: "mnb-facts" });
+  readonly #memoryBox: HTMLElement;
+  readonly #notes = h("p", { class: "mnb-note" });
+  readonly #hint = h("p", { class: "mnb-hint" }, "Costs appear here as soon as the model can run.");
+  #known = new Set<string>();
+  readonly #stale = h("span", { class: "mnb-badge", hidden: true, role: "status" }, "from the previous model");
+  readonly #leave: (() => void)[];
 
   constructor(private readonly store: Store) {
     const head = h("tr");
     for (const { key, title, hint } of COLUMNS) {
-      const button = h("button", { type: "button", class: "mnb-sort", title: `${hint}. Click to sort.`, "data-mnb-action": `cost.sort.${key}`, onclick: () => this.sort(key) }, title);
+      const button = h("button", { type: "button", class: "mnb-sort", title: `${hint}. Click to sort.`, "data-mnb-action": `cost.sort.${key}`, onclick: () => this.#sort(key) }, title);
       const header = h("th", { scope: "col", class: key === "label" ? "" : "mnb-num" }, button);
-      this.headers.set(key, header);
+      this.#headers.set(key, header);
       head.append(header);
     }
     const copy: HTMLButtonElement = iconButton("copy", "Copy the table as CSV", "cost.csv", () => void copyFrom(copy, toCsv(store.snapshot.cost ?? NO_COST)));
-    this.memoryBox = h("div", { class: "mnb-cost-memory" }, h("h4", {}, "Memory by XLA"), this.memory);
+    this.#memoryBox = h("div", { class: "mnb-cost-memory" }, h("h4", {}, "Memory by XLA"), this.#memory);
     this.root = h(
       "div",
       { class: "mnb-cost", "data-mnb-part": "cost" },
-      h("div", { class: "mnb-cost-main" }, h("table", { class: "mnb-table" }, h("thead", {}, head), this.body, this.foot), this.hint, this.notes),
+      h("div", { class: "mnb-cost-main" }, h("table", { class: "mnb-table" }, h("thead", {}, head), this.#body, this.#foot), this.#hint, this.#notes),
       h(
         "aside",
         { class: "mnb-cost-side" },
-        h("div", {}, h("div", { class: "mnb-row" }, h("h4", {}, "By source"), this.stale, h("span", { class: "mnb-grow" }), copy),
-        h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Source"), h("th", { scope: "col", class: "mnb-num" }, "FLOPs"), h("th", { scope: "col", class: "mnb-num" }, "Transc."), h("th", { scope: "col", class: "mnb-num" }, "Bytes"))), this.sources)),
-        this.memoryBox,
+        h("div", {}, h("div", { class: "mnb-row" }, h("h4", {}, "By source"), this.#stale, h("span", { class: "mnb-grow" }), copy),
+        h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Source"), h("th", { scope: "col", class: "mnb-num" }, "FLOPs"), h("th", { scope: "col", class: "mnb-num" }, "Transc."), h("th", { scope: "col", class: "mnb-num" }, "Bytes"))), this.#sources)),
+        this.#memoryBox,
       ),
     );
-    this.leave = [store.on("snapshot", () => this.update()), store.on("links", () => this.paintLinks())];
-    this.update();
+    this.#leave = [store.on("snapshot", () => this.#update()), store.on("links", () => this.#paintLinks())];
+    this.#update();
   }
 
   destroy(): void {
-    for (const leave of this.leave) leave();
+    for (const leave of this.#leave) leave();
   }
 
-  private sort(key: Column): void {
+  #sort(key: Column): void {
     const first: 1 | -1 = key === "label" ? 1 : -1;
     // Third click: back to the order of the model.
-    if (this.sortKey !== key) [this.sortKey, this.direction] = [key, first];
-    else if (this.direction === first) this.direction = first === 1 ? -1 : 1;
-    else this.sortKey = null;
-    this.update();
+    if (this.#sortKey !== key) [this.#sortKey, this.#direction] = [key, first];
+    else if (this.#direction === first) this.#direction = first === 1 ? -1 : 1;
+    else this.#sortKey = null;
+    this.#update();
   }
 
-  private update(): void {
+  #update(): void {
     const cost = this.store.snapshot.cost ?? NO_COST;
-    const rows = this.sortKey ? sortRows(cost.rows, this.sortKey, this.direction) : cost.rows;
-    for (const [key, header] of this.headers) attr(header, "aria-sort", key === this.sortKey ? (this.direction === 1 ? "ascending" : "descending") : null);
+    const rows = this.#sortKey ? sortRows(cost.rows, this.#sortKey, this.#direction) : cost.rows;
+    for (const [key, header] of this.#headers) attr(header, "aria-sort", key === this.#sortKey ? (this.#direction === 1 ? "ascending" : "descending") : null);
     const most = { flops: Math.max(1, ...cost.rows.map((row) => row.flops ?? 0)), bytes: Math.max(1, ...cost.rows.map((row) => row.bytes ?? 0)) };
-    this.known = new Set(cost.rows.map((row) => row.block));
-    this.hint.hidden = cost.rows.length > 0;
+    this.#known = new Set(cost.rows.map((row) => row.block));
+    this.#hint.hidden = cost.rows.length > 0;
     // What no block caused has its own line below.
-    keyed(this.body, rows.filter((row) => row.block !== ""), (row) => row.block, (row) => this.row(row.block), (element: HTMLElement, row) => this.paintRow(element, row, most));
-    this.paintFoot(cost);
-    keyed(this.sources, cost.sources, (source) => source.name, () => h("tr", {}, h("td"), h("td", { class: "mnb-num" }), h("td", { class: "mnb-num" }), h("td", { class: "mnb-num" })), (element: HTMLElement, source) => {
+    keyed(this.#body, rows.filter((row) => row.block !== ""), (row) => row.block, (row) => this.#row(row.block), (element: HTMLElement, row) => this.#paintRow(element, row, most));
+    this.#paintFoot(cost);
+    keyed(this.#sources, cost.sources, (source) => source.name, () => h("tr", {}, h("td"), h("td", { class: "mnb-num" }), h("td", { class: "mnb-num" }), h("td", { class: "mnb-num" })), (element: HTMLElement, source) => {
       const cells = element.children;
       text(cells[0]!, source.name);
       for (const [i, value, unit] of [[1, source.flops, "FLOP"], [2, source.transcendentals, ""], [3, source.bytes, "B"]] as const) {
@@ -140,19 +140,19 @@ export class CostTab {
         attr(cells[i]!, "title", exact(value, unit));
       }
     });
-    this.memoryBox.hidden = cost.memory === null;
-    keyed(this.memory, Object.entries(cost.memory ?? {}), ([name]) => name, ([name]) => h("div", {}, h("dt", {}, MEMORY_WORDS[name] ?? name), h("dd")), (line: HTMLElement, [, value]) => {
+    this.#memoryBox.hidden = cost.memory === null;
+    keyed(this.#memory, Object.entries(cost.memory ?? {}), ([name]) => name, ([name]) => h("div", {}, h("dt", {}, MEMORY_WORDS[name] ?? name), h("dd")), (line: HTMLElement, [, value]) => {
       text(line.lastElementChild!, si(value, "B"));
       attr(line, "title", exact(value, "bytes"));
     });
-    text(this.notes, unknownOf(cost));
-    this.notes.hidden = !cost.unknown.length;
-    this.stale.hidden = !cost.stale;
+    text(this.#notes, unknownOf(cost));
+    this.#notes.hidden = !cost.unknown.length;
+    this.#stale.hidden = !cost.stale;
     this.root.classList.toggle("mnb-stale", cost.stale);
-    this.paintLinks();
+    this.#paintLinks();
   }
 
-  private row(block: string): HTMLElement {
+  #row(block: string): HTMLElement {
     const element = h("tr", { tabindex: 0, "data-mnb-cost": block });
     for (const { key, bar } of COLUMNS) {
       element.append(key === "label" ? h("th", { scope: "row" }, h("i", { class: "mnb-swatch" }), h("span")) : h("td", { class: bar ? "mnb-num mnb-barred" : "mnb-num" }, bar ? h("i") : null, h("span")));
@@ -171,7 +171,7 @@ export class CostTab {
     return element;
   }
 
-  private paintRow(element: HTMLElement, row: CostRow, most: { flops: number; bytes: number }): void {
+  #paintRow(element: HTMLElement, row: CostRow, most: { flops: number; bytes: number }): void {
     element.className = row.hue < 0 || row.block.startsWith("(") ? "mnb-pseudo" : `mnb-hue-${((row.hue % 8) + 8) % 8}`;
     COLUMNS.forEach(({ key, unit }, i) => {
       const target = element.children[i]!;
@@ -179,7 +179,7 @@ export class CostTab {
       if (key === "label") {
         text(value, row.label);
         attr(target, "title", row.block);
-        const inside = lineage(row.block).slice(1).filter((group) => this.known.has(group)).length;
+        const inside = lineage(row.block).slice(1).filter((group) => this.#known.has(group)).length;
         (target as HTMLElement).style.paddingLeft = `${8 + 12 * inside}px`;
         return;
       }
@@ -191,7 +191,7 @@ export class CostTab {
     });
   }
 
-  private paintFoot(cost: Cost): void {
+  #paintFoot(cost: Cost): void {
     const sum = (key: "forward" | "backward" | "update"): number => sumOf(cost.rows, key);
     const totals: Record<Column, number | string | null> = { label: "Total", share: 1, flops: cost.total.flops, transcendentals: cost.total.transcendentals, bytes: cost.total.bytes, params: cost.total.params, forward: sum("forward"), backward: sum("backward"), update: sum("update") };
     const total = h("tr", { class: "mnb-total" });
@@ -216,10 +216,10 @@ export class CostTab {
       event.stopPropagation();
       this.store.pinBlocks([UNATTRIBUTED]);
     });
-    this.foot.replaceChildren(...(cost.rows.length ? [unattributed, total] : []));
+    this.#foot.replaceChildren(...(cost.rows.length ? [unattributed, total] : []));
   }
 
-  private paintLinks(): void {
+  #paintLinks(): void {
     const { hoverLinks, pinLinks } = this.store;
     for (const element of this.root.querySelectorAll<HTMLElement>("tr[data-mnb-cost]")) {
       const block = element.dataset["mnbCost"]!;

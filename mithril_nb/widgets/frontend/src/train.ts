@@ -23,69 +23,71 @@ export interface TrainOptions {
 
 export class Train {
   readonly root: HTMLElement;
-  private readonly loss = new Plot("Loss", false);
-  private readonly accuracy = new Plot("Accuracy", true);
-  private readonly state = h("span", { class: "mnb-run-state", role: "status" });
-  private readonly bar = h("i");
-  private readonly progress = h("div", { class: "mnb-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, this.bar);
-  private readonly figures = h("dl", { class: "mnb-run-figures" });
-  private readonly message = h("p", { class: "mnb-inline-problem", hidden: true, role: "alert" });
-  private readonly run: HTMLButtonElement;
-  private readonly step: HTMLButtonElement;
-  private readonly stop: HTMLButtonElement;
-  private readonly rate: HTMLInputElement;
-  private readonly rateText: HTMLInputElement;
-  private readonly rateLabel = h("span");
-  private readonly hint = h("p", { class: "mnb-hint mnb-train-hint" });
-  private readonly values = new Map<string, HTMLElement>();
-  private readonly starting = new Clock((elapsed) => {
-    this.wait = elapsed;
+  readonly #loss = new Plot("Loss", false);
+  readonly #accuracy = new Plot("Accuracy", true);
+  readonly #state = h("span", { class: "mnb-run-state", role: "status" });
+  readonly #bar = h("i");
+  readonly #progress = h("div", { class: "mnb-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, this.#bar);
+  readonly #figures = h("dl", { class: "mnb-run-figures" });
+  readonly #message = h("p", { class: "mnb-inline-problem", hidden: true, role: "alert" });
+  readonly #run: HTMLButtonElement;
+  readonly #anew: HTMLButtonElement;
+  readonly #step: HTMLButtonElement;
+  readonly #stop: HTMLButtonElement;
+  readonly #rate: HTMLInputElement;
+  readonly #rateText: HTMLInputElement;
+  readonly #rateLabel = h("span");
+  readonly #hint = h("p", { class: "mnb-hint mnb-train-hint" });
+  readonly #values = new Map<string, HTMLElement>();
+  readonly #starting = new Clock((elapsed) => {
+    this.#wait = elapsed;
     this.update();
   });
-  private wait: string | null = null;
-  private scale: "linear" | "log" = "log";
-  private weight = 0;
-  private readonly leave: () => void;
+  #wait: string | null = null;
+  #scale: "linear" | "log" = "log";
+  #weight = 0;
+  readonly #leave: () => void;
 
   constructor(private readonly options: TrainOptions) {
     const { kernel } = options;
-    this.run = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "train.run", onclick: () => this.toggle() });
-    this.step = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.step", onclick: () => void kernel.send("step_once", {}) }, icon(ICONS.step), "One step");
-    this.stop = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.stop", onclick: () => void kernel.send("stop", {}) }, icon(ICONS.stop), "Stop");
-    this.rate = h("input", { type: "range", class: "mnb-slider", min: 0, max: 1000, step: 1, "aria-label": "Learning rate, logarithmic", "data-mnb-action": "train.rate" });
-    this.rateText = h("input", { type: "text", inputmode: "decimal", class: "mnb-input mnb-number", "aria-label": "Learning rate", autocomplete: "off" });
-    this.rate.addEventListener("input", () => {
-      const value = fromSlider(Number(this.rate.value), ...this.rateRange(), false);
-      this.rateText.value = short(value);
-      attr(this.rate, "aria-valuetext", short(value));
+    this.#run = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "train.run", onclick: () => this.toggle() });
+    this.#anew = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.anew", onclick: () => this.#send("train") }, icon(ICONS.play), "Train anew");
+    this.#step = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.step", onclick: () => void kernel.send("step_once", {}) }, icon(ICONS.step), "One step");
+    this.#stop = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.stop", onclick: () => void kernel.send("stop", {}) }, icon(ICONS.stop), "Stop");
+    this.#rate = h("input", { type: "range", class: "mnb-slider", min: 0, max: 1000, step: 1, "aria-label": "Learning rate, logarithmic", "data-mnb-action": "train.rate" });
+    this.#rateText = h("input", { type: "text", inputmode: "decimal", class: "mnb-input mnb-number", "aria-label": "Learning rate", autocomplete: "off" });
+    this.#rate.addEventListener("input", () => {
+      const value = fromSlider(Number(this.#rate.value), ...this.#rateRange(), false);
+      this.#rateText.value = short(value);
+      attr(this.#rate, "aria-valuetext", short(value));
       kernel.latest("rate", "set_learning_rate", { value });
     });
     const typed = (): void => {
-      const value = Number(this.rateText.value);
-      const bad = this.rateText.value.trim() === "" || !Number.isFinite(value) || value < 0;
-      attr(this.rateText, "aria-invalid", bad ? "true" : null);
+      const value = Number(this.#rateText.value);
+      const bad = this.#rateText.value.trim() === "" || !Number.isFinite(value) || value < 0;
+      attr(this.#rateText, "aria-invalid", bad ? "true" : null);
       if (!bad) kernel.latest("rate", "set_learning_rate", { value });
     };
-    this.rateText.addEventListener("change", typed);
-    this.rateText.addEventListener("keydown", (event) => {
+    this.#rateText.addEventListener("change", typed);
+    this.#rateText.addEventListener("keydown", (event) => {
       if (event.key === "Enter") typed();
     });
     const log = h("button", { type: "button", class: "mnb-toggle", "aria-pressed": "true", "data-mnb-action": "train.log" }, "log loss");
     log.addEventListener("click", () => {
-      this.scale = this.scale === "log" ? "linear" : "log";
-      attr(log, "aria-pressed", String(this.scale === "log"));
-      this.draw();
+      this.#scale = this.#scale === "log" ? "linear" : "log";
+      attr(log, "aria-pressed", String(this.#scale === "log"));
+      this.#draw();
     });
     const smoothing = h("input", { type: "range", class: "mnb-slider", min: 0, max: 99, step: 1, value: 0, "aria-label": "Smoothing", "data-mnb-action": "train.smooth" });
     smoothing.addEventListener("input", () => {
-      this.weight = Number(smoothing.value) / 100;
+      this.#weight = Number(smoothing.value) / 100;
       attr(smoothing, "aria-valuetext", `${smoothing.value} %`);
-      this.draw();
+      this.#draw();
     });
     for (const [name, label] of [["loss", "loss"], ["accuracy", "accuracy"], ["speed", "steps/s"], ["validation_loss", "validation"], ["validation_accuracy", "validation"], ["left", "time left"]]) {
       const value = h("dd", { "data-mnb-figure": name! });
-      this.values.set(name!, value);
-      this.figures.append(h("div", { class: name === "loss" || name === "accuracy" ? "mnb-large" : "" }, h("dt", {}, label!), value));
+      this.#values.set(name!, value);
+      this.#figures.append(h("div", { class: name === "loss" || name === "accuracy" ? "mnb-large" : "" }, h("dt", {}, label!), value));
     }
     this.root = h(
       "div",
@@ -93,103 +95,108 @@ export class Train {
       h(
         "div",
         { class: "mnb-train-side" },
-        h("div", { class: "mnb-row mnb-wrap" }, this.run, options.canStart ? this.step : null, this.stop),
-        h("div", { class: "mnb-progress-row" }, this.progress, this.state),
-        this.message,
-        this.figures,
-        h("label", { class: "mnb-train-control" }, this.rateLabel, this.rate, this.rateText),
+        h("div", { class: "mnb-row mnb-wrap" }, this.#run, this.#anew, options.canStart ? this.#step : null, this.#stop),
+        h("div", { class: "mnb-progress-row" }, this.#progress, this.#state),
+        this.#message,
+        this.#figures,
+        h("label", { class: "mnb-train-control" }, this.#rateLabel, this.#rate, this.#rateText),
         h("label", { class: "mnb-train-control" }, h("span", {}, "smoothing"), smoothing, log),
       ),
-      h("div", { class: "mnb-train-plots" }, this.loss.root, this.accuracy.root, this.hint),
+      h("div", { class: "mnb-train-plots" }, this.#loss.root, this.#accuracy.root, this.#hint),
     );
-    this.leave = options.curves.on(() => this.draw());
+    this.#leave = options.curves.on(() => this.#draw());
     this.update();
-    this.draw();
+    this.#draw();
   }
 
   destroy(): void {
-    this.leave();
-    this.starting.stop();
-    this.loss.destroy();
-    this.accuracy.destroy();
+    this.#leave();
+    this.#starting.stop();
+    this.#loss.destroy();
+    this.#accuracy.destroy();
   }
 
   /** Run, pause or go on: whatever the large button says. */
   toggle(): void {
-    if (this.run.disabled) return;
-    const { state } = this.options.run();
+    if (!this.#run.disabled) this.#send(({ Pause: "pause", "Go on": "go_on" } as const)[this.#run.dataset["word"]!] ?? "train");
+  }
+
+  #send(command: "pause" | "go_on" | "train"): void {
     // Starting may compile: until the kernel answers, a clock says that the press was heard.
-    this.starting.run(true);
-    void this.options.kernel.send(state === "running" ? "pause" : state === "paused" ? "go_on" : "train", {}).then(() => this.starting.run(false));
+    this.#starting.run(true);
+    void this.options.kernel.send(command, {}).then(() => this.#starting.run(false));
   }
 
   /** The theme changed: colours of the plots are read anew. */
   recolour(): void {
-    this.loss.remake();
-    this.accuracy.remake();
+    this.#loss.remake();
+    this.#accuracy.remake();
   }
 
   update(): void {
     const run = this.options.run();
     const { state } = run;
     const alive = state === "running" || state === "paused";
-    const word = state === "running" ? "Pause" : state === "paused" ? "Go on" : state === "none" || state === "idle" ? "Train" : "Train again";
-    if (this.run.dataset["word"] !== word) {
-      this.run.dataset["word"] = word;
-      this.run.replaceChildren(icon(state === "running" ? ICONS.pause : ICONS.play), word);
+    const ended = state === "stopped" || state === "failed";
+    const word = state === "running" ? "Pause" : state === "paused" || ended ? "Go on" : state === "done" ? "Train again" : "Train";
+    this.#anew.hidden = !ended || !this.options.canStart;
+    if (this.#run.dataset["word"] !== word) {
+      this.#run.dataset["word"] = word;
+      this.#run.replaceChildren(icon(state === "running" ? ICONS.pause : ICONS.play), word);
     }
-    this.run.disabled = !alive && !this.options.canStart;
-    this.step.disabled = state === "running";
-    this.stop.disabled = !alive;
+    this.#run.disabled = !alive && !ended && !this.options.canStart;
+    this.#step.disabled = state === "running";
+    this.#stop.disabled = !alive;
     attr(this.root, "data-mnb-run", state);
     const done = run.steps > 0 ? Math.min(1, run.step / run.steps) : 0;
-    this.bar.style.width = `${100 * done}%`;
-    attr(this.progress, "aria-valuenow", Math.round(100 * done));
-    text(this.state, this.wait ? `asking the kernel: ${this.wait}` : run.steps > 0 ? `${STATE_WORDS[state] ?? state} · epoch ${run.epoch} of ${run.epochs} · step ${run.step.toLocaleString("en-US")} of ${run.steps.toLocaleString("en-US")}` : (STATE_WORDS[state] ?? state));
-    this.message.hidden = run.message === "";
-    this.message.classList.toggle("mnb-plain", state !== "failed");
-    text(this.message, run.message);
+    this.#bar.style.width = `${100 * done}%`;
+    attr(this.#progress, "aria-valuenow", Math.round(100 * done));
+    const said = (STATE_WORDS[state] ?? state) + (run.is_current_model === false ? ", of an earlier model" : "");
+    text(this.#state, this.#wait ? `asking the kernel: ${this.#wait}` : run.steps > 0 ? `${said} · epoch ${run.epoch} of ${run.epochs} · step ${run.step.toLocaleString("en-US")} of ${run.steps.toLocaleString("en-US")}` : said);
+    this.#message.hidden = run.message === "";
+    this.#message.classList.toggle("mnb-plain", state !== "failed");
+    text(this.#message, run.message);
     const share = (value: number | null): string => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
-    this.say("loss", figure(run.loss), String(run.loss ?? ""));
-    this.say("validation_loss", figure(run.validation_loss), String(run.validation_loss ?? ""));
-    this.say("accuracy", share(run.accuracy), String(run.accuracy ?? ""));
-    this.say("validation_accuracy", share(run.validation_accuracy), String(run.validation_accuracy ?? ""));
-    this.say("speed", run.steps_per_s === null ? "–" : si(run.steps_per_s), String(run.steps_per_s ?? ""));
-    this.say("left", alive ? seconds(run.left_s) : "–", "");
-    this.paintRate(run);
+    this.#say("loss", figure(run.loss), String(run.loss ?? ""));
+    this.#say("validation_loss", figure(run.validation_loss), String(run.validation_loss ?? ""));
+    this.#say("accuracy", share(run.accuracy), String(run.accuracy ?? ""));
+    this.#say("validation_accuracy", share(run.validation_accuracy), String(run.validation_accuracy ?? ""));
+    this.#say("speed", run.steps_per_s === null ? "–" : si(run.steps_per_s), String(run.steps_per_s ?? ""));
+    this.#say("left", alive ? seconds(run.left_s) : "–", "");
+    this.#paintRate(run);
   }
 
-  private say(name: string, value: string, title: string): void {
-    const element = this.values.get(name)!;
+  #say(name: string, value: string, title: string): void {
+    const element = this.#values.get(name)!;
     text(element, value);
     attr(element, "title", title || null);
   }
 
-  private rateRange(): [number, number] {
+  #rateRange(): [number, number] {
     return this.options.run().learning_rate_is_relative ? [0.01, 100] : [RATE_MIN, RATE_MAX];
   }
 
-  private paintRate(run: Run): void {
-    text(this.rateLabel, run.learning_rate_is_relative ? "learning rate ×" : "learning rate");
+  #paintRate(run: Run): void {
+    text(this.#rateLabel, run.learning_rate_is_relative ? "learning rate ×" : "learning rate");
     const active = (this.root.getRootNode() as Document | ShadowRoot).activeElement;
     const rate = run.learning_rate;
-    this.rate.disabled = this.rateText.disabled = rate === null;
+    this.#rate.disabled = this.#rateText.disabled = rate === null;
     if (rate === null || this.options.kernel.busy("rate")) return;
-    if (active !== this.rate) this.rate.value = String(toSlider(rate, ...this.rateRange()));
-    attr(this.rate, "aria-valuetext", short(rate));
-    if (active !== this.rateText) this.rateText.value = short(rate);
+    if (active !== this.#rate) this.#rate.value = String(toSlider(rate, ...this.#rateRange()));
+    attr(this.#rate, "aria-valuetext", short(rate));
+    if (active !== this.#rateText) this.#rateText.value = short(rate);
   }
 
-  private draw(): void {
+  #draw(): void {
     const { curves } = this.options;
     const column = (name: string): (number | null)[] => curves.columns.get(name) ?? [];
     const x = column("step");
-    this.loss.set({ x, train: column("loss"), validation: column("validation_loss") }, this.scale, this.weight);
-    this.accuracy.set({ x, train: column("accuracy"), validation: column("validation_accuracy") }, "linear", this.weight);
+    this.#loss.set({ x, train: column("loss"), validation: column("validation_loss") }, this.#scale, this.#weight);
+    this.#accuracy.set({ x, train: column("accuracy"), validation: column("validation_accuracy") }, "linear", this.#weight);
     const has = curves.rows > 0;
-    this.hint.hidden = has;
-    this.loss.root.hidden = !has;
-    this.accuracy.root.hidden = !has || !column("accuracy").concat(column("validation_accuracy")).some((value) => value !== null);
-    text(this.hint, this.options.canStart ? "Curves appear here as soon as the first step is done." : "The run has no points yet.");
+    this.#hint.hidden = has;
+    this.#loss.root.hidden = !has;
+    this.#accuracy.root.hidden = !has || !column("accuracy").concat(column("validation_accuracy")).some((value) => value !== null);
+    text(this.#hint, this.options.canStart ? "Curves appear here as soon as the first step is done." : "The run has no points yet.");
   }
 }

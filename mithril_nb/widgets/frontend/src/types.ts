@@ -158,6 +158,8 @@ export interface Run {
   learning_rate_is_relative: boolean;
   message: string;
   points: number;
+  /** Whether the model is still as it was when the run was started. */
+  is_current_model?: boolean;
 }
 
 export interface StatusFigures {

@@ -173,6 +173,24 @@ describe("the workbench", () => {
     expect(sent("stop")).toHaveLength(1);
   });
 
+  test.each(["stopped", "failed"] as const)("goes on with a run that is %s, or trains anew", (state) => {
+    const anew = find<HTMLButtonElement>('[data-mnb-action="train.anew"]');
+    expect(anew.hidden).toBe(true);
+    session.message({ type: "run", run: { ...session.snapshot.run, state, is_current_model: false } });
+    expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, of an earlier model · epoch`));
+    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
+    expect([anew.hidden, anew.textContent]).toEqual([false, "Train anew"]);
+    click('[data-mnb-action="train.run"]');
+    expect([sent("go_on").length, sent("train").length]).toEqual([1, 0]);
+    click('[data-mnb-action="train.anew"]');
+    expect([sent("go_on").length, sent("train").length]).toEqual([1, 1]);
+    session.message({ type: "run", run: { ...session.snapshot.run, state: "done", is_current_model: true } });
+    expect(find(".mnb-run-state").textContent).not.toContain("earlier");
+    expect([find('[data-mnb-action="train.run"]').textContent, anew.hidden]).toEqual(["Train again", true]);
+    click('[data-mnb-action="train.run"]');
+    expect(sent("train")).toHaveLength(2);
+  });
+
   test("says that it waits while a run is being started", async () => {
     click('[data-mnb-tab="train"]');
     session.alive = false;
@@ -248,6 +266,10 @@ describe("the live run", () => {
     model.set("run", { ...data.snapshot.run, state: "done" });
     expect(el.querySelector<HTMLButtonElement>('[data-mnb-action="train.run"]')!.disabled).toBe(true);
     expect(model.names()).toEqual(["request_curves", "pause"]);
+    model.set("run", { ...data.snapshot.run, state: "stopped" });
+    el.querySelector<HTMLElement>('[data-mnb-action="train.run"]')!.click();
+    expect(el.querySelector<HTMLElement>('[data-mnb-action="train.anew"]')!.hidden).toBe(true);
+    expect(model.names()).toEqual(["request_curves", "pause", "go_on"]);
     cleanup();
     expect(el.childElementCount + model.listening).toBe(0);
   });

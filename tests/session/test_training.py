@@ -1,0 +1,106 @@
+"""Runs of a session after Stop: gone on with, or started anew at the rate that was set; and of which model they are."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.session import Session, design_of
+from mithril_nb.train import Run
+
+PATIENCE_S = 60.0
+
+
+def until(true) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    model = Model()
+    model |= Linear(16)
+    model += Relu()
+    model += Linear(2)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(256, 8)).astype("float32")
+    data = (x, (x[:, 0] > 0).astype("int32"))
+    found = Session(design_of(model, {"input": [32, 8]}), JaxBackend(), {"data": data, "epochs": 100_000})
+    yield found
+    if found.training.run is not None:
+        found.training.run.stop()
+
+
+def run_of(session: Session) -> Run:
+    run = session.training.run
+    assert run is not None
+    return run
+
+
+def stopped(session: Session) -> Run:
+    session.do("train")
+    run = run_of(session)
+    until(lambda: run.step > 3)
+    session.do("stop")
+    until(lambda: run.state == "stopped")
+    return run
+
+
+def test_a_stopped_run_goes_on_where_it_was(session):
+    run = stopped(session)
+    step = run.step
+    session.do("go_on")
+    assert run_of(session) is run
+    until(lambda: run.step > step)
+
+
+def test_a_stopped_run_starts_anew_at_the_rate_that_was_set_last(session):
+    first = stopped(session)
+    session.do("set_learning_rate", value=0.25)
+    session.do("train")
+    second = run_of(session)
+    assert second is not first
+    assert second.learning_rate == 0.25
+    assert session.snapshot()["run"]["learning_rate"] == 0.25
+
+
+def test_a_run_started_anew_without_a_new_rate_has_the_one_of_before(session):
+    first = stopped(session)
+    session.do("train")
+    assert run_of(session).learning_rate == first.learning_rate
+
+
+def test_a_run_says_whether_it_is_of_the_model_now(session):
+    told = []
+    session.listen(lambda kind, value: told.append(value) if kind == "run" else None)
+
+    def is_current() -> bool:
+        return session.snapshot()["run"]["is_current_model"]
+
+    assert is_current()
+    run = stopped(session)
+    assert is_current()
+    # The version grows with the program and the shapes, but the model is the same.
+    session.do("set_program", program="forward")
+    session.do("set_shape", name="input", shape=[64, 8])
+    assert is_current()
+    session.do("set_attribute", path="linear_0", name="dimension", value=24)
+    assert not is_current()
+    told.clear()
+    session.do("go_on")
+    until(lambda: told and told[-1]["state"] == "running")
+    assert told[-1]["is_current_model"] is False
+    session.do("undo")
+    assert is_current()
+    session.do("redo")
+    session.do("stop")
+    until(lambda: run.state == "stopped")
+    session.do("train")
+    assert is_current()
