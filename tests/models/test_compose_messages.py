@@ -21,7 +21,30 @@ class Blank(Operator):
 
 Blank.op = "blank"  # set late, so that it is not registered as a kind of block
 
+
+def second_class(kind: str, op: str) -> None:
+    type(kind, (Operator,), {"op": op})
+
+
 CASES = [
+    (
+        "an op that exists",
+        lambda: second_class("Swish", "relu"),
+        """
+        NameTakenError: cannot define Swish: the op 'relu' exists.
+            defined by  mithril_nb.models.activations.Relu
+            Try: op = "my_relu"
+        """,
+    ),
+    (
+        "a kind that exists",
+        lambda: second_class("Relu", "swish"),
+        """
+        NameTakenError: cannot define Relu: the kind 'Relu' exists.
+            defined by  mithril_nb.models.activations.Relu
+            Try: class MyRelu(Operator)
+        """,
+    ),
     (
         "what is required",
         lambda: Linear(),
@@ -362,3 +385,10 @@ def test_message(call, text):
     with pytest.raises(MithrilError) as error:
         call()
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
+
+
+def test_the_same_class_defined_again_takes_its_own_place(monkeypatch):
+    monkeypatch.setattr("mithril_nb.models.op.OPS", ops := {})
+    monkeypatch.setattr("mithril_nb.models.op.KINDS", {})
+    classes = [type("Swish", (Operator,), {"op": "swish", "__module__": "__main__"}) for _ in range(2)]
+    assert ops == {"swish": classes[1]}
