@@ -77,7 +77,14 @@ def _rows(
         ]
         share = "" if note.share is None else percent(note.share)
         came = _from([(name if len(wired) > 1 else None, source) for name, source in wired])
-        yield (f"{indent}{one_line(node.name)}", one_line(node.block.kind), one_line(note.label), came, one_line(note.shape), share)
+        yield (
+            f"{indent}{one_line(node.name)}",
+            one_line(node.block.kind),
+            one_line(note.label),
+            came,
+            one_line(note.shape),
+            share,
+        )
         if node.block.graph is not None:
             yield from _rows(node.block.graph, path, indent + "  ", notes)
 

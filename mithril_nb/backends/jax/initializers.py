@@ -24,7 +24,9 @@ _VARIANCES = {"glorot_uniform": (1.0, "mean"), "he_normal": (2.0, "in"), "lecun_
 
 def stream(seed: Sequence[int], name: str) -> np.random.Generator:
     """Return the random numbers of a parameter, the same for the same seed and name on every machine."""
-    return np.random.Generator(np.random.Philox(np.random.SeedSequence([*seed, zlib.crc32(name.encode(errors="surrogatepass"))])))
+    return np.random.Generator(
+        np.random.Philox(np.random.SeedSequence([*seed, zlib.crc32(name.encode(errors="surrogatepass"))]))
+    )
 
 
 def initial(initializer: Initializer, random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
