@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from mithril_nb import cost, stages
+from mithril_nb.backends.backend import check_switch
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.display import Shown
 from mithril_nb.errors import (
@@ -74,6 +75,7 @@ def compile(
         (32, 64)
     """
     refuse_unknown("compile", unknown, compile)
+    check_switch("jit", jit, "ml.compile(model, backend, jit=False)")
     backend = JaxBackend() if backend is None else backend
     if not isinstance(backend, JaxBackend):
         raise UnknownOptionError(
@@ -82,7 +84,6 @@ def compile(
     graph = graph_of(model)
     inference = infer(graph, input_specs(graph, shapes or {}, backend.default_dtype), backend.default_dtype)
     inference.raise_problems()
-    check_kernels(graph, backend.toolkit)
     compiled = PhysicalModel(graph, backend, inference, backend.jit if jit is None else jit)
     if verbose:
         print(shape_log(inference))
@@ -121,12 +122,16 @@ class PhysicalModel(Shown):
         backend: The backend that it runs on.
         inference: Specs of everything in it.
         jit: Whether `evaluate` is jitted.
+
+    Raises:
+        UnknownOpError: The backend cannot run a block.
     """
 
     is_immutable = True
     """`fit` may keep what it compiled for it, and use it again in the next run."""
 
     def __init__(self, graph: LogicalGraph, backend: JaxBackend, inference: Inference, jit: bool):
+        check_kernels(graph, backend.toolkit)
         self.graph, self.backend, self.inference, self.jit = graph, backend, inference, jit
         self._draws = draws_random_numbers(graph, backend.toolkit, False)
         self._run = jax.jit(self._evaluate) if jit else self._evaluate
@@ -183,6 +188,7 @@ class PhysicalModel(Shown):
 
         Raises:
             ShapeError: The shape of a parameter is not known yet.
+            UnknownOptionError: The seed is no whole number.
         """
         open_ones = [parameter for parameter in self.parameters if not parameter.spec.is_concrete]
         if open_ones:

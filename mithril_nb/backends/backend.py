@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, SupportsIndex
 
-from mithril_nb.errors import UnavailableBackendError
+from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
 from mithril_nb.program import Toolkit
 
 
@@ -36,4 +36,31 @@ class Backend(ABC):
         """
         raise UnavailableBackendError(
             f"{type(self).__name__} brings no kernels: it cannot run models.", advice="ml.JaxBackend()"
+        )
+
+
+def check_seed(seed: Any) -> int:
+    """Return a seed as a whole number of 64 bits.
+
+    Raises:
+        UnknownOptionError: It is none.
+    """
+    if isinstance(seed, bool) or not isinstance(seed, SupportsIndex):
+        raise UnknownOptionError(f"cannot use {seed!r} as a seed.", (("needs", "a whole number"),), "seed=42")
+    if not -(2**63) <= int(seed) < 2**63:
+        raise UnknownOptionError(
+            f"cannot use {seed!r} as a seed.", (("needs", "a whole number from -2**63 to 2**63 - 1"),), "seed=42"
+        )
+    return int(seed)
+
+
+def check_switch(name: str, value: Any, advice: str) -> None:
+    """Raise if an option is neither on, nor off, nor left out.
+
+    Raises:
+        UnknownOptionError: It is something else.
+    """
+    if value is not None and not isinstance(value, bool):
+        raise UnknownOptionError(
+            f"{name}={value!r} neither switches on nor off.", (("needs", "True or False"),), advice
         )

@@ -8,7 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from mithril_nb.errors import DataError, UnknownOptionError
+from mithril_nb.backends.backend import check_seed
+from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown
 from mithril_nb.train.course import Course, Recipe, compiled_programs
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
@@ -34,6 +35,7 @@ def fit(
     metrics: Sequence[str] | None = None,
     shuffle: bool = True,
     backend: Any = None,
+    **unknown: Any,
 ) -> Run:
     """Return a training that is ready to go: iterate over it, or `start()` it in a thread and `wait()`.
 
@@ -57,10 +59,11 @@ def fit(
         metrics: `("accuracy",)` or `()`; default: accuracy where the loss has a meaning for it.
         shuffle: Whether each epoch sees the samples in an order of its own.
         backend: What to compile a `Model` for.
+        **unknown: Refused, with the names of those that there are.
 
     Raises:
         DataError: The data is empty, holds NaN, or does not fit the model or the loss.
-        UnknownOptionError: An option has a value that it cannot have.
+        UnknownOptionError: An option that does not exist, or one with a value that it cannot have.
 
     Examples:
         >>> import numpy as np
@@ -79,6 +82,8 @@ def fit(
         >>> round(float(run.params["slope"]), 2)
         3.0
     """
+    refuse_unknown("fit", unknown, fit)
+    seed = check_seed(seed) % 2**63  # NumPy takes no negative seeds, JAX none that are longer
     batch_size, epochs = check_count("batch_size", batch_size), check_count("epochs", epochs)
     chosen_loss, chosen_optimizer = resolve_loss(loss), resolve_optimizer(optimizer, learning_rate)
     raw = read_data(data, getattr(model, "input_names", None))

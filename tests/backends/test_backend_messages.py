@@ -42,6 +42,42 @@ CASES = [
         """,
     ),
     (
+        "a number for a device",
+        lambda: ml.JaxBackend(device=0),
+        """
+        UnknownOptionError: device=0 is no device.
+            needs  a name such as 'cpu' or 'gpu:1', or one of jax.devices()
+            Try: JaxBackend(device="cpu")
+        """,
+    ),
+    (
+        "a device without a name",
+        lambda: ml.JaxBackend(device=""),
+        """
+        UnknownOptionError: device='' is no device.
+            needs  a name such as 'cpu' or 'gpu:1', or one of jax.devices()
+            Try: JaxBackend(device="cpu")
+        """,
+    ),
+    (
+        "a word for a switch",
+        lambda: ml.JaxBackend(jit="no"),
+        """
+        UnknownOptionError: jit='no' neither switches on nor off.
+            needs  True or False
+            Try: JaxBackend(jit=False)
+        """,
+    ),
+    (
+        "a seed that is too large",
+        lambda: ml.JaxBackend(seed=2**63),
+        """
+        UnknownOptionError: cannot use 9223372036854775808 as a seed.
+            needs  a whole number from -2**63 to 2**63 - 1
+            Try: seed=42
+        """,
+    ),
+    (
         "an unknown dtype",
         lambda: ml.JaxBackend(dtype="float31"),
         """

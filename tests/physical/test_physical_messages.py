@@ -1,18 +1,33 @@
 """What compiling and evaluating say to what does not fit: the whole text, as a student reads it."""
 
 import textwrap
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
+from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node, Port
 from mithril_nb.models import MLP, Add, Dropout, Embedding, Linear, Model, Relu
+from mithril_nb.models.infer import infer
+from mithril_nb.program import Toolkit
 
 X = np.ones((5, 4), "float32")
 INPUTS = {"input": X}
 UNFED = LogicalGraph((Node("r", Relu().block),), (Edge(Endpoint("r", "output"), Endpoint("", "y")),), (), (Port("y"),))
+THREE = alone(Linear(3).block)
+
+
+class OnlyRelu(ml.JaxBackend):
+    """A backend that runs less than the others."""
+
+    @property
+    def toolkit(self) -> Toolkit:
+        whole = super().toolkit
+        return replace(whole, kernels={"relu": whole.kernels["relu"]})
+
 
 # Not jitted: the checks are the same, and nothing is compiled.
 mlp = ml.compile(MLP(None, [3], 2), shapes={"input": [5, 4]}, jit=False)
@@ -134,12 +149,48 @@ CASES = [
         """,
     ),
     (
+        "a word for a seed",
+        lambda: mlp.randomize_params("a"),
+        """
+        UnknownOptionError: cannot use 'a' as a seed.
+            needs  a whole number
+            Try: seed=42
+        """,
+    ),
+    (
+        "a fraction for a seed",
+        lambda: mlp.randomize_params(1.5),
+        """
+        UnknownOptionError: cannot use 1.5 as a seed.
+            needs  a whole number
+            Try: seed=42
+        """,
+    ),
+    (
+        "a word for a switch",
+        lambda: ml.compile(Relu(), jit="no"),
+        """
+        UnknownOptionError: jit='no' neither switches on nor off.
+            needs  True or False
+            Try: ml.compile(model, backend, jit=False)
+        """,
+    ),
+    (
         "stages of unknown shape",
         lambda: unknown.inspect(),
         """
         ShapeError: the shape of input '<x>' is not known in numbers.
             so far  ('...',) float32
             Try: ml.compile(model, backend, shapes={'<x>': [32, 784]})
+        """,
+    ),
+    (
+        "an op without a kernel, built by hand",
+        lambda: ml.PhysicalModel(THREE, OnlyRelu(), infer(THREE, {}), False),
+        """
+        UnknownOpError: backend 'jax' has no kernel for op 'linear' (block 'linear').
+            has  relu (1 ops)
+            Try: build it from these ops.
         """,
     ),
     (

@@ -192,6 +192,15 @@ OPTIONS = {
         "batch_size is larger than the data: 7 > 6 samples.\n    Try: batch_size=6",
     ),
     "no batch": ({"batch_size": 0}, "batch_size is not a whole number from 1 on.\n    got  0\n    Try: batch_size=10"),
+    "an option that is nearly one": (
+        {"epoch": 3},
+        "fit takes no argument 'epoch'.\n"
+        "    takes  model, data, loss, optimizer, learning_rate, epochs, batch_size, validation, params, seed, "
+        "metrics, shuffle, backend\n"
+        "    Try: fit(epochs=...)",
+    ),
+    "a word for a seed": ({"seed": "a"}, "cannot use 'a' as a seed.\n    needs  a whole number\n    Try: seed=42"),
+    "a fraction for a seed": ({"seed": 1.5}, "cannot use 1.5 as a seed.\n    needs  a whole number\n    Try: seed=42"),
     "half an epoch": ({"epochs": 0.5}, "epochs is not a whole number from 1 on.\n    got  0.5\n    Try: epochs=10"),
     "loss": (
         {"loss": "cros_entropy"},

@@ -300,3 +300,8 @@ def test_going_on_with_further_epochs_equals_one_long_run(small: Any, blobs: Any
     long = fit(small, blobs, epochs=3).wait()
     same(short.params, long.params, 0)
     assert short.history["epoch"].tolist() == long.history["epoch"].tolist()
+
+
+def test_a_negative_seed_is_a_seed(small: Any, blobs: Any) -> None:
+    first, again = (fit(small, blobs, seed=-1, epochs=1, batch_size=20, validation=0.2).wait() for _ in range(2))
+    assert first.history["loss"].tolist() == again.history["loss"].tolist()

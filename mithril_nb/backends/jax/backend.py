@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from mithril_nb.backends.backend import Backend
+from mithril_nb.backends.backend import Backend, check_seed, check_switch
 from mithril_nb.backends.jax import kernels
 from mithril_nb.backends.jax.initializers import initial, stream
 from mithril_nb.errors import DeviceNotFoundError, UnknownOptionError, refuse_unknown
@@ -29,7 +29,8 @@ class JaxBackend(Backend):
     """Runs models with JAX.
 
     Args:
-        dtype: Dtype of parameters and of arrays made here.
+        dtype: Dtype of parameters and of arrays made here. `"float64"` switches JAX's x64 mode on for the whole
+            process: arrays made elsewhere by JAX are then 64 bits wide too.
         jit: Whether programs are jitted where `compile` does not say.
         jit_compile: The same under its other name.
         device: `"cpu"`, `"gpu"`, `"gpu:0"`, `"tpu"`, or one of `jax.devices()`; by default JAX's own default device.
@@ -88,12 +89,21 @@ class JaxBackend(Backend):
         if self.default_dtype == "float64":
             jax.config.update("jax_enable_x64", True)
         self.precision = _checked_precision(precision)
+        for option, value in (("jit", jit), ("jit_compile", jit_compile)):
+            check_switch(option, value, f"JaxBackend({option}=False)")
         self.jit = True if jit is None and jit_compile is None else bool(jit if jit is not None else jit_compile)
         if jit is not None and jit_compile is not None and jit != jit_compile:
             raise UnknownOptionError(
                 f"jit={jit} and jit_compile={jit_compile} contradict each other: they are one option.",
                 advice=f"JaxBackend(jit={jit})",
             )
+        for option, value in (("device", device), ("platform", platform)):
+            if value is not None and not isinstance(value, jax.Device) and not (isinstance(value, str) and value):
+                raise UnknownOptionError(
+                    f"{option}={value!r} is no device.",
+                    (("needs", "a name such as 'cpu' or 'gpu:1', or one of jax.devices()"),),
+                    'JaxBackend(device="cpu")',
+                )
         if device and platform and str(getattr(device, "platform", device)).partition(":")[0] != platform:
             raise UnknownOptionError(
                 f"device={device!r} and platform={platform!r} contradict each other.",
@@ -167,11 +177,10 @@ class JaxBackend(Backend):
 
     def set_seed(self, seed: int) -> None:
         """Start the stream of random numbers anew."""
-        if isinstance(seed, bool) or not isinstance(seed, int | np.integer):
-            raise UnknownOptionError(f"cannot use {seed!r} as a seed.", (("needs", "a whole number"),), "seed=42")
-        self._key = jax.random.key(int(seed))
+        seed = check_seed(seed)
+        self._key = jax.random.key(seed)
         # A seed sequence takes no negative numbers; JAX takes any.
-        self._seed, self._drawn = int(seed) % 2**64, 0
+        self._seed, self._drawn = seed % 2**64, 0
 
     def get_random_key(self) -> jax.Array:
         """Return a fresh key, and move the backend's stream on."""
@@ -217,11 +226,15 @@ class JaxBackend(Backend):
         return jax.grad(function)
 
     def initial_params(self, parameters: tuple[Parameter, ...], seed: int | None = None) -> dict[str, jax.Array]:
-        """Return starting values for parameters of known shapes, the same for the same seed."""
+        """Return starting values for parameters of known shapes, the same for the same seed.
+
+        Raises:
+            UnknownOptionError: The seed is no whole number.
+        """
         if seed is None:
             start, self._drawn = (self._seed, self._drawn + 1), self._drawn + 1
         else:
-            start = (int(seed) % 2**64,)
+            start = (check_seed(seed) % 2**64,)
         return {
             parameter.name: self._placed(
                 jnp.asarray(
