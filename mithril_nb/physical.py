@@ -24,6 +24,7 @@ from mithril_nb.errors import (
     UnexpectedInputError,
     UnknownOptionError,
     refuse_unknown,
+    short_repr,
 )
 from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
@@ -260,7 +261,11 @@ class PhysicalModel(Shown):
     ):
         outputs, pull_back = jax.vjp(lambda params: self.forward(params, inputs, key=key), params)
         names = by_port(output_gradients, self.output_names, "output", what="output_gradients")
-        given = {port: output_gradients[name] for port, name in names.items()}
+        given = {
+            port: _array(f"the gradient of output {port!r}", output_gradients[name], port)
+            for port, name in names.items()
+            if output_gradients[name] is not None
+        }
         whole = {}
         for name, array in outputs.items():
             gradient = given.get(name)
@@ -384,12 +389,13 @@ class PhysicalModel(Shown):
                 port=missing[0],
             )
         arrays = {port: self._cast(port, inputs[name]) for port, name in ports.items()}
+        flat = {name: _array(f"parameter {name!r}", array, name) for name, array in flat.items()}
         self._check_shapes(flat, arrays)
         return flat, arrays
 
     def _cast(self, name: str, array: Any) -> jax.Array:
         """An input in its dtype: floating numbers are converted, whole numbers stay whole where a block needs them."""
-        array = jax.numpy.asarray(array)
+        array = _array(f"input {name!r}", array, name)
         wanted = self.input_specs[name].dtype
         keeps = "int" in wanted or jax.numpy.issubdtype(array.dtype, jax.numpy.complexfloating)
         return array if keeps or array.dtype == wanted else array.astype(wanted)
@@ -439,6 +445,23 @@ def _listed(names: Iterable[str]) -> str:
 
 def _count(names: Sequence[str], what: str) -> str:
     return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
+
+
+def _array(what: str, given: Any, port: str) -> jax.Array:
+    try:
+        return jax.numpy.asarray(given)
+    except (TypeError, ValueError):
+        shape = getattr(given, "shape", None)
+        if shape is not None:
+            told = f"an array of shape {tuple(shape)} of {given.dtype}"
+        else:
+            told = f"a {type(given).__name__} of {len(given)}" if isinstance(given, list | tuple) else short_repr(given)
+        raise UnknownOptionError(
+            f"{what} is no array of numbers.",
+            (("given", told),),
+            'np.asarray(values, dtype="float32"), of rows that have one length.',
+            port=port,
+        ) from None
 
 
 # `evaluate` of an instance is the jitted `_evaluate`: help on it shall say the same.
