@@ -48,42 +48,48 @@ class BlockCost:
 
     Attributes:
         block: Its path; `"(loss)"`, `"(optimizer)"`, or `""` for what no block caused.
-        flops: FLOPs of its equations.
-        transcendentals: Their transcendentals.
+        flops: FLOPs of its equations of known cost; `None` if those come to nothing, and there are unknown ones.
+        transcendentals: Their transcendentals; `None` in the same way, as are all sums below.
         bytes: Bytes that they read and write, unfused.
         params: Number of its parameters.
         forward: FLOPs of these in the forward pass,
         backward: in the backward pass,
         update: and in the optimizer.
-        unknown: How many of its equations have no known cost.
+        unknown: How many of its equations have no known FLOPs: if there are any, the sums are lower bounds.
+        unknown_bytes: The same for bytes.
     """
 
     block: str
-    flops: int = 0
-    transcendentals: int = 0
-    bytes: int = 0
+    flops: int | None = 0
+    transcendentals: int | None = 0
+    bytes: int | None = 0
     params: int = 0
-    forward: int = 0
-    backward: int = 0
-    update: int = 0
+    forward: int | None = 0
+    backward: int | None = 0
+    update: int | None = 0
     unknown: int = 0
+    unknown_bytes: int = 0
 
 
 @dataclass(frozen=True)
 class Total:
-    """The sum over all blocks.
+    """The sum over all blocks, of what is known: exact.
 
     Attributes:
         flops: FLOPs.
         transcendentals: Transcendentals.
         bytes: Bytes read and written, unfused.
         params: Number of parameters.
+        unknown: How many equations have no known FLOPs, and so are not in the sum.
+        unknown_bytes: The same for bytes.
     """
 
     flops: int
     transcendentals: int
     bytes: int
     params: int
+    unknown: int = 0
+    unknown_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,15 +141,34 @@ class CostReport(Shown):
         return {row.block: row for row in self.rows}
 
     @property
-    def unattributed_share(self) -> float:
-        """Share of the FLOPs that nothing is known to have caused: no block, nor the loss or the optimizer."""
-        lost = self.by_block.get(UNATTRIBUTED)
-        return lost.flops / self.total.flops if lost is not None and self.total.flops else 0.0
+    def unattributed_share(self) -> float | None:
+        """Share of the FLOPs that nothing is known to have caused: no block, nor the loss or the optimizer.
+
+        Where costs are unknown, it is a bound or `None`, as `share_of` says.
+        """
+        return self.share_of(self.by_block.get(UNATTRIBUTED, BlockCost(UNATTRIBUTED)))[0]
 
     @property
-    def attributed_share(self) -> float:
+    def attributed_share(self) -> float | None:
         """Share of the FLOPs that a block, the loss or the optimizer caused."""
-        return 1.0 - self.unattributed_share
+        lost = self.unattributed_share
+        return None if lost is None else 1.0 - lost
+
+    def share_of(self, row: BlockCost) -> tuple[float | None, str]:
+        """Return the share of the FLOPs that a block has, and which bound it is of the true one.
+
+        Returns:
+            The share with `""` if all costs are known, with `"≤"` if unknown ones are elsewhere, with `"≥"` if they are
+            all in this block; `None` if they are in both, so that nobody can tell.
+        """
+        unknown = self.total.unknown
+        if not unknown:
+            return (row.flops or 0) / self.total.flops if self.total.flops else 0.0, ""
+        if row.flops is None or not self.total.flops or 0 < row.unknown < unknown:
+            return None, ""
+        share = row.flops / self.total.flops
+        is_exact = share == 1.0 if row.unknown else share == 0.0
+        return share, "" if is_exact else "≥" if row.unknown else "≤"
 
     def source(self, name: str) -> Source | None:
         """Return the figures of one source, or `None` if it is not there."""
@@ -156,18 +181,22 @@ class CostReport(Shown):
 
     def to_dict(self) -> dict[str, object]:
         """Return the same as JSON-able data, without the single equations."""
+        whole = total_of("", self.rows)
         return {
             "program": self.program,
             "rows": [
                 {
                     **asdict(row),
                     "label": row.block.rpartition("/")[2] or "(unattributed)",
-                    "share": row.flops / self.total.flops if self.total.flops else 0.0,
+                    "share": share,
+                    "share_bound": bound,
                 }
                 for row in self.rows
+                for share, bound in [self.share_of(row)]
             ],
-            "total": asdict(self.total),
+            "total": {key: getattr(whole, key) for key in asdict(self.total)},
             "unattributed_share": self.unattributed_share,
+            "unattributed_bound": self.share_of(self.by_block.get(UNATTRIBUTED, BlockCost(UNATTRIBUTED)))[1],
             "unknown": [{**asdict(one), "blocks": list(one.blocks)} for one in self.unknown],
             "sources": [asdict(source) for source in self.sources],
             "memory": None if self.memory is None else asdict(self.memory),
@@ -177,8 +206,10 @@ class CostReport(Shown):
         lines = [f"{'block':<28} {'FLOPs':>16} {'forward':>16} {'backward':>16} {'update':>14} {'params':>12}"]
         for row in (*self.rows, total_of("total", self.rows)):
             name = row.block or "(unattributed)"
-            split = f"{row.forward:>16,} {row.backward:>16,} {row.update:>14,}"
-            lines.append(f"{name:<28} {row.flops:>16,} {split} {row.params:>12,}")
+            flops, forward, backward, update = (
+                _told(value, row.unknown) for value in (row.flops, row.forward, row.backward, row.update)
+            )
+            lines.append(f"{name:<28} {flops:>16} {forward:>16} {backward:>16} {update:>14} {row.params:>12,}")
         lines += [f"unknown: {one.count} x {one.primitive} ({one.reason})" for one in self.unknown]
         return "\n".join(lines)
 
@@ -187,17 +218,37 @@ def total_of(path: str, rows: Iterable[BlockCost]) -> BlockCost:
     """Return the sum of some rows, under the given path."""
     every = tuple(rows)
 
-    def of(field: Callable[[BlockCost], int]) -> int:
-        return sum(map(field, every))
+    def of(field: Callable[[BlockCost], int | None]) -> int | None:
+        return known_sum(map(field, every))
 
     return BlockCost(
         path,
         of(lambda row: row.flops),
         of(lambda row: row.transcendentals),
         of(lambda row: row.bytes),
-        of(lambda row: row.params),
+        sum(row.params for row in every),
         of(lambda row: row.forward),
         of(lambda row: row.backward),
         of(lambda row: row.update),
-        of(lambda row: row.unknown),
+        sum(row.unknown for row in every),
+        sum(row.unknown_bytes for row in every),
     )
+
+
+def known_sum(values: Iterable[int | None]) -> int | None:
+    """Return the sum of what is known; `None` if that is nothing, and there is something unknown.
+
+    Examples:
+        >>> known_sum([1, 2]), known_sum([1, None]), known_sum([0, None]), known_sum([])
+        (3, 1, None, 0)
+    """
+    every = tuple(values)
+    known = sum(value or 0 for value in every)
+    return None if not known and None in every else known
+
+
+def _told(value: int | None, unknown: int) -> str:
+    """A sum in words. 0 beside unknown costs is exact: `known_sum` gives no 0 otherwise."""
+    if value is None:
+        return "unknown"
+    return f"≥ {value:,}" if unknown and value else f"{value:,}"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mithril_nb.cost import contractions, randomness, reductions  # noqa: F401  They register their rules.
-from mithril_nb.cost.records import BlockCost, CostReport, EquationCost, Total, Unknown, total_of
+from mithril_nb.cost.records import BlockCost, CostReport, EquationCost, Total, Unknown, known_sum, total_of
 from mithril_nb.cost.rules import RULES, Work, bytes_moved, has_sizes, is_folded
 from mithril_nb.cost.xla import Source, memory_of, source_of
 from mithril_nb.stages.records import Equation
@@ -59,7 +59,9 @@ def report(inspection: Inspection) -> CostReport:
             blocks.setdefault(one.block, [])
     rows = tuple(_block(path, costs, params.get(path, 0)) for path, costs in blocks.items())
     whole = total_of("", rows)
-    total = Total(whole.flops, whole.transcendentals, whole.bytes, whole.params)
+    total = Total(
+        whole.flops or 0, whole.transcendentals or 0, whole.bytes or 0, whole.params, whole.unknown, whole.unknown_bytes
+    )
     sources = [Source(ANALYTIC, total.flops, total.transcendentals, total.bytes)]
     once = sum(cost.once for cost in found)
     if once != total.flops:
@@ -155,19 +157,20 @@ def _dearest_branch(condition: str, found: tuple[EquationCost, ...]) -> tuple[Eq
 
 
 def _block(path: str, costs: list[EquationCost], params: int) -> BlockCost:
-    def of(role: str) -> int:
-        return sum(cost.flops or 0 for cost in costs if cost.role == role)
+    def of(role: str) -> int | None:
+        return known_sum(cost.flops for cost in costs if cost.role == role)
 
     return BlockCost(
         path,
-        sum(cost.flops or 0 for cost in costs),
-        sum(cost.transcendentals or 0 for cost in costs),
-        sum(cost.bytes or 0 for cost in costs),
+        known_sum(cost.flops for cost in costs),
+        known_sum(cost.transcendentals for cost in costs),
+        known_sum(cost.bytes for cost in costs),
         params,
         of("forward"),
         of("backward"),
         of("update"),
-        sum(1 for cost in costs if cost.flops is None),
+        sum(cost.flops is None for cost in costs),
+        sum(cost.bytes is None for cost in costs),
     )
 
 

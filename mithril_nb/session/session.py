@@ -343,8 +343,8 @@ class Session:
             "trace_s": states["jaxpr"].elapsed_s,
             "lower_s": states["stablehlo"].elapsed_s,
             "compile_s": states["hlo"].elapsed_s,
-            "flops": report.total.flops if report else None,
-            "bytes": report.total.bytes if report else None,
+            "flops": report.subtree("").flops if report else None,
+            "bytes": report.subtree("").bytes if report else None,
             "attributed": report.attributed_share if report else None,
         }
 

@@ -109,15 +109,11 @@ def with_shares(diagram: Diagram, shares: Mapping[str, float]) -> Diagram:
 
 
 def shares_of(report: CostReport, graph: LogicalGraph) -> dict[str, float]:
-    """Return each block's share of the FLOPs; a composite has the sum of its parts."""
-    total = report.total.flops
-    if not total:
+    """Return each block's share of the FLOPs, where it is known; a composite has the sum of its parts."""
+    if not report.total.flops:
         return {}
-    flops = {row.block: row.flops or 0 for row in report.rows}
-    return {
-        path: sum(part for block, part in flops.items() if block == path or block.startswith(f"{path}/")) / total
-        for path, _ in graph.walk()
-    }
+    found = {path: report.share_of(report.subtree(path))[0] for path, _ in graph.walk()}
+    return {path: share for path, share in found.items() if share is not None}
 
 
 def snapshot_of(

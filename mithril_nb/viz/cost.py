@@ -16,6 +16,7 @@ Cost = Mapping[str, Any]
 """A cost report as data: `rows`, `total`, `unattributed_share`, `unknown`, `sources`, `memory`."""
 
 _OWN = ("(loss)", "(optimizer)")  # what a program does for no block, as `stages` names it
+_AT_LEAST = "≥ "
 _ROLES = ("forward", "backward", "update")
 _MEMORY = ("argument", "output", "temp", "alias", "code")
 
@@ -50,10 +51,8 @@ def cost_text(cost: Cost) -> str:
     """
     rows: list[tuple[str, ...]] = [("block", "FLOPs", "transcendentals", "bytes", "params", "share")]
     known, lost = _split(cost)
-    rows += [(block_name(str(row["block"])), *_figures(row), percent(row.get("share"))) for row in known]
-    rows.append(
-        ("unattributed", *(_figures(lost) if lost else ("", "", "", "")), percent(cost.get("unattributed_share")))
-    )
+    rows += [(block_name(str(row["block"])), *_figures(row), _percent(row)) for row in known]
+    rows.append(("unattributed", *(_figures(lost) if lost else ("", "", "", "")), _percent(cost, "unattributed")))
     rows.append(("total", *_figures(cost["total"]), "100 %"))
     text = [columns(rows, right=frozenset({1, 2, 3, 4, 5}))]
     text.extend(f"{why} {one_line(primitive)}: {told}" for why, primitive, told in _unknowns(cost))
@@ -145,7 +144,7 @@ def _blocks(cost: Cost, hues: Mapping[str, int]) -> Iterator[str]:
     figures = _cells(lost) if lost else "<td></td>" * 4
     yield (
         f'</tbody><tfoot><tr><th scope="row"><span class="dot"></span>unattributed</th>{figures}'
-        f"<td>{_share(cost.get('unattributed_share'), ())}</td></tr>"
+        f"<td>{_share(cost, (), 'unattributed')}</td></tr>"
         f'<tr class="total"><th scope="row">total</th>{_cells(cost["total"])}<td></td></tr></tfoot></table>'
     )
 
@@ -161,7 +160,7 @@ def _row(row: Mapping[str, Any], hues: Mapping[str, int]) -> Iterator[str]:
     by_role = [(role, row.get(role)) for role in _ROLES]
     yield (
         f'<tr{link}><th scope="row" title="{escaped(one_line(block))}">{dot}{label}</th>{_cells(row)}'
-        f"<td>{_share(row.get('share'), by_role)}</td></tr>"
+        f"<td>{_share(row, by_role)}</td></tr>"
     )
 
 
@@ -173,10 +172,20 @@ def _cells(row: Mapping[str, Any]) -> str:
 def _cell(text: str, value: float | None) -> str:
     if value is None:
         return f'<td class="unknown">{UNKNOWN}</td>'
-    return f'<td title="{exact(value)}">{escaped(text)}</td>'
+    at_least = "at least " if text.startswith(_AT_LEAST) else ""
+    return f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>'
 
 
-def _share(share: float | None, by_role: Sequence[tuple[str, float | None]]) -> str:
+def _percent(data: Mapping[str, Any], of: str = "") -> str:
+    """A share; where costs are unknown it is only a bound, and says so."""
+    start = f"{of}_" if of else ""
+    bound = data.get(f"{start}{'' if of else 'share_'}bound")
+    told = percent(data.get(f"{start}share"))
+    return f"{bound} {told}" if bound else told
+
+
+def _share(data: Mapping[str, Any], by_role: Sequence[tuple[str, float | None]], of: str = "") -> str:
+    share, told_share = data.get(f"{of}_share" if of else "share"), _percent(data, of)
     if share is None:
         return f'<span class="unknown">{UNKNOWN}</span>'
     known = [(role, value) for role, value in by_role if value]
@@ -184,10 +193,10 @@ def _share(share: float | None, by_role: Sequence[tuple[str, float | None]]) -> 
     length = 100 * min(1.0, max(0.0, share))
     if len(known) < 2:
         look = known[0][0][0] if known else "f"
-        return f'{percent(share)}<span class="bar"><i class="{look}" style="width:{length:.1f}%"></i></span>'
+        return f'{told_share}<span class="bar"><i class="{look}" style="width:{length:.1f}%"></i></span>'
     told = ", ".join(f"{role} {percent(value / whole)}" for role, value in known)
     bars = "".join(f'<i class="{role[0]}" style="width:{length * value / whole:.2f}%"></i>' for role, value in known)
-    return f'{percent(share)}<span class="bar" title="{told}">{bars}</span>'
+    return f'{told_share}<span class="bar" title="{told}">{bars}</span>'
 
 
 def _unknown(cost: Cost) -> Iterator[str]:
@@ -221,10 +230,14 @@ def _memory(cost: Cost) -> Iterator[str]:
 
 
 def _figures(row: Mapping[str, Any]) -> tuple[str, str, str, str]:
+    def told(text: str, key: str, unknown: str) -> str:
+        # 0 beside unknown costs is exact: a sum of which nothing is known is `None`.
+        return f"{_AT_LEAST}{text}" if row.get(unknown) and row.get(key) else text
+
     return (
-        flops(row.get("flops")),
-        si(row.get("transcendentals")),
-        nbytes(row.get("bytes")),
+        told(flops(row.get("flops")), "flops", "unknown"),
+        told(si(row.get("transcendentals")), "transcendentals", "unknown"),
+        told(nbytes(row.get("bytes")), "bytes", "unknown_bytes"),
         si(row.get("params")),
     )
 

@@ -24,9 +24,9 @@ def cost(fn, *args) -> CostReport:
 def check_sums(found: CostReport) -> None:
     for field in ("flops", "transcendentals", "bytes"):
         total = getattr(found.total, field)
-        assert sum(getattr(row, field) for row in found.rows) == total
+        assert sum(getattr(row, field) or 0 for row in found.rows) == total
         assert sum(getattr(one, field) or 0 for one in found.equations) == total
-    assert sum(row.forward + row.backward + row.update for row in found.rows) == found.total.flops
+    assert sum((row.forward or 0) + (row.backward or 0) + (row.update or 0) for row in found.rows) == found.total.flops
     assert found.subtree("").flops == found.total.flops
 
 
@@ -155,10 +155,13 @@ def test_the_report_as_data_and_as_text() -> None:
         "transcendentals": 0,
         "bytes": 796,
         "params": 66,
+        "unknown": 0,
+        "unknown_bytes": 0,
     }
     assert data["rows"][0] == {
         "block": "linear_0", "label": "linear_0", "flops": 154, "transcendentals": 0, "bytes": 432, "params": 42,
-        "forward": 154, "backward": 0, "update": 0, "unknown": 0, "share": 154 / 258,
+        "forward": 154, "backward": 0, "update": 0, "unknown": 0, "unknown_bytes": 0,
+        "share": 154 / 258, "share_bound": "",
     }  # fmt: skip
     assert data["unattributed_share"] == 0.0
     assert data["memory"] is None
@@ -185,3 +188,50 @@ def test_the_gradient_of_gelu_is_counted_in_full_on_every_jax():
     lowered = costs.source("XLA lowered")
     assert lowered is not None
     assert costs.total.flops == lowered.flops
+
+
+def solver(where: tuple[str, ...]):
+    """A program whose blocks `known`, `some` and `none` cost what is known, in part and not at all."""
+
+    def run(x):
+        for block in ("known", "some", "none"):
+            with jax.named_scope(f"block:{block}"):
+                if block != "none":
+                    x = x @ x
+                if block in where:
+                    x = lax.linalg.triangular_solve(x, x)
+        return x
+
+    return cost(run, spec(8, 8))
+
+
+def test_a_block_of_unknown_cost_does_not_cost_nothing() -> None:
+    found = solver(("some", "none"))
+    product = 2 * 8**3
+    rows = found.by_block
+    assert (rows["known"].flops, rows["some"].flops, rows["none"].flops) == (product, product, None)
+    assert (rows["none"].transcendentals, rows["none"].forward, rows["none"].backward) == (None, None, 0)
+    assert rows["none"].bytes == 3 * 8 * 8 * 4  # known without a rule
+    assert (found.total.flops, found.total.unknown) == (2 * product, 2)
+    shares = {row["block"]: (row["share"], row["share_bound"]) for row in found.to_dict()["rows"]}
+    # More is unknown in `some` and elsewhere: nobody can tell its share.
+    assert shares == {"known": (0.5, "≤"), "some": (None, ""), "none": (None, "")}
+    lines = {line.split()[0]: line.split()[1:] for line in str(found).splitlines()}
+    assert lines["known"] == ["1,024", "1,024", "0", "0", "0"]
+    assert lines["some"] == ["≥", "1,024", "≥", "1,024", "0", "0", "0"]
+    assert lines["none"] == ["unknown", "unknown", "0", "0", "0"]
+    assert lines["total"] == ["≥", "2,048", "≥", "2,048", "0", "0", "0"]
+
+
+def test_a_share_is_a_lower_bound_where_all_that_is_unknown_is() -> None:
+    found = solver(("some",))
+    assert found.share_of(found.by_block["some"]) == (0.5, "≥")
+    assert found.share_of(found.by_block["known"]) == (0.5, "≤")
+    assert found.share_of(found.subtree("")) == (1.0, "")
+    assert (found.unattributed_share, found.attributed_share) == (0.0, 1.0)
+
+
+def test_a_program_of_unknown_cost_has_no_total() -> None:
+    found = cost(lambda a: lax.linalg.triangular_solve(a, a), spec(9, 9))
+    assert found.to_dict()["total"]["flops"] is None
+    assert found.attributed_share is None

@@ -41,6 +41,31 @@ def test_what_is_not_known_is_said(parsed):
     assert "code unknown" in text
 
 
+def test_sums_and_shares_beside_what_is_unknown_are_bounds(parsed):
+    known = {"block": "a", "flops": 750, "bytes": 64, "params": 0, "transcendentals": 3, "share": 0.75,
+             "share_bound": "≤", "unknown": 0, "unknown_bytes": 0}  # fmt: skip
+    some = {**known, "block": "b", "flops": 250, "share": 0.25, "share_bound": "≥", "unknown": 2, "unknown_bytes": 1}
+    none = {**some, "block": "c", "flops": None, "transcendentals": None, "share": None, "share_bound": ""}
+    total = {"flops": 1000, "transcendentals": 6, "bytes": 192, "params": 0, "unknown": 4, "unknown_bytes": 2}
+    cost = {
+        "rows": [known, some, none], "total": total, "unattributed_share": 0.1, "unattributed_bound": "≤", "unknown": []
+    }  # fmt: skip
+    lines = [" ".join(line.split()) for line in cost_text(cost).splitlines()]
+    assert lines[1:] == [
+        "a 750 FLOP 3 64 B 0 ≤ 75.0 %",
+        "b ≥ 250 FLOP ≥ 3 ≥ 64 B 0 ≥ 25.0 %",
+        "c unknown unknown ≥ 64 B 0 unknown",
+        "unattributed ≤ 10.0 %",
+        "total ≥ 1.00 kFLOP ≥ 6 ≥ 192 B 0 100 %",
+    ]
+    html = cost_html(cost)
+    parsed(html)
+    assert '<td title="at least 250">≥ 250 FLOP</td>' in html
+    assert '<td title="750">750 FLOP</td>' in html
+    assert '≥ 25.0 %<span class="bar">' in html
+    assert '≤ 10.0 %<span class="bar">' in html
+
+
 def test_exact_values_are_in_the_tooltip_and_roles_in_the_bar():
     html = cost_html(COST)
     assert '<td title="786,432">786 kFLOP</td>' in html

@@ -42,6 +42,15 @@ export function sumOf(rows: readonly CostRow[], key: "forward" | "backward" | "u
   return rows.reduce((total, row) => total + (row[key] ?? 0), 0);
 }
 
+/** "≥ " before a sum that some of the costs are missing from; 0 is exact: a sum of nothing known is null. */
+export function atLeast(row: Pick<CostRow, "unknown" | "unknown_bytes">, key: Column, value: unknown): string {
+  return value && key !== "params" && (key === "bytes" ? row.unknown_bytes : row.unknown) ? "≥ " : "";
+}
+
+function shareText(share: number | null, bound = ""): string {
+  return (bound && `${bound} `) + percent(share);
+}
+
 /** What is not counted, and why. */
 export function unknownOf({ unknown }: Cost): string {
   const reasons = new Map<string, string[]>();
@@ -183,8 +192,9 @@ export class CostTab {
         (target as HTMLElement).style.paddingLeft = `${8 + 12 * inside}px`;
         return;
       }
-      text(value, key === "share" ? percent(row.share) : row[key] === 0 ? "0" : si(row[key], unit));
-      attr(target, "title", key === "share" ? String(row.share ?? "not known") : exact(row[key], unit));
+      const bound = atLeast(row, key, row[key]);
+      text(value, key === "share" ? shareText(row.share, row.share_bound) : row[key] === 0 ? "0" : bound + si(row[key], unit));
+      attr(target, "title", key === "share" ? String(row.share ?? "not known") : bound + exact(row[key], unit));
       value.classList.toggle("mnb-zero", row[key] === 0);
       const bar = target.querySelector<HTMLElement>("i");
       if (bar) bar.style.width = `${(100 * (row[key as "flops" | "bytes"] ?? 0)) / most[key as "flops" | "bytes"]}%`;
@@ -198,7 +208,7 @@ export class CostTab {
     for (const { key, unit } of COLUMNS) {
       const value = totals[key];
       if (key === "label") total.append(h("th", { scope: "row" }, "Total"));
-      else total.append(h("td", { class: "mnb-num", title: key === "share" ? "all of it" : exact(value as number | null, unit) }, key === "share" ? "100 %" : si(value as number | null, unit)));
+      else total.append(h("td", { class: "mnb-num", title: key === "share" ? "all of it" : exact(value as number | null, unit) }, key === "share" ? "100 %" : atLeast(cost.total, key, value) + si(value as number | null, unit)));
     }
     const share = cost.unattributed_share;
     const own = cost.rows.find((row) => row.block === "");
@@ -206,8 +216,8 @@ export class CostTab {
       "tr",
       { class: "mnb-unattributed", "data-mnb-cost": UNATTRIBUTED, tabindex: 0, title: "What no block caused, or nobody knows. Click shows its lines.", onclick: () => this.store.pinBlocks([UNATTRIBUTED]) },
       h("th", { scope: "row" }, "Unattributed"),
-      h("td", { class: "mnb-num" }, own ? si(own.flops, "FLOP") : share === 0 ? "0" : si(Math.round(share * (cost.total.flops ?? 0)), "FLOP")),
-      h("td", { class: "mnb-num" }, percent(share)),
+      h("td", { class: "mnb-num" }, own ? atLeast(own, "flops", own.flops) + si(own.flops, "FLOP") : share ? si(Math.round(share * (cost.total.flops ?? 0)), "FLOP") : share === 0 ? "0" : "–"),
+      h("td", { class: "mnb-num" }, shareText(share, cost.unattributed_bound)),
       h("td", { colspan: COLUMNS.length - 3 }),
     );
     unattributed.addEventListener("keydown", (event) => {

@@ -1,19 +1,21 @@
 /** The selected block: its fields, shapes, parameters, formula, sentence and cost. */
 
+import { atLeast } from "./cost";
 import { attr, h, iconButton, keyed, text } from "./dom";
 import { type FieldView, createField } from "./fields";
 import { exact, percent, si } from "./format";
 import { editName } from "./rename";
 import type { Store } from "./store";
-import type { BlockDetails, Cost, Field } from "./types";
+import type { BlockDetails, Cost, CostRow, Field } from "./types";
 
 /** What a block costs: its own row, or for a group the sum of the rows of what is inside it. */
-export function costOf(cost: Cost | null, path: string): { flops: number; bytes: number; share: number } | null {
-  const own = (cost?.rows ?? []).filter((row) => row.block === path);
-  const rows = own.length ? own : (cost?.rows ?? []).filter((row) => row.block.startsWith(`${path}/`));
+export function costOf(cost: Cost | null, path: string): Pick<CostRow, "flops" | "bytes" | "share" | "unknown" | "unknown_bytes"> | null {
+  const rows = (cost?.rows ?? []).filter((row) => `${row.block}/`.startsWith(`${path}/`));
   if (rows.length === 0) return null;
-  const sum = (key: "flops" | "bytes" | "share"): number => rows.reduce((total, row) => total + (row[key] ?? 0), 0);
-  return { flops: sum("flops"), bytes: sum("bytes"), share: sum("share") };
+  const sum = (key: "flops" | "bytes" | "share" | "unknown" | "unknown_bytes"): number => rows.reduce((total, row) => total + (row[key] ?? 0), 0);
+  const [unknown, unknown_bytes] = [sum("unknown"), sum("unknown_bytes")];
+  // With unknown costs anywhere, a share of several rows is no bound of anything.
+  return { flops: sum("flops") || (unknown ? null : 0), bytes: sum("bytes") || (unknown_bytes ? null : 0), share: cost!.total.unknown ? null : sum("share"), unknown, unknown_bytes };
 }
 
 export class Inspector {
@@ -117,8 +119,8 @@ export class Inspector {
     if (block.params.length > 1) facts.push(["parameters", si(count), exact(count, "numbers")]);
     if (block.children.length) facts.push(["inside", `${block.children.length} blocks`, block.children.join("\n")]);
     if (row) {
-      facts.push(["compute", `${si(row.flops, "FLOP")} · ${percent(row.share)}`, exact(row.flops, "FLOP")]);
-      facts.push(["memory traffic", si(row.bytes, "B"), exact(row.bytes, "bytes")]);
+      facts.push(["compute", `${atLeast(row, "flops", row.flops)}${si(row.flops, "FLOP")} · ${percent(row.share)}`, exact(row.flops, "FLOP")]);
+      facts.push(["memory traffic", atLeast(row, "bytes", row.bytes) + si(row.bytes, "B"), exact(row.bytes, "bytes")]);
     }
     keyed(
       this.facts,

@@ -93,6 +93,11 @@ export interface CostRow {
   forward: number | null;
   backward: number | null;
   update: number | null;
+  /** Which bound the share is of the true one: "", "≤" or "≥". */
+  share_bound?: string;
+  /** Equations whose FLOPs, or bytes, are not known: with any, the sums are lower bounds. */
+  unknown?: number;
+  unknown_bytes?: number;
 }
 
 export interface CostTotals {
@@ -100,6 +105,8 @@ export interface CostTotals {
   transcendentals: number | null;
   bytes: number | null;
   params: number | null;
+  unknown?: number;
+  unknown_bytes?: number;
 }
 
 export interface CostSource {
@@ -112,7 +119,8 @@ export interface CostSource {
 export interface Cost {
   rows: CostRow[];
   total: CostTotals;
-  unattributed_share: number;
+  unattributed_share: number | null;
+  unattributed_bound?: string;
   unknown: { primitive: string; count: number; reason: string }[];
   sources: CostSource[];
   memory: Record<string, number | null> | null;

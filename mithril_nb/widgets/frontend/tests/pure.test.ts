@@ -1,7 +1,7 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
-import { sortRows, sumOf, toCsv, unknownOf } from "../src/cost";
+import { atLeast, sortRows, sumOf, toCsv, unknownOf } from "../src/cost";
 import { readInts } from "../src/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/format";
 import { type PortRef, component, middle, pathOf, portsOf, readingOrder, refusal, withInnerProblems } from "../src/graph";
@@ -98,6 +98,13 @@ describe("costs", () => {
     const unknown = [{ primitive: "sort", count: 2, reason: "no rule" }, { primitive: "while", count: 1, reason: "trip count unknown" }, { primitive: "fft", count: 1, reason: "no rule" }];
     expect(unknownOf({ ...cost, unknown })).toBe("No FLOP rule for sort ×2, fft: not counted. Trip count unknown for while: not counted.");
     expect(unknownOf({ ...cost, unknown: [] })).toBe("");
+  });
+  test("are lower bounds where some are unknown, and 0 is exact", () => {
+    expect([atLeast({ unknown: 1 }, "flops", 5), atLeast({ unknown: 1 }, "update", 0), atLeast({ unknown: 1 }, "bytes", 5), atLeast({ unknown_bytes: 1 }, "bytes", 5), atLeast({ unknown: 1 }, "params", 5)]).toEqual(["≥ ", "", "", "≥ ", ""]);
+    const row = { ...cost.rows[0]!, block: "a", flops: null, unknown: 1 };
+    const total = { ...cost.total, unknown: 1 };
+    expect(costOf({ ...cost, total, rows: [row] }, "a")).toMatchObject({ flops: null, share: null });
+    expect(costOf({ ...cost, total, rows: [row, { ...row, block: "a/b", flops: 7 }] }, "a")).toMatchObject({ flops: 7, unknown: 2 });
   });
   test("of a group are the sum of what is inside, and count once", () => {
     const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
