@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mithril_nb.errors import MithrilError, ModelFileError
-from mithril_nb.models import MLP, Linear, Model, Relu, from_dict, load, save, to_dict
+from mithril_nb.models import MLP, Linear, Model, Relu, from_dict, load, to_dict
 from mithril_nb.models.fields import fields_of
 
 
@@ -48,56 +48,8 @@ def nested(levels: int) -> dict:
 
 CYCLE = [["linear_0", "output", "inner", "input"], ["inner", "output", "linear_0", "input"]]
 
-def saved(path: Any) -> None:
-    save(Model() + Relu(), path)
-
 
 CASES = [
-    (
-        "save what is no model",
-        lambda: save(None, "m.json"),  # type: ignore
-        """
-        UnknownOptionError: cannot save None.
-            needs  a model
-            Try: ml.save(model, "model.json")
-        """,
-    ),
-    (
-        "save to what is no path",
-        lambda: saved(None),
-        """
-        UnknownOptionError: cannot save to None.
-            needs  the path of a file
-            Try: ml.save(model, "model.json")
-        """,
-    ),
-    (
-        "save to a folder that is not there",
-        lambda: saved("nothing/here.json"),
-        """
-        ModelFileError: cannot write 'nothing/here.json'.
-            because  No such file or directory
-            Try: ml.save(model, "model.json")
-        """,
-    ),
-    (
-        "save to a folder",
-        lambda: saved("tests"),
-        """
-        ModelFileError: cannot write 'tests'.
-            because  Is a directory
-            Try: ml.save(model, "model.json")
-        """,
-    ),
-    (
-        "load what is no path",
-        lambda: load(None),  # type: ignore
-        """
-        UnknownOptionError: cannot load None.
-            needs  the path of a file
-            Try: ml.load("model.json")
-        """,
-    ),
     (
         "no such file",
         lambda: load("nothing/here.json"),

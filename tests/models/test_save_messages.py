@@ -1,0 +1,75 @@
+"""What `save` and `load` say of what is no model, no path, or no place to write to. The whole text."""
+
+import textwrap
+from typing import Any
+
+import pytest
+
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import Model, Relu, load, save
+
+
+def saved(path: Any) -> None:
+    save(Model() + Relu(), path)
+
+
+CASES = [
+    (
+        "save what is no model",
+        lambda: save(None, "m.json"),  # type: ignore
+        """
+        UnknownOptionError: cannot save None.
+            needs  a model
+            Try: ml.save(model, "model.json")
+        """,
+    ),
+    (
+        "save to what is no path",
+        lambda: saved(None),
+        """
+        UnknownOptionError: cannot save to None.
+            needs  the path of a file
+            Try: ml.save(model, "model.json")
+        """,
+    ),
+    (
+        "save to a folder that is not there",
+        lambda: saved("nothing/here.json"),
+        """
+        ModelFileError: cannot write 'nothing/here.json'.
+            because  No such file or directory
+            Try: ml.save(model, "model.json")
+        """,
+    ),
+    (
+        "save to a folder",
+        lambda: saved("tests"),
+        """
+        ModelFileError: cannot write 'tests'.
+            because  Is a directory
+            Try: ml.save(model, "model.json")
+        """,
+    ),
+    (
+        "load what is no path",
+        lambda: load(None),  # type: ignore
+        """
+        UnknownOptionError: cannot load None.
+            needs  the path of a file
+            Try: ml.load("model.json")
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").mkdir()
