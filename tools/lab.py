@@ -37,6 +37,14 @@ def lab(arguments: list[str]) -> int:
         options.append("--no-browser")
     # What the user gives comes last, where it wins.
     options += [*shlex.split(os.environ.get("LAB_ARGS", "")), *arguments]
+    # Notebooks from a clone are strangers to Jupyter, which shows their saved pictures as bare text. These are ours.
+    subprocess.run(
+        venv.command("jupyter", "trust", *map(str, sorted((ROOT / "notebooks").glob("*.ipynb")))),
+        cwd=ROOT,
+        env=venv.variables(),
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
     command = venv.command("jupyterlab", str(ROOT / NOTEBOOK), *options)
     server = subprocess.Popen(command, cwd=ROOT, env=venv.variables())
     try:

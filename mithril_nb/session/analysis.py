@@ -9,7 +9,7 @@ from typing import Any
 
 from mithril_nb import cost, stages
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.errors import Diagnostic, MithrilError
+from mithril_nb.errors import Diagnostic, MithrilError, ShapeError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
 from mithril_nb.models.infer import Inference, infer
@@ -121,6 +121,7 @@ class LazyProgram:
         with self._lock:
             if self._inspection is None:
                 options = {key: training[key] for key in ("loss", "optimizer") if key in training}
+                check_outputs(model, self._name, training.get("loss", "cross_entropy"))
                 program = programs(model, **options)[self._name]
                 self._inspection = stages.inspect(
                     program.function, *program.specs, name=self._name, device=model.backend.device
@@ -133,6 +134,21 @@ class LazyProgram:
             if self._cost is None:
                 self._cost = cost.report(self.inspection(model, training))
             return self._cost
+
+
+def check_outputs(model: PhysicalModel, program: str, loss: object) -> None:
+    """Raise if a program needs a loss, and the loss cannot take what the model gives.
+
+    Raises:
+        ShapeError: The model gives several outputs, and the loss takes one.
+    """
+    if program == "forward" or len(model.output_names) == 1 or callable(loss):
+        return
+    raise ShapeError(
+        f"the loss {loss!r} takes one output, and the model gives {len(model.output_names)}.",
+        (("outputs", ", ".join(f"{name!r} {model.output_specs[name]}" for name in model.output_names)),),
+        "connect all outputs but one to a block, or look at the program 'forward'.",
+    )
 
 
 def problem_of(error: BaseException) -> Diagnostic:

@@ -220,6 +220,18 @@ def test_blocks_are_added_connected_renamed_and_removed_by_keyboard(open_workben
     assert notebook.problems == []
 
 
+def test_the_shape_of_an_input_is_typed_in_the_header(open_workbench) -> None:
+    notebook = open_workbench()
+    settled(notebook, "jaxpr")
+    box = notebook.page.locator('[data-mnb-shape="input"]')
+    box.fill(f"16, {SIZES[0]}")
+    box.press("Enter")
+    notebook.wait_for(f"wb.snapshot['shapes'] == {{'input': [16, {SIZES[0]}]}}")
+    settled(notebook, "jaxpr")
+    assert f"(16, {SIZES[1]})" in node(notebook, "linear_0").inner_text()
+    assert notebook.evaluate("wb.errors") == []
+
+
 def test_a_shape_error_stands_on_its_edge_and_in_the_problems(open_workbench) -> None:
     notebook = open_workbench()
     settled(notebook, "jaxpr")

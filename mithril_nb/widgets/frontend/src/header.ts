@@ -91,7 +91,7 @@ export class Header {
       attr(input, "title", shape ? null : "Sizes of the axes, as in 32, 64");
       if (!shape) return;
       input.dataset["dirty"] = "";
-      this.store.command("set_shape", { input: port, shape });
+      this.store.command("set_shape", { name: port, shape });
     };
     input.addEventListener("change", commit);
     input.addEventListener("keydown", (event) => event.key === "Enter" && commit());

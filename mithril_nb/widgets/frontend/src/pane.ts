@@ -29,6 +29,7 @@ export class Pane {
   text: StageText | null = null;
   private readonly ticksHover = svg("path", { class: "mnb-tick-hover" });
   private readonly ticksPinned = svg("path", { class: "mnb-tick-pinned" });
+  private readonly sight: IntersectionObserver | null;
   private painted = "";
   private flags: LineFlags = new Uint8Array(0);
   private pressed: { x: number; y: number } | null = null;
@@ -70,9 +71,18 @@ export class Pane {
     });
     content.addEventListener("mousedown", (event) => (this.pressed = { x: event.clientX, y: event.clientY }));
     content.addEventListener("click", (event) => this.click(event));
+    // An editor that was filled out of sight has drawn no stripes: it does so when it comes into sight.
+    this.sight = typeof IntersectionObserver === "undefined" ? null : new IntersectionObserver(([entry]) => {
+      if (!entry?.isIntersecting) return;
+      this.painted = "";
+      this.paintStripes();
+      this.view.requestMeasure();
+    });
+    this.sight?.observe(this.root);
   }
 
   destroy(): void {
+    this.sight?.disconnect();
     this.view.destroy();
   }
 
@@ -162,7 +172,9 @@ export class Pane {
   scrollTo(line: number): void {
     const number = Math.max(1, Math.min(line, this.view.state.doc.lines));
     const at = this.view.state.doc.line(number).from;
-    this.view.dispatch({ effects: EditorView.scrollIntoView(at, { y: "start", yMargin: this.view.scrollDOM.clientHeight / 3 }) });
+    // Not by EditorView.scrollIntoView: that scrolls everything around the editor too, the notebook included.
+    const { scrollDOM } = this.view;
+    scrollDOM.scrollTop = this.view.lineBlockAt(at).top - scrollDOM.clientHeight / 3;
   }
 
   /** Put the caret on the next (1) or previous (-1) linked line. */
