@@ -32,7 +32,7 @@ from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
 from mithril_nb.models.infer import Inference, Parameter, infer
 from mithril_nb.models.model import Model
-from mithril_nb.models.naming import by_port, flat_params, input_specs
+from mithril_nb.models.naming import by_port, flat_params, input_range, input_specs
 from mithril_nb.program import check_kernels, draws_random_numbers, run
 
 Arrays = Mapping[str, Any]
@@ -154,6 +154,12 @@ class PhysicalModel(Shown):
     def input_specs(self) -> Mapping[str, TensorSpec]:
         """Spec of each input."""
         return self.inference.inputs
+
+    @cached_property
+    def input_ranges(self) -> Mapping[str, tuple[int, int]]:
+        """Least and largest whole number of each input that a block reads as such, as Embedding does."""
+        found = {name: input_range(self.graph, name) for name in self.input_specs}
+        return {name: bounds for name, bounds in found.items() if bounds}
 
     @property
     def output_specs(self) -> Mapping[str, TensorSpec | None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from mithril_nb.graph.records import Value
@@ -271,6 +271,11 @@ class Embedding(Operator):
 
     def __init__(self, num_embeddings: Size, dim: Size, name: str | None = None):
         super().__init__(name, num_embeddings=num_embeddings, dim=dim)
+
+    @classmethod
+    def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
+        """From 0 to the last row."""
+        return {"input": (0, _number(options["num_embeddings"]) - 1)}
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
-from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, is_dim_name
 from mithril_nb.models.infer import input_dtype
+from mithril_nb.models.op import OPS
 
 
 def input_specs(
@@ -31,6 +32,27 @@ def input_specs(
     return {
         port: TensorSpec(_dims(name, shapes[name]), input_dtype(graph, port, dtype)) for port, name in names.items()
     }
+
+
+def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
+    """Return the whole numbers that all blocks take which read a graph input; `None` if they do not care.
+
+    Examples:
+        >>> from mithril_nb.models import Embedding
+        >>> input_range(Embedding(1000, 64).graph, "input")
+        (0, 999)
+    """
+    ranges = []
+    for target in graph.targets_of.get(Endpoint(BOUNDARY, port), ()):
+        if target.node == BOUNDARY:
+            continue
+        block = graph.by_name[target.node].block
+        if block.graph is not None:
+            ranges.append(input_range(block.graph, target.port))
+        elif block.op in OPS:
+            ranges.append(OPS[block.op].input_ranges(block.options).get(target.port))
+    known = [found for found in ranges if found is not None]
+    return (max(least for least, _ in known), min(most for _, most in known)) if known else None
 
 
 def input_names(graph: LogicalGraph) -> tuple[str, ...]:

@@ -83,6 +83,11 @@ class Operator(Model):
         return tuple(cls.initializers)
 
     @classmethod
+    def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
+        """Return the least and the largest whole number that each data input takes, where there are such bounds."""
+        return {}
+
+    @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """Return the shapes of parameters and outputs.
 

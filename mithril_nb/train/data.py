@@ -118,23 +118,32 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data"
     return found
 
 
-def check_inputs(data: DataSet, specs: Mapping[str, TensorSpec], what: str = "data") -> DataSet:
+def check_inputs(
+    data: DataSet,
+    specs: Mapping[str, TensorSpec],
+    what: str = "data",
+    ranges: Mapping[str, tuple[int, int]] | None = None,
+) -> DataSet:
     """Return the data with each input in the dtype that the model takes.
 
     Args:
         data: What `read_data` gave.
         specs: Spec of each input of the model. The first dim is the batch and is not compared.
         what: What to call it in messages.
+        ranges: Least and largest whole number of those inputs that have bounds.
 
     Raises:
-        DataError: A shape does not fit, a number is NaN or infinite, or fractions stand where whole numbers are
-            needed. All that is wrong is said at once.
+        DataError: A shape does not fit, a number is NaN, infinite or out of range, or fractions stand where whole
+            numbers are needed. All that is wrong is said at once.
     """
     problems = Problems()
     inputs = {
         name: _checked_input(array, specs.get(name), f"{what}: input {name!r}", problems)
         for name, array in data.inputs.items()
     }
+    for name, bounds in (ranges or {}).items():
+        if name in inputs:
+            _check_range(inputs[name], bounds, f"{what}: input {name!r}", problems)
     goals = data.targets if isinstance(data.targets, dict) else {"": data.targets}
     for name, array in goals.items():
         _check_finite(array, array, f"{what}: targets {name!r}" if name else f"{what}: targets", problems)
@@ -242,6 +251,24 @@ def _check_finite(array: np.ndarray, given: np.ndarray, what: str, problems: Pro
             f"{what} holds NaN or infinity.",
             (("count", f"{int(bad.sum())} of {array.size}"), ("first", f"[{index}] is {given[first]}")),
             "keep = np.isfinite(x).reshape(len(x), -1).all(axis=1); x, y = x[keep], y[keep]",
+        )
+
+
+def _check_range(array: np.ndarray, bounds: tuple[int, int], what: str, problems: Problems) -> None:
+    """Note whole numbers that a block has no row for: JAX would give NaN, or the row of another number."""
+    if array.dtype.kind not in "iu":
+        return
+    bad = (array < bounds[0]) | (array > bounds[1])
+    if bad.any():
+        first = tuple(int(place) for place in np.argwhere(bad)[0])
+        problems.add(
+            f"{what} has numbers that the block which reads it has no row for.",
+            (
+                ("data", f"from {array.min()} to {array.max()}"),
+                ("needed", f"from {bounds[0]} to {bounds[1]}"),
+                ("first", f"[{', '.join(map(str, first))}] is {array[first]}, {int(bad.sum())} in all"),
+            ),
+            f"Embedding(num_embeddings={array.max() + 1}, ...)" if array.min() >= 0 else "numbers that start at 0.",
         )
 
 

@@ -32,7 +32,8 @@ def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_siz
     Raises:
         DataError: It does not; all that is wrong with the inputs, or with the targets, is said at once.
     """
-    checked = check_inputs(read_data(data, model.input_names, what), model.input_specs, what)
+    ranges = getattr(model, "input_ranges", {})
+    checked = check_inputs(read_data(data, model.input_names, what), model.input_specs, what, ranges)
     return check_targets(checked, loss, output_specs(model, params, checked, batch_size), what)
 
 

@@ -20,6 +20,9 @@ class Trainable(Protocol):
         needs_key: Whether `forward` draws random numbers while training (Dropout).
         input_specs: Shape and dtype of each input, dims by name where they are not known.
 
+    A model whose inputs are whole numbers with bounds may say so by `input_ranges`, least and largest by input name:
+    the data is then checked against them.
+
     A model whose `forward` will never do anything else may say so by `is_immutable = True`: what was compiled for it is
     then used again by its next run.
     """

@@ -9,6 +9,7 @@ import pytest
 
 from mithril_nb.errors import DataError, MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.models import Embedding, Flatten, Linear, Model
 from mithril_nb.train import fit, programs
 
 X = np.ones((6, 4), np.float32)
@@ -267,3 +268,20 @@ def test_nothing_of_a_model_runs_for_bad_data(mlp: Any) -> None:
     with pytest.raises(DataError):
         fit(model, (NAN, Y), batch_size=3)
     assert model.traces == 0
+
+
+def test_numbers_that_an_embedding_has_no_row_for() -> None:
+    model = Model() + (Model(name="in") + Embedding(5, 4)) + Flatten() + Linear(3)
+    tokens = np.arange(12).reshape(6, 2)
+    with pytest.raises(DataError) as caught:
+        fit(model, (tokens, Y), batch_size=3)
+    assert str(caught.value) == (
+        "data: input 'input' has numbers that the block which reads it has no row for.\n"
+        "    data    from 0 to 11\n"
+        "    needed  from 0 to 4\n"
+        "    first   [2, 1] is 5, 7 in all\n"
+        "    Try: Embedding(num_embeddings=12, ...)"
+    )
+    with pytest.raises(DataError, match=r"Try: numbers that start at 0\."):
+        fit(model, (tokens % 5 - 1, Y), batch_size=3)
+    assert fit(model, (tokens % 5, Y), batch_size=3).state == "idle"
