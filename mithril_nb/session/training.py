@@ -16,7 +16,7 @@ from mithril_nb.session.analysis import Analysis
 from mithril_nb.train import Run, TrainingEvent, fit
 from mithril_nb.train.history import CURVES
 
-_EVERY_S = 0.25
+_EVERY_S = 0.4
 """How often a page is told of steps: it looks live, and drawing takes little from a training on the same cores."""
 _NO_RUN: dict[str, Any] = {
     "state": "none", "epoch": 0, "epochs": 0, "step": 0, "steps": 0, "loss": None, "accuracy": None,
@@ -146,7 +146,7 @@ class Training:
 
 
 def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]) -> Callable[[], None]:
-    """Tell of a run now, and from now on whenever something new is to be shown: four times a second at most.
+    """Tell of a run now, and from now on whenever something new is to be shown: five times in two seconds at most.
 
     Args:
         run: The run.

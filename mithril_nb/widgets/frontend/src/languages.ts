@@ -92,6 +92,8 @@ const PYTHON: Rule[] = [
 
 export const RULES: Record<string, Rule[]> = { jaxpr: JAXPR, stablehlo: MLIR, hlo: HLO, python: PYTHON };
 
+/** Drawn as the text around them: a mark would cost the page an element each, and they are the most. */
+const PLAIN = new Set(["value", "punctuation"]);
 const MARKS = new Map<string, Decoration>();
 
 /** Colours are CSS classes, so that they follow the theme without making the editor anew. */
@@ -106,7 +108,7 @@ function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
   for (const { from, to } of view.visibleRanges) {
     for (let at = from; at <= to; ) {
       const line = view.state.doc.lineAt(at);
-      for (const token of tokens(rules, line.text)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
+      for (const token of tokens(rules, line.text)) if (!PLAIN.has(token.name)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
       at = line.to + 1;
     }
   }

@@ -2,6 +2,7 @@
 
 import { h } from "./dom";
 import { feedCurves } from "./feed";
+import { oncePerFrame } from "./frame";
 import { Kernel } from "./kernel";
 import { styleFor } from "./styles";
 import { followTheme } from "./theme";
@@ -35,13 +36,14 @@ export function mountCurves({ model, el }: Mounted): () => void {
   });
   const unfollow = followTheme(root, () => train.recolour());
   const unwatch = kernel.watch(() => (badge.hidden = kernel.connection !== "lost"));
+  const paint = oncePerFrame(() => train.update());
   const onTrait = (): void => {
     latest = model.get("run") as Partial<Run> | null;
     onRun();
   };
   const onRun = (): void => {
     kernel.heard();
-    train.update();
+    paint();
     feed.check();
   };
   model.on("change:run", onTrait);

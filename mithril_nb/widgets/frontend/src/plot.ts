@@ -1,12 +1,13 @@
 /** One live plot of a training run: train and validation over steps, linear or logarithmic, smoothed if asked. */
 
 import uPlot from "uplot";
-import { h } from "./dom";
+import { attr, h } from "./dom";
 import { figure } from "./format";
+import { oncePerFrame } from "./frame";
 
 /** Exponential smoothing with the start-up bias taken out; gaps stay gaps. */
-export function smooth(values: readonly (number | null)[], weight: number): (number | null)[] {
-  if (weight <= 0) return [...values];
+export function smooth(values: readonly (number | null)[], weight: number): readonly (number | null)[] {
+  if (weight <= 0) return values;
   let mean = 0;
   let mass = 0;
   return values.map((value) => {
@@ -17,9 +18,34 @@ export function smooth(values: readonly (number | null)[], weight: number): (num
   });
 }
 
-/** A logarithmic axis has no place for 0 and below. */
-function positive(values: (number | null)[]): (number | null)[] {
-  return values.map((value) => (value !== null && value > 0 ? value : null));
+/**
+ * Indices of the rows `from` to `to` (exclusive) that a plot `pixels` wide needs to look as if it had them all: of each
+ * run of rows that share a pixel those where a line is lowest or highest. Runs are powers of two long and start at
+ * multiples of that, so that a curve that grows keeps the points it has.
+ */
+export function thin(lines: readonly (readonly (number | null)[])[], from: number, to: number, pixels: number): number[] {
+  let run = 1;
+  while (to - from > run * pixels) run *= 2;
+  if (run <= 2) return Array.from({ length: Math.max(0, to - from) }, (_, i) => from + i);
+  const kept: number[] = [];
+  for (let start = from; start < to; ) {
+    const end = Math.min((Math.floor(start / run) + 1) * run, to);
+    const here = new Set<number>();
+    for (const line of lines) {
+      let lowest = -1;
+      let highest = -1;
+      for (let i = start; i < end; i++) {
+        const value = line[i];
+        if (value == null) continue;
+        if (lowest < 0 || value < line[lowest]!) lowest = i;
+        if (highest < 0 || value > line[highest]!) highest = i;
+      }
+      if (lowest >= 0) here.add(lowest).add(highest);
+    }
+    kept.push(...[...here].sort((a, b) => a - b));
+    start = end;
+  }
+  return kept;
 }
 
 export interface PlotData {
@@ -40,7 +66,9 @@ export class Plot {
   private data: PlotData = { x: [], train: [], validation: [] };
   private scale: "linear" | "log" = "linear";
   private weight = 0;
-  private queued = false;
+  /** The steps that a drag chose to see; null for all. */
+  private zoom: [number, number] | null = null;
+  private readonly queue = oncePerFrame(() => this.draw());
 
   constructor(
     readonly title: string,
@@ -66,41 +94,64 @@ export class Plot {
 
   /** Draw anew, as after a change of theme. */
   remake(): void {
+    this.zoom = null;
     this.chart?.destroy();
     this.chart = null;
     this.queue();
   }
 
-  /** At most one drawing a frame, and none while nobody sees it. */
-  private queue(): void {
-    if (this.queued) return;
-    this.queued = true;
-    requestAnimationFrame(() => {
-      this.queued = false;
-      this.draw();
-    });
+  private aligned(): uPlot.AlignedData {
+    const { x } = this.data;
+    const train = smooth(this.data.train, this.weight);
+    const { validation } = this.data;
+    const kept = thin([train, validation], ...this.rowsInSight(), this.holder.clientWidth);
+    // The first and the last are always there: they say how far the axis reaches when the zoom is let go.
+    if (x.length > 0 && kept[0] !== 0) kept.unshift(0);
+    if (x.length > 1 && kept.at(-1) !== x.length - 1) kept.push(x.length - 1);
+    // A logarithmic axis has no place for 0 and below.
+    const least = this.scale === "log" ? Number.MIN_VALUE : -Infinity;
+    const shown = (line: readonly (number | null)[]): (number | null)[] => kept.map((i) => (line[i] != null && line[i]! >= least ? line[i]! : null));
+    return [kept.map((i) => x[i] ?? i), shown(train), shown(validation)];
   }
 
-  private aligned(): uPlot.AlignedData {
-    let { train, validation } = this.data;
-    train = smooth(train, this.weight);
-    if (this.scale === "log") [train, validation] = [positive(train), positive(validation)];
-    return [this.data.x.map((x, i) => x ?? i), train, validation] as uPlot.AlignedData;
+  /** The rows between the ends of the zoom, and one on either side, so that lines go on to the edge. */
+  private rowsInSight(): [number, number] {
+    const { x } = this.data;
+    if (!this.zoom) return [0, x.length];
+    const [least, most] = this.zoom;
+    const first = x.findIndex((step) => step! >= least);
+    const after = x.findIndex((step) => step! > most);
+    return [Math.max(0, (first < 0 ? x.length : first) - 1), after < 0 ? x.length : after + 1];
+  }
+
+  private zoomed(plot: uPlot): void {
+    const { min, max } = plot.scales["x"]!;
+    const x = plot.data[0];
+    const zoom: [number, number] | null = min == null || max == null || (min <= x[0]! && max >= x.at(-1)!) ? null : [min, max];
+    if (zoom?.join() === this.zoom?.join()) return;
+    this.zoom = zoom;
+    this.queue();
   }
 
   private draw(): void {
     if (!this.root.isConnected || this.holder.clientWidth < 40) return;
-    if (this.chart) this.chart.setData(this.aligned());
-    else this.chart = this.make();
+    const { chart, zoom } = this;
+    if (!chart) this.chart = this.make();
+    else if (!zoom) chart.setData(this.aligned());
+    else
+      chart.batch(() => {
+        chart.setData(this.aligned(), false);
+        chart.setScale("x", { min: zoom[0], max: zoom[1] });
+      });
     const last = this.data.train.findLast((value) => value !== null);
-    this.root.setAttribute("aria-label", `${this.title} over steps, now ${figure(last)}`);
+    attr(this.root, "aria-label", `${this.title} over steps, now ${figure(last)}`);
   }
 
   private resize(): void {
     const { clientWidth: width, clientHeight: height } = this.holder;
     if (width < 40) return;
     if (this.chart) this.chart.setSize({ width, height: this.height(height) });
-    else this.queue();
+    this.queue();
   }
 
   private height(available: number): number {
@@ -125,7 +176,7 @@ export class Plot {
         padding: [8, 12, 0, 0],
         cursor: { drag: { x: true, y: false }, points: { size: 6 } },
         // With no pointer over it, the legend says where the run is now.
-        hooks: { setCursor: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
+        hooks: { setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)], setCursor: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
         scales: { x: { time: false }, y: { distr: this.scale === "log" ? 3 : 1 } },
         axes: [
           { ...axis, size: 26, gap: 3, space: 60 },

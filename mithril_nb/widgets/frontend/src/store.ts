@@ -75,7 +75,7 @@ export class Store {
     if (changed) this.emit("links");
   }
 
-  /** The run alone, ten times a second while it goes: everything else is as it was. */
+  /** The run alone, again and again while it goes: everything else is as it was. */
   takeRun(run: Run): void {
     this.snapshot = { ...this.snapshot, run };
     this.emit("run");

@@ -196,7 +196,7 @@ export class Train {
     const has = curves.rows > 0;
     this.#hint.hidden = has;
     this.#loss.root.hidden = !has;
-    this.#accuracy.root.hidden = !has || !column("accuracy").concat(column("validation_accuracy")).some((value) => value !== null);
+    this.#accuracy.root.hidden = !has || !["accuracy", "validation_accuracy"].some((name) => column(name).some((value) => value !== null));
     text(this.#hint, this.options.canStart ? "Curves appear here as soon as the first step is done." : "The run has no points yet.");
   }
 }

@@ -4,6 +4,7 @@ import { Canvas } from "./canvas";
 import { CostTab } from "./cost";
 import { h } from "./dom";
 import { feedCurves } from "./feed";
+import { oncePerFrame } from "./frame";
 import { Header } from "./header";
 import { Help } from "./help";
 import { Inspector } from "./inspector";
@@ -106,10 +107,13 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   model.on("change:snapshot", onSnapshot);
   const leaveRun = [
     kernel.on("run", (message: { run: Run }) => store.takeRun(message.run)),
-    store.on("run", () => {
-      train.update();
-      tabs.update();
-    }),
+    store.on(
+      "run",
+      oncePerFrame(() => {
+        train.update();
+        tabs.update();
+      }),
+    ),
   ];
   paintVersion();
   return () => {

@@ -10,7 +10,7 @@ import { costOf } from "../src/inspector";
 import { RULES, tokens } from "../src/languages";
 import { Curves, decodeStage } from "../src/messages";
 import { searchPalette } from "../src/palette";
-import { smooth } from "../src/plot";
+import { smooth, thin } from "../src/plot";
 import type { Graph, Snapshot } from "../src/types";
 import { gzip } from "../dev/fake-model";
 
@@ -165,6 +165,24 @@ describe("messages", () => {
     expect(smooth([1, null, 1], 0.9)).toEqual([1, null, 1]);
     expect(smooth([0, 1], 0)).toEqual([0, 1]);
     expect(smooth([0, 1], 0.5)[1]).toBeCloseTo(2 / 3);
+  });
+  test("a plot gets no more rows than it has pixels for, and every peak", () => {
+    const train = Array.from({ length: 10_000 }, (_, i) => Math.sin(i * 1.7));
+    train[4321] = 9;
+    train[4322] = -9;
+    const validation = train.map((_, i) => (i % 400 === 399 ? i : null));
+    const kept = thin([train, validation], 0, train.length, 300);
+    expect(kept.length).toBeLessThanOrEqual(300 * 4);
+    expect(kept).toEqual([...new Set(kept)].sort((a, b) => a - b));
+    for (const row of [4321, 4322, 399, 9999]) expect(kept).toContain(row);
+    // Rows that come later move no earlier point, as long as the runs are as long.
+    const longer = thin([[...train, 0, 0], [...validation, null, null]], 0, train.length + 2, 300);
+    expect(longer.filter((row) => row < 9_984)).toEqual(kept.filter((row) => row < 9_984));
+  });
+  test("a plot gets all rows where there is room, and those of a zoom alone", () => {
+    expect(thin([[3, 1, 2]], 0, 3, 300)).toEqual([0, 1, 2]);
+    expect(thin([], 0, 0, 300)).toEqual([]);
+    expect(thin([Array.from({ length: 10_000 }, (_, i) => i)], 500, 700, 300)).toEqual(Array.from({ length: 200 }, (_, i) => 500 + i));
   });
 });
 

@@ -12,6 +12,8 @@ for (const stage of Object.values(data.stages)) {
   stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
   stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
 }
+/** What a run tells is shown with the next frame. */
+const frame = (): Promise<unknown> => new Promise((resolve) => requestAnimationFrame(resolve));
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
 
 describe("the workbench", () => {
@@ -33,6 +35,12 @@ describe("the workbench", () => {
     find(selector).dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
   };
   const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
+  /** Tell of a run, after the answers to what was clicked before. */
+  const told = async (run: unknown): Promise<void> => {
+    await frame();
+    session.message({ type: "run", run });
+    await frame();
+  };
   const mount = async (state = ""): Promise<void> => {
     session = new FakeSession(stateOf(data, state));
     el = document.createElement("div");
@@ -160,23 +168,23 @@ describe("the workbench", () => {
     expect(sent("disconnect")).toEqual([{ source: "gelu_0.output", target: "mlp_0.input" }]);
   });
 
-  test("steers the run", () => {
+  test("steers the run", async () => {
     click('[data-mnb-tab="train"]');
     expect(find('[data-mnb-panel="train"]').hidden).toBe(false);
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
     click('[data-mnb-action="train.run"]');
     expect(sent("go_on")).toHaveLength(1);
-    session.message({ type: "run", run: { ...session.snapshot.run, state: "running", step: 200, loss: 0.25 } });
+    await told({ ...session.snapshot.run, state: "running", step: 200, loss: 0.25 });
     expect(find('[data-mnb-figure="loss"]').textContent).toBe("0.2500");
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Pause");
     click('[data-mnb-action="train.stop"]');
     expect(sent("stop")).toHaveLength(1);
   });
 
-  test.each(["stopped", "failed"] as const)("goes on with a run that is %s, or trains anew", (state) => {
+  test.each(["stopped", "failed"] as const)("goes on with a run that is %s, or trains anew", async (state) => {
     const anew = find<HTMLButtonElement>('[data-mnb-action="train.anew"]');
     expect(anew.hidden).toBe(true);
-    session.message({ type: "run", run: { ...session.snapshot.run, state, is_current_model: false } });
+    await told({ ...session.snapshot.run, state, is_current_model: false });
     expect(find(".mnb-run-state").textContent).toMatch(new RegExp(`^${state}, of an earlier model · epoch`));
     expect(find('[data-mnb-action="train.run"]').textContent).toBe("Go on");
     expect([anew.hidden, anew.textContent]).toEqual([false, "Train anew"]);
@@ -184,7 +192,7 @@ describe("the workbench", () => {
     expect([sent("go_on").length, sent("train").length]).toEqual([1, 0]);
     click('[data-mnb-action="train.anew"]');
     expect([sent("go_on").length, sent("train").length]).toEqual([1, 1]);
-    session.message({ type: "run", run: { ...session.snapshot.run, state: "done", is_current_model: true } });
+    await told({ ...session.snapshot.run, state: "done", is_current_model: true });
     expect(find(".mnb-run-state").textContent).not.toContain("earlier");
     expect([find('[data-mnb-action="train.run"]').textContent, anew.hidden]).toEqual(["Train again", true]);
     click('[data-mnb-action="train.run"]');
@@ -255,7 +263,7 @@ describe("the workbench", () => {
 });
 
 describe("the live run", () => {
-  test("pauses, goes on and stops, and asks for points that it has not seen", () => {
+  test("pauses, goes on and stops, and asks for points that it has not seen", async () => {
     const model = new FakeModel({ run: { ...data.snapshot.run, state: "running" } });
     const el = document.createElement("div");
     document.body.append(el);
@@ -264,9 +272,11 @@ describe("the live run", () => {
     el.querySelector<HTMLElement>('[data-mnb-action="train.run"]')!.click();
     expect(el.querySelector('[data-mnb-action="train.step"]')).toBeNull();
     model.set("run", { ...data.snapshot.run, state: "done" });
+    await frame();
     expect(el.querySelector<HTMLButtonElement>('[data-mnb-action="train.run"]')!.disabled).toBe(true);
     expect(model.names()).toEqual(["request_curves", "pause"]);
     model.set("run", { ...data.snapshot.run, state: "stopped" });
+    await frame();
     el.querySelector<HTMLElement>('[data-mnb-action="train.run"]')!.click();
     expect(el.querySelector<HTMLElement>('[data-mnb-action="train.anew"]')!.hidden).toBe(true);
     expect(model.names()).toEqual(["request_curves", "pause", "go_on"]);
