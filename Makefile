@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3 || command -v python || echo python3)
 DEV = "$(PYTHON)" tools/dev.py
 
-.PHONY: help lab test test-all bench format screenshot lock clean
+.PHONY: help lab test test-all bench format screenshot notebooks lock clean
 
 help:
 	@exec $(DEV) --help
@@ -24,6 +24,9 @@ format:  ## put the code into the house's format
 
 screenshot:  ## make the picture of the README anew
 	@exec $(DEV) screenshot
+
+notebooks:  ## run the notebooks and keep their new outputs; NOTEBOOKS="01_build_and_train.ipynb" names some
+	@exec $(DEV) notebooks $(NOTEBOOKS)
 
 lock:  ## write requirements.lock anew
 	@exec $(DEV) lock

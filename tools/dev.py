@@ -32,11 +32,12 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("bench", help="print the table of benchmarks")
     commands.add_parser("format", help="put the code into the house's format")
     commands.add_parser("screenshot", help="make the picture of the README anew")
+    commands.add_parser("notebooks", help="run the notebooks, or those named, and keep their new outputs")
     commands.add_parser("lock", help="write requirements.lock from environments made for it (some minutes)")
     commands.add_parser("exec", help="run a module in the environment: exec ruff check")
     commands.add_parser("clean", help="remove everything that is made, environments included")
     known, rest = parser.parse_known_args(arguments)
-    if rest and known.command not in ("lab", "bench", "exec"):
+    if rest and known.command not in ("lab", "bench", "notebooks", "exec"):
         parser.error(f"unknown arguments: {' '.join(rest)}")
     return _run(known, rest)
 
@@ -58,6 +59,8 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
         return run(venv.command(*rest), venv.variables())
     if command == "bench":
         return run(venv.command("benchmarks", *rest), venv.variables())
+    if command == "notebooks":
+        return run(venv.command("tools.notebooks", *rest), venv.variables())
     if command == "screenshot":
         program = chromium.prepare(venv)
         variables = {chromium.VARIABLE: program, "MITHRIL_NB_REFRESH_SCREENSHOT": "1"}

@@ -18,6 +18,7 @@ from mithril_nb.train import Run
 from mithril_nb.train.history import CURVES
 from mithril_nb.widgets.assets import built, shared_assets
 from mithril_nb.widgets.protocol import curves_message
+from mithril_nb.widgets.twin import Twin, live_bundle
 
 _COMMANDS = ("pause", "go_on", "stop", "step_once")
 
@@ -36,6 +37,8 @@ class LiveRun(anywidget.AnyWidget):
     def __init__(self, run: Run):
         self.source = run
         self.errors: list[BaseException] = []
+        self._twin = Twin(lambda: render(run), self.errors)
+        self._is_attended = False
         self._esm = built("curves.js")
         super().__init__(assets=shared_assets(), run=run_view(run))
         self.on_msg(self._receive)
@@ -45,6 +48,7 @@ class LiveRun(anywidget.AnyWidget):
     def close(self) -> None:
         """Close the widget; the run goes on."""
         self._unfollow()
+        self._twin.end()
         super().close()
 
     def __repr__(self) -> str:
@@ -55,10 +59,13 @@ class LiveRun(anywidget.AnyWidget):
             self.send(*curves_message(value))
         else:
             self.run = dict(value)
+            if self._is_attended and value["state"] != "running":
+                self._twin.refresh()
 
     def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
         if content.get("type") != "command":
             return
+        self._is_attended = True
         problem: Diagnostic | None = None
         try:
             self._command(str(content.get("name")), content.get("args") or {})
@@ -81,10 +88,12 @@ class LiveRun(anywidget.AnyWidget):
         with self._lock:
             self._tell("run", run_view(self.source))
 
+    def _ipython_display_(self) -> None:
+        self._twin.show(*live_bundle(super()._repr_mimebundle_()))
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        found = super()._repr_mimebundle_(include=include, exclude=exclude)
-        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
-        return {**render(self.source), **{key: text for key, text in data.items() if key != "text/plain"}}, metadata
+        live, metadata = live_bundle(super()._repr_mimebundle_(include=include, exclude=exclude))
+        return {**live, **render(self.source)}, metadata
 
 
 def watch(run: Run) -> LiveRun:

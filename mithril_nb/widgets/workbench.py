@@ -23,6 +23,7 @@ from mithril_nb.train import Run
 from mithril_nb.widgets.assets import built, shared_assets
 from mithril_nb.widgets.guard import shown_in_widget
 from mithril_nb.widgets.protocol import curves_message, stage_message
+from mithril_nb.widgets.twin import Twin, live_bundle
 
 _TRAINING = ("data", "loss", "optimizer", "learning_rate", "epochs", "batch_size", "validation", "seed", "metrics")
 
@@ -48,6 +49,8 @@ class Workbench(anywidget.AnyWidget):
 
     def __init__(self, session: Session):
         self.session = session
+        self._twin = Twin(lambda: render(session), session.errors)
+        self._is_attended = False
         self._esm = built("workbench.js")
         super().__init__(assets=shared_assets(), snapshot=session.snapshot())
         self._follow()
@@ -103,6 +106,7 @@ class Workbench(anywidget.AnyWidget):
         if self.session.training.run is not None:
             self.session.training.run.stop()
         self._unlisten()
+        self._twin.end()
         super().close()
 
     # From the front end
@@ -111,6 +115,7 @@ class Workbench(anywidget.AnyWidget):
     def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
         if content.get("type") != "command":
             return
+        self._is_attended = True
         name, args = str(content.get("name")), content.get("args") or {}
         if name == "request_stage":
             problem = self._send_stage(str(args.get("stage")))
@@ -137,8 +142,14 @@ class Workbench(anywidget.AnyWidget):
             self._follow()
         elif kind == "run":
             self.send({"type": "run", "run": value})
+            if value["state"] == "running":
+                return  # the twin can wait for its end
         elif kind == "curves":
             self.send(*curves_message(value))
+            return
+        # With no page to change anything by hand, a cell's output stays what it was when the cell ran.
+        if self._is_attended:
+            self._twin.refresh()
 
     def _follow(self) -> None:
         """Let the traits say what the session holds, so that whoever observes them is told."""
@@ -160,11 +171,12 @@ class Workbench(anywidget.AnyWidget):
                 type(design)(new.graph, design.shapes, design.program, new.name if new.name != "model" else design.name)
             )
 
+    def _ipython_display_(self) -> None:
+        self._twin.show(*live_bundle(super()._repr_mimebundle_()))
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        found = super()._repr_mimebundle_(include=include, exclude=exclude)
-        data, metadata = found if isinstance(found, tuple) else (found or {}, {})
-        static = {key: text for key, text in render(self.session).items() if key not in data or key == "text/plain"}
-        return {**data, **static}, metadata
+        live, metadata = live_bundle(super()._repr_mimebundle_(include=include, exclude=exclude))
+        return {**live, **render(self.session)}, metadata
 
 
 def workbench(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import nbformat
 import pytest
 
 # Sizes that occur once only: a line that names 53 is of linear_1, or of what reads it.
@@ -37,7 +38,7 @@ LIT_LINES = """async (pane) => {
     const before = scroller.scrollTop;
     const found = new Map();
     const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-    for (let y = 0; ; y += scroller.clientHeight / 2) {
+    for (let y = 0; ; y += Math.max(17, scroller.clientHeight / 2)) {
         scroller.scrollTop = y;
         await frame();
         for (const line of scroller.querySelectorAll('[data-mnb-linked="pinned"]')) {
@@ -293,6 +294,26 @@ def test_a_reload_brings_everything_back(open_workbench) -> None:
     node(notebook, "linear_0").wait_for(timeout=40_000)
     settled(notebook)
     assert f"({BATCH}, 41)" in node(notebook, "linear_0").inner_text()
+
+
+def test_a_saved_notebook_shows_the_workbench_with_no_kernel_as_it_was_left(
+    open_workbench, open_notebook, tmp_path
+) -> None:
+    notebook = open_workbench()
+    settled(notebook)
+    twin = "[style*='--mnb-twin'] .mnb"
+    assert not notebook.page.locator(twin).is_visible(), "while the widget lives, its picture has nothing to say"
+    notebook.execute("wb.do('rename', path='linear_0', name='entrance')")
+    notebook.page.wait_for_function("(twin) => document.querySelector(twin).textContent.includes('entrance')", arg=twin)
+    assert not notebook.page.locator(twin).is_visible()
+
+    saved = notebook.save()
+    assert "widgets" not in saved.metadata, "JupyterLab keeps no state of widgets, unless it is told to"
+    copy = tmp_path / "reopened.ipynb"
+    nbformat.write(saved, copy)
+    later = open_notebook(copy, width=1280, height=1000)
+    for word in ("entrance", "dot_general", "stablehlo"):
+        later.page.locator(twin, has_text=word).wait_for()
 
 
 def test_notebook_7_shows_the_same_workbench(open_workbench) -> None:

@@ -7,6 +7,7 @@ import { Kernel } from "./kernel";
 import { styleFor } from "./styles";
 import { followTheme } from "./theme";
 import { Train } from "./train";
+import { hideTwin } from "./twin";
 import type { Run } from "./types";
 import { isTyping } from "./typing";
 import type { Mounted } from "./workbench";
@@ -18,6 +19,7 @@ const NO_RUN: Run = {
 
 export function mountCurves({ model, el }: Mounted): () => void {
   styleFor(el);
+  const showTwin = hideTwin(el);
   const kernel = new Kernel(model);
   let latest = model.get("run") as Partial<Run> | null;
   const run = (): Run => ({ ...NO_RUN, ...latest });
@@ -61,5 +63,6 @@ export function mountCurves({ model, el }: Mounted): () => void {
     train.destroy();
     kernel.destroy();
     root.remove();
+    showTwin();
   };
 }

@@ -21,6 +21,7 @@ import { Tabs } from "./tabs";
 import { followTheme } from "./theme";
 import { Tip } from "./tip";
 import { Train } from "./train";
+import { hideTwin } from "./twin";
 import type { Run, Snapshot, WidgetModel } from "./types";
 
 export interface Mounted {
@@ -36,6 +37,7 @@ function hasContent(snapshot: unknown): snapshot is Snapshot {
 export function mountWorkbench({ model, el }: Mounted): () => void {
   styleFor(el);
   let cleanup: (() => void) | null = null;
+  const showTwin = hideTwin(el);
   const waiting = h("div", { class: "mnb-root mnb-waiting" }, "Waiting for the model from the kernel.");
   const start = (): void => {
     const snapshot = model.get("snapshot");
@@ -51,6 +53,7 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
     model.off("change:snapshot", start);
     waiting.remove();
     cleanup?.();
+    showTwin();
   };
 }
 

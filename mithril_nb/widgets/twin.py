@@ -1,0 +1,79 @@
+"""The static twin of a live widget: a second output, which a page hides for as long as the widget lives.
+
+Jupyter prefers a widget's own view to any picture beside it in the same output, also in a notebook that is opened again
+with no kernel, where all it has to show is "model not found". A second output has a say of its own.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from IPython.display import display, update_display
+
+from mithril_nb.session.worker import Worker
+
+_STILL_S = 2.0
+"""For how long nothing must change before the twin is made anew: it is for those who come later, and is in no hurry."""
+_LOOK_S = 0.1
+_ONLY_WITHOUT_A_WIDGET = (
+    '<div style="display: var(--mnb-twin, block)">'
+    "<p>A picture of what this cell showed. Run the cell to work with it.</p>{}</div>"
+)
+"""The front end sets the variable where a widget lives; a variable also reaches into outputs that stand in a shadow."""
+
+
+def live_bundle(found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return data and metadata of a widget's own MIME bundle, in whichever of its forms it comes."""
+    return found if isinstance(found, tuple) else (found or {}, {})
+
+
+class Twin:
+    """Shows a widget together with what remains of it in a saved notebook, and keeps that up to date.
+
+    Args:
+        bundle: Makes the static MIME bundle of the widget as it is now, on any thread.
+        errors: Takes what goes wrong while nobody waits for the result.
+    """
+
+    def __init__(self, bundle: Callable[[], Mapping[str, str]], errors: list[BaseException]):
+        self._bundle, self._errors, self._id = bundle, errors, f"mithril-nb-{uuid.uuid4().hex}"
+        self._worker = Worker("mithril-nb twin")
+        self._shown: dict[str, str] | None = None
+
+    def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+        """Show the widget's own view, and its twin in an output of its own."""
+        display(dict(live), metadata=dict(metadata), raw=True)
+        self._shown = self._static()
+        display(self._shown, raw=True, display_id=self._id)
+
+    def refresh(self) -> None:
+        """Make the twin anew as soon as nothing has changed for a while; nothing is done before it is shown."""
+        if self._shown is not None:
+            self._worker.submit(self._update)
+
+    def end(self) -> None:
+        """Leave the twin as it is."""
+        self._shown = None
+        self._worker.end()
+
+    def _update(self, is_wanted: Callable[[], bool]) -> None:
+        until = time.monotonic() + _STILL_S
+        while time.monotonic() < until:
+            if not is_wanted():
+                return
+            time.sleep(_LOOK_S)
+        try:
+            fresh = self._static()
+            if is_wanted() and fresh != self._shown:
+                self._shown = fresh
+                update_display(fresh, raw=True, display_id=self._id)
+        except Exception as error:  # an older picture is no reason to disturb anybody
+            self._errors.append(error)
+
+    def _static(self) -> dict[str, str]:
+        found = dict(self._bundle())
+        html = found.get("text/html") or found.get("image/svg+xml")
+        return found if html is None else {**found, "text/html": _ONLY_WITHOUT_A_WIDGET.format(html)}

@@ -1,0 +1,85 @@
+"""The static twin: shown beside the widget, made anew when things have been still, never an error that disturbs."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mithril_nb.widgets import twin
+from mithril_nb.widgets.twin import Twin
+
+PATIENCE_S = 20.0
+VIEW = {"application/vnd.jupyter.widget-view+json": {"model_id": "1"}, "text/plain": "Workbench()"}
+
+
+@pytest.fixture
+def outputs(monkeypatch) -> list:
+    seen: list = []
+    monkeypatch.setattr(twin, "_STILL_S", 0.2)
+    monkeypatch.setattr(twin, "_LOOK_S", 0.01)
+    monkeypatch.setattr(twin, "display", lambda data, **options: seen.append((data, options.get("display_id"))))
+    monkeypatch.setattr(twin, "update_display", lambda data, **options: seen.append((data, options["display_id"])))
+    return seen
+
+
+def wait_for(condition) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_the_widget_comes_first_then_a_picture_that_a_page_can_hide(outputs):
+    shown = Twin(lambda: {"image/svg+xml": "<svg/>", "text/plain": "a graph"}, [])
+    shown.show(VIEW, {})
+    (live, _), (static, name) = outputs
+    assert live == VIEW
+    assert static["image/svg+xml"] == "<svg/>"
+    assert static["text/html"].startswith('<div style="display: var(--mnb-twin, block)">')
+    assert "<svg/>" in static["text/html"]
+    assert name is not None
+
+
+def test_it_is_made_anew_once_when_changes_have_ended(outputs):
+    made: list[str] = []
+
+    def bundle() -> dict[str, str]:
+        made.append(f"picture {len(made)}")
+        return {"text/plain": made[-1]}
+
+    shown = Twin(bundle, [])
+    shown.refresh()
+    assert made == [], "what nobody has seen needs no picture"
+    shown.show(VIEW, {})
+    for _ in range(5):
+        shown.refresh()
+        time.sleep(0.02)
+    wait_for(lambda: len(outputs) == 3)
+    assert made == ["picture 0", "picture 1"]
+    assert outputs[1][1] == outputs[2][1]
+    shown.end()
+    shown.refresh()
+    time.sleep(0.3)
+    assert len(outputs) == 3
+
+
+def test_what_looks_the_same_is_not_sent_again(outputs):
+    calls: list[int] = []
+    shown = Twin(lambda: {"text/plain": "same"} if not calls.append(1) else {}, [])
+    shown.show(VIEW, {})
+    shown.refresh()
+    wait_for(lambda: len(calls) == 2)
+    time.sleep(0.05)
+    assert len(outputs) == 2
+
+
+def test_a_picture_that_cannot_be_made_is_kept_as_an_error_and_the_old_one_stays(outputs):
+    errors: list[BaseException] = []
+    pictures = iter([{"text/plain": "first"}])
+    shown = Twin(lambda: next(pictures), errors)
+    shown.show(VIEW, {})
+    shown.refresh()
+    wait_for(lambda: errors)
+    assert isinstance(errors[0], StopIteration)
+    assert len(outputs) == 2
