@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from functools import cache
 
 from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, NestingError, UnknownBlockError
 from mithril_nb.graph.closing import closed, made_edges
@@ -59,32 +60,8 @@ def add(
     """
     connections = dict(connections or {})
     name = name or free_name(graph, block.kind)
-    if name in graph.by_name:
-        raise NameTakenError(
-            f"cannot add {block.kind} as {name!r}: the model has a block of that name.",
-            (("blocks", ", ".join(repr(node.name) for node in graph.nodes)),),
-            f"name={free_name(graph, block.kind)!r}, or leave the name out.",
-            block=name,
-        )
-    if block.graph is not None and block.graph.depth >= DEEPEST:
-        raise NestingError(
-            f"cannot add {name!r}: models would stand in models {block.graph.depth + 1} levels deep.",
-            (("at most", f"{DEEPEST} levels"),),
-            "add its blocks one by one, or repeat them side by side.",
-            block=name,
-        )
-    inputs = {port.name: port for port in block.inputs}
-    outputs = {port.name for port in block.outputs}
-    for port in connections:
-        if port not in inputs and port not in outputs:
-            raise ConnectionError(
-                f"{block.kind} {name!r} has no port {port!r}.",
-                (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs) or "none")),
-                f"{block.kind}(...)({next(iter(inputs), 'output')}={connections[port]!r})",
-                block=name,
-                port=port,
-            )
-
+    check_new(block, name, connections, graph.by_name, lambda: free_name(graph, block.kind))
+    inputs = {port.name for port in block.inputs}
     sources = {port: _named_source(graph, text) for port, text in connections.items() if port in inputs}
     names = {port: _output_name(text) for port, text in connections.items() if port not in inputs}
     edges = made_edges(graph, {end.port for end in sources.values() if end.node == BOUNDARY})
@@ -119,6 +96,45 @@ def add(
         edges = [Edge(source, edge.target) if edge.source == replaced else edge for edge in edges]
         labels[label] = source
     return closed(nodes, edges, labels), name
+
+
+def check_new(
+    block: Block,
+    name: str,
+    connections: Mapping[str, str],
+    nodes: Mapping[str, Node],
+    free: Callable[[], str],
+) -> None:
+    """Raise if a block cannot be added to these nodes under this name, with connections at these ports.
+
+    Raises:
+        NameTakenError, NestingError, ConnectionError: As `add` says.
+    """
+    if name in nodes:
+        raise NameTakenError(
+            f"cannot add {block.kind} as {name!r}: the model has a block of that name.",
+            (("blocks", ", ".join(repr(known) for known in nodes)),),
+            f"name={free()!r}, or leave the name out.",
+            block=name,
+        )
+    if block.graph is not None and block.graph.depth >= DEEPEST:
+        raise NestingError(
+            f"cannot add {name!r}: models would stand in models {block.graph.depth + 1} levels deep.",
+            (("at most", f"{DEEPEST} levels"),),
+            "add its blocks one by one, or repeat them side by side.",
+            block=name,
+        )
+    inputs = {port.name: port for port in block.inputs}
+    outputs = {port.name for port in block.outputs}
+    for port in connections:
+        if port not in inputs and port not in outputs:
+            raise ConnectionError(
+                f"{block.kind} {name!r} has no port {port!r}.",
+                (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs) or "none")),
+                f"{block.kind}(...)({next(iter(inputs), 'output')}={connections[port]!r})",
+                block=name,
+                port=port,
+            )
 
 
 def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False) -> LogicalGraph:
@@ -299,11 +315,25 @@ def node_of(graph: LogicalGraph, name: str) -> Node:
 
 def free_name(graph: LogicalGraph, kind: str) -> str:
     """Return the name that a block of this kind gets by default: `linear_0`, then `linear_1`, ..."""
-    stem = "".join(f"_{char.lower()}" if _starts_word(kind, i) else char.lower() for i, char in enumerate(kind))
     number = sum(node.block.kind == kind for node in graph.nodes)
-    while f"{stem}_{number}" in graph.by_name:
+    while default_name(kind, number) in graph.by_name:
         number += 1
-    return f"{stem}_{number}"
+    return default_name(kind, number)
+
+
+@cache
+def _stem(kind: str) -> str:
+    return "".join(f"_{char.lower()}" if _starts_word(kind, i) else char.lower() for i, char in enumerate(kind))
+
+
+def default_name(kind: str, number: int) -> str:
+    """Return the name of the block of a kind with a number.
+
+    Examples:
+        >>> default_name("MaxPool2d", 3)
+        'max_pool2d_3'
+    """
+    return f"{_stem(kind)}_{number}"
 
 
 def _starts_word(kind: str, index: int) -> bool:

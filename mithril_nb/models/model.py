@@ -14,12 +14,16 @@ from typing import Any, NoReturn, Self
 
 from mithril_nb.display import Shown, render
 from mithril_nb.errors import ConnectionError, UnknownOptionError
-from mithril_nb.graph.edit import add, alone, composite
-from mithril_nb.graph.records import Block, Endpoint, LogicalGraph, Port
+from mithril_nb.graph.draft import Draft
+from mithril_nb.graph.edit import alone, composite
+from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.models.fields import checked, example, fields_of
 from mithril_nb.models.registry import KINDS, kind_named
 
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+_EMPTY = composite(LogicalGraph())
 
 
 class _Kind(type):
@@ -60,7 +64,7 @@ class Model(Shown, metaclass=_Kind):
 
     def __init__(self, name: str | None = None):
         self.name = _checked_name(name)
-        self._block = composite(LogicalGraph())
+        self._block = _EMPTY
 
     @classmethod
     def of(cls, graph: LogicalGraph, name: str | None = None) -> Model:
@@ -78,6 +82,18 @@ class Model(Shown, metaclass=_Kind):
     def block(self) -> Block:
         """The frozen block that it stands for now."""
         return self._block
+
+    @property
+    def _block(self) -> Block:
+        if self._frozen is None:
+            assert self._draft is not None
+            self._frozen = composite(self._draft.graph())
+        return self._frozen
+
+    @_block.setter
+    def _block(self, block: Block) -> None:
+        self._frozen: Block | None = block
+        self._draft: Draft | None = None
 
     @property
     def graph(self) -> LogicalGraph:
@@ -151,12 +167,12 @@ class Model(Shown, metaclass=_Kind):
 
     def __ior__(self, other: Model | Placed) -> Self:
         """Add a block beside those that are there; only named connections are made."""
-        self._block = self._extended(other, chain=False)
+        self._extend(other, chain=False)
         return self
 
     def __iadd__(self, other: Model | Placed) -> Self:
         """Add a block after the last one: its first open input reads the last block's output."""
-        self._block = self._extended(other, chain=True)
+        self._extend(other, chain=True)
         return self
 
     def __or__(self, other: Model | Placed) -> Model:
@@ -172,21 +188,18 @@ class Model(Shown, metaclass=_Kind):
         model._block = self._block
         return model
 
-    def _extended(self, other: Model | Placed, chain: bool) -> Block:
+    def _extend(self, other: Model | Placed, chain: bool) -> None:
         placed = other if isinstance(other, Placed) else Placed(_checked_model(other))
-        graph = self._block.graph
-        if graph is None:  # an op becomes the first block of a model
-            graph, _ = add(LogicalGraph(), self._block, name=self.name or "")
-        last = graph.nodes[-1] if chain and graph.nodes else None
-        after = Endpoint(last.name, last.block.outputs[0].name) if last and last.block.outputs else None
-        graph, _ = add(
-            graph,
-            placed.model.block,
-            name=placed.model.name or "",
-            connections=placed.connections,
-            after=after,
+        block, name = placed.model.block, placed.model.name or ""  # of itself: as it was before
+        if self._draft is None:
+            graph = self._block.graph
+            self._draft = Draft(LogicalGraph() if graph is None else graph)
+            if graph is None:  # an op becomes the first block of a model
+                self._draft.add(self._block, name=self.name or "")
+        self._draft.add(
+            block, name=name, connections=placed.connections, after=self._draft.last_output() if chain else None
         )
-        return composite(graph)
+        self._frozen = None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self._block == other._block

@@ -1,0 +1,132 @@
+"""A graph that is being composed: blocks go in one after the other, each in constant time, and it is closed on demand."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from mithril_nb.graph.closing import INPUT, OUTPUT, closed, made_edges
+from mithril_nb.graph.edit import add, check_new, default_name
+from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node
+
+
+class Draft:
+    """The nodes, the connections that a person made and the names that a person gave; the rest follows from these.
+
+    It is what `edit.add` does again and again, without closing the graph in between: composing n blocks takes O(n).
+
+    Args:
+        graph: What it starts from.
+
+    Examples:
+        >>> from mithril_nb.graph.records import Port
+        >>> draft = Draft(LogicalGraph())
+        >>> draft.add(Block("Relu", (), (Port("input"),), (Port("output"),), op="relu"))
+        'relu_0'
+        >>> draft.graph().inputs
+        (Port(name='input', role='data'),)
+    """
+
+    def __init__(self, graph: LogicalGraph):
+        self._start(graph)
+
+    def _start(self, graph: LogicalGraph) -> None:
+        self._closed: LogicalGraph | None = graph
+        self._nodes = dict(graph.by_name)
+        self._edges = made_edges(graph)
+        self._labels = dict(graph.labels)
+        self._counts = Counter(node.block.kind for node in graph.nodes)
+        # Names that closing might give to an input or an output, but for a number behind them.
+        self._automatic = {INPUT, OUTPUT}
+        for node in graph.nodes:
+            self._automatic |= _automatic_names(node)
+
+    def copy(self) -> Draft:
+        """Return one that goes its own way from here."""
+        return Draft(self.graph())
+
+    def graph(self) -> LogicalGraph:
+        """Return the graph as it is now, closed."""
+        if self._closed is None:
+            self._closed = closed(tuple(self._nodes.values()), self._edges, self._labels)
+        return self._closed
+
+    def last_output(self) -> Endpoint | None:
+        """Return the first output of the block that was added last."""
+        last = next(reversed(self._nodes.values()), None)
+        return Endpoint(last.name, last.block.outputs[0].name) if last and last.block.outputs else None
+
+    def add(
+        self,
+        block: Block,
+        *,
+        name: str = "",
+        connections: Mapping[str, str] | None = None,
+        after: Endpoint | None = None,
+    ) -> str:
+        """Add a block, as `edit.add` does; return its name."""
+        connections = connections or {}
+        if not self._is_plain(block, name, connections):
+            graph, name = add(self.graph(), block, name=name, connections=connections, after=after)
+            self._start(graph)
+            return name
+        name = name or self._free_name(block.kind)
+        check_new(block, name, connections, self._nodes, lambda: self._free_name(block.kind))
+        for port in block.inputs:
+            text = connections.get(port.name)
+            source = None
+            if text is not None:
+                source = self._source(text)
+            elif after is not None and port.role == "data":
+                source, after = after, None
+            if source is not None:
+                self._edges.append(Edge(source, Endpoint(name, port.name)))
+        for port in block.outputs:
+            if port.name in connections:
+                self._labels[Endpoint.parse(connections[port.name]).port] = Endpoint(name, port.name)
+        node = Node(name, block)
+        self._nodes[name], self._closed = node, None
+        self._counts[block.kind] += 1
+        self._automatic |= _automatic_names(node)
+        return name
+
+    def _is_plain(self, block: Block, name: str, connections: Mapping[str, str]) -> bool:
+        """Whether no name depends on how the graph is closed so far, and nothing is to be refused."""
+        inputs = {port.name for port in block.inputs}
+        outputs = {port.name for port in block.outputs}
+        if len(set(connections.values())) < len(connections) and not outputs.isdisjoint(connections):
+            return False
+        for port, text in connections.items():
+            end = Endpoint.parse(text)
+            if port in outputs and port not in inputs:
+                if end.node != BOUNDARY or end.port in self._labels or self._may_be_automatic(end.port):
+                    return False
+            elif port not in inputs:
+                return False
+            elif end.node != BOUNDARY:
+                node = self._nodes.get(end.node)
+                if node is None or all(out.name != end.port for out in node.block.outputs):
+                    return False
+            elif end.port not in self._labels and self._may_be_automatic(end.port):
+                return False
+        return True
+
+    def _may_be_automatic(self, name: str) -> bool:
+        return name in self._automatic or re.sub(r"(_\d+)+$", "", name) in self._automatic
+
+    def _source(self, text: str) -> Endpoint:
+        end = Endpoint.parse(text)
+        if end.node != BOUNDARY:
+            return end
+        return self._labels.setdefault(end.port, end)
+
+    def _free_name(self, kind: str) -> str:
+        number = self._counts[kind]
+        while default_name(kind, number) in self._nodes:
+            number += 1
+        return default_name(kind, number)
+
+
+def _automatic_names(node: Node) -> set[str]:
+    return {f"{node.name}_{port.name}" for port in (*node.block.inputs, *node.block.outputs)}

@@ -1,0 +1,51 @@
+"""Composing step by step without closing gives what adding to a closed graph gives, in time that grows with the blocks."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.draft import Draft
+from mithril_nb.graph.edit import add
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.models import Linear, Model
+from tests.strategies import draw_connections, modest, parts
+
+
+@modest
+@given(st.data())
+def test_a_draft_is_the_graph_that_adding_one_by_one_gives(data: st.DataObject):
+    graph, draft = LogicalGraph(), Draft(LogicalGraph())
+    for _ in range(data.draw(st.integers(1, 7))):
+        part = data.draw(parts(1, hostile=True))
+        # What may be named is drawn from the closed graph; whether it is closed in between must not matter.
+        connections = draw_connections(data.draw, Model.of(graph), part)
+        chain = data.draw(st.booleans())
+        last = draft.last_output() if chain else None
+        found: list[object] = []
+        for step in (
+            lambda: add(graph, part.block, name=part.name or "", connections=connections, after=last),
+            lambda: draft.add(part.block, name=part.name or "", connections=connections, after=last),
+        ):
+            try:
+                found.append(step())
+            except MithrilError as error:
+                found.append(str(error))
+        if isinstance(found[0], tuple):
+            graph, name = found[0]
+            assert found[1] == name
+            if data.draw(st.booleans()):
+                assert draft.graph() == graph
+        else:
+            assert found[1] == found[0]
+    assert draft.graph() == graph
+
+
+def test_adding_closes_nothing(monkeypatch):
+    closings = []
+    monkeypatch.setattr("mithril_nb.graph.draft.closed", lambda *parts: closings.append(parts))
+    model = Model()
+    for number in range(20):
+        model |= Linear(8)(input=f"h{number}", output=f"h{number + 1}")
+    assert closings == []
