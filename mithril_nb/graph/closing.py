@@ -8,19 +8,24 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from mithril_nb.graph.order import run_order
-from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Port, PortRole
+from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node, Note, Port, PortRole
 
 INPUT, OUTPUT = "input", "output"
 """Names of the boundary ports of a chain that nobody named."""
 
 
-def closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, Endpoint]) -> LogicalGraph:
+def closed(
+    nodes: tuple[Node, ...],
+    edges: Iterable[Edge],
+    labels: Mapping[str, Endpoint],
+    notes: Mapping[Endpoint, Note] | None = None,
+) -> LogicalGraph:
     """Give every open data input a graph input and every unread output a graph output.
 
     Depends on structure alone, not on the way that led there: nodes stand in an order that runs, edges in the order of
-    the ports they feed, labels by name. So equal models are equal values.
+    the ports they feed, labels and notes by name. So equal models are equal values.
     """
-    edges = list(edges)
+    edges, notes = list(edges), notes or {}
     nodes = run_order(LogicalGraph(nodes, tuple(edges)))
     roles: dict[Endpoint, PortRole] = {
         Endpoint(node.name, port.name): port.role for node in nodes for port in node.block.inputs
@@ -35,18 +40,21 @@ def closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, 
     inputs: dict[str, Port] = {}
     for edge in edges:
         if edge.source.node == BOUNDARY:
-            port = Port(edge.source.port, roles[edge.target])
-            known = inputs.get(port.name)
-            inputs[port.name] = known if known and known.role == "data" else port
+            known, role = inputs.get(edge.source.port), _boundary_role(roles[edge.target], notes.get(edge.source))
+            if known is None or role == "data":
+                inputs[edge.source.port] = Port(edge.source.port, role)
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
     for index, end in enumerate(opened):
         plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in kept else f"{end.node}_{end.port}"
         name = _unused(plain, inputs.keys() | kept.keys())
-        inputs[name] = Port(name)
-        edges.append(Edge(Endpoint(BOUNDARY, name), end))
+        source = Endpoint(BOUNDARY, name)
+        inputs[name] = Port(name, _boundary_role("data", notes.get(source)))
+        edges.append(Edge(source, end))
 
     label_of = {end: label for label, end in kept.items() if end.node != BOUNDARY}
-    unread = [end for node in nodes for out in node.block.outputs if (end := Endpoint(node.name, out.name)) not in read]
+    exposed = {end for end, note in notes.items() if note.is_exposed}
+    gives = [Endpoint(node.name, out.name) for node in nodes for out in node.block.outputs]
+    unread = [end for end in gives if end not in read or end in exposed]
     plain_ends = [end for end in unread if end not in label_of]
     outputs: list[Port] = []
     taken = {*kept, OUTPUT}
@@ -58,7 +66,20 @@ def closed(nodes: tuple[Node, ...], edges: Iterable[Edge], labels: Mapping[str, 
         outputs.append(Port(name))
         taken.add(name)
         edges.append(Edge(end, Endpoint(BOUNDARY, name)))
-    return LogicalGraph(nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()))
+    present = {*roles, *gives, *(Endpoint(BOUNDARY, name) for name in inputs)}
+    noted = sorted(
+        ((end, note) for end, note in notes.items() if end in present and note != Note()), key=lambda pair: pair[0]
+    )
+    return LogicalGraph(
+        nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()), tuple(noted)
+    )
+
+
+def _boundary_role(role: PortRole, note: Note | None) -> PortRole:
+    """What a graph input is that feeds a port: an array to be given, unless it is a param or a state of the model."""
+    if role in ("data", "option"):
+        return "param" if note and note.is_trainable else "data"
+    return role
 
 
 def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:

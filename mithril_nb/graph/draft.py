@@ -36,6 +36,7 @@ class Draft:
         self._nodes = dict(graph.by_name)
         self._edges = made_edges(graph)
         self._labels = dict(graph.labels)
+        self._notes = dict(graph.notes)
         self._counts = Counter(node.block.kind for node in graph.nodes)
         # Names that closing might give to an input or an output, but for a number behind them.
         self._automatic = {INPUT, OUTPUT}
@@ -49,7 +50,7 @@ class Draft:
     def graph(self) -> LogicalGraph:
         """Return the graph as it is now, closed."""
         if self._closed is None:
-            self._closed = closed(tuple(self._nodes.values()), self._edges, self._labels)
+            self._closed = closed(tuple(self._nodes.values()), self._edges, self._labels, self._notes)
         return self._closed
 
     def last_output(self) -> Endpoint | None:

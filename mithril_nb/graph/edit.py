@@ -95,7 +95,7 @@ def add(
                 _refuse_cycle(replace(graph, nodes=nodes, edges=tuple(edges)), source, edge.target)
         edges = [Edge(source, edge.target) if edge.source == replaced else edge for edge in edges]
         labels[label] = source
-    return closed(nodes, edges, labels), name
+    return closed(nodes, edges, labels, graph.note_at), name
 
 
 def check_new(
@@ -162,7 +162,7 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
             given = Endpoint(name, block.outputs[0].name)
             edges = [Edge(feeding, edge.target) if edge.source == given else edge for edge in edges]
     edges = [edge for edge in edges if edge.source.node not in names and edge.target.node not in names]
-    return closed(tuple(node for node in graph.nodes if node.name not in names), edges, labels)
+    return closed(tuple(node for node in graph.nodes if node.name not in names), edges, labels, graph.note_at)
 
 
 def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
@@ -187,7 +187,7 @@ def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalG
     labels = dict(graph.labels)
     if source.node == BOUNDARY:
         labels[source.port] = source
-    return closed(graph.nodes, edges, labels)
+    return closed(graph.nodes, edges, labels, graph.note_at)
 
 
 def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
@@ -205,7 +205,7 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
             block=target.node,
             port=target.port,
         )
-    return closed(graph.nodes, [kept for kept in made_edges(graph) if kept != edge], dict(graph.labels))
+    return closed(graph.nodes, [kept for kept in made_edges(graph) if kept != edge], dict(graph.labels), graph.note_at)
 
 
 def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
@@ -233,6 +233,7 @@ def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
         tuple(Node(new, node.block) if node.name == old else node for node in graph.nodes),
         [Edge(moved(edge.source), moved(edge.target)) for edge in made_edges(graph)],
         {label: moved(source) for label, source in graph.labels},
+        {moved(end): note for end, note in graph.notes},
     )
 
 
@@ -251,7 +252,8 @@ def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
         and (edge.target.node != name or edge.target.port in inputs)
     ]
     labels = {label: end for label, end in graph.labels if end.node != name or end.port in outputs}
-    return closed(tuple(Node(name, block) if node.name == name else node for node in graph.nodes), edges, labels)
+    nodes = tuple(Node(name, block) if node.name == name else node for node in graph.nodes)
+    return closed(nodes, edges, labels, graph.note_at)
 
 
 def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGraph:

@@ -10,11 +10,22 @@ from typing import Literal, NamedTuple
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.paths import component, join_path, name_of
-from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.graph.spec import Dim, Spec, TensorSpec, Value
 
-PortRole = Literal["data", "param"]
-Value = None | bool | int | float | str | tuple["Value", ...]
-"""What an attribute of a block may hold: plain, hashable, JSON-able data."""
+PortRole = Literal["data", "param", "state", "option"]
+__all__ = [
+    "BOUNDARY",
+    "Block",
+    "BlockSpecs",
+    "Edge",
+    "Endpoint",
+    "LogicalGraph",
+    "Node",
+    "Note",
+    "Port",
+    "PortRole",
+    "Value",
+]
 
 BOUNDARY = ""
 """Stands for the graph itself in an `Endpoint`: its own inputs and outputs."""
@@ -26,7 +37,9 @@ class Port:
 
     Attributes:
         name: Its name, unique among the inputs and among the outputs of the block.
-        role: `"param"` for trainable arrays, which become parameters unless connected; `"data"` for the rest.
+        role: `"data"` for what must come from somewhere. The others may be left open: a `"param"` is then a trainable
+            array of the model; a `"state"` an array that a step hands to the next one, as running statistics; an
+            `"option"` has the value of the block's attribute of that name.
     """
 
     name: str
@@ -105,6 +118,23 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Note:
+    """What a person said of a graph input, of a block's output, or of a param port, beyond its connections.
+
+    Attributes:
+        shape: Its shape, as far as it is said.
+        dtype: Its dtype.
+        is_trainable: Whether training changes it; `None` leaves that to the block.
+        is_exposed: Whether an output is an output of the graph even if a block reads it.
+    """
+
+    shape: tuple[Dim, ...] | None = None
+    dtype: str | None = None
+    is_trainable: bool | None = None
+    is_exposed: bool = False
+
+
+@dataclass(frozen=True)
 class LogicalGraph(Shown):
     """A frozen graph of blocks. Every data input of every node has exactly one edge into it.
 
@@ -114,6 +144,7 @@ class LogicalGraph(Shown):
         inputs: Ports of the graph's own boundary, in order.
         outputs: The same for what it gives.
         labels: Pairs of a name and the node output that a person gave it to, also when it is no longer a graph output.
+        notes: Pairs of an endpoint and what a person said of it: a graph input, a node's output, a node's param port.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -121,9 +152,15 @@ class LogicalGraph(Shown):
     inputs: tuple[Port, ...] = ()
     outputs: tuple[Port, ...] = ()
     labels: tuple[tuple[str, Endpoint], ...] = ()
+    notes: tuple[tuple[Endpoint, Note], ...] = ()
 
     def __reduce__(self):
-        return LogicalGraph, (self.nodes, self.edges, self.inputs, self.outputs, self.labels)
+        return LogicalGraph, (self.nodes, self.edges, self.inputs, self.outputs, self.labels, self.notes)
+
+    @cached_property
+    def note_at(self) -> Mapping[Endpoint, Note]:
+        """Notes by endpoint."""
+        return MappingProxyType(dict(self.notes))
 
     @cached_property
     def by_name(self) -> Mapping[str, Node]:
@@ -162,11 +199,11 @@ class BlockSpecs:
     """What shape inference found at one block.
 
     Attributes:
-        inputs: Spec of each data input, `None` where it is not known.
-        params: Spec of each param port.
+        inputs: Spec of each input that is fed, `None` where it is not known.
+        params: Spec of each param and state port.
         outputs: Spec of each output.
     """
 
-    inputs: Mapping[str, TensorSpec | None] = field(default_factory=dict[str, TensorSpec | None])
+    inputs: Mapping[str, Spec | None] = field(default_factory=dict[str, Spec | None])
     params: Mapping[str, TensorSpec | None] = field(default_factory=dict[str, TensorSpec | None])
-    outputs: Mapping[str, TensorSpec | None] = field(default_factory=dict[str, TensorSpec | None])
+    outputs: Mapping[str, Spec | None] = field(default_factory=dict[str, Spec | None])

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from mithril_nb.errors import UnknownDtypeError
 
+Value = None | bool | int | float | str | tuple["Value", ...]
+"""What an attribute of a block may hold: plain, hashable, JSON-able data."""
+
 Dim = int | str
 """A size, or the name of one that is not known yet (`"batch"`)."""
 
@@ -104,3 +107,27 @@ class TensorSpec:
     def nbytes(self) -> int | None:
         """Size in bytes, or `None` while a dim is not known."""
         return None if self.size is None else self.size * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True)
+class StaticSpec:
+    """A value that flows along a connection and is no array: a shape, an axis, a dtype's name.
+
+    Attributes:
+        value: The value, as far as it is known before anything runs; in a shape, names stand for unknown sizes.
+        is_known: Whether it is known at all.
+
+    Examples:
+        >>> StaticSpec(("batch", 3)), StaticSpec(is_known=False)
+        (static ('batch', 3), static unknown)
+    """
+
+    value: Value = None
+    is_known: bool = True
+
+    def __repr__(self) -> str:
+        return f"static {self.value!r}" if self.is_known else "static unknown"
+
+
+Spec = TensorSpec | StaticSpec
+"""What is known of what flows along a connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import prod
 
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
@@ -107,3 +108,64 @@ def broadcast(left: TensorSpec, right: TensorSpec) -> tuple[Dim, ...]:
         else:
             result.append(a if isinstance(a, int) else b)
     return tuple(reversed(result))
+
+
+def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
+    """Return whether two shapes may be the same, as far as they are known.
+
+    Examples:
+        >>> agree(("batch", 3), (2, 3)), agree((2, 3), (2, 4)), agree(("...", 3), (2, 2, 3))
+        (True, False, True)
+    """
+    return meet(one, other, {}) is not None
+
+
+def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
+    """Return the shape that is both, as far as they are known; `None` if there is none.
+
+    Args:
+        one: A shape.
+        other: Another.
+        names: Gets what a name turns out to stand for.
+
+    Examples:
+        >>> names = {}
+        >>> meet(("...", "rows", 3), ("batch", 4, 3), names), names
+        (('batch', 4, 3), {'rows': 4})
+    """
+    if LEADING in one[:1] and LEADING in other[:1]:
+        longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
+        tail = meet(longer[len(longer) - len(shorter) + 1 :], shorter[1:], names)
+        return None if tail is None else (*longer[: len(longer) - len(shorter) + 1], *tail)
+    if LEADING in one[:1] or LEADING in other[:1]:
+        known, tail = (other, one[1:]) if one[0] == LEADING else (one, other[1:])
+        if len(known) < len(tail):
+            return None
+        split = len(known) - len(tail)
+        both = meet(known[split:], tail, names)
+        return None if both is None else (*known[:split], *both)
+    if len(one) != len(other):
+        return None
+    found: list[Dim] = []
+    for a, b in zip(one, other, strict=True):
+        if isinstance(a, int) and isinstance(b, int):
+            if a != b:
+                return None
+            found.append(a)
+            continue
+        number, name = (a, b) if isinstance(a, int) else (b, a)
+        # What is computed from names, as "h*w", is computed anew when they are known.
+        if isinstance(name, str) and name.isidentifier() and name != number:
+            names[name] = number
+        found.append(number if isinstance(number, int) else a)
+    return tuple(found)
+
+
+def renamed(shape: tuple[Dim, ...], names: Mapping[str, Dim]) -> tuple[Dim, ...]:
+    """Return the shape with the sizes that its names turned out to stand for.
+
+    Examples:
+        >>> renamed(("batch", "rows"), {"rows": 4})
+        ('batch', 4)
+    """
+    return tuple(names.get(dim, dim) if isinstance(dim, str) else dim for dim in shape)

@@ -1,25 +1,33 @@
-"""Shape inference: what flows along every connection of a graph, and what does not fit, all mismatches at once."""
+"""Shape inference: what flows along every connection of a graph, and what does not fit, all mismatches at once.
+
+What is known goes forward, from inputs to outputs, and back where a block or a person says what an input must be, until
+nothing more follows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from mithril_nb.errors import Diagnostic, ShapeError, UnknownOpError
-from mithril_nb.graph.order import run_order
-from mithril_nb.graph.paths import component, join_path, parameter_name
-from mithril_nb.graph.records import BOUNDARY, Block, BlockSpecs, Endpoint, LogicalGraph, Node
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
-from mithril_nb.models.dims import MismatchError
-from mithril_nb.models.op import OPS, Initializer
+from mithril_nb.graph.paths import component
+from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph
+from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.models.dims import MismatchError, agree, meet, renamed
+from mithril_nb.models.dtypes import promoted
+from mithril_nb.models.flat import Flat, FlatOp, flat, origin
+from mithril_nb.models.op import OPS, UNKNOWN, Inferred, Initializer, Operator
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
 """Shape of what nothing is known of."""
+_ROUNDS = 50
+"""A chain whose shapes come from its end is known after one round back; only a hostile rule would take so many."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A trainable array of a model.
+    """An array that belongs to a model: one that is trained, or one that a step hands to the next.
 
     Attributes:
         name: Its name among the parameters: `"linear_0.weight"`.
@@ -27,6 +35,7 @@ class Parameter:
         port: Port of that block.
         spec: Shape and dtype; some dims are names while the input's shape is not known.
         initializer: How it starts.
+        is_trainable: Whether training changes it.
     """
 
     name: str
@@ -34,6 +43,7 @@ class Parameter:
     port: str
     spec: TensorSpec
     initializer: Initializer
+    is_trainable: bool = True
 
 
 @dataclass(frozen=True)
@@ -46,18 +56,20 @@ class Inference:
         blocks: Specs at each block, by path.
         parameters: All trainable arrays, in the order of the blocks.
         problems: What does not fit; empty if all is well.
+        states: All arrays that a step hands to the next.
     """
 
     inputs: Mapping[str, TensorSpec]
-    outputs: Mapping[str, TensorSpec | None]
+    outputs: Mapping[str, Spec | None]
     blocks: Mapping[str, BlockSpecs]
     parameters: tuple[Parameter, ...]
     problems: tuple[Diagnostic, ...]
+    states: tuple[Parameter, ...] = ()
 
     @property
     def is_concrete(self) -> bool:
         """Whether the shape of every parameter is known in numbers."""
-        return all(parameter.spec.is_concrete for parameter in self.parameters)
+        return all(parameter.spec.is_concrete for parameter in (*self.parameters, *self.states))
 
     def raise_problems(self) -> None:
         """Raise all problems as one error, if there are any.
@@ -88,194 +100,270 @@ def infer(graph: LogicalGraph, inputs: Mapping[str, TensorSpec], dtype: str = "f
         >>> found.outputs["output"], found.parameters[0].spec
         (('batch', 10) float32, (784, 10) float32)
     """
-    given = {
-        port.name: inputs.get(port.name) or TensorSpec(ANYTHING, input_dtype(graph, port.name, dtype))
-        for port in graph.inputs
-        if port.role == "data"
-    }
-    work = _Work(dtype)
-    level = _Level(
-        graph,
-        "",
-        {port.name: parameter_name("", port.name) for port in graph.inputs if port.role == "param"},
-        {name: str(Endpoint(BOUNDARY, name)) for name in given},
-    )
-    outputs = work.graph(level, given)
-    return Inference(given, outputs, work.blocks, tuple(work.parameters.values()), tuple(work.problems))
+    work = _Work(flat(graph), dtype)
+    for port in graph.inputs:
+        if port.role == "data":
+            end = Endpoint(BOUNDARY, port.name)
+            given = inputs.get(port.name) or TensorSpec(ANYTHING, input_dtype(graph, port.name, dtype))
+            work.known[end] = work.noted(end, given)
+    work.solve()
+    return work.result()
 
 
 def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
-    """Return the dtype that the blocks which read a graph input ask for; `dtype` if they do not care."""
+    """Return the dtype that a person said of a graph input, or that blocks which read it ask for; else `dtype`."""
+    note = graph.note_at.get(Endpoint(BOUNDARY, port))
+    if note and note.dtype:
+        return note.dtype
     for target in graph.targets_of.get(Endpoint(BOUNDARY, port), ()):
         if target.node == BOUNDARY:
             continue
         block = graph.by_name[target.node].block
-        if block.graph is not None:
+        if block.graph is not None and not block.op:
             found = input_dtype(block.graph, target.port, dtype)
         else:
-            found = OPS[block.op].input_dtypes.get(target.port, dtype) if block.op in OPS else dtype
-        if found != dtype:
+            found = OPS[block.op].wanted_dtype(target.port, dtype) if block.op in OPS else dtype
+        if found not in (dtype, "any"):
             return found
     return dtype
-
-
-@dataclass(frozen=True)
-class _Level:
-    """One graph of a model, as inference comes to it.
-
-    Attributes:
-        graph: The graph.
-        prefix: Path of the block that it is inside of.
-        params: Name of the parameter at each of its param inputs that is one.
-        origins: Where the data of its other inputs comes from: `"relu_0.output"`, or the name of a model input.
-    """
-
-    graph: LogicalGraph
-    prefix: str
-    params: Mapping[str, str]
-    origins: Mapping[str, str]
-
-    def origin(self, source: Endpoint) -> str:
-        """Where data comes from, looking through the boundary; a model input has no dot in it."""
-        if source.node == BOUNDARY:
-            return self.origins[source.port]
-        return f"{join_path(self.prefix, source.node)}.{component(source.port)}"
 
 
 @dataclass
 class _Work:
     """One inference under way."""
 
+    flat: Flat
     dtype: str
-    blocks: dict[str, BlockSpecs] = field(default_factory=dict)
-    parameters: dict[str, Parameter] = field(default_factory=dict)
+    known: dict[Endpoint, Spec | None] = field(default_factory=dict)
+    needed: dict[Endpoint, tuple[Dim, ...]] = field(default_factory=dict)
+    names: dict[str, Dim] = field(default_factory=dict)
+    arrays: dict[str, Parameter] = field(default_factory=dict)
+    found: dict[str, Inferred] = field(default_factory=dict)
     problems: list[Diagnostic] = field(default_factory=list)
 
-    def graph(self, level: _Level, given: Mapping[str, TensorSpec | None]) -> dict[str, TensorSpec | None]:
-        """Infer one level from the specs of what comes in over its boundary."""
-        known: dict[Endpoint, TensorSpec | None] = {Endpoint(BOUNDARY, name): spec for name, spec in given.items()}
-        for node in run_order(level.graph):
-            for name, spec in self.node(level, node, known).items():
-                known[Endpoint(node.name, name)] = spec
-        return {edge.target.port: known.get(edge.source) for edge in level.graph.edges if edge.target.node == BOUNDARY}
+    def solve(self) -> None:
+        """Go forward and back until nothing more is learnt."""
+        for _ in range(_ROUNDS):
+            self.arrays, self.found, self.problems = {}, {}, []
+            for op in self.flat.ops:
+                self.forward(op)
+            if self.problems or not self.back():
+                return
 
-    def node(
-        self, level: _Level, node: Node, known: Mapping[Endpoint, TensorSpec | None]
-    ) -> Mapping[str, TensorSpec | None]:
-        path, block = join_path(level.prefix, node.name), node.block
-        fed: dict[str, TensorSpec | None] = {}
-        params: dict[str, str] = {}
-        origins: dict[str, str] = {}
-        for port in block.inputs:
-            source = level.graph.source_of.get(Endpoint(node.name, port.name))
-            if source is None:
-                params[port.name] = parameter_name(path, port.name)
-            elif source.node == BOUNDARY and source.port in level.params:
-                params[port.name] = level.params[source.port]
-            else:
-                fed[port.name], origins[port.name] = known.get(source), level.origin(source)
-        data = {port.name: fed[port.name] for port in block.inputs if port.role == "data"}
-        if block.graph is not None:
-            outputs = self.graph(_Level(block.graph, path, params, origins), fed)
-            self.blocks[path] = BlockSpecs(data, {}, outputs)
-        else:
-            self.blocks[path] = self.op(block, path, fed, params, origins)
-        return self.blocks[path].outputs
-
-    def op(
-        self,
-        block: Block,
-        path: str,
-        fed: Mapping[str, TensorSpec | None],
-        params: Mapping[str, str],
-        origins: Mapping[str, str],
-    ) -> BlockSpecs:
-        if block.op not in OPS:
-            raise UnknownOpError(
-                f"block {path!r} is made of an op {block.op!r} that does not exist.",
-                (("known", ", ".join(sorted(OPS))),),
-                "one of these.",
-                block=path,
-            )
-        rule = OPS[block.op]
-        data = {port.name: fed[port.name] for port in block.inputs if port.role == "data"}
-        known = {port: spec for port, spec in data.items() if spec is not None}
-        nothing = BlockSpecs(data, dict.fromkeys(params), {port.name: None for port in block.outputs})
-        if len(known) < len(data):
-            return nothing  # a mismatch before it has been noted already
+    def forward(self, op: FlatOp) -> None:
+        rule = _rule(op)
+        data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
+        specs = {port: spec for port, spec in data.items() if isinstance(spec, TensorSpec)}
+        options = self.options(op)
+        outputs = [Endpoint(op.path, port.name) for port in op.block.outputs]
+        if len(specs) < len(data):
+            self.known.update(dict.fromkeys(outputs))  # a mismatch before it has been noted already
+            return
         try:
-            for port, spec in known.items():
-                _check_dtype(port, spec, rule.input_dtypes.get(port, self.dtype))
-            found = rule.infer(block.options, known)
-            for port in fed.keys() - data.keys():
-                _check_fed_param(port, fed[port], found.params[port])
+            for port, spec in specs.items():
+                _check_dtype(port, spec, rule.wanted_dtype(port, self.dtype))
+            found = rule.infer(options, specs)
+            for port in (*found.params, *found.states):
+                if port in op.sources:
+                    _check_fed(port, self.known.get(op.sources[port]), (found.params | found.states)[port])
         except MismatchError as mismatch:
-            spec = fed[mismatch.port]
-            self.problems.append(_mismatch(path, spec, origins[mismatch.port], mismatch))
-            return nothing
-        dtype = self.dtype if rule.input_dtypes or not known else next(iter(known.values())).dtype
-        specs = {port: TensorSpec(shape, self.dtype) for port, shape in found.params.items()}
-        for port, name in params.items():
-            self.parameter(Parameter(name, path, port, specs[port], rule.initializers[port]))
-        return BlockSpecs(data, specs, {port: TensorSpec(shape, dtype) for port, shape in found.outputs.items()})
+            self.problems.append(self.mismatch(op, mismatch))
+            self.known.update(dict.fromkeys(outputs))
+            return
+        self.found[op.path] = found
+        floating = [s.dtype for port, s in specs.items() if rule.wanted_dtype(port, self.dtype) in ("any", self.dtype)]
+        dtype = promoted((*floating, *([self.dtype] if found.params or not floating else [])))
+        for end in outputs:
+            given = found.outputs[end.port]
+            spec = given if isinstance(given, TensorSpec | StaticSpec) else TensorSpec(given, dtype)
+            self.known[end] = self.noted(end, self.sharper(end, spec))
+        for port, name in op.arrays.items():
+            self.array(op, port, name, found, rule)
 
-    def parameter(self, parameter: Parameter) -> None:
-        """Note a parameter; one that several blocks share must have one shape."""
-        first = self.parameters.setdefault(parameter.name, parameter)
-        if not first.spec.is_concrete and parameter.spec.is_concrete:
-            self.parameters[parameter.name] = replace(first, spec=parameter.spec)
-        elif not _agree(first.spec.shape, parameter.spec.shape):
+    def options(self, op: FlatOp) -> dict[str, Any]:
+        """The attributes, with the values of those that are connected."""
+        options = dict(op.block.attributes)
+        for port in op.block.inputs:
+            if port.role == "option" and port.name in op.sources:
+                spec = self.known.get(op.sources[port.name])
+                options[port.name] = spec.value if isinstance(spec, StaticSpec) and spec.is_known else UNKNOWN
+        return options
+
+    def spec_of(self, op: FlatOp, port: str) -> Spec | None:
+        if port in op.sources:
+            return self.known.get(op.sources[port])
+        # An array to be given that a person made trainable.
+        note = self.flat.notes.get(op.arrays[port])
+        return TensorSpec((note.shape if note else None) or ANYTHING, (note.dtype if note else None) or self.dtype)
+
+    def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[Operator]) -> None:
+        """Note a parameter or a state; one that several blocks share must have one shape."""
+        shapes = found.params | found.states
+        shape = shapes[port] if port in shapes else self.spec_of(op, port).shape  # pyright: ignore
+        note = self.flat.notes.get(name)
+        trainable = port not in found.states and not (note and note.is_trainable is False)
+        initializer = rule.initializers.get(port, Initializer("normal"))
+        new = Parameter(name, op.path, port, TensorSpec(shape, self.dtype), initializer, trainable)
+        first = self.arrays.setdefault(name, new)
+        if not first.spec.is_concrete and new.spec.is_concrete:
+            self.arrays[name] = replace(first, spec=new.spec)
+        elif not agree(first.spec.shape, new.spec.shape):
             self.problems.append(
                 Diagnostic(
-                    f"the blocks {first.path!r} and {parameter.path!r} share {parameter.name!r} in two shapes.",
+                    f"the blocks {first.path!r} and {new.path!r} share {new.name!r} in two shapes.",
                     (
                         (f"{first.path}.{first.port}", str(first.spec)),
-                        (f"{parameter.path}.{parameter.port}", str(parameter.spec)),
+                        (f"{new.path}.{new.port}", str(new.spec)),
                     ),
                     "give both blocks the same sizes, or the parameters two names.",
-                    block=parameter.path,
-                    port=parameter.port,
+                    block=new.path,
+                    port=new.port,
                     code="ShapeError",
                 )
             )
 
+    def back(self) -> bool:
+        """Tell each block what its outputs must be, and hear what its inputs must be; return whether that was news."""
+        news = False
+        for op in reversed(self.flat.ops):
+            if op.path not in self.found:
+                continue
+            rule = OPS[op.block.op]
+            if rule.refine.__func__ is Operator.refine.__func__:  # pyright: ignore
+                continue
+            inputs, outputs = (
+                {port: spec for port, spec in specs.items() if isinstance(spec, TensorSpec)}
+                for specs in (
+                    {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"},
+                    {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs},
+                )
+            )
+            for port, shape in rule.refine(self.options(op), inputs, outputs).items():
+                if port in op.sources:
+                    news = self.need(op.sources[port], shape) or news
+        if self.names:
+            for end, spec in self.known.items():
+                if isinstance(spec, TensorSpec):
+                    self.known[end] = replace(spec, shape=renamed(spec.shape, self.names))
+        return news
 
-def _agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
-    """Whether two shapes may be the same, as far as they are known."""
-    if LEADING in (*one[:1], *other[:1]):
+    def need(self, end: Endpoint, shape: tuple[Dim, ...]) -> bool:
+        """Note what an output, or an input of the model, must be like; return whether that was news."""
+        spec = self.known.get(end)
+        if not isinstance(spec, TensorSpec):
+            return False
+        names: dict[str, Dim] = {}
+        both = meet(spec.shape, shape, names)
+        if both is None or both == spec.shape:
+            return False  # what does not fit is said going forward
+        self.names |= names
+        self.needed[end] = both
+        self.known[end] = replace(spec, shape=both)
         return True
-    return len(one) == len(other) and all(
-        a == b or isinstance(a, str) or isinstance(b, str) for a, b in zip(one, other, strict=True)
-    )
+
+    def sharper(self, end: Endpoint, spec: Spec) -> Spec:
+        """The spec, with what is known from those who read it."""
+        if end not in self.needed or not isinstance(spec, TensorSpec):
+            return spec
+        both = meet(spec.shape, self.needed[end], self.names)
+        return spec if both is None else replace(spec, shape=both)
+
+    def noted(self, end: Endpoint, spec: TensorSpec) -> Any:
+        """The spec, with what a person said of it."""
+        note = self.flat.notes.get(end)
+        if note is None or not isinstance(spec, TensorSpec):
+            return spec
+        shape = spec.shape
+        if note.shape is not None:
+            both = meet(shape, note.shape, self.names)
+            if both is None:
+                self.problems.append(
+                    Diagnostic(
+                        f"{origin(end)!r} has another shape than was said of it.",
+                        (("said", str(note.shape)), ("has", str(spec))),
+                        f"set_shapes({{{origin(end)!r}: {list(shape)!r}}}), or other sizes before it.",
+                        block=end.node,
+                        port=end.port,
+                        code="ShapeError",
+                    )
+                )
+            shape = both or shape
+        return TensorSpec(shape, note.dtype or spec.dtype)
+
+    def mismatch(self, op: FlatOp, found: MismatchError) -> Diagnostic:
+        """Say which two ports do not fit, with both shapes."""
+        end = op.sources.get(found.port)
+        spec = self.known.get(end) if end else self.spec_of(op, found.port)
+        source = op.origins[found.port] if end else op.arrays[found.port]
+        target = f"{op.path}.{component(found.port)}"
+        node, _, port = source.rpartition(".") if end and end.node else ("", "", source)
+        given = port if port != found.port else node.rpartition("/")[2] or "given"
+        return Diagnostic(
+            f"cannot connect {source!r} to {target!r}." if node else f"the input {port!r} does not fit {target!r}.",
+            ((given, str(spec)), (found.port, found.need + (f"      {found.detail}" if found.detail else ""))),
+            found.advice,
+            block=op.path,
+            port=found.port,
+            edge=(source, target),
+            code="ShapeError",
+        )
+
+    def result(self) -> Inference:
+        blocks: dict[str, BlockSpecs] = {}
+        for path, (sources, outputs) in self.flat.groups.items():
+            blocks[path] = BlockSpecs(
+                {port: self.known.get(end) for port, end in sources.items()},
+                {},
+                {port: self.known.get(end) for port, end in outputs.items()},
+            )
+        for op in self.flat.ops:
+            found = self.found.get(op.path)
+            shapes = found.params | found.states if found else {}
+            blocks[op.path] = BlockSpecs(
+                {port: self.known.get(end) for port, end in op.sources.items()},
+                {port: TensorSpec(shapes[port], self.dtype) if port in shapes else None for port in op.arrays},
+                {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs},
+            )
+        states = {name for name, array in self.arrays.items() if self.is_state(array)}
+        inputs = {end.port: spec for end, spec in self.known.items() if end.node == BOUNDARY}
+        return Inference(
+            inputs,  # pyright: ignore
+            {name: self.known.get(end) for name, end in self.flat.outputs.items()},
+            blocks,
+            tuple(array for name, array in self.arrays.items() if name not in states),
+            tuple(self.problems),
+            tuple(array for name, array in self.arrays.items() if name in states),
+        )
+
+    def is_state(self, array: Parameter) -> bool:
+        return array.port in self.found[array.path].states
+
+
+def _rule(op: FlatOp) -> type[Operator]:
+    if op.block.op not in OPS:
+        raise UnknownOpError(
+            f"block {op.path!r} is made of an op {op.block.op!r} that does not exist.",
+            (("known", ", ".join(sorted(OPS))),),
+            "one of these.",
+            block=op.path,
+        )
+    return OPS[op.block.op]
 
 
 def _check_dtype(port: str, spec: TensorSpec, wanted: str) -> None:
-    whole = "int" in wanted
-    if ("int" in spec.dtype) != whole or "complex" in spec.dtype:
+    if wanted == "any":
+        return
+    kind = "whole" if "int" in wanted else "truth" if wanted == "bool" else "floating"
+    found = "whole" if "int" in spec.dtype else "truth" if spec.dtype == "bool" else "floating"
+    if found != kind or "complex" in spec.dtype:
         raise MismatchError(
             port,
-            f"{'whole' if whole else 'floating'} numbers ({wanted})",
+            f"{kind} {'values' if kind == 'truth' else 'numbers'} ({wanted})",
             f'array.astype("{wanted}"), or an input of its own for this block.',
             f"dtype {spec.dtype}",
         )
 
 
-def _check_fed_param(port: str, spec: TensorSpec | None, needed: tuple[Dim, ...]) -> None:
-    if spec is not None and not _agree(spec.shape, needed):
+def _check_fed(port: str, spec: Spec | None, needed: tuple[Dim, ...]) -> None:
+    if isinstance(spec, TensorSpec) and not agree(spec.shape, needed):
         raise MismatchError(port, str(needed), "give it this shape, or leave the port open for a parameter.")
-
-
-def _mismatch(path: str, spec: TensorSpec | None, source: str, found: MismatchError) -> Diagnostic:
-    """Say which two ports do not fit, with both shapes."""
-    node, _, port = source.rpartition(".")
-    target = f"{path}.{component(found.port)}"
-    given = port if port != found.port else node.rpartition("/")[2] or "given"
-    return Diagnostic(
-        f"cannot connect {source!r} to {target!r}." if node else f"the input {port!r} does not fit {target!r}.",
-        ((given, str(spec)), (found.port, found.need + (f"      {found.detail}" if found.detail else ""))),
-        found.advice,
-        block=path,
-        port=found.port,
-        edge=(source, target),
-        code="ShapeError",
-    )

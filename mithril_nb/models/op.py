@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from mithril_nb.errors import NameTakenError, UnknownOpError
 from mithril_nb.graph.records import Block, Port, Value
-from mithril_nb.graph.spec import Dim, TensorSpec
+from mithril_nb.graph.spec import Dim, Spec, TensorSpec
 from mithril_nb.models.fields import checked, fields_of
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS
 
 Options = Mapping[str, Value]
+UNKNOWN = "<unknown>"
+"""Stands in `options` for the value of an attribute that is connected to something that only a run will know."""
 Specs = Mapping[str, TensorSpec]
+Shapes = Mapping[str, tuple[Dim, ...]]
 
 
 @dataclass(frozen=True)
@@ -36,10 +39,14 @@ class Initializer:
 
 @dataclass(frozen=True)
 class Inferred:
-    """What the rule of an op says of its parameters and outputs; dims may be names."""
+    """What the rule of an op says of its parameters, states and outputs; dims may be names.
 
-    outputs: Mapping[str, tuple[Dim, ...]]
-    params: Mapping[str, tuple[Dim, ...]]
+    An output that is given as a shape alone has the dtype that its inputs promote to.
+    """
+
+    outputs: Mapping[str, tuple[Dim, ...] | Spec]
+    params: Shapes = field(default_factory=dict[str, tuple[Dim, ...]])
+    states: Shapes = field(default_factory=dict[str, tuple[Dim, ...]])
 
 
 class Operator(Model):
@@ -48,14 +55,21 @@ class Operator(Model):
     Attributes:
         op: Name of the op; a backend has a kernel of that name.
         input_ports: Names of its data inputs.
+        option_ports: Names of those of its attributes that may also be connected.
+        state_ports: Names of the arrays that it hands from one step to the next.
+        output_ports: Names of its outputs.
         category: Where the palette lists it.
         formula: What it computes, for the reader.
-        initializers: How each parameter starts.
-        input_dtypes: Dtype of the data inputs that do not take the model's default.
+        initializers: How each parameter and state starts.
+        input_dtypes: What the data inputs take that do not take floating numbers: `"int32"` for whole numbers,
+            `"bool"`, or `"any"`; `"*"` stands for all of them.
     """
 
     op: ClassVar[str]
     input_ports: ClassVar[tuple[str, ...]] = ("input",)
+    option_ports: ClassVar[tuple[str, ...]] = ()
+    state_ports: ClassVar[tuple[str, ...]] = ()
+    output_ports: ClassVar[tuple[str, ...]] = ("output",)
     category: ClassVar[str]
     formula: ClassVar[str]
     initializers: ClassVar[Mapping[str, Initializer]] = {}
@@ -65,9 +79,14 @@ class Operator(Model):
         super().__init__(name)
         kind = type(self).__name__
         values = checked(kind, fields_of(type(self)), attributes)
-        data = tuple(Port(port) for port in self.input_ports)
-        params = tuple(Port(port, "param") for port in self.param_ports(dict(values)))
-        self._block = Block(kind, values, data + params, (Port("output"),), op=self.op)
+        options = dict(values)
+        inputs = (
+            *(Port(port) for port in self.data_ports(options)),
+            *(Port(port, "param") for port in self.param_ports(options)),
+            *(Port(port, "state") for port in self.state_ports),
+            *(Port(port, "option") for port in self.option_ports),
+        )
+        self._block = Block(kind, values, inputs, tuple(Port(port) for port in self.result_ports(options)), op=self.op)
 
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)
@@ -78,9 +97,24 @@ class Operator(Model):
             OPS[cls.op] = cls
 
     @classmethod
+    def data_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return the names of its data inputs, given its attributes."""
+        return cls.input_ports
+
+    @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
         """Return the names of its parameters, given its attributes."""
-        return tuple(cls.initializers)
+        return tuple(port for port in cls.initializers if port not in cls.state_ports)
+
+    @classmethod
+    def result_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return the names of its outputs, given its attributes."""
+        return cls.output_ports
+
+    @classmethod
+    def wanted_dtype(cls, port: str, dtype: str) -> str:
+        """Return what a data input takes: `"any"`, or the name of a dtype; `dtype` is the model's default."""
+        return cls.input_dtypes.get(port, cls.input_dtypes.get("*", dtype))
 
     @classmethod
     def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
@@ -89,10 +123,11 @@ class Operator(Model):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """Return the shapes of parameters and outputs.
+        """Return the shapes of parameters, states and outputs.
 
         Args:
-            options: Its attributes.
+            options: Its attributes; one that is connected has the value that comes over the connection, or `UNKNOWN`
+                if that is not known before the program runs.
             inputs: Spec of each data input. `("...",)` stands for a shape of which nothing is known.
 
         Raises:
@@ -104,6 +139,21 @@ class Operator(Model):
             (("op", repr(cls.op)),),
             f"define {cls.__name__}.infer(options, inputs).",
         )
+
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Return what its inputs must be like, given what is known of its outputs.
+
+        Args:
+            options: As in `infer`.
+            inputs: What is known of its data inputs so far.
+            outputs: What is known of its outputs, from what reads them.
+
+        Returns:
+            Shapes by input, as far as they follow; what is left out follows from nothing.
+        """
+        return {}
 
 
 def _refuse_second(new: type[Model], what: str, name: str, old: type[Model] | None) -> None:

@@ -1,0 +1,44 @@
+"""Which dtype comes out where several go in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_ORDER = (
+    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+    "bfloat16", "float16", "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
+
+
+def promoted(dtypes: Sequence[str]) -> str:
+    """Return the dtype of a result of arrays of these dtypes, as JAX's type promotion says.
+
+    https://docs.jax.dev/en/latest/jep/9407-type-promotion.html
+
+    Examples:
+        >>> promoted(["int32", "float16"]), promoted(["bfloat16", "float16"]), promoted(["uint8", "int8"])
+        ('float16', 'float32', 'int16')
+    """
+    result = dtypes[0]
+    for dtype in dtypes[1:]:
+        result = _two(result, dtype)
+    return result
+
+
+def _two(one: str, other: str) -> str:
+    if one == other:
+        return one
+    low, high = sorted((one, other), key=_ORDER.index)
+    if {one, other} == {"bfloat16", "float16"}:
+        return "float32"
+    if high == "complex64" and low == "float64":
+        return "complex128"
+    if low.startswith("uint") and high.startswith("int"):
+        bits = int(low[4:])
+        if bits < int(high[3:]):
+            return high
+        return f"int{2 * bits}" if bits < 64 else "float32"
+    if high.startswith("uint") and low.startswith("int"):
+        bits = int(high[4:])
+        return f"int{2 * bits}" if bits < 64 else "float32"
+    return high

@@ -1,0 +1,139 @@
+"""A model with its nesting taken out: the ops in an order that runs, and where each gets its data from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from mithril_nb.graph.order import run_order
+from mithril_nb.graph.paths import component, join_path, parameter_name
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Note, PortRole
+
+
+@dataclass(frozen=True)
+class FlatOp:
+    """One op of a model, wherever it is nested.
+
+    Attributes:
+        path: Path of its block.
+        block: The block.
+        sources: By port that is fed: an output, as path and port, or a model input with path `""`.
+        arrays: By param or state port that is open: name of the parameter or state.
+        origins: By port that is fed: its source as a person sees it beside the block, which may be a whole model.
+    """
+
+    path: str
+    block: Block
+    sources: Mapping[str, Endpoint]
+    arrays: Mapping[str, str]
+    origins: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Flat:
+    """All ops of a model.
+
+    Attributes:
+        ops: In an order that runs.
+        outputs: Where each output of the model comes from.
+        groups: By path of each composite block: where its fed inputs and its outputs come from.
+        notes: What a person said, at the flat endpoints; of a param at the name of the array.
+    """
+
+    ops: tuple[FlatOp, ...]
+    outputs: Mapping[str, Endpoint]
+    groups: Mapping[str, tuple[Mapping[str, Endpoint], Mapping[str, Endpoint]]]
+    notes: Mapping[Endpoint | str, Note]
+
+
+@lru_cache(maxsize=64)
+def flat(graph: LogicalGraph) -> Flat:
+    """Return the ops of a graph and of all graphs inside it.
+
+    A block with an op *and* a graph, as a loop has, is one op: what is inside runs under its rule.
+
+    Raises:
+        CycleError: The graph has a cycle.
+
+    Examples:
+        >>> from mithril_nb.models import MLP
+        >>> [op.path for op in flat(MLP(4, [3], 2).graph).ops]
+        ['linear_0', 'relu_0', 'linear_1']
+    """
+    work = _Flattening([], {}, {})
+    fed = {port.name: Endpoint(BOUNDARY, port.name) for port in graph.inputs if port.role == "data"}
+    arrays = {port.name: parameter_name("", port.name) for port in graph.inputs if port.role in _ARRAYS}
+    outputs = work.level(graph, "", fed, arrays, {name: str(end) for name, end in fed.items()})
+    return Flat(tuple(work.ops), outputs, work.groups, work.notes)
+
+
+_ARRAYS: tuple[PortRole, ...] = ("param", "state")
+
+
+@dataclass(frozen=True)
+class _Flattening:
+    ops: list[FlatOp]
+    groups: dict[str, tuple[Mapping[str, Endpoint], Mapping[str, Endpoint]]]
+    notes: dict[Endpoint | str, Note]
+
+    def level(
+        self,
+        graph: LogicalGraph,
+        prefix: str,
+        fed: Mapping[str, Endpoint],
+        arrays: Mapping[str, str],
+        origins: Mapping[str, str],
+    ) -> dict[str, Endpoint]:
+        """Flatten one level, given what feeds its inputs and what its params are called; return where outputs are."""
+        known: dict[Endpoint, Endpoint] = {Endpoint(BOUNDARY, name): source for name, source in fed.items()}
+        for node in run_order(graph):
+            path, block = join_path(prefix, node.name), node.block
+            sources: dict[str, Endpoint] = {}
+            names: dict[str, str] = {}
+            seen: dict[str, str] = {}
+            for port in block.inputs:
+                end = Endpoint(node.name, port.name)
+                source = graph.source_of.get(end)
+                if source is None:
+                    if port.role in _ARRAYS:
+                        names[port.name] = parameter_name(path, port.name)
+                        self.note(graph, end, names[port.name])
+                elif source in known:
+                    sources[port.name] = known[source]
+                    seen[port.name] = (
+                        f"{join_path(prefix, source.node)}.{component(source.port)}"
+                        if source.node
+                        else origins[source.port]
+                    )
+                else:
+                    names[port.name] = arrays[source.port]
+            if block.graph is None or block.op:
+                self.ops.append(FlatOp(path, block, sources, names, seen))
+                outputs = {port.name: Endpoint(path, port.name) for port in block.outputs}
+            else:
+                outputs = self.level(block.graph, path, sources, names, seen)
+                self.groups[path] = (sources, outputs)
+            for name, source in outputs.items():
+                end = Endpoint(node.name, name)
+                known[end] = source
+                self.note(graph, end, source)
+        for name, source in fed.items():
+            self.note(graph, Endpoint(BOUNDARY, name), source)
+        for name, array in arrays.items():
+            self.note(graph, Endpoint(BOUNDARY, name), array)
+        return {edge.target.port: known[edge.source] for edge in graph.edges if edge.target.node == BOUNDARY}
+
+    def note(self, graph: LogicalGraph, end: Endpoint, place: Endpoint | str) -> None:
+        if end in graph.note_at:
+            self.notes.setdefault(place, graph.note_at[end])
+
+
+def origin(end: Endpoint) -> str:
+    """Return a flat endpoint as messages name it: `"mlp_0/linear_0.output"`, or the name of a model input.
+
+    Examples:
+        >>> origin(Endpoint("mlp_0/linear_0", "output")), origin(Endpoint("", "input"))
+        ('mlp_0/linear_0.output', 'input')
+    """
+    return f"{end.node}.{component(end.port)}" if end.node else str(end)
