@@ -182,7 +182,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _show_graph(model: Model, shapes: Mapping[str, Sequence[int | str]], as_json: bool) -> int:
-    from mithril_nb.physical import input_specs
+    from mithril_nb.models.naming import input_specs
     from mithril_nb.viz.picture import picture
     from mithril_nb.viz.text import graph_text
 
@@ -264,8 +264,8 @@ def _print_listing(stage: Stage) -> None:
 def _report(options: argparse.Namespace) -> int:
     from mithril_nb import cost
     from mithril_nb.models import load
+    from mithril_nb.models.naming import input_specs
     from mithril_nb.models.source import to_source
-    from mithril_nb.physical import input_specs
     from mithril_nb.viz.picture import picture
     from mithril_nb.viz.report import report_html
 
@@ -308,7 +308,7 @@ def _inspection(model: Model, shapes: Mapping[str, Sequence[int | str]], program
 def _open_inputs(model: Model, shapes: Mapping[str, Sequence[int | str]]) -> list[Diagnostic]:
     """Return what to say of inputs whose shape is not known in numbers, in the words of the command line."""
     from mithril_nb.models.infer import infer
-    from mithril_nb.physical import input_specs
+    from mithril_nb.models.naming import input_specs
 
     found = infer(model.graph, input_specs(model.graph, shapes))
     if found.problems:

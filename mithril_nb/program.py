@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from mithril_nb.errors import UnknownOpError
-from mithril_nb.graph.order import run_order
-from mithril_nb.graph.paths import component, join_path, parameter_name
-from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Node, Value
+from mithril_nb.graph.paths import component, name_of
+from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
+from mithril_nb.models.flat import flat
 
 Array = Any
 Arrays = Mapping[str, Array]
@@ -25,18 +25,18 @@ class Call:
     """What a kernel gets to know besides its arrays.
 
     Attributes:
-        options: Attributes of the block.
+        options: Attributes of the block; one that is connected has the value that came over the connection.
         training: Whether the program trains.
         key: Random key of this block alone; `None` if the block draws nothing.
     """
 
-    options: Mapping[str, Value]
+    options: Mapping[str, Any]
     training: bool
     key: Array | None
 
 
 Kernel = Callable[[Call, Arrays], Arrays]
-"""Arrays of the input ports in, arrays of the output ports out."""
+"""Arrays of the ports in, arrays of the output ports out; and of the state ports, for the step after."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Toolkit:
     kernels: Mapping[str, Kernel]
     scope: Callable[[str], AbstractContextManager[object]]
     fold_in: Callable[[Array, int], Array]
-    draws: Callable[[str, Mapping[str, Value], bool], bool]
+    draws: Callable[[str, Mapping[str, Any], bool], bool]
 
 
 def block_scope(name: str) -> str:
@@ -75,7 +75,7 @@ def check_kernels(graph: LogicalGraph, toolkit: Toolkit) -> None:
         UnknownOpError: It has no kernel for an op.
     """
     for path, node in graph.walk():
-        if node.block.graph is None and node.block.op not in toolkit.kernels:
+        if node.block.op and node.block.op not in toolkit.kernels:
             raise UnknownOpError(
                 f"backend {toolkit.backend!r} has no kernel for op {node.block.op!r} (block {path!r}).",
                 (("has", f"{', '.join(sorted(toolkit.kernels))} ({len(toolkit.kernels)} ops)"),),
@@ -87,8 +87,7 @@ def check_kernels(graph: LogicalGraph, toolkit: Toolkit) -> None:
 def draws_random_numbers(graph: LogicalGraph, toolkit: Toolkit, training: bool) -> bool:
     """Return whether any block of the graph needs a random key."""
     return any(
-        node.block.graph is None and toolkit.draws(node.block.op, node.block.options, training)
-        for _, node in graph.walk()
+        node.block.op != "" and toolkit.draws(node.block.op, node.block.options, training) for _, node in graph.walk()
     )
 
 
@@ -98,6 +97,7 @@ def run(
     params: Arrays,
     inputs: Arrays,
     *,
+    state: Arrays | None = None,
     key: Array | None = None,
     training: bool = False,
 ) -> dict[str, Array]:
@@ -108,14 +108,51 @@ def run(
         toolkit: The backend's kernels.
         params: Parameters by name (`"linear_0.weight"`).
         inputs: Arrays by the name of the graph's input.
+        state: What the step before left, by name (`"batch_norm_0.running_mean"`), for blocks that have a state.
         key: Random key, for blocks that draw.
         training: Whether blocks such as Dropout act as in training.
 
     Returns:
         Arrays by the name of the graph's output.
     """
-    top = {port.name: params[parameter_name("", port.name)] for port in graph.inputs if port.role == "param"}
-    return _run_level(_Run(toolkit, params, training, _Keys(toolkit, key)), graph, "", {**top, **inputs})
+    return run_with_state(graph, toolkit, params, inputs, state=state, key=key, training=training)[0]
+
+
+def run_with_state(
+    graph: LogicalGraph,
+    toolkit: Toolkit,
+    params: Arrays,
+    inputs: Arrays,
+    *,
+    state: Arrays | None = None,
+    key: Array | None = None,
+    training: bool = False,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Run a graph as `run` does; return its outputs, and the state for the step after."""
+    ops = flat(graph)
+    values: dict[Endpoint, Array] = {Endpoint(BOUNDARY, name): array for name, array in inputs.items()}
+    arrays, after = {**params, **(state or {})}, dict(state or {})
+    keys = _Keys(toolkit, key)
+    with _Scopes(toolkit) as scopes:
+        for op in ops.ops:
+            scopes.enter(op.path)
+            given: dict[str, Array] = {}
+            connected: dict[str, Any] = {}
+            for port in op.block.inputs:
+                if port.name in op.sources:
+                    found = connected if port.role == "option" else given
+                    found[port.name] = values[op.sources[port.name]]
+                elif port.name in op.arrays:
+                    given[port.name] = arrays[op.arrays[port.name]]
+            options = {**op.block.options, **connected} if connected else op.block.options
+            draws = toolkit.draws(op.block.op, options, training)
+            found = toolkit.kernels[op.block.op](Call(options, training, keys.next() if draws else None), given)
+            for port in op.block.outputs:
+                values[Endpoint(op.path, port.name)] = found[port.name]
+            for port in op.block.inputs:
+                if port.role == "state" and port.name in op.arrays and port.name in found:
+                    after[op.arrays[port.name]] = found[port.name]
+    return {name: values[end] for name, end in ops.outputs.items()}, after
 
 
 class _Keys:
@@ -129,33 +166,31 @@ class _Keys:
         return self.toolkit.fold_in(self.key, self.count)
 
 
-@dataclass(frozen=True)
-class _Run:
-    toolkit: Toolkit
-    params: Arrays
-    training: bool
-    keys: _Keys
+class _Scopes:
+    """The scopes of the block that is run: those of the blocks around it stay entered from one to the next."""
 
+    def __init__(self, toolkit: Toolkit):
+        self.toolkit = toolkit
+        self.open: list[tuple[str, AbstractContextManager[object]]] = []
 
-def _run_level(job: _Run, graph: LogicalGraph, prefix: str, given: Arrays) -> dict[str, Array]:
-    values: dict[Endpoint, Array] = {Endpoint(BOUNDARY, name): array for name, array in given.items()}
-    for node in run_order(graph):
-        with job.toolkit.scope(block_scope(node.name)):
-            for name, array in _run_node(job, graph, node, prefix, values).items():
-                values[Endpoint(node.name, name)] = array
-    return {edge.target.port: values[edge.source] for edge in graph.edges if edge.target.node == BOUNDARY}
+    def __enter__(self) -> _Scopes:
+        return self
 
+    def __exit__(self, *error: object) -> None:
+        self.leave(0)
 
-def _run_node(
-    job: _Run, graph: LogicalGraph, node: Node, prefix: str, values: Mapping[Endpoint, Array]
-) -> Mapping[str, Array]:
-    path, block = join_path(prefix, node.name), node.block
-    arrays: dict[str, Array] = {}
-    for port in block.inputs:
-        source = graph.source_of.get(Endpoint(node.name, port.name))
-        arrays[port.name] = values[source] if source else job.params[parameter_name(path, port.name)]
-    if block.graph is not None:
-        return _run_level(job, block.graph, path, arrays)
-    draws = job.toolkit.draws(block.op, block.options, job.training)
-    call = Call(block.options, job.training, job.keys.next() if draws else None)
-    return job.toolkit.kernels[block.op](call, arrays)
+    def enter(self, path: str) -> None:
+        names = path.split("/")
+        same = 0
+        # The block itself is entered anew each time: two blocks of one name do not follow each other.
+        while same < min(len(names) - 1, len(self.open)) and self.open[same][0] == names[same]:
+            same += 1
+        self.leave(same)
+        for part in names[same:]:
+            scope = self.toolkit.scope(block_scope(name_of(part)))
+            scope.__enter__()
+            self.open.append((part, scope))
+
+    def leave(self, depth: int) -> None:
+        while len(self.open) > depth:
+            self.open.pop()[1].__exit__(None, None, None)

@@ -70,9 +70,7 @@ def closed(
     noted = sorted(
         ((end, note) for end, note in notes.items() if end in present and note != Note()), key=lambda pair: pair[0]
     )
-    return LogicalGraph(
-        nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()), tuple(noted)
-    )
+    return LogicalGraph(nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()), tuple(noted))
 
 
 def _boundary_role(role: PortRole, note: Note | None) -> PortRole:

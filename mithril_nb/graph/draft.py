@@ -1,4 +1,4 @@
-"""A graph that is being composed: blocks go in one after the other, each in constant time, and it is closed on demand."""
+"""A graph in the making: blocks go in one after the other, each in constant time, and it is closed on demand."""
 
 from __future__ import annotations
 

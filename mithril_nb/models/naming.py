@@ -8,6 +8,7 @@ from typing import Any, SupportsIndex
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, is_dim_name
+from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import input_dtype
 from mithril_nb.models.op import OPS
 
@@ -53,6 +54,27 @@ def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
             ranges.append(OPS[block.op].input_ranges(block.options).get(target.port))
     known = [found for found in ranges if found is not None]
     return (max(least for least, _ in known), min(most for _, most in known)) if known else None
+
+
+def takes_any_dtype(graph: LogicalGraph, port: str) -> bool:
+    """Return whether nobody cares for the dtype of a graph input: neither a person nor a block that reads it.
+
+    Examples:
+        >>> from mithril_nb.models import Linear
+        >>> takes_any_dtype(Linear(10).graph, "input")
+        False
+    """
+    end = Endpoint(BOUNDARY, port)
+    note = graph.note_at.get(end)
+    if note and note.dtype:
+        return False
+    readers = [
+        OPS[op.block.op].wanted_dtype(name, "")
+        for op in flat(graph).ops
+        for name, source in op.sources.items()
+        if source == end and op.block.op in OPS and name in {p.name for p in op.block.inputs if p.role == "data"}
+    ]
+    return bool(readers) and all(reader == "any" for reader in readers)
 
 
 def input_names(graph: LogicalGraph) -> tuple[str, ...]:

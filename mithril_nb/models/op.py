@@ -140,7 +140,6 @@ class Operator(Model):
             f"define {cls.__name__}.infer(options, inputs).",
         )
 
-
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
         """Return what its inputs must be like, given what is known of its outputs.

@@ -13,7 +13,8 @@ from mithril_nb.errors import Diagnostic, MithrilError, ShapeError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
 from mithril_nb.models.infer import Inference, infer
-from mithril_nb.physical import PhysicalModel, input_specs
+from mithril_nb.models.naming import input_specs
+from mithril_nb.physical import PhysicalModel
 from mithril_nb.session.design import Design
 from mithril_nb.train import programs
 

@@ -5,7 +5,7 @@ It stands above `stages` and `cost`, so that a physical model can answer with th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -16,24 +16,21 @@ from mithril_nb.backends.backend import check_switch
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.display import Shown
 from mithril_nb.errors import (
-    Diagnostic,
     MissingInputError,
-    MissingParameterError,
-    MithrilError,
     ShapeError,
-    UnexpectedInputError,
     UnknownOptionError,
     refuse_unknown,
-    short_repr,
 )
 from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Block, LogicalGraph
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
+from mithril_nb.graph.spec import Dim, TensorSpec
+from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference, Parameter, infer
 from mithril_nb.models.model import Model
-from mithril_nb.models.naming import by_port, flat_params, input_range, input_specs
-from mithril_nb.program import check_kernels, draws_random_numbers, run
+from mithril_nb.models.naming import by_port, input_range, input_specs
+from mithril_nb.physical.calls import Calls, as_array
+from mithril_nb.program import check_kernels, draws_random_numbers, run_with_state
 
 Arrays = Mapping[str, Any]
 PROGRAMS = ("forward", "forward+backward")
@@ -136,7 +133,9 @@ class PhysicalModel(Shown):
         self.graph, self.backend, self.inference, self.jit = graph, backend, inference, jit
         self._draws = draws_random_numbers(graph, backend.toolkit, False)
         self._run = jax.jit(self._evaluate) if jit else self._evaluate
-        if not self._draws:
+        self._calls = Calls(graph, inference, backend.default_dtype)
+        self._frozen = frozenset(parameter.name for parameter in inference.parameters if not parameter.is_trainable)
+        if not self._draws and not inference.states:
             # A call of a small model takes some 10 us: no Python frame of ours stands between the caller and XLA.
             self.__dict__["evaluate"] = self._run
 
@@ -149,6 +148,11 @@ class PhysicalModel(Shown):
     def parameters(self) -> tuple[Parameter, ...]:
         """Its trainable arrays."""
         return self.inference.parameters
+
+    @property
+    def states(self) -> tuple[Parameter, ...]:
+        """Its arrays that a step hands to the next, such as running statistics."""
+        return self.inference.states
 
     @property
     def input_specs(self) -> Mapping[str, TensorSpec]:
@@ -197,26 +201,46 @@ class PhysicalModel(Shown):
             ShapeError: The shape of a parameter is not known yet.
             UnknownOptionError: The seed is no whole number.
         """
-        open_ones = [parameter for parameter in self.parameters if not parameter.spec.is_concrete]
+        self._check_concrete(self.parameters)
+        return self.backend.initial_params(self.parameters, seed)
+
+    def initial_state(self) -> dict[str, jax.Array]:
+        """Return what the first step finds in the place of a state; empty for a model without.
+
+        Raises:
+            ShapeError: The shape of a state is not known yet.
+        """
+        self._check_concrete(self.states)
+        return self.backend.initial_params(self.states, 0) if self.states else {}
+
+    def _check_concrete(self, arrays: Sequence[Parameter]) -> None:
+        open_ones = [array for array in arrays if not array.spec.is_concrete]
         if open_ones:
             name = next(iter(self.input_specs), "input")
+            what = "state" if open_ones[0] in self.states else "parameter"
             raise ShapeError(
-                f"the shape of parameter {open_ones[0].name!r} is not known.",
+                f"the shape of {what} {open_ones[0].name!r} is not known.",
                 (("so far", str(open_ones[0].spec)), ("input", f"{name!r} {self.input_specs.get(name)}")),
-                self._with_shapes(),
+                self._calls.with_shapes(),
                 block=open_ones[0].path,
                 port=open_ones[0].port,
             )
-        return self.backend.initial_params(self.parameters, seed)
 
     def forward(
-        self, params: Arrays, inputs: Arrays, *, key: jax.Array | None = None, training: bool = False
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        *,
+        state: Arrays | None = None,
+        key: jax.Array | None = None,
+        training: bool = False,
     ) -> dict[str, jax.Array]:
         """Return the outputs: a pure function, to be traced, jitted, differentiated or mapped as you like.
 
         Args:
             params: Parameters by name; `{"linear_0.weight": w}` or `{"linear_0": {"weight": w}}`.
             inputs: Arrays by name of the input.
+            state: What the step before left, for a model with a state.
             key: Random key; needed where a block draws.
             training: Whether blocks such as Dropout act as in training.
 
@@ -224,51 +248,98 @@ class PhysicalModel(Shown):
             MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
             ShapeError: Shapes that do not fit.
         """
-        params, inputs = self._checked(params, inputs)
+        return self.forward_with_state(params, inputs, state, key=key, training=training)[0]
+
+    def forward_with_state(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        state: Arrays | None = None,
+        *,
+        key: jax.Array | None = None,
+        training: bool = False,
+    ) -> tuple[dict[str, jax.Array], dict[str, jax.Array]]:
+        """Return the outputs as `forward` does, and the state for the step after: `{}` for a model without.
+
+        Raises:
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
+            ShapeError: Shapes that do not fit.
+        """
+        params, inputs, state = self._calls.checked(params, inputs, state)
         if key is None and draws_random_numbers(self.graph, self.backend.toolkit, training):
             raise MissingInputError(
                 "this model draws random numbers and got no key.",
-                (("blocks", ", ".join(path for path, node in self.graph.walk() if node.block.op == "dropout")),),
+                (("blocks", ", ".join(self._drawing(training))),),
                 "pm.forward(params, inputs, key=backend.get_random_key(), training=True)",
             )
+        if self._frozen:
+            params = {name: jax.lax.stop_gradient(p) if name in self._frozen else p for name, p in params.items()}
         precision = self.backend.precision
         if precision is None:
-            return run(self.graph, self.backend.toolkit, params, inputs, key=key, training=training)
+            return run_with_state(
+                self.graph, self.backend.toolkit, params, inputs, state=state, key=key, training=training
+            )
         with jax.default_matmul_precision(precision):
-            return run(self.graph, self.backend.toolkit, params, inputs, key=key, training=training)
+            return run_with_state(
+                self.graph, self.backend.toolkit, params, inputs, state=state, key=key, training=training
+            )
 
-    def evaluate(self, params: Arrays, inputs: Arrays, output_gradients: Arrays | None = None) -> Any:
+    def _drawing(self, training: bool) -> list[str]:
+        draws = self.backend.toolkit.draws
+        return [op.path for op in flat(self.graph).ops if draws(op.block.op, op.block.options, training)]
+
+    def evaluate(
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        output_gradients: Arrays | None = None,
+        *,
+        state: Arrays | None = None,
+    ) -> Any:
         """Return the outputs, and the gradients of the parameters if output gradients are given.
 
         Args:
             params: Parameters by name.
             inputs: Arrays by name of the input.
             output_gradients: Gradient of some loss by each output; outputs that are left out count as zero.
+            state: What training left, for a model with a state; it is read, and stays as it is.
 
         Returns:
-            A dict of outputs; with `output_gradients` a pair of that and a dict of gradients by parameter name.
+            A dict of outputs; with `output_gradients` a pair of that and a dict of gradients by parameter name. The
+            gradient of a parameter that is not trained is zero.
 
         Raises:
             MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
             ShapeError: Shapes that do not fit.
         """
         # Nothing is checked here: a call of a new form is traced, and tracing checks; a known one is known good.
-        return self._run(params, inputs, output_gradients, self.backend.get_random_key())
+        key = self.backend.get_random_key() if self._draws else None
+        return self._run(params, inputs, output_gradients, key, state)
 
     def _evaluate(
-        self, params: Arrays, inputs: Arrays, output_gradients: Arrays | None = None, key: jax.Array | None = None
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        output_gradients: Arrays | None = None,
+        key: jax.Array | None = None,
+        state: Arrays | None = None,
     ) -> Any:
         if output_gradients is None:
-            return self.forward(params, inputs, key=key)
-        return self._evaluate_backward(params, inputs, output_gradients, key)
+            return self.forward(params, inputs, state=state, key=key)
+        return self._evaluate_backward(params, inputs, output_gradients, key, state)
 
     def _evaluate_backward(
-        self, params: Arrays, inputs: Arrays, output_gradients: Arrays, key: jax.Array | None = None
+        self,
+        params: Arrays,
+        inputs: Arrays,
+        output_gradients: Arrays,
+        key: jax.Array | None = None,
+        state: Arrays | None = None,
     ):
-        outputs, pull_back = jax.vjp(lambda params: self.forward(params, inputs, key=key), params)
+        outputs, pull_back = jax.vjp(lambda params: self.forward(params, inputs, state=state, key=key), params)
         names = by_port(output_gradients, self.output_names, "output", what="output_gradients")
         given = {
-            port: _array(f"the gradient of output {port!r}", output_gradients[name], port)
+            port: as_array(f"the gradient of output {port!r}", output_gradients[name], port)
             for port, name in names.items()
             if output_gradients[name] is not None
         }
@@ -306,7 +377,9 @@ class PhysicalModel(Shown):
             )
         if program not in self._inspections:
             params, inputs, outputs = self.example_specs()
-            key = (jax.eval_shape(lambda: jax.random.key(0)),) if self._draws else ()
+            key = (jax.eval_shape(lambda: jax.random.key(0)) if self._draws else None,)
+            key = (*key, _structs({one.name: one.spec for one in self.states})) if self.states else key
+            key = key if key != (None,) else ()
             device = self.backend.device
             if program == "forward":
                 found = stages.inspect(self._evaluate, params, inputs, None, *key, name=program, device=device)
@@ -330,10 +403,10 @@ class PhysicalModel(Shown):
                 raise ShapeError(
                     f"the shape of input {name!r} is not known in numbers.",
                     (("so far", str(spec)),),
-                    self._with_shapes(),
+                    self._calls.with_shapes(),
                     port=name,
                 )
-        outputs = {name: spec for name, spec in self.output_specs.items() if spec is not None}
+        outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
         params = {parameter.name: parameter.spec for parameter in self.parameters}
         return _structs(params), _structs(self.input_specs), _structs(outputs)
 
@@ -362,113 +435,6 @@ class PhysicalModel(Shown):
         """Bytes that the compiled forward program needs; compiles it."""
         return self.cost.memory
 
-    # Checks: they run while tracing, once for each form of call
-
-    def _checked(self, params: Arrays, inputs: Arrays) -> tuple[dict[str, Any], dict[str, Any]]:
-        flat = flat_params(params)
-        names = [parameter.name for parameter in self.parameters]
-        missing = [name for name in names if name not in flat]
-        if missing:
-            raise MissingParameterError(
-                f"the model needs {_count(names, 'parameter')}, got {len(flat)}.",
-                (("missing", _listed(missing)), ("given", _listed(flat))),
-                "params = pm.randomize_params()",
-                block=missing[0].rpartition(".")[0].replace(".", "/"),
-            )
-        unknown = [name for name in flat if name not in names]
-        if unknown:
-            raise UnexpectedInputError(
-                f"the model has no parameter {unknown[0]!r}.",
-                (("unknown", _listed(unknown)), ("parameters", _listed(names))),
-                "params = pm.randomize_params()",
-            )
-        ports = by_port(inputs, self.input_names, "input", what="inputs")
-        missing = [name for name in self.input_names if name not in ports]
-        if missing:
-            raise MissingInputError(
-                f"the model needs {_count(self.input_names, 'input')}, got {len(ports)}.",
-                (
-                    ("missing", ", ".join(f"{name!r} {self.input_specs[name]}" for name in missing)),
-                    ("given", _listed(inputs)),
-                ),
-                f"inputs = {{{', '.join(f'{name!r}: ...' for name in self.input_names)}}}",
-                port=missing[0],
-            )
-        arrays = {port: self._cast(port, inputs[name]) for port, name in ports.items()}
-        flat = {name: _array(f"parameter {name!r}", array, name) for name, array in flat.items()}
-        self._check_shapes(flat, arrays)
-        return flat, arrays
-
-    def _cast(self, name: str, array: Any) -> jax.Array:
-        """An input in its dtype: floating numbers are converted, whole numbers stay whole where a block needs them."""
-        array = _array(f"input {name!r}", array, name)
-        wanted = self.input_specs[name].dtype
-        keeps = "int" in wanted or jax.numpy.issubdtype(array.dtype, jax.numpy.complexfloating)
-        return array if keeps or array.dtype == wanted else array.astype(wanted)
-
-    def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
-        specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
-        found = infer(self.graph, specs, self.backend.default_dtype)
-        found.raise_problems()
-        shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
-        problems = [
-            Diagnostic(
-                f"parameter {parameter.name!r} does not fit the model.",
-                (("given", str(shapes[parameter.name])), ("needed", str(parameter.spec.shape)), *self._inputs(specs)),
-                "params = pm.randomize_params(), or inputs of the shape that these were made for.",
-                parameter.path,
-                parameter.port,
-                code="ShapeError",
-            )
-            for parameter in found.parameters
-            if shapes[parameter.name] != parameter.spec.shape
-        ]
-        if problems:
-            raise ShapeError(problems[0], more=tuple(problems[1:]))
-
-    def _with_shapes(self) -> str:
-        """A call of `compile` with a shape for each input, for a message."""
-        shapes = {
-            name: [32, 784] if LEADING in spec.shape else [32 if isinstance(dim, str) else dim for dim in spec.shape]
-            for name, spec in self.input_specs.items()
-        }
-        return f"ml.compile(model, backend, shapes={shapes!r})"
-
-    def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
-        """Facts for a message: the inputs, and what they were compiled for where that differs."""
-        return tuple(
-            (
-                f"input {name!r}",
-                f"{spec}" + ("" if spec == self.input_specs[name] else f"      compiled for {self.input_specs[name]}"),
-            )
-            for name, spec in given.items()
-        )
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(map(repr, names)) or "nothing"
-
-
-def _count(names: Sequence[str], what: str) -> str:
-    return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
-
-
-def _array(what: str, given: Any, port: str) -> jax.Array:
-    try:
-        return jax.numpy.asarray(given)
-    except (TypeError, ValueError):
-        shape = getattr(given, "shape", None)
-        if shape is not None:
-            told = f"an array of shape {tuple(shape)} of {given.dtype}"
-        else:
-            told = f"a {type(given).__name__} of {len(given)}" if isinstance(given, list | tuple) else short_repr(given)
-        raise UnknownOptionError(
-            f"{what} is no array of numbers.",
-            (("given", told),),
-            'np.asarray(values, dtype="float32"), of rows that have one length.',
-            port=port,
-        ) from None
-
 
 # `evaluate` of an instance is the jitted `_evaluate`: help on it shall say the same.
 PhysicalModel._evaluate.__doc__ = PhysicalModel.evaluate.__doc__
@@ -476,15 +442,3 @@ PhysicalModel._evaluate.__doc__ = PhysicalModel.evaluate.__doc__
 
 def _structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:
     return {name: jax.ShapeDtypeStruct(spec.shape, spec.dtype) for name, spec in specs.items()}
-
-
-__all__ = [
-    "PROGRAMS",
-    "MithrilError",
-    "PhysicalModel",
-    "compile",
-    "flat_params",
-    "graph_of",
-    "input_specs",
-    "shape_log",
-]

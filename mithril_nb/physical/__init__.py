@@ -1,0 +1,8 @@
+"""A logical model and a backend become a physical model, that runs and shows what it is made of.
+
+It stands above `stages` and `cost`, so that a physical model can answer with them, and below `train`.
+"""
+
+from mithril_nb.physical.model import PROGRAMS, PhysicalModel, compile, graph_of, shape_log
+
+__all__ = ["PROGRAMS", "PhysicalModel", "compile", "graph_of", "shape_log"]

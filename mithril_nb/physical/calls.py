@@ -1,0 +1,193 @@
+"""What a call of a physical model is given, checked: while it is traced, once for each form of call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+
+from mithril_nb.errors import (
+    Diagnostic,
+    MissingInputError,
+    MissingParameterError,
+    ShapeError,
+    UnexpectedInputError,
+    UnknownOptionError,
+    short_repr,
+)
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
+from mithril_nb.models.infer import Inference, infer
+from mithril_nb.models.naming import by_port, flat_params, takes_any_dtype
+
+Arrays = Mapping[str, Any]
+
+
+class Calls:
+    """Checks what calls are given, against a model as it was compiled.
+
+    Args:
+        graph: The model.
+        inference: Specs of everything in it.
+        dtype: Dtype of its parameters.
+    """
+
+    def __init__(self, graph: LogicalGraph, inference: Inference, dtype: str):
+        self.graph, self.inference, self.dtype = graph, inference, dtype
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the inputs."""
+        return tuple(self.inference.inputs)
+
+    @cached_property
+    def _as_given(self) -> frozenset[str]:
+        """Inputs whose dtype nobody cares for."""
+        return frozenset(name for name in self.names if takes_any_dtype(self.graph, name))
+
+    def checked(
+        self, params: Arrays, inputs: Arrays, state: Arrays | None
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return parameters, inputs and state by their own names, as arrays of the right shapes and dtypes.
+
+        Raises:
+            MissingInputError, UnexpectedInputError, MissingParameterError: Names that do not fit.
+            ShapeError: Shapes that do not fit.
+        """
+        given = flat_params(params)
+        names = [parameter.name for parameter in self.inference.parameters]
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise MissingParameterError(
+                f"the model needs {_count(names, 'parameter')}, got {len(given)}.",
+                (("missing", _listed(missing)), ("given", _listed(given))),
+                "params = pm.randomize_params()",
+                block=missing[0].rpartition(".")[0].replace(".", "/"),
+            )
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise UnexpectedInputError(
+                f"the model has no parameter {unknown[0]!r}.",
+                (("unknown", _listed(unknown)), ("parameters", _listed(names))),
+                "params = pm.randomize_params()",
+            )
+        ports = by_port(inputs, self.names, "input", what="inputs")
+        missing = [name for name in self.names if name not in ports]
+        if missing:
+            raise MissingInputError(
+                f"the model needs {_count(self.names, 'input')}, got {len(ports)}.",
+                (
+                    ("missing", ", ".join(f"{name!r} {self.inference.inputs[name]}" for name in missing)),
+                    ("given", _listed(inputs)),
+                ),
+                f"inputs = {{{', '.join(f'{name!r}: ...' for name in self.names)}}}",
+                port=missing[0],
+            )
+        arrays = {port: self._cast(port, inputs[name]) for port, name in ports.items()}
+        given = {name: as_array(f"parameter {name!r}", array, name) for name, array in given.items()}
+        held = self._state(state)
+        self._check_shapes({**given, **held}, arrays)
+        return given, arrays, held
+
+    def _state(self, state: Arrays | None) -> dict[str, Any]:
+        held = flat_params(state or {})
+        names = [one.name for one in self.inference.states]
+        missing, unknown = [one for one in names if one not in held], [one for one in held if one not in names]
+        if missing:
+            raise MissingInputError(
+                f"the model needs {_count(names, 'state')}, got {len(held)}.",
+                (("missing", _listed(missing)), ("given", _listed(held))),
+                "pm.evaluate(params, inputs, state=run.model_state), or state=pm.initial_state() before any training.",
+                block=missing[0].rpartition(".")[0].replace(".", "/"),
+            )
+        if unknown:
+            raise UnexpectedInputError(
+                f"the model has no state {unknown[0]!r}.",
+                (("unknown", _listed(unknown)), ("states", _listed(names))),
+                "state = pm.initial_state()",
+            )
+        return {name: as_array(f"state {name!r}", array, name) for name, array in held.items()}
+
+    def _cast(self, name: str, array: Any) -> jax.Array:
+        """An input in its dtype: floating numbers are converted, whole numbers stay whole where a block needs them."""
+        array = as_array(f"input {name!r}", array, name)
+        wanted = self.inference.inputs[name].dtype
+        keeps = name in self._as_given or "float" not in wanted
+        keeps = keeps or jax.numpy.issubdtype(array.dtype, jax.numpy.complexfloating)
+        return array if keeps or array.dtype == wanted else array.astype(wanted)
+
+    def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
+        specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
+        found = infer(self.graph, specs, self.dtype)
+        found.raise_problems()
+        shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
+        problems = [
+            Diagnostic(
+                f"parameter {parameter.name!r} does not fit the model.",
+                (("given", str(shapes[parameter.name])), ("needed", str(parameter.spec.shape)), *self._inputs(specs)),
+                "params = pm.randomize_params(), or inputs of the shape that these were made for.",
+                parameter.path,
+                parameter.port,
+                code="ShapeError",
+            )
+            for parameter in (*found.parameters, *found.states)
+            if shapes[parameter.name] != parameter.spec.shape
+        ]
+        if problems:
+            raise ShapeError(problems[0], more=tuple(problems[1:]))
+
+    def with_shapes(self) -> str:
+        """Return a call of `compile` with a shape for each input, for a message."""
+        shapes = {
+            name: [32, 784] if LEADING in spec.shape else [32 if isinstance(dim, str) else dim for dim in spec.shape]
+            for name, spec in self.inference.inputs.items()
+        }
+        return f"ml.compile(model, backend, shapes={shapes!r})"
+
+    def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
+        """Facts for a message: the inputs, and what they were compiled for where that differs."""
+        compiled = self.inference.inputs
+        return tuple(
+            (
+                f"input {name!r}",
+                f"{spec}" + ("" if spec == compiled[name] else f"      compiled for {compiled[name]}"),
+            )
+            for name, spec in given.items()
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names)) or "nothing"
+
+
+def _count(names: Sequence[str], what: str) -> str:
+    return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
+
+
+def as_array(what: str, given: Any, port: str) -> jax.Array:
+    """Return what was given as an array.
+
+    Args:
+        what: What it is, for a message.
+        given: The array, or what NumPy takes for one.
+        port: Name of its port.
+
+    Raises:
+        UnknownOptionError: It is no array of numbers.
+    """
+    try:
+        return jax.numpy.asarray(given)
+    except (TypeError, ValueError):
+        shape = getattr(given, "shape", None)
+        if shape is not None:
+            told = f"an array of shape {tuple(shape)} of {given.dtype}"
+        else:
+            told = f"a {type(given).__name__} of {len(given)}" if isinstance(given, list | tuple) else short_repr(given)
+        raise UnknownOptionError(
+            f"{what} is no array of numbers.",
+            (("given", told),),
+            'np.asarray(values, dtype="float32"), of rows that have one length.',
+            port=port,
+        ) from None
