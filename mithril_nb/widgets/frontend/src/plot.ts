@@ -184,7 +184,7 @@ export class Plot {
         ],
         series: [
           { label: "step", value: (_u, shown) => (shown === null ? "–" : String(shown)) },
-          { label: `${this.title}, train`, stroke: cssVar(this.root, "--mnb-train", "#0072B2"), width: 1.5, points: { show: false }, spanGaps: true, value },
+          { label: this.title, stroke: cssVar(this.root, "--mnb-train", "#0072B2"), width: 1.5, points: { show: false }, spanGaps: true, value },
           { label: "validation", stroke: cssVar(this.root, "--mnb-validation", "#D55E00"), width: 1.5, dash: [6, 3], points: { show: rail, size: 5 }, spanGaps: true, value },
         ],
       },
