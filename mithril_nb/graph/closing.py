@@ -68,9 +68,15 @@ def closed(
         edges.append(Edge(end, Endpoint(BOUNDARY, name)))
     present = {*roles, *gives, *(Endpoint(BOUNDARY, name) for name in inputs)}
     noted = sorted(
-        ((end, note) for end, note in notes.items() if end in present and note != Note()), key=lambda pair: pair[0]
+        ((end, note) for end, note in notes.items() if (end in present or is_array(end)) and note != Note()),
+        key=lambda pair: pair[0],
     )
     return LogicalGraph(nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()), tuple(noted))
+
+
+def is_array(end: Endpoint) -> bool:
+    """Return whether a note is of a parameter deep inside, which has a name with dots and no port at this level."""
+    return end.node == BOUNDARY and "." in end.port
 
 
 def _boundary_role(role: PortRole, note: Note | None) -> PortRole:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from mithril_nb.graph.annotate import annotate
 from mithril_nb.graph.closing import INPUT, OUTPUT, closed, made_edges
 from mithril_nb.graph.edit import add, check_new, default_name
-from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node
+from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 
 
 class Draft:
@@ -29,9 +30,10 @@ class Draft:
     """
 
     def __init__(self, graph: LogicalGraph):
-        self._start(graph)
+        self.restart(graph)
 
-    def _start(self, graph: LogicalGraph) -> None:
+    def restart(self, graph: LogicalGraph) -> None:
+        """Start again from a graph."""
         self._closed: LogicalGraph | None = graph
         self._nodes = dict(graph.by_name)
         self._edges = made_edges(graph)
@@ -58,6 +60,25 @@ class Draft:
         last = next(reversed(self._nodes.values()), None)
         return Endpoint(last.name, last.block.outputs[0].name) if last and last.block.outputs else None
 
+    def node(self, name: str) -> Node:
+        """Return the block of a name."""
+        return self._nodes[name]
+
+    def source(self, node: str, port: str) -> Endpoint:
+        """Return what feeds a port; for a port that is open, what will when the graph is closed."""
+        target = Endpoint(node, port)
+        for edge in reversed(self._edges):
+            if edge.target == target:
+                return edge.source
+        return self.graph().source_of.get(target, target)
+
+    def note(self, end: Endpoint, change: Callable[[Note], Note]) -> None:
+        """Change what is said of an endpoint; an input whose name came by itself keeps it from now on."""
+        if end.node == BOUNDARY and end.port not in self._labels:
+            self.restart(annotate(self.graph(), end))
+        self._notes[end] = change(self._notes.get(end, Note()))
+        self._closed = None
+
     def add(
         self,
         block: Block,
@@ -70,7 +91,7 @@ class Draft:
         connections = connections or {}
         if not self._is_plain(block, name, connections):
             graph, name = add(self.graph(), block, name=name, connections=connections, after=after)
-            self._start(graph)
+            self.restart(graph)
             return name
         name = name or self._free_name(block.kind)
         check_new(block, name, connections, self._nodes, lambda: self._free_name(block.kind))

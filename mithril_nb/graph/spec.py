@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, SupportsIndex
 
-from mithril_nb.errors import UnknownDtypeError
+from mithril_nb.errors import UnknownDtypeError, UnknownOptionError
 
 Value = None | bool | int | float | str | tuple["Value", ...]
 """What an attribute of a block may hold: plain, hashable, JSON-able data."""
@@ -65,6 +66,43 @@ def as_dtype(dtype: object) -> DType:
             'dtype="float32"',
         )
     return DType(name)
+
+
+def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
+    """Return a shape that a person gave, of sizes and names of sizes.
+
+    Args:
+        name: What it is the shape of, for a message.
+        dims: The shape.
+
+    Raises:
+        UnknownOptionError: It is none.
+
+    Examples:
+        >>> as_shape("input", ["batch", 784])
+        ('batch', 784)
+    """
+    try:
+        if isinstance(dims, str):
+            raise TypeError
+        return tuple(_dim(place, dim) for place, dim in enumerate(dims))
+    except (TypeError, ValueError):
+        raise UnknownOptionError(
+            f"{dims!r} is no shape for input {name!r}.",
+            (("needs", "a list of sizes, or names of sizes that are not known yet; '...' may only stand first"),),
+            f'shapes={{{name!r}: ["batch", 784]}}',
+            port=name,
+        ) from None
+
+
+def _dim(place: int, dim: Any) -> Dim:
+    if isinstance(dim, str):
+        if not is_dim_name(dim) or (dim == LEADING and place):
+            raise ValueError
+        return dim
+    if isinstance(dim, bool) or not isinstance(dim, SupportsIndex) or int(dim) < 0:
+        raise ValueError
+    return int(dim)
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from mithril_nb.graph.edit import composite
 from mithril_nb.models.activations import Gelu, Relu, Sigmoid, Tanh
-from mithril_nb.models.fields import Range, checked, fields_of
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.fields import Range
 from mithril_nb.models.layers import Linear, Size
-from mithril_nb.models.model import Model
-from mithril_nb.models.registry import KINDS
 
 _ACTIVATIONS = {"relu": Relu, "gelu": Gelu, "sigmoid": Sigmoid, "tanh": Tanh}
 
 
-class MLP(Model):
+class MLP(Composite):
     """Linear blocks with an activation between them.
 
     Args:
@@ -43,18 +41,10 @@ class MLP(Model):
         activation: Literal["relu", "gelu", "sigmoid", "tanh"] = "relu",
         name: str | None = None,
     ):
-        super().__init__(name)
-        values = checked(
-            "MLP",
-            fields_of(MLP),
-            {
-                "input_size": input_size,
-                "hidden_sizes": hidden_sizes,
-                "output_size": output_size,
-                "activation": activation,
-            },
+        super().__init__(
+            name, input_size=input_size, hidden_sizes=hidden_sizes, output_size=output_size, activation=activation
         )
-        options = dict(values)
+        options = self.options
         hidden = options["hidden_sizes"]
         assert isinstance(hidden, tuple)
         size = options["input_size"]
@@ -64,7 +54,3 @@ class MLP(Model):
                 self += _ACTIVATIONS[str(options["activation"])]()
             self += Linear(width, input_size=size)
             size = None
-        self._block = composite(self.graph, "MLP", values)
-
-
-KINDS["MLP"] = MLP

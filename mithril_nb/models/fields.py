@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, SupportsIndex, get_args, get_origin,
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
 
-FieldType = Literal["int", "float", "bool", "choice", "ints", "text"]
+FieldType = Literal["int", "float", "bool", "choice", "ints", "text", "value"]
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class Field:
 
     Attributes:
         name: Name of the constructor's argument.
-        type: `"int"`, `"float"`, `"bool"`, `"choice"`, `"ints"` (a tuple of int) or `"text"`.
+        type: `"int"`, `"float"`, `"bool"`, `"choice"`, `"ints"` (a tuple of int), `"text"`, or `"value"`: any plain
+            data, as numbers in lists in lists.
         default: Its default; `None` may stand for "to be inferred".
         is_required: Whether there is no default.
         is_optional: Whether it may be `None`.
@@ -180,7 +181,28 @@ def _converted(field: Field, value: Any) -> Value:
         case "text":
             if not isinstance(value, str):
                 raise TypeError
-            return value
+            return str(value)
+        case "value":
+            return plain(value)
+
+
+def plain(value: Any) -> Value:
+    """Return a value as plain data: arrays and lists as tuples.
+
+    Raises:
+        TypeError: It holds something else than numbers and texts.
+
+    Examples:
+        >>> plain([[1, 2.5], "x"])
+        ((1, 2.5), 'x')
+    """
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return tuple(plain(one) for one in value)
+    raise TypeError(type(value).__name__)
 
 
 def _need(field: Field) -> str:
@@ -192,6 +214,7 @@ def _need(field: Field) -> str:
         "choice": "one of " + ", ".join(repr(choice) for choice in field.choices),
         "ints": f"{count} whole numbers" if count else "whole numbers",
         "text": "text",
+        "value": "numbers, texts, or lists of such",
     }[field.type]
     if field.range is not None:
         words += f" from {field.range.least} to {field.range.most}"
@@ -203,9 +226,15 @@ def example(field: Field) -> Value:
     if field.default is not None:
         return field.default
     several = (2,) * field.range.length if field.range and field.range.length else (64, 64)
-    return {"int": 64, "float": 0.1, "bool": True, "choice": (*field.choices, "")[0], "ints": several, "text": ""}[
-        field.type
-    ]
+    return {
+        "int": 64,
+        "float": 0.1,
+        "bool": True,
+        "choice": (*field.choices, "")[0],
+        "ints": several,
+        "text": "",
+        "value": 1.0,
+    }[field.type]
 
 
 def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Field:
@@ -228,7 +257,7 @@ def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Fiel
     bare = peel(hint)
     if get_origin(bare) is Literal:
         return Field(name, "choice", default, required, optional, None, tuple(get_args(bare)), doc)
-    types: dict[Any, FieldType] = {int: "int", float: "float", bool: "bool", str: "text"}
+    types: dict[Any, FieldType] = {int: "int", float: "float", bool: "bool", str: "text", Any: "value"}
     kind: FieldType = types.get(bare, "ints")
     value = tuple(default) if isinstance(default, list | tuple) else default
     return Field(name, kind, value, required, optional, limits, (), doc)

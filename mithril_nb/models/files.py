@@ -14,11 +14,13 @@ from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.closing import closed, made_edges
 from mithril_nb.graph.edit import DEEPEST, composite
 from mithril_nb.graph.paths import join_path
-from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node
+from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node, Note
+from mithril_nb.graph.spec import as_dtype, as_shape
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import kind_named
 
-FORMAT, VERSION = "mithril_nb.model", 1
+FORMAT, VERSION = "mithril_nb.model", 2
+"""Version 2 has notes; files of version 1 are read too."""
 _ADVICE = "ml.load(path) of a file that ml.save(model, path) wrote."
 
 
@@ -47,10 +49,10 @@ def from_dict(data: Mapping[str, Any]) -> Model:
         raise ModelFileError(
             "this is no model.", (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(data))), _ADVICE
         )
-    if data.get("version") != VERSION:
+    if data.get("version") not in (1, VERSION):
         raise ModelFileError(
             f"this model was written in version {data.get('version')!r} of the format.",
-            (("read here", f"version {VERSION}"),),
+            (("read here", f"version 1 to {VERSION}"),),
             "pip install --upgrade mithril-nb",
         )
     return Model.of(_graph_from(data.get("graph"), "", 1), _part(data, "name", str, "") or None)
@@ -116,7 +118,32 @@ def _graph_data(graph: LogicalGraph) -> dict[str, Any]:
         "nodes": [_node_data(node) for node in graph.nodes],
         "edges": [[e.source.node, e.source.port, e.target.node, e.target.port] for e in made_edges(graph)],
         "labels": [[name, end.node, end.port] for name, end in graph.labels],
+        **({"notes": [_note_data(end, note) for end, note in graph.notes]} if graph.notes else {}),
     }
+
+
+def _note_data(end: Endpoint, note: Note) -> dict[str, Any]:
+    said = {"shape": note.shape, "dtype": note.dtype, "is_trainable": note.is_trainable, "is_exposed": note.is_exposed}
+    return {
+        "node": end.node,
+        "port": end.port,
+        **{key: value for key, value in said.items() if value not in (None, False)},
+        **({"is_trainable": False} if note.is_trainable is False else {}),
+    }
+
+
+def _note_from(data: Any, path: str) -> tuple[Endpoint, Note]:
+    end = Endpoint(_part(data, "node", str, path), _part(data, "port", str, path))
+    shape, dtype = data.get("shape"), data.get("dtype")
+    try:
+        return end, Note(
+            None if shape is None else as_shape(end.port, shape),
+            None if dtype is None else str(as_dtype(dtype)),
+            None if data.get("is_trainable") is None else bool(data["is_trainable"]),
+            bool(data.get("is_exposed", False)),
+        )
+    except MithrilError as error:
+        raise _broken(f"the note on {str(end)!r} is none: {error}", path) from error
 
 
 def _node_data(node: Node) -> dict[str, Any]:
@@ -141,9 +168,10 @@ def _graph_from(data: Any, path: str, depth: int) -> LogicalGraph:
         (name, Endpoint(node, port))
         for name, node, port in (_texts(e, 3, path) for e in _part(data, "labels", list, path))
     ]
+    notes = dict(_note_from(note, path) for note in (_part(data, "notes", list, path) if "notes" in data else []))
     try:
         check_parts(nodes, edges, labels, path)
-        return closed(nodes, edges, dict(labels))
+        return closed(nodes, edges, dict(labels), notes)
     except MithrilError as error:
         raise ModelFileError(
             f"this model does not hold together{_place(path)}.", (("because", str(error)),), _ADVICE, block=path
@@ -152,9 +180,10 @@ def _graph_from(data: Any, path: str, depth: int) -> LogicalGraph:
 
 def _node_from(data: Any, path: str, depth: int) -> Node:
     name, kind = _part(data, "name", str, path), _part(data, "kind", str, path)
-    if kind == "Model":
+    if kind == "Model" or "graph" in data:
+        # What is inside is as it was saved; no constructor is asked, and a kind need not be known here.
         inner = _graph_from(_part(data, "graph", dict, path), join_path(path, name), depth + 1)
-        return Node(name, composite(inner))
+        return Node(name, composite(inner, kind))
     attributes = _part(data, "attributes", dict, path) if "attributes" in data else {}
     try:
         return Node(name, kind_named(kind)(**attributes).block)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from mithril_nb.graph.closing import is_array
 from mithril_nb.graph.order import run_order
 from mithril_nb.graph.paths import component, join_path, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Note, PortRole
@@ -64,6 +65,7 @@ def flat(graph: LogicalGraph) -> Flat:
     work = _Flattening([], {}, {})
     fed = {port.name: Endpoint(BOUNDARY, port.name) for port in graph.inputs if port.role == "data"}
     arrays = {port.name: parameter_name("", port.name) for port in graph.inputs if port.role in _ARRAYS}
+    work.notes.update({end.port: note for end, note in graph.notes if is_array(end)})
     outputs = work.level(graph, "", fed, arrays, {name: str(end) for name, end in fed.items()})
     return Flat(tuple(work.ops), outputs, work.groups, work.notes)
 

@@ -343,7 +343,7 @@ def _rule(op: FlatOp) -> type[Operator]:
     if op.block.op not in OPS:
         raise UnknownOpError(
             f"block {op.path!r} is made of an op {op.block.op!r} that does not exist.",
-            (("known", ", ".join(sorted(OPS))),),
+            (("known", "list(mithril_nb.models.op.OPS)"),),
             "one of these.",
             block=op.path,
         )

@@ -6,18 +6,24 @@ that is added to another goes in as it is at that moment: there are no parents, 
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
 
 from mithril_nb.display import Shown, render
-from mithril_nb.errors import ConnectionError, UnknownOptionError
+from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError
+from mithril_nb.graph.annotate import annotate, annotate_array, find, label, merge
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import alone, composite
 from mithril_nb.graph.records import Block, LogicalGraph, Port
-from mithril_nb.models.fields import checked, example, fields_of
+from mithril_nb.graph.spec import Dim, Value, as_dtype, as_shape
+from mithril_nb.models.adding import Adding
+from mithril_nb.models.connection import Connection, IOKey, Tensorlike
+from mithril_nb.models.fields import checked, example, fields_of, plain
+from mithril_nb.models.flat import flat
 from mithril_nb.models.registry import KINDS, kind_named
 
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -40,7 +46,9 @@ class _Kind(type):
             cls.__signature__.bind(*given, **named)
         except TypeError as error:
             _refuse_call(cls, error, named)
-        return super().__call__(*given, **named)
+        made = super().__call__(*given, **named)
+        made._seal()
+        return made
 
 
 class Model(Shown, metaclass=_Kind):
@@ -65,6 +73,9 @@ class Model(Shown, metaclass=_Kind):
     def __init__(self, name: str | None = None):
         self.name = _checked_name(name)
         self._block = _EMPTY
+        # What was added, by identity, and the name that it has here: so that `linear.output` can be found again.
+        self._members: dict[int, tuple[object, str]] = {}
+        self._attributes: tuple[tuple[str, Value], ...] = ()
 
     @classmethod
     def of(cls, graph: LogicalGraph, name: str | None = None) -> Model:
@@ -118,14 +129,16 @@ class Model(Shown, metaclass=_Kind):
     @property
     def options(self) -> Mapping[str, Any]:
         """Its attributes, as they were given to its constructor."""
-        return MappingProxyType(dict(self._block.attributes))
+        return MappingProxyType(dict(self._attributes or self._block.attributes))
 
     def __call__(self, /, **settings: Any) -> Placed:
         """Say where its ports go, or set attributes, for adding it to a model.
 
         Args:
             settings: By port, the name of what it connects to or the name to give (`input="x", output="hidden"`);
-                by attribute, its value (`Linear(10)(input_size=784)`, `Dropout(0.5)(training=True)`).
+                by attribute, its value (`Linear(10)(input_size=784)`, `Dropout(0.5)(training=True)`). In place of a
+                name there may be a connection of another block (`relu.output`), an expression of such (`a + b`), an
+                `IOKey`, or a number or array that the port always has.
 
         Returns:
             What `|=` and `+=` take. The model itself is left as it is.
@@ -141,29 +154,46 @@ class Model(Shown, metaclass=_Kind):
             >>> model.inputs, model.outputs
             ((Port(name='x', role='data'),), (Port(name='hidden', role='data'),))
         """
-        ports = {port.name for port in (*self.inputs, *self.outputs)}
+        roles = {**{port.name: "output" for port in self.outputs}, **{port.name: port.role for port in self.inputs}}
         attributes = dict(self._block.attributes)
         connections, changes = {}, {}
         for key, value in settings.items():
-            if key in ports:
-                if not isinstance(value, str) or not value:
-                    raise ConnectionError(
-                        f"cannot connect port {key!r} of {self.kind} to {value!r}.",
-                        (("needs", "a name, as text"),),
-                        f'{self.kind}(...)({key}="hidden")',
-                        port=key,
-                    )
+            if key in roles and (isinstance(value, Tensorlike | IOKey) or (isinstance(value, str) and value)):
                 connections[key] = value
             elif key in attributes:
                 changes[key] = value
+            elif key in roles and roles[key] != "output" and _is_constant(value):
+                connections[key] = value
+            elif key in roles:
+                raise ConnectionError(
+                    f"cannot connect port {key!r} of {self.kind} to {value!r}.",
+                    (("needs", "a name, as text" + ("" if roles[key] == "output" else ", a connection, or a number")),),
+                    f'{self.kind}(...)({key}="hidden")',
+                    port=key,
+                )
             else:
                 raise UnknownOptionError(
                     f"{self.kind} has no port and no attribute {key!r}.",
-                    (("ports", ", ".join(sorted(ports)) or "none"), ("attributes", ", ".join(attributes) or "none")),
-                    f'{self.kind}(...)({next(iter(sorted(ports)))}="x")' if ports else "add blocks to it first.",
+                    (("ports", ", ".join(sorted(roles)) or "none"), ("attributes", ", ".join(attributes) or "none")),
+                    f'{self.kind}(...)({next(iter(sorted(roles)))}="x")' if roles else "add blocks to it first.",
                 )
         model = with_attributes(self, changes) if changes else self
-        return Placed(model, MappingProxyType(connections))
+        return Placed(model, MappingProxyType(connections), self)
+
+    def __getattr__(self, name: str) -> Connection:
+        """Return the connection of that name: a port of the block, or one that was named inside the model."""
+        if not name.startswith("_"):
+            block = self._block
+            known = [port.name for port in (*block.outputs, *block.inputs)]
+            known = list(dict.fromkeys([*known, *(label for label, _ in block.graph.labels)] if block.graph else known))
+            if name in known:
+                return Connection(self, name)
+            near = difflib.get_close_matches(name, known, 1, 0.6)
+            raise AttributeError(
+                f"{self.kind} has no attribute and no connection {name!r}."
+                + (f" Did you mean {near[0]!r}?" if near else f" Connections: {', '.join(known) or 'none'}.")
+            )
+        raise AttributeError(name)
 
     def __ior__(self, other: Model | Placed) -> Self:
         """Add a block beside those that are there; only named connections are made."""
@@ -183,9 +213,14 @@ class Model(Shown, metaclass=_Kind):
         """Return a new model: this one with a block added as by `+=`."""
         return self._copy().__iadd__(other)
 
+    def _seal(self) -> None:
+        """Called when the constructor is done: what a subclass built of blocks is from now on a block of its kind."""
+        if type(self) is not Model and self._block.op == "":
+            self._block = composite(self.graph, type(self).__name__, self._attributes)
+
     def _copy(self) -> Model:
         model = Model(self.name)
-        model._block = self._block
+        model._block, model._members = self._block, dict(self._members)
         return model
 
     def _extend(self, other: Model | Placed, chain: bool) -> None:
@@ -196,10 +231,121 @@ class Model(Shown, metaclass=_Kind):
             self._draft = Draft(LogicalGraph() if graph is None else graph)
             if graph is None:  # an op becomes the first block of a model
                 self._draft.add(self._block, name=self.name or "")
-        self._draft.add(
-            block, name=name, connections=placed.connections, after=self._draft.last_output() if chain else None
-        )
+        last = self._draft.last_output() if chain else None
+        adding = Adding(self, self._draft, self._members)
+        try:
+            connections = adding.connections(placed.connections)
+            name = self._draft.add(block, name=name, connections=connections, after=last)
+            adding.annotate(name, placed.connections)
+        except MithrilError:
+            adding.undo()
+            raise
+        for handle in (placed.model, placed.handle):
+            if handle is not None:
+                self._members[id(handle)] = (handle, name)
         self._frozen = None
+
+    # What a person says of connections
+
+    def set_shapes(self, shapes: Mapping[str, Sequence[Dim]] | None = None, /, **more: Sequence[Dim]) -> Self:
+        """Say what shapes connections have; dims that are not known may be names.
+
+        Args:
+            shapes: Shape by name of an input or output, of the model or of a block in it (`"linear_0.output"`).
+            **more: The same by keyword.
+
+        Raises:
+            ConnectionError: A name that stands for nothing.
+            UnknownOptionError: A shape that is none.
+
+        Examples:
+            >>> from mithril_nb.models import Linear, Model
+            >>> model = Model() | Linear(3)
+            >>> model.set_shapes(input=["batch", 4]).graph.notes[0][1].shape
+            ('batch', 4)
+        """
+        for name, shape in {**(shapes or {}), **more}.items():
+            self._say(name, shape=as_shape(name, shape))
+        return self
+
+    def set_types(self, types: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
+        """Say what dtypes inputs and outputs have: `set_types(tokens="int32")`.
+
+        Raises:
+            ConnectionError: A name that stands for nothing.
+            UnknownDtypeError: A dtype that does not exist.
+        """
+        for name, dtype in {**(types or {}), **more}.items():
+            self._say(name, dtype=str(as_dtype(dtype)))
+        return self
+
+    def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:
+        """Say what training changes: an input that it shall change, or a parameter that it shall leave.
+
+        Args:
+            settings: By name of an input, or of a parameter (`"linear_0.weight"`; `"linear_0"` for all of a block's).
+            **more: The same by keyword.
+
+        Raises:
+            ConnectionError: A name that stands for nothing.
+        """
+        for name, value in {**(settings or {}), **more}.items():
+            arrays = {array for op in flat(self.graph).ops for array in op.arrays.values()}
+            own = sorted(array for array in arrays if f"{array}.".startswith(f"{name.replace('/', '.')}."))
+            if own:
+                for array in own:
+                    self._edit(lambda graph, array=array, value=bool(value): annotate_array(graph, array, value))
+            else:
+                self._say(name, is_trainable=bool(value))
+        return self
+
+    def expose_keys(self, *names: str, **renamed: str) -> Self:
+        """Make connections outputs of the model, also where a block reads them: `expose_keys("h", last="output")`.
+
+        Args:
+            names: Names of connections.
+            renamed: The name to give, by keyword, and what to give it to.
+
+        Raises:
+            ConnectionError: A name that stands for nothing.
+            NameTakenError: A name that something else has.
+        """
+        for name in names:
+            self._say(name, is_exposed=True)
+        for new, old in renamed.items():
+            self._say(old, is_exposed=True)
+            self.rename_keys(**{old: new}) if old.isidentifier() else self._edit(
+                lambda graph, new=new, old=old: label(graph, find(graph, old), new)
+            )
+        return self
+
+    def rename_keys(self, **names: str) -> Self:
+        """Give inputs and outputs other names: `rename_keys(input="image", output="logits")`.
+
+        Raises:
+            ConnectionError: A name that stands for nothing.
+            NameTakenError: A name that something else has.
+        """
+        for old, new in names.items():
+            self._edit(lambda graph, old=old, new=new: label(graph, find(graph, old), new))
+        return self
+
+    def merge_connections(self, *names: str) -> Self:
+        """Make several connections one: inputs that shall be the same, or an output and the inputs it shall feed.
+
+        Raises:
+            ConnectionError: A name that stands for nothing, or two outputs.
+            CycleError: It would close a cycle.
+        """
+        for second in names[1:]:
+            self._edit(lambda graph, second=second: merge(graph, find(graph, names[0]), find(graph, second)))
+        return self
+
+    def _say(self, name: str, **said: Any) -> None:
+        self._edit(lambda graph: annotate(graph, find(graph, name), **said))
+
+    def _edit(self, edit: Callable[[LogicalGraph], LogicalGraph]) -> None:
+        self._block = composite(edit(self.graph))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self._block == other._block
@@ -225,7 +371,14 @@ class Placed:
     """A model together with the connections it is to have: `Linear(64)(input="x", output="hidden")`."""
 
     model: Model
-    connections: Mapping[str, str] = field(default_factory=dict)
+    connections: Mapping[str, Any] = field(default_factory=dict)
+    handle: Model | None = None
+
+    def __getattr__(self, name: str) -> Connection:
+        """Return the connection at a port of the block."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.handle or self.model, name)
 
 
 LogicalModel = Model
@@ -266,6 +419,13 @@ def _refuse_call(kind: _Kind, error: TypeError, named: Mapping[str, Any]) -> NoR
         (("takes", takes or "nothing"), *((("given", given),) if given else ())),
         f"{kind.__name__}({call})",
     ) from None
+
+
+def _is_constant(value: Any) -> bool:
+    try:
+        return plain(value) is not None and not isinstance(value, str)
+    except TypeError:
+        return False
 
 
 def _checked_model(other: object) -> Model:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, is_dim_name
+from mithril_nb.graph.spec import Dim, TensorSpec, as_shape
 from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import input_dtype
 from mithril_nb.models.op import OPS
@@ -31,7 +31,7 @@ def input_specs(
     """
     names = by_port(shapes, input_names(graph), "input", what="shapes", example="[32, 784]")
     return {
-        port: TensorSpec(_dims(name, shapes[name]), input_dtype(graph, port, dtype)) for port, name in names.items()
+        port: TensorSpec(as_shape(name, shapes[name]), input_dtype(graph, port, dtype)) for port, name in names.items()
     }
 
 
@@ -150,30 +150,6 @@ def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
             )
         flat.update(found)
     return flat
-
-
-def _dims(name: str, dims: Any) -> tuple[Dim, ...]:
-    try:
-        if isinstance(dims, str):
-            raise TypeError
-        return tuple(_dim(place, dim) for place, dim in enumerate(dims))
-    except (TypeError, ValueError):
-        raise UnknownOptionError(
-            f"{dims!r} is no shape for input {name!r}.",
-            (("needs", "a list of sizes, or names of sizes that are not known yet; '...' may only stand first"),),
-            f'shapes={{{name!r}: ["batch", 784]}}',
-            port=name,
-        ) from None
-
-
-def _dim(place: int, dim: Any) -> Dim:
-    if isinstance(dim, str):
-        if not is_dim_name(dim) or (dim == LEADING and place):
-            raise ValueError
-        return dim
-    if isinstance(dim, bool) or not isinstance(dim, SupportsIndex) or int(dim) < 0:
-        raise ValueError
-    return int(dim)
 
 
 def _kind(given: object) -> str:

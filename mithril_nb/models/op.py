@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from mithril_nb.errors import NameTakenError, UnknownOpError
+from mithril_nb.errors import UnknownOpError
 from mithril_nb.graph.records import Block, Port, Value
 from mithril_nb.graph.spec import Dim, Spec, TensorSpec
 from mithril_nb.models.fields import checked, fields_of
 from mithril_nb.models.model import Model
-from mithril_nb.models.registry import KINDS
+from mithril_nb.models.registry import KINDS, refuse_second
 
 Options = Mapping[str, Value]
 UNKNOWN = "<unknown>"
@@ -91,8 +91,8 @@ class Operator(Model):
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)
         if "op" in cls.__dict__:
-            _refuse_second(cls, "kind", cls.__name__, KINDS.get(cls.__name__))
-            _refuse_second(cls, "op", cls.op, OPS.get(cls.op))
+            refuse_second(cls, "kind", cls.__name__, KINDS.get(cls.__name__))
+            refuse_second(cls, "op", cls.op, OPS.get(cls.op))
             KINDS[cls.__name__] = cls
             OPS[cls.op] = cls
 
@@ -153,21 +153,6 @@ class Operator(Model):
             Shapes by input, as far as they follow; what is left out follows from nothing.
         """
         return {}
-
-
-def _refuse_second(new: type[Model], what: str, name: str, old: type[Model] | None) -> None:
-    """Raise if a name would change its meaning in models that exist; a cell that runs again defines the same class.
-
-    Raises:
-        NameTakenError: Another class has the name.
-    """
-    if old is None or (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__):
-        return
-    raise NameTakenError(
-        f"cannot define {new.__name__}: the {what} {name!r} exists.",
-        (("defined by", f"{old.__module__}.{old.__qualname__}"),),
-        f'op = "my_{name}"' if what == "op" else f"class My{name}(Operator)",
-    )
 
 
 OPS: dict[str, type[Operator]] = {}

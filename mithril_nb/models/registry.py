@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from mithril_nb.errors import UnknownBlockError
+from mithril_nb.errors import NameTakenError, UnknownBlockError
 
 if TYPE_CHECKING:
     from mithril_nb.models.model import Model
@@ -30,6 +30,21 @@ def kind_named(kind: str) -> type[Model]:
     near = difflib.get_close_matches(kind, KINDS, 1, 0.5)
     raise UnknownBlockError(
         f"unknown kind of block {kind!r}.",
-        (("known", ", ".join(sorted(KINDS))),),
+        (("known", "list(mithril_nb.models.KINDS)"),),
         f"{near[0]}(...)" if near else "one of these kinds.",
+    )
+
+
+def refuse_second(new: type, what: str, name: str, old: type | None) -> None:
+    """Raise if a name would change its meaning in models that exist; a cell that runs again defines the same class.
+
+    Raises:
+        NameTakenError: Another class has the name.
+    """
+    if old is None or (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__):
+        return
+    raise NameTakenError(
+        f"cannot define {new.__name__}: the {what} {name!r} exists.",
+        (("defined by", f"{old.__module__}.{old.__qualname__}"),),
+        f'op = "my_{name}"' if what == "op" else f"class My{name}(Operator)",
     )

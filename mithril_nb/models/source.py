@@ -48,6 +48,12 @@ class _Writer:
     def graph(self, graph: LogicalGraph, variable: str, name: str) -> str:
         """Write the lines for one graph; return its variable."""
         variable = self.free_variable(variable)
+        # A kind that composes itself cannot be written out block by block, and notes have no line of their own yet.
+        self.misread = self.misread or bool(graph.notes)
+        self.misread = self.misread or any(
+            node.block.graph is not None and not node.block.attributes and node.block.kind != "Model"
+            for node in graph.nodes
+        )
         inner = {
             node.name: self.graph(node.block.graph, node.name, node.name)
             for node in graph.nodes

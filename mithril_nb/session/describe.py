@@ -21,11 +21,12 @@ def palette() -> tuple[dict[str, str], ...]:
     kinds = [
         {"kind": kind, "category": _said(made, "category"), "summary": summary(made), "formula": _said(made, "formula")}
         for kind, made in KINDS.items()
+        if _said(made, "category")
     ]
     places = {category: place for place, category in enumerate(_ORDER)}
     return tuple(
         sorted(
-            ({**entry, "category": entry["category"] or "Other"} for entry in kinds),
+            kinds,
             key=lambda entry: (places.get(entry["category"], len(places)), entry["category"], entry["kind"]),
         )
     )

@@ -16,7 +16,6 @@ from mithril_nb.models import (
     MaxPool2d,
     Model,
     Operator,
-    Placed,
     Relu,
     Tanh,
 )
@@ -100,7 +99,7 @@ def test_a_subclass_builds_itself():
             self += Relu()
 
     model = Model() + Encoder(4, name="encoder") + Encoder(width=3)
-    assert names(model) == ["encoder", "model_1"]
+    assert names(model) == ["encoder", "encoder_1"]
     assert isinstance(Encoder(4), Model)
     assert repr(Encoder(4)) == "Model(linear_0, relu_0)"
 
@@ -129,7 +128,7 @@ def test_the_first_open_input_takes_the_chain():
 def test_a_call_sets_ports_and_attributes_and_changes_nothing():
     block = Linear(4)
     placed = block(input="x", output="h", input_size=3)
-    assert placed == Placed(Linear(4, input_size=3), {"input": "x", "output": "h"})
+    assert (placed.model, placed.connections) == (Linear(4, input_size=3), {"input": "x", "output": "h"})
     assert block == Linear(4)
     assert dict(Dropout(0.1)(training=True).model.options) == {"p": 0.1, "training": True}
     odd = Model() | Relu()(input="self", output="other")

@@ -1,24 +1,25 @@
-"""What runs each op on JAX: pure functions of arrays, traced once."""
+"""Layers with parameters, and images."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
+from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.graph.records import Value
 from mithril_nb.models.dims import same_padding
-from mithril_nb.program import Arrays, Call, Kernel
+from mithril_nb.program import Arrays, Call
 
 
+@kernel("linear")
 def _linear(call: Call, arrays: Arrays) -> Arrays:
     out = jnp.matmul(arrays["input"], arrays["weight"])
     return {"output": out + arrays["bias"] if "bias" in arrays else out}
 
 
+@kernel("conv2d")
 def _conv2d(call: Call, arrays: Arrays) -> Arrays:
     image, weight = arrays["input"], arrays["weight"]
     out = lax.conv_general_dilated(
@@ -31,6 +32,7 @@ def _conv2d(call: Call, arrays: Arrays) -> Arrays:
     return {"output": out + arrays["bias"][:, None, None] if "bias" in arrays else out}
 
 
+@kernel("max_pool2d")
 def _max_pool2d(call: Call, arrays: Arrays) -> Arrays:
     image = arrays["input"]
     window, stride = _pair(call.options["kernel_size"]), _pair(call.options["stride"])
@@ -39,11 +41,13 @@ def _max_pool2d(call: Call, arrays: Arrays) -> Arrays:
     return {"output": lax.reduce_window(image, -jnp.inf, lax.max, (1, 1, *window), (1, 1, *stride), padding)}
 
 
+@kernel("flatten")
 def _flatten(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
     return {"output": x.reshape(x.shape[0], math.prod(x.shape[1:]))}  # -1 would not do for an empty batch
 
 
+@kernel("layer_norm")
 def _layer_norm(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
     mean = x.mean(-1, keepdims=True)
@@ -55,56 +59,10 @@ def _layer_norm(call: Call, arrays: Arrays) -> Arrays:
     return {"output": out + arrays["bias"] if "bias" in arrays else out}
 
 
+@kernel("embedding")
 def _embedding(call: Call, arrays: Arrays) -> Arrays:
     # A number that is out of range gives a row of NaN, as jnp.take does by default: it is seen, not clamped.
     return {"output": jnp.take(arrays["weight"], arrays["input"], axis=0)}
-
-
-def _softmax(call: Call, arrays: Arrays) -> Arrays:
-    axis = call.options["axis"]
-    assert isinstance(axis, int)
-    return {"output": jax.nn.softmax(arrays["input"], axis=axis)}
-
-
-def _dropout(call: Call, arrays: Arrays) -> Arrays:
-    x, p = arrays["input"], call.options["p"]
-    if not dropout_draws(call.options, call.training):
-        return {"output": x}
-    assert isinstance(p, float)
-    assert call.key is not None
-    kept = jax.random.bernoulli(call.key, 1.0 - p, x.shape)
-    return {"output": jnp.where(kept, x / (1.0 - p), 0.0)}
-
-
-def dropout_draws(options: Mapping[str, Value], training: bool) -> bool:
-    """Return whether a Dropout block drops: its own say, or else the program's."""
-    says = options["training"]
-    return (training if says is None else bool(says)) and options["p"] != 0.0
-
-
-KERNELS: dict[str, Kernel] = {
-    "linear": _linear,
-    "conv2d": _conv2d,
-    "max_pool2d": _max_pool2d,
-    "flatten": _flatten,
-    "layer_norm": _layer_norm,
-    "embedding": _embedding,
-    "dropout": _dropout,
-    "add": lambda call, arrays: {"output": arrays["left"] + arrays["right"]},
-    "relu": lambda call, arrays: {"output": jax.nn.relu(arrays["input"])},
-    "gelu": lambda call, arrays: {
-        "output": jax.nn.gelu(arrays["input"], approximate=bool(call.options["approximate"]))
-    },
-    "sigmoid": lambda call, arrays: {"output": jax.nn.sigmoid(arrays["input"])},
-    "tanh": lambda call, arrays: {"output": jnp.tanh(arrays["input"])},
-    "softmax": _softmax,
-}
-"""Kernel of each op."""
-
-
-def draws(op: str, options: Mapping[str, Value], training: bool) -> bool:
-    """Return whether an op draws random numbers."""
-    return op == "dropout" and dropout_draws(options, training)
 
 
 def _pair(value: Value) -> tuple[int, int]:

@@ -1,0 +1,16 @@
+"""Values that are always the same."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.models.constants import dtype_of
+from mithril_nb.program import Arrays, Call
+
+
+@kernel("constant")
+def _constant(call: Call, arrays: Arrays) -> Arrays:
+    value = call.options["value"]
+    dtype = call.options["dtype"] or dtype_of(value)
+    return {"output": jnp.asarray(value, dtype)}

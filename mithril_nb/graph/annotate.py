@@ -1,0 +1,125 @@
+"""Edits of what a person says of connections: names, shapes, dtypes, what is trained, what is shown outside."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+from typing import Any
+
+from mithril_nb.errors import ConnectionError, NameTakenError
+from mithril_nb.graph.closing import closed, made_edges
+from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Note
+
+
+def find(graph: LogicalGraph, text: str) -> Endpoint:
+    """Return what a name stands for: an input, a labelled output, an output of the graph, or `"block.port"`.
+
+    Raises:
+        ConnectionError: It stands for nothing.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Model
+        >>> find((Model() | Linear(3)(output="y")).graph, "y")
+        Endpoint(node='linear_0', port='output')
+    """
+    end = Endpoint.parse(text)
+    if end.node:
+        if end.node in graph.by_name and end.port in _ports(graph, end.node):
+            return end
+    else:
+        labels = dict(graph.labels)
+        if end.port in labels:
+            return labels[end.port]
+        if end in graph.source_of:
+            return graph.source_of[end]
+        if any(port.name == end.port for port in graph.inputs):
+            return end
+    known = [*dict(graph.labels), *(port.name for port in (*graph.inputs, *graph.outputs))]
+    known += [f"{node.name}.{port}" for node in graph.nodes for port in _ports(graph, node.name)]
+    near = difflib.get_close_matches(text, known, 1, 0.5)
+    raise ConnectionError(
+        f"the model has no connection {text!r}.",
+        (("names", ", ".join(dict.fromkeys(known)) or "none"),),
+        f"{near[0]!r}" if near else "one of these names." if known else "add a block first.",
+    )
+
+
+def annotate(graph: LogicalGraph, end: Endpoint, **said: Any) -> LogicalGraph:
+    """Say something of an endpoint: `shape=`, `dtype=`, `is_trainable=`, `is_exposed=`, as `Note` has it.
+
+    An input whose name came by itself keeps it from now on.
+    """
+    labels = dict(graph.labels)
+    named: tuple[str, ...] = ()
+    if end.node == BOUNDARY and any(port.name == end.port for port in graph.inputs):
+        named = (end.port,)
+        labels[end.port] = end
+    notes = {**graph.note_at, end: replace(graph.note_at.get(end, Note()), **said)}
+    return closed(graph.nodes, made_edges(graph, named), labels, notes)
+
+
+def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> LogicalGraph:
+    """Say whether training changes a parameter of any block inside, by its name among the parameters."""
+    end = Endpoint(BOUNDARY, name)
+    note = replace(graph.note_at.get(end, Note()), is_trainable=None if is_trainable else False)
+    return closed(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, end: note})
+
+
+def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
+    """Give a name to an input or an output, in place of the one that it has.
+
+    Raises:
+        NameTakenError: Something else has the name.
+    """
+    labels = dict(graph.labels)
+    taken = labels.get(name)
+    inputs = {port.name for port in graph.inputs}
+    if (taken is not None and taken != end) or (name in inputs and end != Endpoint(BOUNDARY, name)):
+        raise NameTakenError(
+            f"cannot name '{end}' {name!r}: '{taken or Endpoint(BOUNDARY, name)}' has that name.",
+            (("names", ", ".join(dict.fromkeys([*labels, *inputs]))),),
+            f"{name + '_2'!r}",
+            block=end.node,
+            port=end.port,
+        )
+    if end.node == BOUNDARY:
+        new = Endpoint(BOUNDARY, name)
+        edges = [
+            Edge(new if edge.source == end else edge.source, edge.target) for edge in made_edges(graph, (end.port,))
+        ]
+        labels = {known: place for known, place in labels.items() if place != end}
+        labels[name] = new
+        notes = {new if place == end else place: note for place, note in graph.notes}
+        return closed(graph.nodes, edges, labels, notes)
+    labels = {known: place for known, place in labels.items() if place != end}
+    labels[name] = end
+    return closed(graph.nodes, made_edges(graph), labels, graph.note_at)
+
+
+def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGraph:
+    """Make two connections one: all that read the second read the first from now on.
+
+    Raises:
+        ConnectionError: The second is an output of a block too, or both are the same.
+        CycleError: It would close a cycle.
+    """
+    if first.node == BOUNDARY and second.node != BOUNDARY:
+        first, second = second, first
+    if second.node != BOUNDARY or first == second:
+        raise ConnectionError(
+            f"cannot merge '{first}' and '{second}'.",
+            (("because", "they are the same" if first == second else "two blocks would feed one connection"),),
+            "merge an input of the model with an output, or with another input.",
+        )
+    named = tuple(end.port for end in (first, second) if end.node == BOUNDARY)
+    edges = [Edge(first, edge.target) if edge.source == second else edge for edge in made_edges(graph, named)]
+    labels = {name: end for name, end in graph.labels if end != second}
+    if first.node == BOUNDARY:
+        labels[first.port] = first
+    notes = {end: note for end, note in graph.notes if end != second}
+    return closed(graph.nodes, edges, labels, notes)
+
+
+def _ports(graph: LogicalGraph, node: str) -> list[str]:
+    block = graph.by_name[node].block
+    return [port.name for port in (*block.outputs, *block.inputs)]

@@ -1,0 +1,131 @@
+"""Adding a block to a model: connections, expressions, keys and constants become names, blocks and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from mithril_nb.errors import ConnectionError
+from mithril_nb.graph.draft import Draft
+from mithril_nb.graph.paths import component
+from mithril_nb.graph.records import BOUNDARY, Endpoint
+from mithril_nb.graph.spec import as_dtype, as_shape
+from mithril_nb.models.connection import Connection, Expression, IOKey, Tensorlike
+from mithril_nb.models.registry import kind_named
+
+
+class Adding:
+    """One block on its way into a model.
+
+    Args:
+        model: The handle of the model.
+        draft: What is composed.
+        members: What was added before, by identity: the thing itself, and the name of its block, or of its output.
+    """
+
+    def __init__(self, model: object, draft: Draft, members: dict[int, tuple[object, str]]):
+        self.model, self.draft, self.members = model, draft, members
+        self.before = None
+
+    def connections(self, given: Mapping[str, Any]) -> dict[str, str]:
+        """Return the name that each port is to be connected to; blocks of expressions are added on the way.
+
+        Raises:
+            ConnectionError: A connection of a block that is not part of the model.
+        """
+        if any(not isinstance(value, str) for value in given.values()):
+            self.before = self.draft.graph(), dict(self.members)
+        return {port: self.name(value) for port, value in given.items() if not _is_nameless(value)}
+
+    def name(self, value: Any) -> str:
+        """Return the name of whatever a port may be connected to."""
+        if isinstance(value, str):
+            return value
+        if isinstance(value, Connection):
+            return self.place(value)
+        if isinstance(value, Expression):
+            return self.expression(value)
+        if isinstance(value, IOKey):
+            return component(value.name) if value.value is None else self.constant(value.value, value.name)
+        return self.constant(value)
+
+    def place(self, connection: Connection) -> str:
+        """Return where a connection of a block is in this model."""
+        if connection.model is self.model:
+            return component(connection.port)
+        if id(connection.model) not in self.members:
+            raise ConnectionError(
+                f"{connection!r} is not part of this model.",
+                (("because", f"the {connection.model.kind} block was not added to it"),),
+                "model |= block first; then connect to block.output.",
+                port=connection.port,
+            )
+        return str(Endpoint(self.members[id(connection.model)][1], connection.port))
+
+    def expression(self, wanted: Expression) -> str:
+        """Add the blocks that an expression stands for, unless they are there, and return the name of its output."""
+        waiting = [wanted]
+        while waiting:  # no recursion: a long sum is as deep as it is long
+            expression = waiting[-1]
+            open_ones = [
+                one for one in expression.inputs.values() if isinstance(one, Expression) and id(one) not in self.members
+            ]
+            if open_ones:
+                waiting.extend(open_ones)
+                continue
+            waiting.pop()
+            if id(expression) in self.members:
+                continue
+            made = kind_named(expression.kind)(**expression.options)
+            data = {port.name for port in made.inputs if port.role != "option"}
+            settings = {}
+            connections = {}
+            for port, value in expression.inputs.items():
+                if isinstance(value, Tensorlike | IOKey | str) or port in data:
+                    connections[port] = self.members[id(value)][1] if id(value) in self.members else self.name(value)
+                else:
+                    settings[port] = value
+            if settings:
+                made = kind_named(expression.kind)(**{**expression.options, **settings})
+            name = self.draft.add(made.block, connections=connections)
+            self.members[id(expression)] = (expression, str(Endpoint(name, made.outputs[0].name)))
+        return self.members[id(wanted)][1]
+
+    def constant(self, value: Any, name: str = "") -> str:
+        """Add a block that always gives a value, and return the name of its output."""
+        made = kind_named("Constant")(value)
+        label = {made.outputs[0].name: component(name)} if name else {}
+        return str(Endpoint(self.draft.add(made.block, connections=label), made.outputs[0].name))
+
+    def annotate(self, name: str, given: Mapping[str, Any]) -> None:
+        """Note what keys say of the connections of the block that was added under this name."""
+        for port, key in given.items():
+            if not isinstance(key, IOKey):
+                continue
+            node = self.draft.node(name)
+            is_output = port in {one.name for one in node.block.outputs}
+            end = Endpoint(name, port) if is_output else self.draft.source(name, port)
+            said: dict[str, Any] = {}
+            if key.shape is not None:
+                said["shape"] = as_shape(key.name or port, key.shape)
+            if key.type is not None:
+                said["dtype"] = str(as_dtype(key.type))
+            if key.differentiable is not None:
+                said["is_trainable"] = key.differentiable
+            if key.expose is not None and (end.node != BOUNDARY or key.expose):
+                said["is_exposed"] = key.expose and end.node != BOUNDARY
+            if said:
+                self.draft.note(end, lambda note, said=said: replace(note, **said))
+
+    def undo(self) -> None:
+        """Take back what was added on the way."""
+        if self.before is not None:
+            graph, members = self.before
+            self.draft.restart(graph)
+            self.members.clear()
+            self.members.update(members)
+
+
+def _is_nameless(value: Any) -> bool:
+    return isinstance(value, IOKey) and not value.name and value.value is None

@@ -1,0 +1,45 @@
+"""Blocks that are made of blocks, under a name of their own."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from mithril_nb.models.fields import checked, fields_of
+from mithril_nb.models.model import Model
+from mithril_nb.models.registry import KINDS, refuse_second
+
+
+class Composite(Model):
+    """A block that is made of others: a subclass composes itself in its constructor.
+
+    A constructor whose arguments are plain data hands them to `super().__init__`, so that the block can be made anew
+    from them, by the inspector's sliders and from a file. One that takes blocks hands nothing on: what is inside is
+    then saved as it is.
+
+    Attributes:
+        category: Where the palette lists it; `""` for one that needs blocks to be made of.
+        formula: What it computes, for the reader.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Relu
+        >>> class Half(Composite):
+        ...     def __init__(self, dimension: int, name: str | None = None):
+        ...         super().__init__(name, dimension=dimension)
+        ...         self += Linear(self.options["dimension"])
+        ...         self += Relu()
+        >>> Half(8).options["dimension"], Half(8).graph.nodes[1].name
+        (8, 'relu_0')
+    """
+
+    category: ClassVar[str] = ""
+    formula: ClassVar[str] = ""
+
+    def __init__(self, name: str | None = None, **attributes: Any):
+        super().__init__(name)
+        if attributes:
+            self._attributes = checked(type(self).__name__, fields_of(type(self)), attributes)
+
+    def __init_subclass__(cls, **settings: Any):
+        super().__init_subclass__(**settings)
+        refuse_second(cls, "kind", cls.__name__, KINDS.get(cls.__name__))
+        KINDS[cls.__name__] = cls

@@ -1,0 +1,252 @@
+"""Connections as values: `linear.output`, `a + b`, `x[0]`, `IOKey("x", shape=[2, 3])`.
+
+A connection names a port of a block that is, or will be, part of a model; an expression stands for blocks that are
+added when it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.graph.spec import Dim
+
+if TYPE_CHECKING:
+    from mithril_nb.models.model import Model
+
+
+class Tensorlike:
+    """What arithmetic and the usual methods of arrays can be done with; each gives an `Expression`."""
+
+    # `==` builds a block, as on arrays: connections are told apart by identity.
+    __hash__ = object.__hash__
+
+    def __add__(self, other: Any) -> Expression:
+        return _binary("Add", "left", self, "right", other)
+
+    def __radd__(self, other: Any) -> Expression:
+        return _binary("Add", "left", other, "right", self)
+
+    def __sub__(self, other: Any) -> Expression:
+        return _binary("Subtract", "left", self, "right", other)
+
+    def __rsub__(self, other: Any) -> Expression:
+        return _binary("Subtract", "left", other, "right", self)
+
+    def __mul__(self, other: Any) -> Expression:
+        return _binary("Multiply", "left", self, "right", other)
+
+    def __rmul__(self, other: Any) -> Expression:
+        return _binary("Multiply", "left", other, "right", self)
+
+    def __truediv__(self, other: Any) -> Expression:
+        return _binary("Divide", "numerator", self, "denominator", other)
+
+    def __rtruediv__(self, other: Any) -> Expression:
+        return _binary("Divide", "numerator", other, "denominator", self)
+
+    def __floordiv__(self, other: Any) -> Expression:
+        return _binary("FloorDivide", "numerator", self, "denominator", other)
+
+    def __rfloordiv__(self, other: Any) -> Expression:
+        return _binary("FloorDivide", "numerator", other, "denominator", self)
+
+    def __pow__(self, other: Any) -> Expression:
+        return _binary("Power", "base", self, "exponent", other)
+
+    def __rpow__(self, other: Any) -> Expression:
+        return _binary("Power", "base", other, "exponent", self)
+
+    def __matmul__(self, other: Any) -> Expression:
+        return _binary("MatrixMultiply", "left", self, "right", other)
+
+    def __rmatmul__(self, other: Any) -> Expression:
+        return _binary("MatrixMultiply", "left", other, "right", self)
+
+    def __lt__(self, other: Any) -> Expression:
+        return _binary("Less", "left", self, "right", other)
+
+    def __le__(self, other: Any) -> Expression:
+        return _binary("LessEqual", "left", self, "right", other)
+
+    def __gt__(self, other: Any) -> Expression:
+        return _binary("Greater", "left", self, "right", other)
+
+    def __ge__(self, other: Any) -> Expression:
+        return _binary("GreaterEqual", "left", self, "right", other)
+
+    def __eq__(self, other: object) -> Any:
+        return _binary("Equal", "left", self, "right", other)
+
+    def __ne__(self, other: object) -> Any:
+        return _binary("NotEqual", "left", self, "right", other)
+
+    def __and__(self, other: Any) -> Expression:
+        return _binary("LogicalAnd", "left", self, "right", other)
+
+    def __or__(self, other: Any) -> Expression:
+        return _binary("LogicalOr", "left", self, "right", other)
+
+    def __xor__(self, other: Any) -> Expression:
+        return _binary("LogicalXOr", "left", self, "right", other)
+
+    def __invert__(self) -> Expression:
+        return _unary("LogicalNot", self)
+
+    def __neg__(self) -> Expression:
+        return _unary("Negate", self)
+
+    def __abs__(self) -> Expression:
+        return _unary("Absolute", self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a connection has no truth value before the model runs; use Where, or a Cond block.")
+
+    def __iter__(self) -> Any:
+        raise TypeError("a connection cannot be iterated over before the model runs; index it, or use Split.")
+
+    def __getitem__(self, index: Any) -> Expression:
+        return Expression("Indexer", {"input": self}, {"index": _index(index)})
+
+    def sum(self, axis: Any = None, keepdim: bool = False) -> Expression:
+        """Return the sum, over all items or along `axis`."""
+        return _unary("Sum", self, axis=axis, keepdim=keepdim)
+
+    def mean(self, axis: Any = None, keepdim: bool = False) -> Expression:
+        """Return the mean, over all items or along `axis`."""
+        return _unary("Mean", self, axis=axis, keepdim=keepdim)
+
+    def max(self, axis: Any = None, keepdim: bool = False) -> Expression:
+        """Return the greatest, of all items or along `axis`."""
+        return _unary("Max", self, axis=axis, keepdim=keepdim)
+
+    def min(self, axis: Any = None, keepdim: bool = False) -> Expression:
+        """Return the least, of all items or along `axis`."""
+        return _unary("Min", self, axis=axis, keepdim=keepdim)
+
+    def prod(self, axis: Any = None, keepdim: bool = False) -> Expression:
+        """Return the product, over all items or along `axis`."""
+        return _unary("Prod", self, axis=axis, keepdim=keepdim)
+
+    def var(self, axis: Any = None, keepdim: bool = False, correction: float = 0.0) -> Expression:
+        """Return the variance, over all items or along `axis`."""
+        return _unary("Variance", self, axis=axis, keepdim=keepdim, correction=correction)
+
+    def argmax(self, axis: Any = None, keepdim: bool = False) -> Expression:
+        """Return the place of the greatest."""
+        return _unary("ArgMax", self, axis=axis, keepdim=keepdim)
+
+    def argmin(self, axis: Any = None, keepdim: bool = False) -> Expression:
+        """Return the place of the least."""
+        return _unary("ArgMin", self, axis=axis, keepdim=keepdim)
+
+    def abs(self) -> Expression:
+        """Return the absolute values."""
+        return _unary("Absolute", self)
+
+    def exp(self) -> Expression:
+        """Return the exponential, item by item."""
+        return _unary("Exponential", self)
+
+    def sqrt(self) -> Expression:
+        """Return the square root, item by item."""
+        return _unary("Sqrt", self)
+
+    def reshape(self, *shape: Any) -> Expression:
+        """Return the items in another shape; one size may be -1."""
+        given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        if isinstance(given, Tensorlike):
+            return Expression("Reshape", {"input": self, "shape": given})
+        return Expression("Reshape", {"input": self}, {"shape": tuple(given)})
+
+    def transpose(self, *axes: Any) -> Expression:
+        """Return the array with its axes reversed, or in a given order."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        return _unary("Transpose", self, axes=order)
+
+    @property
+    def T(self) -> Expression:
+        """The array with its axes reversed."""
+        return self.transpose()
+
+    def cast(self, dtype: Any) -> Expression:
+        """Return the items in another dtype."""
+        return _unary("Cast", self, dtype=str(dtype))
+
+    def shape(self) -> Expression:
+        """Return the shape, as a value that flows beside arrays."""
+        return _unary("Shape", self)
+
+    def size(self, dim: int | None = None) -> Expression:
+        """Return the number of items, or the size of one dim."""
+        return _unary("Size", self, dim=dim)
+
+    def split(self, split_size: int, axis: int = 0) -> Expression:
+        """Return the array cut into parts of one size, stacked along a new first axis."""
+        return _unary("Split", self, split_size=split_size, axis=axis)
+
+
+class Connection(Tensorlike):
+    """A port of a block, or a named connection of a model: `linear.output`, `model.hidden`."""
+
+    def __init__(self, model: Model, port: str):
+        self.model, self.port = model, port
+
+    def __repr__(self) -> str:
+        return f"{self.model.kind}(...).{self.port}"
+
+
+class Expression(Tensorlike):
+    """A block that will be added, with what feeds it."""
+
+    def __init__(self, kind: str, inputs: Mapping[str, Any], options: Mapping[str, Any] | None = None):
+        self.kind, self.inputs, self.options = kind, dict(inputs), dict(options or {})
+
+    def __repr__(self) -> str:
+        given = [f"{port}={value!r}" for port, value in {**self.options, **self.inputs}.items()]
+        return f"{self.kind}({', '.join(given)})"
+
+
+@dataclass(frozen=True, eq=False)
+class IOKey:
+    """A name for a connection, with what is to hold there.
+
+    Attributes:
+        name: The name.
+        value: A number or an array that it always has.
+        shape: Its shape; names for sizes that are not known.
+        type: Its dtype, as `"float32"` or `ml.float32`.
+        expose: Whether it is an output of the model even where a block reads it.
+        differentiable: Whether training changes it; `None` leaves that to the block.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Model
+        >>> model = Model()
+        >>> model |= Linear(3)(input=IOKey("x", shape=["batch", 4]), output=IOKey("y", expose=True))
+        >>> [port.name for port in (*model.inputs, *model.outputs)]
+        ['x', 'y']
+    """
+
+    name: str = ""
+    value: Any = None
+    shape: Sequence[Dim] | None = None
+    type: Any = None
+    expose: bool | None = None
+    differentiable: bool | None = None
+
+
+def _unary(kind: str, x: Any, **options: Any) -> Expression:
+    return Expression(kind, {"input": x}, options)
+
+
+def _binary(kind: str, first: str, a: Any, second: str, b: Any) -> Expression:
+    return Expression(kind, {first: a, second: b})
+
+
+def _index(index: Any) -> tuple[Any, ...]:
+    """An index as plain data: for each axis a whole number, `("slice", start, stop, step)`, `None`, or `"..."`."""
+    return tuple(
+        ("slice", one.start, one.stop, one.step) if isinstance(one, slice) else "..." if one is Ellipsis else one
+        for one in (index if isinstance(index, tuple) else (index,))
+    )
