@@ -1,6 +1,23 @@
 """What runs each op on JAX: pure functions of arrays, traced once, a module for each family."""
 
-from mithril_nb.backends.jax.kernels import activations, layers, values
+from mithril_nb.backends.jax.kernels import (  # noqa: F401 - each registers its kernels
+    activations,
+    arithmetic,
+    attention,
+    classical,
+    convolution,
+    generators,
+    layers,
+    logic,
+    losses,
+    metrics,
+    normalization,
+    recurrent,
+    reductions,
+    shaping,
+    statics,
+    values,
+)
 from mithril_nb.backends.jax.kernels.registry import DRAWS, KERNELS, draws, kernel
 
-__all__ = ["DRAWS", "KERNELS", "activations", "draws", "kernel", "layers", "values"]
+__all__ = ["DRAWS", "KERNELS", "draws", "kernel"]

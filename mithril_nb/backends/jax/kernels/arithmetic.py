@@ -1,0 +1,3 @@
+"""Arithmetic and matrix products."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Kernels, distances, embeddings."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Convolutions and pools."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Ranges, ones, random numbers."""
+
+from __future__ import annotations

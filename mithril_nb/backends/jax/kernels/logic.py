@@ -1,0 +1,3 @@
+"""Comparisons and truth values."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Metrics."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Norms."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Cells."""
+
+from __future__ import annotations

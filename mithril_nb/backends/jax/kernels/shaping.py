@@ -1,0 +1,3 @@
+"""Shapes and slices."""
+
+from __future__ import annotations

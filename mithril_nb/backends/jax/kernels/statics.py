@@ -1,0 +1,3 @@
+"""Shapes, sizes, dtypes."""
+
+from __future__ import annotations

@@ -1,0 +1,167 @@
+"""Every block: shapes as JAX finds them, values as others compute them, gradients as finite differences say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.test_util import check_grads
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import LEADING, TensorSpec
+from mithril_nb.models import Model
+from mithril_nb.models.flat import flat
+from mithril_nb.models.infer import Inference, infer
+from mithril_nb.models.op import OPS
+from mithril_nb.program import run_with_state
+from tests.blocks.case import Arrays, Case, all_cases
+
+CASES = {case.name: case for case in all_cases()}
+EXAMPLES = settings(max_examples=12)
+each = pytest.mark.parametrize("name", CASES)
+
+
+def test_each_op_has_a_case():
+    """An op that no case runs is tested by nobody."""
+    ops: set[str] = set()
+    for case in CASES.values():
+        for _ in range(3):
+            ops |= {op.block.op for op in flat(_example(case)[0].graph).ops}
+    assert sorted(OPS.keys() - ops - _made_in_tests()) == []
+
+
+@each
+@EXAMPLES
+@given(data=st.data())
+def test_shapes_and_dtypes_are_those_that_jax_finds(name: str, data: st.DataObject):
+    model, inputs = _drawn(CASES[name], data)
+    graph = model.graph
+    found = _inferred(graph, inputs)
+    assert found.problems == ()
+    outputs = jax.eval_shape(lambda p, s, i: _run(graph, p, s, i), *_specs(found), _as(inputs, "float32"))
+    _hold_beside(found, outputs)
+    # The same with sizes that have only names: what is known of them must agree.
+    named = infer(graph, {port: TensorSpec(_names(array), _dtype(array)) for port, array in inputs.items()})
+    for output, spec in named.outputs.items():
+        if isinstance(spec, TensorSpec) and spec.shape[:1] != (LEADING,) and output in outputs:
+            real = outputs[output].shape
+            assert len(spec.shape) == len(real), output
+            assert all(isinstance(a, str) or a == b for a, b in zip(spec.shape, real, strict=True)), output
+
+
+@each
+@EXAMPLES
+@given(data=st.data())
+def test_values_are_those_of_others(name: str, data: st.DataObject):
+    case = CASES[name]
+    if case.reference is None:
+        return
+    model, inputs = _drawn(case, data)
+    for dtype, tolerance in (("float64", case.tolerance64), ("float32", case.tolerance)):
+        with jax.enable_x64(dtype == "float64"):
+            params, state = _arrays(_inferred(model.graph, inputs, dtype))
+            # What is rounded to float32 is the same for both: the question is what is computed from it.
+            given_ = {port: _rounded(array, dtype) for port, array in inputs.items()}
+            found = _run(model.graph, _as(params, dtype), _as(state, dtype), _as(given_, dtype))
+            rounded = {name: _rounded(array, dtype) for name, array in {**params, **state}.items()}
+        expected = case.reference(model, rounded, given_)
+        for port, value in expected.items():
+            np.testing.assert_allclose(
+                np.asarray(found[port], "float64"), value, tolerance, tolerance, err_msg=f"{port}, {dtype}"
+            )
+
+
+@each
+@settings(max_examples=4)
+@given(data=st.data())
+def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObject):
+    case = CASES[name]
+    if not case.is_differentiable:
+        return
+    model, inputs = _drawn(case, data)
+    with jax.enable_x64(True):
+        params, state = _arrays(_inferred(model.graph, inputs, "float64"))
+        floating = {port: array for port, array in inputs.items() if array.dtype.kind == "f"}
+        if not params and not floating:
+            return
+        whole = {port: jnp.asarray(array) for port, array in inputs.items() if array.dtype.kind != "f"}
+
+        def outputs(params: Any, floating: Any) -> Any:
+            found = _run(model.graph, params, _as(state, "float64"), {**floating, **whole})
+            return [value for value in found.values() if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)]
+
+        check_grads(outputs, (_as(params, "float64"), _as(floating, "float64")), 1, ("rev",), 1e-4, 1e-4, 1e-5)
+
+
+def _drawn(case: Case, data: st.DataObject) -> tuple[Model, Arrays]:
+    return data.draw(st.composite(case.draw)())
+
+
+def _example(case: Case) -> tuple[Model, Arrays]:
+    found: list[tuple[Model, Arrays]] = []
+
+    @settings(max_examples=1, database=None)
+    @given(st.composite(case.draw)())
+    def take(drawn: tuple[Model, Arrays]) -> None:
+        found.append(drawn)
+
+    take()
+    return found[-1]
+
+
+def _made_in_tests() -> set[str]:
+    return {op for op, made in OPS.items() if not made.__module__.startswith("mithril_nb.")}
+
+
+def _rounded(array: np.ndarray, dtype: str) -> np.ndarray:
+    return array.astype(dtype).astype("float64") if array.dtype.kind == "f" else array
+
+
+def _inferred(graph: LogicalGraph, inputs: Arrays, dtype: str = "float32") -> Inference:
+    specs = {port: TensorSpec(array.shape, _dtype(array, dtype)) for port, array in inputs.items()}
+    return infer(graph, specs, dtype)
+
+
+def _dtype(array: np.ndarray, floating: str = "float32") -> str:
+    return floating if array.dtype.kind == "f" else "bool" if array.dtype.kind == "b" else "int32"
+
+
+def _names(array: np.ndarray) -> tuple[str, ...]:
+    return tuple(f"n{axis}" for axis in range(array.ndim))
+
+
+def _as(arrays: Arrays, dtype: str) -> dict[str, jax.Array]:
+    return {port: jnp.asarray(array, _dtype(array, dtype)) for port, array in arrays.items()}
+
+
+def _specs(found: Inference) -> tuple[dict[str, Any], dict[str, Any]]:
+    params, state = (
+        {one.name: jax.ShapeDtypeStruct(one.spec.shape, one.spec.dtype) for one in ones}
+        for ones in (found.parameters, found.states)
+    )
+    return params, state
+
+
+def _arrays(found: Inference) -> tuple[Arrays, Arrays]:
+    """Params and states that are neither zeros nor ones; running variances stay positive."""
+    random = np.random.default_rng(0)
+    params = {one.name: random.uniform(0.2, 1.2, one.spec.shape) for one in found.parameters}
+    return params, {one.name: random.uniform(0.5, 1.5, one.spec.shape) for one in found.states}
+
+
+def _run(graph: LogicalGraph, params: Any, state: Any, inputs: Any) -> dict[str, Any]:
+    toolkit = JaxBackend().toolkit
+    return run_with_state(graph, toolkit, params, inputs, state=state, key=jax.random.key(0))[0]
+
+
+def _hold_beside(found: Inference, outputs: dict[str, Any]) -> None:
+    for output, spec in found.outputs.items():
+        if isinstance(spec, TensorSpec):
+            real = outputs[output]
+            assert (spec.shape, spec.dtype) == (real.shape, str(real.dtype)), output
