@@ -165,7 +165,7 @@ class _Work:
             found = rule.infer(options, specs)
             for port in (*found.params, *found.states):
                 if port in op.sources:
-                    _check_fed(port, self.known.get(op.sources[port]), (found.params | found.states)[port])
+                    _check_fed(port, self.known.get(op.sources[port]), {**found.params, **found.states}[port])
         except MismatchError as mismatch:
             self.problems.append(self.mismatch(op, mismatch))
             self.known.update(dict.fromkeys(outputs))
@@ -198,7 +198,7 @@ class _Work:
 
     def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[Operator]) -> None:
         """Note a parameter or a state; one that several blocks share must have one shape."""
-        shapes = found.params | found.states
+        shapes = {**found.params, **found.states}
         shape = shapes[port] if port in shapes else self.spec_of(op, port).shape  # pyright: ignore
         note = self.flat.notes.get(name)
         trainable = port not in found.states and not (note and note.is_trainable is False)
@@ -268,7 +268,7 @@ class _Work:
         both = meet(spec.shape, self.needed[end], self.names)
         return spec if both is None else replace(spec, shape=both)
 
-    def noted(self, end: Endpoint, spec: TensorSpec) -> Any:
+    def noted(self, end: Endpoint, spec: Spec) -> Spec:
         """The spec, with what a person said of it."""
         note = self.flat.notes.get(end)
         if note is None or not isinstance(spec, TensorSpec):
@@ -318,7 +318,7 @@ class _Work:
             )
         for op in self.flat.ops:
             found = self.found.get(op.path)
-            shapes = found.params | found.states if found else {}
+            shapes = {**found.params, **found.states} if found else {}
             blocks[op.path] = BlockSpecs(
                 {port: self.known.get(end) for port, end in op.sources.items()},
                 {port: TensorSpec(shapes[port], self.dtype) if port in shapes else None for port in op.arrays},

@@ -24,7 +24,7 @@ from mithril_nb.errors import (
 from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Block, LogicalGraph
-from mithril_nb.graph.spec import Dim, TensorSpec
+from mithril_nb.graph.spec import Dim, Spec, TensorSpec
 from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference, Parameter, infer
 from mithril_nb.models.model import Model
@@ -166,7 +166,7 @@ class PhysicalModel(Shown):
         return {name: bounds for name, bounds in found.items() if bounds}
 
     @property
-    def output_specs(self) -> Mapping[str, TensorSpec | None]:
+    def output_specs(self) -> Mapping[str, Spec | None]:
         """Spec of each output."""
         return self.inference.outputs
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph, Value
-from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
 from mithril_nb.viz.records import NodeAnnotation, port_text
 
 _LONGEST_LABEL = 24
@@ -80,15 +80,17 @@ def annotate(
     return Annotations(nodes, {source: shape for source, shape in edge_shapes.items() if shape}, edges)
 
 
-def shape_text(spec: TensorSpec | None) -> str:
+def shape_text(spec: Spec | None) -> str:
     """Return a shape as a diagram shows it; `""` if it is not known.
 
     Examples:
         >>> shape_text(TensorSpec(("batch", 784))), shape_text(TensorSpec((10,))), shape_text(TensorSpec(("...", 4)))
         ('(batch, 784)', '(10,)', '(…, 4)')
-        >>> shape_text(TensorSpec(("...",)))
-        ''
+        >>> shape_text(TensorSpec(("...",))), shape_text(StaticSpec((2, "batch")))
+        ('', "= (2, 'batch')")
     """
+    if isinstance(spec, StaticSpec):
+        return f"= {spec.value!r}" if spec.is_known else ""
     if spec is None or spec.shape == ("...",):
         return ""
     dims = ["…" if dim == "..." else str(dim) for dim in spec.shape]
@@ -131,8 +133,8 @@ def share_of(path: str, shares: Mapping[str, float]) -> float | None:
     return min(1.0, sum(inside)) if inside else None
 
 
-def _last(specs: Mapping[str, TensorSpec | None]) -> int | str | None:
-    known = [spec for spec in specs.values() if spec is not None]
+def _last(specs: Mapping[str, Spec | None]) -> int | str | None:
+    known = [spec for spec in specs.values() if isinstance(spec, TensorSpec)]
     if len(specs) != 1 or not known or not known[0].shape or known[0].shape[-1] == "...":
         return None
     return known[0].shape[-1]
