@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
 from mithril_nb.errors import UnknownOpError
+from mithril_nb.graph.edit import remove
 from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.models.flat import flat
@@ -28,11 +30,17 @@ class Call:
         options: Attributes of the block; one that is connected has the value that came over the connection.
         training: Whether the program trains.
         key: Random key of this block alone; `None` if the block draws nothing.
+        outputs: Names of its outputs.
+        bodies: Blocks inside one that runs others: each takes arrays by port, `inner` and a key, and gives outputs.
+        inner: Parameters of what is inside, by the name that they have there.
     """
 
     options: Mapping[str, Any]
     training: bool
     key: Array | None
+    outputs: tuple[str, ...] = ()
+    bodies: Mapping[str, Callable[[Arrays, Arrays, Array | None], Arrays]] = field(default_factory=dict[str, Any])
+    inner: Arrays = field(default_factory=dict[str, Any])
 
 
 Kernel = Callable[[Call, Arrays], Arrays]
@@ -146,13 +154,48 @@ def run_with_state(
                     given[port.name] = arrays[op.arrays[port.name]]
             options = {**op.block.options, **connected} if connected else op.block.options
             draws = toolkit.draws(op.block.op, options, training)
-            found = toolkit.kernels[op.block.op](Call(options, training, keys.next() if draws else None), given)
+            if op.block.graph is not None:
+                draws = draws_random_numbers(op.block.graph, toolkit, training)
+            own = keys.next() if draws else None
+            if op.block.graph is None:
+                call = Call(options, training, own)
+            else:
+                inner = {name: arrays[known] for name, known in op.inner.items()}
+                outputs = tuple(port.name for port in op.block.outputs)
+                call = Call(options, training, own, outputs, _bodies(op.block.graph, toolkit, training), inner)
+            found = toolkit.kernels[op.block.op](call, given)
             for port in op.block.outputs:
                 values[Endpoint(op.path, port.name)] = found[port.name]
             for port in op.block.inputs:
                 if port.role == "state" and port.name in op.arrays and port.name in found:
                     after[op.arrays[port.name]] = found[port.name]
     return {name: values[end] for name, end in ops.outputs.items()}, after
+
+
+def _bodies(
+    graph: LogicalGraph, toolkit: Toolkit, training: bool
+) -> dict[str, Callable[[Arrays, Arrays, Array | None], Arrays]]:
+    """The blocks inside one that runs others, each as a function that runs it alone."""
+
+    def body(name: str) -> Callable[[Arrays, Arrays, Array | None], Arrays]:
+        block = graph.by_name[name].block
+        one = part(graph, name)
+        takes = {port.name for port in block.inputs if port.role == "data"}
+
+        def run_one(arrays: Arrays, inner: Arrays, key: Array | None) -> Arrays:
+            given = {f"{name}_{port}": array for port, array in arrays.items() if port in takes}
+            found = run(one, toolkit, inner, given, key=key, training=training)
+            return {port.name: found[f"{name}_{port.name}"] for port in block.outputs}
+
+        return run_one
+
+    return {node.name: body(node.name) for node in graph.nodes}
+
+
+@lru_cache(maxsize=256)
+def part(graph: LogicalGraph, name: str) -> LogicalGraph:
+    """Return a graph with one of its blocks alone; the others must not feed it."""
+    return remove(graph, [node.name for node in graph.nodes if node.name != name])
 
 
 class _Keys:

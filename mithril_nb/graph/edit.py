@@ -227,6 +227,8 @@ def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
         )
 
     def moved(end: Endpoint) -> Endpoint:
+        if is_array(end) and end.port.startswith(f"{component(old)}."):
+            return Endpoint(BOUNDARY, component(new) + end.port.removeprefix(component(old)))
         return Endpoint(new, end.port) if end.node == old else end
 
     return closed(
@@ -272,7 +274,7 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
     if not names:
         return edit(graph)
     block = node_of(graph, names[0]).block
-    if block.graph is None:
+    if block.graph is None or not block.is_composite:
         raise UnknownBlockError(
             f"block {names[0]!r} has nothing inside: {block.kind} is an op.",
             advice="edit it as a whole.",
@@ -291,7 +293,7 @@ def alone(block: Block) -> LogicalGraph:
 
     So the parameters of a model of one Linear are `weight` and `bias`.
     """
-    if block.graph is not None:
+    if block.graph is not None and block.is_composite:
         return block.graph
     name = free_name(LogicalGraph(), block.kind).removesuffix("_0")
     ports = (*block.inputs, *block.outputs)

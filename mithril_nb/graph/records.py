@@ -90,7 +90,7 @@ class Block(Shown):
         inputs: Its input ports.
         outputs: Its output ports.
         op: Name of the op a backend has a kernel for; `""` for a composite.
-        graph: What is inside a composite; `None` for an op.
+        graph: What is inside a composite, or inside an op that runs other blocks; `None` for other ops.
     """
 
     kind: str
@@ -102,6 +102,11 @@ class Block(Shown):
 
     def __reduce__(self):
         return Block, (self.kind, self.attributes, self.inputs, self.outputs, self.op, self.graph)
+
+    @property
+    def is_composite(self) -> bool:
+        """Whether it is nothing but the blocks inside it; one that runs others, as a loop does, is an op."""
+        return self.graph is not None and not self.op
 
     @cached_property
     def options(self) -> Mapping[str, Value]:
@@ -126,12 +131,24 @@ class Note:
         dtype: Its dtype.
         is_trainable: Whether training changes it; `None` leaves that to the block.
         is_exposed: Whether an output is an output of the graph even if a block reads it.
+        initializer: How a parameter starts, as text; `None` leaves that to the block.
     """
 
     shape: tuple[Dim, ...] | None = None
     dtype: str | None = None
     is_trainable: bool | None = None
     is_exposed: bool = False
+    initializer: str | None = None
+
+    def over(self, other: Note) -> Note:
+        """Return the note with what only the other one says."""
+        return Note(
+            other.shape if self.shape is None else self.shape,
+            self.dtype or other.dtype,
+            other.is_trainable if self.is_trainable is None else self.is_trainable,
+            self.is_exposed or other.is_exposed,
+            self.initializer or other.initializer,
+        )
 
 
 @dataclass(frozen=True)

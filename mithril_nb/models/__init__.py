@@ -4,6 +4,7 @@ from mithril_nb.models import (
     arithmetic,
     attention,
     classical,
+    control,
     convolution,
     generators,
     logic,
@@ -25,6 +26,7 @@ from mithril_nb.models.composite import Composite
 from mithril_nb.models.composites import MLP
 from mithril_nb.models.connection import Connection, IOKey
 from mithril_nb.models.constants import Constant
+from mithril_nb.models.control import *
 from mithril_nb.models.convolution import *
 from mithril_nb.models.files import from_dict, load, save, to_dict
 from mithril_nb.models.generators import *
@@ -77,6 +79,7 @@ __all__ = [
 __all__ += arithmetic.__all__
 __all__ += attention.__all__
 __all__ += classical.__all__
+__all__ += control.__all__
 __all__ += convolution.__all__
 __all__ += generators.__all__
 __all__ += logic.__all__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mithril_nb.graph.closing import is_array
@@ -22,6 +22,7 @@ class FlatOp:
         sources: By port that is fed: an output, as path and port, or a model input with path `""`.
         arrays: By param or state port that is open: name of the parameter or state.
         origins: By port that is fed: its source as a person sees it beside the block, which may be a whole model.
+        inner: By name that a parameter has inside, for a block that runs others: its name in the model.
     """
 
     path: str
@@ -29,6 +30,7 @@ class FlatOp:
     sources: Mapping[str, Endpoint]
     arrays: Mapping[str, str]
     origins: Mapping[str, str]
+    inner: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,6 @@ def flat(graph: LogicalGraph) -> Flat:
     work = _Flattening([], {}, {})
     fed = {port.name: Endpoint(BOUNDARY, port.name) for port in graph.inputs if port.role == "data"}
     arrays = {port.name: parameter_name("", port.name) for port in graph.inputs if port.role in _ARRAYS}
-    work.notes.update({end.port: note for end, note in graph.notes if is_array(end)})
     outputs = work.level(graph, "", fed, arrays, {name: str(end) for name, end in fed.items()})
     return Flat(tuple(work.ops), outputs, work.groups, work.notes)
 
@@ -89,6 +90,9 @@ class _Flattening:
     ) -> dict[str, Endpoint]:
         """Flatten one level, given what feeds its inputs and what its params are called; return where outputs are."""
         known: dict[Endpoint, Endpoint] = {Endpoint(BOUNDARY, name): source for name, source in fed.items()}
+        for end, _ in graph.notes:
+            if is_array(end):
+                self.note(graph, end, f"{prefix.replace('/', '.')}.{end.port}" if prefix else end.port)
         for node in run_order(graph):
             path, block = join_path(prefix, node.name), node.block
             sources: dict[str, Endpoint] = {}
@@ -110,8 +114,9 @@ class _Flattening:
                     )
                 else:
                     names[port.name] = arrays[source.port]
-            if block.graph is None or block.op:
-                self.ops.append(FlatOp(path, block, sources, names, seen))
+            if block.graph is None or not block.is_composite:
+                inner = {} if block.graph is None else {one: f"{path.replace('/', '.')}.{one}" for one in inside(block)}
+                self.ops.append(FlatOp(path, block, sources, names, seen, inner))
                 outputs = {port.name: Endpoint(path, port.name) for port in block.outputs}
             else:
                 outputs = self.level(block.graph, path, sources, names, seen)
@@ -128,7 +133,22 @@ class _Flattening:
 
     def note(self, graph: LogicalGraph, end: Endpoint, place: Endpoint | str) -> None:
         if end in graph.note_at:
-            self.notes.setdefault(place, graph.note_at[end])
+            note = graph.note_at[end]
+            self.notes[place] = self.notes[place].over(note) if place in self.notes else note
+
+
+def inside(block: Block) -> tuple[str, ...]:
+    """Return the names that parameters have inside a block that runs others.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Repeat
+        >>> inside(Repeat(Linear(3), 2).block)
+        ('body.weight', 'body.bias')
+    """
+    assert block.graph is not None
+    return tuple(
+        dict.fromkeys(name for op in flat(block.graph).ops for name in (*op.arrays.values(), *op.inner.values()))
+    )
 
 
 def origin(end: Endpoint) -> str:

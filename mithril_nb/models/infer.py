@@ -14,9 +14,11 @@ from mithril_nb.errors import Diagnostic, ShapeError, UnknownOpError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.models.control import Control
 from mithril_nb.models.dims import MismatchError, agree, meet, renamed
 from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.flat import Flat, FlatOp, flat, origin
+from mithril_nb.models.initializers import initializer_of
 from mithril_nb.models.op import OPS, UNKNOWN, Inferred, Initializer, Operator
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
@@ -36,6 +38,7 @@ class Parameter:
         spec: Shape and dtype; some dims are names while the input's shape is not known.
         initializer: How it starts.
         is_trainable: Whether training changes it.
+        stacked: How many arrays of one shape it holds, along its first axis; each starts by itself. `None` for one.
     """
 
     name: str
@@ -44,6 +47,7 @@ class Parameter:
     spec: TensorSpec
     initializer: Initializer
     is_trainable: bool = True
+    stacked: int | None = None
 
 
 @dataclass(frozen=True)
@@ -82,13 +86,16 @@ class Inference:
             raise ShapeError(first, more=tuple(more))
 
 
-def infer(graph: LogicalGraph, inputs: Mapping[str, TensorSpec], dtype: str = "float32") -> Inference:
+def infer(
+    graph: LogicalGraph, inputs: Mapping[str, TensorSpec], dtype: str = "float32", *, prefix: str = ""
+) -> Inference:
     """Infer the specs of everything in a graph from those of its inputs.
 
     Args:
         graph: The graph.
         inputs: Specs of its inputs; of an input that is left out nothing is known.
         dtype: Dtype of parameters, and of inputs whose block asks for no other.
+        prefix: Path of the block that it is inside of, for messages.
 
     Raises:
         CycleError: The graph has a cycle.
@@ -100,7 +107,7 @@ def infer(graph: LogicalGraph, inputs: Mapping[str, TensorSpec], dtype: str = "f
         >>> found.outputs["output"], found.parameters[0].spec
         (('batch', 10) float32, (784, 10) float32)
     """
-    work = _Work(flat(graph), dtype)
+    work = _Work(flat(graph), dtype, prefix)
     for port in graph.inputs:
         if port.role == "data":
             end = Endpoint(BOUNDARY, port.name)
@@ -119,7 +126,7 @@ def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
         if target.node == BOUNDARY:
             continue
         block = graph.by_name[target.node].block
-        if block.graph is not None and not block.op:
+        if block.graph is not None and block.is_composite:
             found = input_dtype(block.graph, target.port, dtype)
         else:
             found = OPS[block.op].wanted_dtype(target.port, dtype) if block.op in OPS else dtype
@@ -134,12 +141,18 @@ class _Work:
 
     flat: Flat
     dtype: str
+    prefix: str = ""
     known: dict[Endpoint, Spec | None] = field(default_factory=dict)
     needed: dict[Endpoint, tuple[Dim, ...]] = field(default_factory=dict)
     names: dict[str, Dim] = field(default_factory=dict)
     arrays: dict[str, Parameter] = field(default_factory=dict)
     found: dict[str, Inferred] = field(default_factory=dict)
     problems: list[Diagnostic] = field(default_factory=list)
+    inner: dict[str, BlockSpecs] = field(default_factory=dict)
+
+    def at(self, path: str) -> str:
+        """A path as the outermost model has it."""
+        return f"{self.prefix}/{path}" if self.prefix else path
 
     def solve(self) -> None:
         """Go forward and back until nothing more is learnt."""
@@ -162,7 +175,7 @@ class _Work:
         try:
             for port, spec in specs.items():
                 _check_dtype(port, spec, rule.wanted_dtype(port, self.dtype))
-            found = rule.infer(options, specs)
+            found = rule.infer(options, specs) if op.block.graph is None else self.body(op, rule, specs)
             for port in (*found.params, *found.states):
                 if port in op.sources:
                     _check_fed(port, self.known.get(op.sources[port]), {**found.params, **found.states}[port])
@@ -179,6 +192,41 @@ class _Work:
             self.known[end] = self.noted(end, self.sharper(end, spec))
         for port, name in op.arrays.items():
             self.array(op, port, name, found, rule)
+
+    def body(self, op: FlatOp, rule: type[Operator], specs: Mapping[str, TensorSpec]) -> Inferred:
+        """Infer what is inside a block that runs others, and note its arrays and specs as parts of the model."""
+        assert issubclass(rule, Control)
+        place = self.at(op.path)
+        found = rule.infer_body(op.block, specs, lambda graph, given: infer(graph, given, self.dtype, prefix=place))
+        self.problems += found.problems
+        if found.inner.states:
+            first = found.inner.states[0]
+            self.problems.append(
+                Diagnostic(
+                    f"the block {place!r} cannot run {first.path!r} again and again: that has a state.",
+                    (("state", first.name),),
+                    "a norm without running statistics inside, as LayerNorm().",
+                    block=f"{place}/{first.path}",
+                    code="ShapeError",
+                )
+            )
+        for one in found.inner.parameters:
+            shape = one.spec.shape if found.stacked is None else (found.stacked, *one.spec.shape)
+            name, note = op.inner[one.name], self.flat.notes.get(op.inner[one.name])
+            self.arrays[name] = replace(
+                one,
+                name=name,
+                path=f"{op.path}/{one.path}" if one.path else op.path,
+                spec=TensorSpec(shape, one.spec.dtype),
+                initializer=initializer_of(note.initializer, one.initializer)
+                if note and note.initializer
+                else one.initializer,
+                is_trainable=one.is_trainable and not (note and note.is_trainable is False),
+                stacked=found.stacked or one.stacked,
+            )
+        for path, blocks in found.inner.blocks.items():
+            self.inner[f"{op.path}/{path}"] = blocks
+        return Inferred(found.outputs)
 
     def options(self, op: FlatOp) -> dict[str, Any]:
         """The attributes, with the values of those that are connected."""
@@ -203,6 +251,8 @@ class _Work:
         note = self.flat.notes.get(name)
         trainable = port not in found.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
+        if note and note.initializer:
+            initializer = initializer_of(note.initializer, initializer)
         new = Parameter(name, op.path, port, TensorSpec(shape, self.dtype), initializer, trainable)
         first = self.arrays.setdefault(name, new)
         if not first.spec.is_concrete and new.spec.is_concrete:
@@ -295,14 +345,15 @@ class _Work:
         end = op.sources.get(found.port)
         spec = self.known.get(end) if end else self.spec_of(op, found.port)
         source = op.origins[found.port] if end else op.arrays[found.port]
-        target = f"{op.path}.{component(found.port)}"
+        source = self.at(source) if end and end.node else source
+        target = f"{self.at(op.path)}.{component(found.port)}"
         node, _, port = source.rpartition(".") if end and end.node else ("", "", source)
         given = port if port != found.port else node.rpartition("/")[2] or "given"
         return Diagnostic(
             f"cannot connect {source!r} to {target!r}." if node else f"the input {port!r} does not fit {target!r}.",
             ((given, str(spec)), (found.port, found.need + (f"      {found.detail}" if found.detail else ""))),
             found.advice,
-            block=op.path,
+            block=self.at(op.path),
             port=found.port,
             edge=(source, target),
             code="ShapeError",
@@ -324,6 +375,7 @@ class _Work:
                 {port: TensorSpec(shapes[port], self.dtype) if port in shapes else None for port in op.arrays},
                 {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs},
             )
+        blocks.update(self.inner)
         states = {name for name, array in self.arrays.items() if self.is_state(array)}
         inputs = {end.port: spec for end, spec in self.known.items() if end.node == BOUNDARY}
         return Inference(
@@ -336,7 +388,7 @@ class _Work:
         )
 
     def is_state(self, array: Parameter) -> bool:
-        return array.port in self.found[array.path].states
+        return array.path in self.found and array.port in self.found[array.path].states
 
 
 def _rule(op: FlatOp) -> type[Operator]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
 
@@ -87,6 +88,19 @@ class Model(Shown, metaclass=_Kind):
         """
         model = Model(name)
         model._block = composite(graph)
+        return model
+
+    @classmethod
+    def of_block(cls, block: Block, name: str | None = None) -> Model:
+        """Return a handle on a block, of whatever kind.
+
+        Examples:
+            >>> from mithril_nb.models import Linear
+            >>> Model.of_block(Linear(3).block) == Linear(3)
+            True
+        """
+        model = Model(name)
+        model._block = block
         return model
 
     @property
@@ -227,7 +241,7 @@ class Model(Shown, metaclass=_Kind):
         placed = other if isinstance(other, Placed) else Placed(_checked_model(other))
         block, name = placed.model.block, placed.model.name or ""  # of itself: as it was before
         if self._draft is None:
-            graph = self._block.graph
+            graph = self._block.graph if self._block.is_composite else None
             self._draft = Draft(LogicalGraph() if graph is None else graph)
             if graph is None:  # an op becomes the first block of a model
                 self._draft.add(self._block, name=self.name or "")
@@ -403,6 +417,11 @@ def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
         )
     kind = kind_named(model.kind)
     given = {**dict(model.block.attributes), **changes}
+    if model.block.graph is not None and not model.block.is_composite:
+        fields = tuple(field for field in fields_of(kind) if field.name in model.block.options)
+        changed = copy(model)
+        changed._block = replace(model.block, attributes=checked(model.kind, fields, given))
+        return changed
     checked(model.kind, fields_of(kind), given)
     return kind(**given, name=model.name)
 

@@ -48,7 +48,7 @@ def input_range(graph: LogicalGraph, port: str) -> tuple[int, int] | None:
         if target.node == BOUNDARY:
             continue
         block = graph.by_name[target.node].block
-        if block.graph is not None:
+        if block.graph is not None and block.is_composite:
             ranges.append(input_range(block.graph, target.port))
         elif block.op in OPS:
             ranges.append(OPS[block.op].input_ranges(block.options).get(target.port))

@@ -145,9 +145,7 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
                 "select one of the blocks inside.",
                 block=path,
             )
-        kind = kind_named(block.kind)
-        model = kind(**dict(block.attributes)) if block.attributes else kind()
-        return edit.swap(graph, names[-1], with_attributes(model, {name: value}).block)
+        return edit.swap(graph, names[-1], with_attributes(Model.of_block(block), {name: value}).block)
 
     graph = edit.inside(design.graph, names[:-1], change)
     return Change(replace(design, graph=graph), f"{name} of {names[-1]}", is_gesture=True)
@@ -253,7 +251,7 @@ def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, S
             raise UnknownOptionError(
                 f"cannot open a workbench on {model!r}.", (("needs", "a model"),), "ml.workbench(Linear(10))"
             )
-        graph = block.graph if block.graph is not None else edit.add(LogicalGraph(), block)[0]
+        graph = block.graph if block.graph is not None and block.is_composite else edit.add(LogicalGraph(), block)[0]
         name = (model.name if isinstance(model, Model) else None) or "model"
     design = Design(graph, name=name)
     for port, shape in (shapes or {}).items():

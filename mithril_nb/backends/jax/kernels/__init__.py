@@ -5,6 +5,7 @@ from mithril_nb.backends.jax.kernels import (  # noqa: F401 - each registers its
     arithmetic,
     attention,
     classical,
+    control,
     convolution,
     generators,
     layers,
