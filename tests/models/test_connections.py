@@ -1,0 +1,253 @@
+"""Connections by port, by key and by arithmetic; and what a person says of them."""
+
+from __future__ import annotations
+
+import textwrap
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.records import Endpoint, Note
+from mithril_nb.models import Add, Gelu, IOKey, LayerNorm, Linear, Model, Relu, Tanh, from_dict, to_dict
+from tests.strategies import models, modest
+
+
+def evaluated(model: Model, **inputs):
+    pm = ml.compile(model, ml.JaxBackend(), shapes={name: np.shape(array) for name, array in inputs.items()})
+    return pm.evaluate(pm.randomize_params(0), inputs)
+
+
+def edges(model: Model) -> list[str]:
+    return [str(edge) for edge in model.graph.edges]
+
+
+def test_a_block_is_connected_by_its_ports():
+    model, first, second = Model(), Linear(4), Relu()
+    model |= first(input="x")
+    model |= second(input=first.output, output="y")
+    assert edges(model) == ["x -> linear_0.input", "linear_0.output -> relu_0.input", "relu_0.output -> y"]
+
+
+def test_a_connection_may_be_named_inside_and_used_from_outside():
+    model = Model()
+    model |= Linear(4)(output="hidden")
+    model |= Relu()(input=model.hidden)
+    assert "linear_0.output -> relu_0.input" in edges(model)
+    assert repr(model.hidden) == "Model(...).hidden"
+
+
+def test_the_same_block_twice_is_two_blocks_and_the_handle_means_the_later():
+    model, block = Model(), Linear(4)
+    model |= block
+    model |= Relu()(input=block.output)
+    model |= block
+    model |= Tanh()(input=block.output)
+    assert "linear_0.output -> relu_0.input" in edges(model)
+    assert "linear_1.output -> tanh_0.input" in edges(model)
+    assert len(ml.compile(model, shapes={"input": [2, 3], "linear_1_input": [2, 3]}).parameters) == 4
+
+
+def test_blocks_share_a_weight_through_a_name():
+    model = Model()
+    model |= Linear(4, use_bias=False)(input="x", weight="w")
+    model |= Linear(4, use_bias=False)(weight="w")
+    pm = ml.compile(model, shapes={"x": [2, 4]})
+    assert [parameter.name for parameter in pm.parameters] == ["w"]
+
+
+def test_arithmetic_makes_blocks_once_and_in_order():
+    model, a, b = Model(), Linear(3), Linear(3)
+    model |= a(input="x")
+    model |= b(input="x")
+    total = a.output + b.output
+    model |= Relu()(input=total, output="left")
+    model |= Gelu()(input=total, output="right")
+    assert [node.name for node in model.graph.nodes] == ["linear_0", "linear_1", "add_0", "relu_0", "gelu_0"]
+
+
+def test_numbers_and_arrays_are_constants():
+    model = Model()
+    model |= Add()(left="x", right=[1.0, 2.0], output="y")
+    model |= Add()(left=10.0, right="y", output="z")
+    model.expose_keys("y")
+    found = evaluated(model, x=np.zeros((2, 2), "float32"))
+    np.testing.assert_array_equal(found["y"], [[1, 2], [1, 2]])
+    np.testing.assert_array_equal(found["z"], [[11, 12], [11, 12]])
+
+
+def test_a_sum_of_two_thousand_terms_does_not_exhaust_the_stack():
+    model, block = Model(), Relu()
+    model |= block(input="x")
+    total = block.output
+    for _ in range(2000):
+        total = total + block.output
+    model |= Tanh()(input=total)
+    assert len(model.graph.nodes) == 2002
+
+
+def test_keys_say_name_shape_dtype_and_what_is_shown():
+    model = Model()
+    model |= Linear(4)(input=IOKey("x", shape=["batch", 3]), output=IOKey("h", expose=True))
+    model |= Relu()(input="h", output=IOKey("y"))
+    assert [port.name for port in model.inputs + model.outputs] == ["x", "h", "y"]
+    assert ml.compile(model).input_specs["x"].shape == ("batch", 3)
+    assert model.graph.note_at == {
+        Endpoint("", "x"): Note(shape=("batch", 3)),
+        Endpoint("linear_0", "output"): Note(is_exposed=True),
+    }
+
+
+def test_an_input_may_be_trained_and_a_parameter_left_alone():
+    model = Model()
+    model |= Linear(4)(input="x")
+    model += Add()(right=IOKey("shift", shape=[4], differentiable=True))
+    model += LayerNorm()
+    model.set_differentiability({"linear_0": False})
+    pm = ml.compile(model, shapes={"x": [2, 3]})
+    assert {one.name: (one.spec.shape, one.is_trainable) for one in pm.parameters} == {
+        "linear_0.weight": ((3, 4), False),
+        "linear_0.bias": ((4,), False),
+        "shift": ((4,), True),
+        "layer_norm_0.weight": ((4,), True),
+        "layer_norm_0.bias": ((4,), True),
+    }
+    assert pm.input_names == ("x",)
+    params = pm.randomize_params(0)
+    _, gradients = pm.evaluate(params, {"x": np.ones((2, 3))}, {"output": np.arange(8.0).reshape(2, 4)})
+    assert not gradients["linear_0.weight"].any()
+    assert gradients["shift"].any()
+
+
+def test_shapes_and_types_are_said_once_and_held():
+    model = Model() | Linear(4)(input="x")
+    model.set_shapes(x=["batch", 3]).set_types({"x": ml.float16})
+    spec = ml.compile(model).input_specs["x"]
+    assert (spec.shape, spec.dtype) == (("batch", 3), "float16")
+
+
+def test_names_may_be_changed_and_connections_made_one():
+    model = Model()
+    model |= Linear(4)(input="a", output="h")
+    model |= Linear(4)(input="b")
+    model.rename_keys(output="y", a="x")
+    model.merge_connections("x", "b")
+    assert [port.name for port in model.inputs + model.outputs] == ["x", "h", "y"]
+    nested = Model() | model(x="image", y="logits", h="features")
+    assert [port.name for port in nested.inputs + nested.outputs] == ["image", "features", "logits"]
+
+
+def test_an_output_may_feed_an_input_later():
+    model = Model()
+    model |= Linear(4)(input="x", output="h")
+    model |= Relu()(input="late", output="y")
+    model.merge_connections("h", "late")
+    assert "linear_0.output -> relu_0.input" in edges(model)
+    assert [port.name for port in model.inputs] == ["x"]
+
+
+def test_what_fails_leaves_nothing_behind():
+    model, stranger = Model(), Linear(3)
+    model |= Linear(4)(input="x", output="h")
+    before = model.graph
+    with pytest.raises(MithrilError):
+        model |= Add()(left=model.h + 1.0, right=stranger.output)
+    assert model.graph == before
+    model += Relu()
+    assert [node.name for node in model.graph.nodes] == ["linear_0", "relu_0"]
+
+
+@modest
+@given(models(most=4), st.data())
+def test_notes_survive_a_file_and_every_edit_of_something_else(model: Model, data: st.DataObject):
+    if not model.graph.inputs:
+        return
+    port = data.draw(st.sampled_from(model.graph.inputs))
+    if port.role != "data":
+        return
+    model._say(str(Endpoint("", port.name)), shape=("n", 4))
+    assert from_dict(to_dict(model.graph)).graph == model.graph
+    model += Relu(name="a name that is new")
+    assert model.graph.note_at[Endpoint("", port.name)].shape == ("n", 4)
+
+
+def said(text: str) -> str:
+    return textwrap.dedent(text).strip()
+
+
+CASES = [
+    (
+        "a block that is not there",
+        lambda: Model() | Relu()(input=Linear(3).output),
+        """
+        ConnectionError: Linear(...).output is not part of this model.
+            because  the Linear block was not added to it
+            Try: model |= block first; then connect to block.output.
+        """,
+    ),
+    (
+        "a name that is not there",
+        lambda: (Model() | Linear(3)(output="logits")).set_shapes(logit=[2]),
+        """
+        ConnectionError: the model has no connection 'logit'.
+            names  logits, input, linear_0.output, linear_0.input, linear_0.weight, linear_0.bias
+            Try: 'logits'
+        """,
+    ),
+    (
+        "two outputs made one",
+        lambda: (Model() | Linear(3)(output="a") | Linear(3)(output="b")).merge_connections("a", "b"),
+        """
+        ConnectionError: cannot merge 'linear_0.output' and 'linear_1.output'.
+            because  two blocks would feed one connection
+            Try: merge an input of the model with an output, or with another input.
+        """,
+    ),
+    (
+        "a name that is taken",
+        lambda: (Model() | Linear(3)(input="x", output="y")).rename_keys(y="x"),
+        """
+        NameTakenError: cannot name 'linear_0.output' 'x': 'x' has that name.
+            names  x, y
+            Try: 'x_2'
+            """,
+    ),
+    (
+        "another shape than was said",
+        lambda: ml.compile((Model() | Linear(3)(output="y")).set_shapes(y=[2, 4]), shapes={"input": [2, 5]}),
+        """
+        ShapeError: 'linear_0.output' has another shape than was said of it.
+            said  (2, 4)
+            has   (2, 3) float32
+            Try: set_shapes({'linear_0.output': [2, 3]}), or other sizes before it.
+        """,
+    ),
+    (
+        "a number for an output",
+        lambda: Relu()(output=3),
+        """
+        ConnectionError: cannot connect port 'output' of Relu to 3.
+            needs  a name, as text
+            Try: Relu(...)(output="hidden")
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == said(text)
+
+
+def test_a_connection_has_no_truth_value_and_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(TypeError, match="a connection has no truth value before the model runs"):
+        bool(Linear(3).output)
+    with pytest.raises(
+        AttributeError, match="no connection 'outputt'. Did you mean 'output'"
+    ):
+        Linear(3).outputt  # noqa: B018
