@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
 from collections.abc import Mapping
-from math import prod
+from functools import lru_cache
 
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+
+Terms = Mapping[tuple[str, ...], int]
+"""A sum: how often it has each product of factors; `()` is the factor 1."""
 
 
 class MismatchError(Exception):
@@ -30,13 +35,214 @@ def product(dims: tuple[Dim, ...]) -> Dim:
         >>> product((2, 3)), product(("h", 2, 3)), product(("h-2", 3))
         (6, 'h*6', '(h-2)*3')
     """
-    number = prod(dim for dim in dims if isinstance(dim, int))
-    if number == 0:
-        return 0
-    names = [dim if dim.isidentifier() else f"({dim})" for dim in dims if isinstance(dim, str)]
-    if len(names) == 1 and number == 1:
-        return next(dim for dim in dims if isinstance(dim, str))
-    return "*".join([*names, *([str(number)] if number != 1 else [])]) if names else number
+    number, factors = _factors(dims)
+    return _written({tuple(factors.elements()): number})
+
+
+def quotient(dims: tuple[Dim, ...], by: tuple[Dim, ...]) -> Dim | None:
+    """Return the product of some dims divided by that of others; `None` if numbers say that there is a rest.
+
+    What stands on both sides goes out, so that the result is right for sizes of 0 too.
+
+    Examples:
+        >>> quotient(("batch", 4, 6), (24,)), quotient((4, 6), (5,)), quotient(("batch", 3), (4,))
+        ('batch', None, 'batch*3//4')
+        >>> quotient((0, 3), (0,))
+        3
+    """
+    above, below = Counter(dims), Counter(by)
+    above, below = above - below, below - above
+    number, factors = _factors(tuple(above.elements()))
+    divisor, divisors = _factors(tuple(below.elements()))
+    factors, divisors = factors - divisors, divisors - factors
+    if divisor == 0:
+        return None
+    if not divisors and number % divisor == 0:
+        return _written({tuple(factors.elements()): number // divisor})
+    if not factors and not divisors:
+        return None
+    top, bottom = (_written({tuple(f.elements()): n}) for f, n in ((factors, number), (divisors, divisor)))
+    return f"{top}//{bottom}" if isinstance(bottom, int) or bottom.isidentifier() else f"{top}//({bottom})"
+
+
+def plus(*dims: Dim) -> Dim:
+    """Return the sum of dims: a number, or `"n+m+2"` while some are names.
+
+    Examples:
+        >>> plus(2, 3), plus("n", 2, "m"), plus("n", "n"), plus("n-1", 1)
+        (5, 'n+m+2', 'n*2', 'n')
+    """
+    total: dict[tuple[str, ...], int] = {}
+    for dim in dims:
+        for factors, number in _terms(dim).items():
+            key = tuple(sorted(factors))
+            total[key] = total.get(key, 0) + number
+    return _written(total)
+
+
+def times(dim: Dim, number: int) -> Dim:
+    """Return a multiple of a dim, term by term: what is subtracted from itself is 0 then.
+
+    Examples:
+        >>> times("n+1", -1), times(3, 2)
+        ('-n-1', 6)
+    """
+    return _written({factors: count * number for factors, count in _terms(dim).items()})
+
+
+def least(a: Dim, b: Dim) -> Dim:
+    """Return the smaller of two dims.
+
+    Examples:
+        >>> least(2, 3), least("n", 3), least("n", "n+2")
+        (2, 'min(n,3)', 'n')
+    """
+    change = plus(b, times(a, -1))
+    if isinstance(change, int):
+        return a if change >= 0 else b
+    return f"min({a},{b})"
+
+
+def at_least_0(dim: Dim) -> Dim:
+    """Return a dim, or 0 if it is below: a size is never negative.
+
+    Examples:
+        >>> at_least_0(-2), at_least_0("n"), at_least_0("n-2")
+        (0, 'n', 'max(n-2,0)')
+    """
+    if isinstance(dim, int):
+        return max(dim, 0)
+    # Names stand for sizes, and so do the texts that this function and `least` give.
+    return f"max({dim},0)" if any(number < 0 for number in _terms(dim).values()) else dim
+
+
+def sliced(size: Dim, start: int | None, stop: int | None, step: int | None) -> Dim:
+    """Return the size that a slice of an axis has.
+
+    Examples:
+        >>> sliced(5, 1, None, 2), sliced("n", 1, None, None), sliced("n", None, 3, None), sliced("n", None, None, -1)
+        (2, 'max(n-1,0)', 'min(n,3)', 'n')
+    """
+    if isinstance(size, int):
+        return len(range(*slice(start, stop, step).indices(size)))
+    step = 1 if step is None else step
+    if step < 0:
+        # Counted from the end it is a slice forward: item i is item -1 - i.
+        start, stop = (None if bound is None else -1 - bound for bound in (start, stop))
+    if stop is None and start is not None and start < 0:
+        length = least(size, -start)
+    else:
+        # Python keeps both bounds within the axis; where the length is below 0 either way, that need not be written.
+        first = 0 if start is None else start if start >= 0 else at_least_0(plus(size, start))
+        last = size if stop is None else least(size, stop) if stop >= 0 else plus(size, stop)
+        length = at_least_0(plus(last, times(first, -1)))
+    if isinstance(length, int):
+        return -(-length // abs(step))
+    return length if step in (1, -1) else f"({plus(length, abs(step) - 1)})//{abs(step)}"
+
+
+def place_of(port: str, axis: int, shape: tuple[Dim, ...], more: int = 0) -> int | None:
+    """Return where an axis stands in a shape, counted from the front; `None` if leading dims are not known.
+
+    Args:
+        port: The input whose shape it is, for a message.
+        axis: The axis; negative ones count from the end.
+        shape: The shape.
+        more: How many axes are about to be added.
+
+    Raises:
+        MismatchError: There is no such axis.
+
+    Examples:
+        >>> place_of("input", -1, ("batch", 3)), place_of("input", -1, ("...", 3)), place_of("input", 0, ("...", 3))
+        (1, 1, None)
+    """
+    rank = len(shape) + more
+    if LEADING in shape[:1]:
+        return rank + axis if -rank < axis < 0 else None
+    if not -rank <= axis < rank:
+        places = f"an axis from {-rank} to {rank - 1}." if rank else "an input with axes."
+        raise MismatchError(port, f"an axis {axis}", places, f"rank {len(shape)}")
+    return axis % rank
+
+
+def _factors(dims: tuple[Dim, ...]) -> tuple[int, Counter[str]]:
+    """The product of dims as a number and further factors."""
+    number, factors = 1, Counter[str]()
+    for dim in dims:
+        terms = _terms(dim)
+        if len(terms) > 1:
+            factors[str(dim)] += 1
+            continue
+        ((names, count),) = terms.items() or (((), 0),)
+        number *= count
+        factors.update(names)
+    return number, factors
+
+
+@lru_cache(maxsize=4096)
+def _terms(dim: Dim) -> Terms:
+    """A dim as a sum of products."""
+    if isinstance(dim, int):
+        return {(): dim} if dim else {}
+    if dim.isidentifier():
+        return {(dim,): 1}
+    try:
+        return _read(ast.parse(dim, mode="eval").body)
+    except SyntaxError:
+        return {(dim,): 1}
+
+
+def _read(node: ast.expr) -> Terms:
+    match node:
+        case ast.Constant(value=int(number)):
+            return {(): number} if number else {}
+        case ast.BinOp(left, ast.Add() | ast.Sub() as sign, right):
+            total = dict(_read(left))
+            for factors, number in _read(right).items():
+                total[factors] = total.get(factors, 0) + (number if isinstance(sign, ast.Add) else -number)
+            return {factors: number for factors, number in total.items() if number}
+        case ast.UnaryOp(ast.USub(), inner):
+            return {factors: -number for factors, number in _read(inner).items()}
+        case ast.BinOp(left, ast.Mult(), right):
+            number, factors = 1, []
+            for side in (left, right):
+                terms = _read(side)
+                if len(terms) > 1:
+                    factors.append(_text(side))
+                else:
+                    ((names, count),) = terms.items() or (((), 0),)
+                    number *= count
+                    factors += names
+            return {tuple(factors): number} if number else {}
+        case _:
+            return {(_text(node),): 1}
+
+
+def _text(node: ast.expr) -> str:
+    return ast.unparse(node).replace(" ", "")
+
+
+def _written(terms: Terms) -> Dim:
+    """A sum of products as text, numbers last; as a number, if that is all."""
+    terms = {factors: number for factors, number in terms.items() if number}
+    if set(terms) <= {()}:
+        return terms.get((), 0)
+    texts: list[str] = []
+    for factors, number in sorted(terms.items(), key=lambda term: not term[0]):
+        names = [name if _is_atom(name) else f"({name})" for name in factors]
+        if not names:
+            texts.append(f"{number:+d}")
+        elif number == 1 and len(factors) == 1:
+            texts.append(f"+{factors[0]}")
+        else:
+            sign, size = "-" if number < 0 else "+", abs(number)
+            texts.append(sign + "*".join([*names, *([str(size)] if size != 1 else [])]))
+    return "".join(texts).removeprefix("+")
+
+
+def _is_atom(name: str) -> bool:
+    return name.isidentifier() or (name.startswith(("min(", "max(")) and name.endswith(")"))
 
 
 def window_size(size: Dim, window: int, stride: int, before: int, after: int) -> Dim:

@@ -1,0 +1,100 @@
+"""Arithmetic on values that flow beside arrays: `x.shape()[0] * 2` is known before anything runs."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec
+from mithril_nb.models.constants import dtype_of, shape_of
+from mithril_nb.models.dims import MismatchError, plus, product, quotient, times
+
+FOLDS: dict[str, Callable[..., Any]] = {
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "floor_divide": operator.floordiv,
+    "divide": operator.truediv,
+    "power": operator.pow,
+    "negate": operator.neg,
+    "absolute": operator.abs,
+    "minimum": min,
+    "maximum": max,
+}
+"""Ops that give a value where all they are given are values, with what they do to numbers."""
+_BY_NAME: dict[str, Callable[..., Dim | None]] = {
+    "add": lambda a, b: plus(a, b),
+    "subtract": lambda a, b: plus(a, times(b, -1)),
+    "multiply": lambda a, b: product((a, b)),
+    "floor_divide": lambda a, b: quotient((a,), (b,)),
+}
+"""The same for sizes of which only the names are known."""
+
+
+def all_values(op: str, given: Mapping[str, Spec]) -> bool:
+    """Return whether an op is arithmetic, and all that it is given are values that are no arrays."""
+    return op in FOLDS and bool(given) and all(isinstance(spec, StaticSpec) for spec in given.values())
+
+
+def folded(op: str, given: Mapping[str, Spec]) -> StaticSpec:
+    """Return the value of arithmetic on values.
+
+    Examples:
+        >>> folded("multiply", {"left": StaticSpec("batch"), "right": StaticSpec(2)})
+        static 'batch*2'
+    """
+    specs = [spec for spec in given.values() if isinstance(spec, StaticSpec)]
+    values = [spec.value for spec in specs]
+    if not all(spec.is_known for spec in specs):
+        return StaticSpec(is_known=False)
+    if all(isinstance(value, int | float) for value in values):
+        try:
+            return StaticSpec(FOLDS[op](*values))
+        except ArithmeticError:
+            return StaticSpec(is_known=False)
+    if op in _BY_NAME and all(isinstance(value, int | str) for value in values):
+        found = _BY_NAME[op](*values)
+        return StaticSpec(found, is_known=found is not None)
+    return StaticSpec(is_known=False)
+
+
+def as_arrays(given: Mapping[str, Spec], dtype: str) -> dict[str, TensorSpec]:
+    """Return specs of arrays only: a value that reaches a block which computes with arrays is made one.
+
+    Args:
+        given: Specs by port.
+        dtype: What floating numbers become.
+
+    Raises:
+        MismatchError: A value that no array can hold.
+    """
+    return {port: as_array(port, spec, dtype) for port, spec in given.items()}
+
+
+def as_array(port: str, spec: Spec, dtype: str) -> TensorSpec:
+    """Return the spec of an array of a value.
+
+    Raises:
+        MismatchError: No array can hold it.
+
+    Examples:
+        >>> as_array("input", StaticSpec(("batch", 3)), "float32")
+        (2,) int32
+    """
+    if isinstance(spec, TensorSpec):
+        return spec
+    if not spec.is_known:
+        return TensorSpec((LEADING,), dtype)
+    if isinstance(spec.value, tuple) and LEADING in spec.value:
+        return TensorSpec((LEADING,), "int32")
+    if spec.value is None or not _is_numeric(spec.value):
+        raise MismatchError(port, "an array", "connect an array, or numbers.", f"{spec.value!r} is none")
+    return TensorSpec(shape_of(spec.value), dtype_of(spec.value) or dtype)
+
+
+def _is_numeric(value: Value) -> bool:
+    if isinstance(value, tuple):
+        return all(_is_numeric(one) for one in value)
+    return value is not None and not (isinstance(value, str) and value in ITEM_BYTES)
