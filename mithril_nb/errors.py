@@ -168,6 +168,14 @@ class ModelFileError(MithrilError, ValueError):
     """A file that is no model, or a broken one."""
 
 
+class CheckpointError(MithrilError, ValueError):
+    """A checkpoint that is broken, that mithril_nb did not write, or that belongs to another run."""
+
+
+class LaunchError(MithrilError, RuntimeError):
+    """A process of a launch failed, did not come up, or was lost."""
+
+
 class StageUnavailableError(MithrilError, RuntimeError):
     """A stage that this platform, or this program, does not give."""
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from mithril_nb.backends.backend import check_seed
 from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown
+from mithril_nb.train.checkpoints import prepare
 from mithril_nb.train.course import Course, Recipe, compiled_programs
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
@@ -35,6 +36,8 @@ def fit(
     metrics: Sequence[str] | None = None,
     shuffle: bool = True,
     backend: Any = None,
+    checkpoint: Any = None,
+    resume: bool = False,
     **unknown: Any,
 ) -> Run:
     """Return a training that is ready to go: iterate over it, or `start()` it in a thread and `wait()`.
@@ -59,9 +62,13 @@ def fit(
         metrics: `("accuracy",)` or `()`; default: accuracy where the loss has a meaning for it.
         shuffle: Whether each epoch sees the samples in an order of its own.
         backend: What to compile a `Model` for.
+        checkpoint: Folder in which the run keeps checkpoints, or a `Checkpoints`, which says how often too.
+        resume: Whether to go on from the latest checkpoint of that folder, exactly where it was; from the beginning if
+            there is none.
         **unknown: Refused, with the names of those that there are.
 
     Raises:
+        CheckpointError: The folder's checkpoints are broken or of another run, or nobody asked for `resume`.
         DataError: The data is empty, holds NaN, or does not fit the model or the loss.
         UnknownOptionError: An option that does not exist, or one with a value that it cannot have.
 
@@ -125,7 +132,9 @@ def fit(
         shuffle,
         jax.random.key(seed) if trainable.needs_key else None,
     )
-    return Run(course, State(start, chosen_optimizer.init(start), epochs, chosen_optimizer.learning_rate))
+    run = Run(course, State(start, chosen_optimizer.init(start), epochs, chosen_optimizer.learning_rate))
+    prepare(checkpoint, resume, course, run._state, run.history)
+    return run
 
 
 def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:

@@ -73,6 +73,13 @@ class History:
             self._table[:, self._count] = row
             self._count += 1
 
+    def restore(self, table: np.ndarray) -> None:
+        """Take over the rows of an earlier run, as `rows()` gave them, in the place of those that are there."""
+        with self._lock:
+            self._count = table.shape[1]
+            self._table = np.concatenate([table, np.full((len(COLUMNS), FIRST_CAPACITY), np.nan)], axis=1)
+            self.version += 1
+
     def truncate(self, step: int) -> None:
         """Drop the rows after a step, when a run goes back to it."""
         with self._lock:

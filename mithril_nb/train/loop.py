@@ -75,6 +75,9 @@ class Stretch:
                 yield from self.settle(0 if self.is_exact else self.ahead)
                 if state.step % self._steps_per_epoch == 0:
                     yield from self.end_epoch()
+                if state.saver is not None and state.saver.is_due(state.step):
+                    yield from self.settle(0)
+                    self.checkpoint()
             yield self.end("done")
         except KeyboardInterrupt:  # a second Ctrl-C, which did not wait for the end of the step
             self._under_way.clear()
@@ -184,6 +187,12 @@ class Stretch:
         if self.control.wish == "go":
             yield self.event("resumed")
 
+    def checkpoint(self) -> None:
+        """Take a checkpoint, if the run keeps any."""
+        if self.state.saver is not None:
+            self.state.elapsed_s = self.meter.elapsed_s
+            self.state.saver.take(self.state, self.history)
+
     def end(self, kind: Literal["stopped", "done", "failed"], why: str = "") -> TrainingEvent:
         """Close the stretch and return its last event.
 
@@ -194,6 +203,10 @@ class Stretch:
         self.meter.rest()
         self.state.elapsed_s = self.meter.elapsed_s
         self.state.name = kind
+        if self.state.saver is not None:
+            if kind != "failed":
+                self.checkpoint()
+            self.state.saver.finish()
         kept = f"run.params holds the params of step {self.state.step}; run.go_on() continues from there."
         return self.event(kind, message="" if kind == "done" else f"{why}; {kept}")
 

@@ -218,8 +218,10 @@ class Run(Shown):
 
     @property
     def errors(self) -> list[Diagnostic]:
-        """Why the run failed, and what its listeners raised."""
-        return [*([self.error] if self.error else []), *self._observers.errors]
+        """Why the run failed, which checkpoint could not be written, and what the run's listeners raised."""
+        saver = self._state.saver
+        lost = [saver.problem] if saver and saver.problem else []
+        return [*([self.error] if self.error else []), *lost, *self._observers.errors]
 
     @property
     def message(self) -> str:

@@ -55,6 +55,7 @@ class State:
         validation_loss: What the last validation gave.
         validation_accuracy: The same.
         problem: Why the run failed.
+        saver: Takes the run's checkpoints, if it has any.
     """
 
     params: Any
@@ -73,6 +74,7 @@ class State:
     validation_loss: float | None = None
     validation_accuracy: float | None = None
     problem: Diagnostic | None = None
+    saver: Any = None
 
     def keep(self, *, is_epoch_start: bool) -> None:
         """Take a copy of the params, if it is time to."""

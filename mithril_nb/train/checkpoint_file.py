@@ -1,0 +1,194 @@
+"""One checkpoint in one file: arrays as safetensors, facts as JSON in its header. Reading it runs no code.
+
+Not orbax: it brings tensorstore and a dozen further packages for sharded, asynchronous writing to cloud storage, and a
+checkpoint of it is a folder of many files. One file can be renamed into place, which makes it whole or absent.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from mithril_nb.errors import CheckpointError
+
+KEY = "mithril_nb.checkpoint"
+"""Where in the header of the file our facts stand."""
+VERSION = 1
+MOST_LISTED = 4
+"""Arrays that do not fit which are named in a message."""
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Saved:
+    """What a checkpoint holds.
+
+    Attributes:
+        path: Its file.
+        arrays: Arrays by name, such as `"params['linear_0.weight']"`.
+        facts: The rest, as JSON has it.
+    """
+
+    path: Path
+    arrays: Arrays
+    facts: dict[str, Any]
+
+
+def write(path: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+    """Write a checkpoint: whole under its name, or not at all, whenever the machine stops.
+
+    Args:
+        path: Where to; its folder exists.
+        arrays: Arrays by name, in the memory of the host.
+        facts: JSON-able data beside them.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    # safetensors' NumPy side knows no bfloat16 and no float8: they travel as whole numbers of the same size.
+    dtypes = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
+    plain = {name: _plain(array) for name, array in arrays.items()}
+    header = {"version": VERSION, "crc32": _crc32(plain), "dtypes": dtypes, "facts": dict(facts)}
+    part = path.with_name(f".{path.name}.part")
+    try:
+        save_file(plain, part, {KEY: json.dumps(header)})
+        _sync(part)
+        os.replace(part, path)
+        _sync(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def read(path: Path) -> Saved:
+    """Return what is in a checkpoint's file.
+
+    Raises:
+        CheckpointError: It is no checkpoint, is cut short, has changed, or is of another version.
+    """
+    try:
+        with safe_open(path, framework="numpy") as file:
+            text = (file.metadata() or {}).get(KEY)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise _broken(path, f"it cannot be read: {error}") from error
+    if text is None:
+        raise _broken(path, "it is a safetensors file that mithril_nb did not write")
+    try:
+        header = json.loads(text)
+        version, crc32 = int(header["version"]), int(header["crc32"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _broken(path, "its header is not what mithril_nb writes") from error
+    if version != VERSION:
+        raise _broken(path, f"it is of version {version}, this mithril_nb reads version {VERSION}")
+    if crc32 != _crc32(arrays):
+        raise _broken(path, "its arrays have changed since they were written (crc32)")
+    try:
+        dtypes, facts = dict(header["dtypes"]), dict(header["facts"])
+        typed = {name: array.view(jnp.dtype(dtypes.get(name, array.dtype))) for name, array in arrays.items()}
+    except (ValueError, KeyError, TypeError) as error:
+        raise _broken(path, "its header is not what mithril_nb writes") from error
+    return Saved(path, typed, facts)
+
+
+def named(trees: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the leaves of some trees by name.
+
+    Examples:
+        >>> list(named({"params": {"linear.weight": 1}, "opt_state": ({"mu": 2}, 3)}))
+        ["opt_state[0]['mu']", 'opt_state[1]', "params['linear.weight']"]
+    """
+    leaves, _ = jax.tree_util.tree_flatten_with_path(dict(trees))
+    return {str(path[0].key) + jax.tree_util.keystr(path[1:]): leaf for path, leaf in leaves}
+
+
+def to_host(trees: Mapping[str, Any]) -> Arrays:
+    """Return the leaves of some trees by name, in the memory of the host; waits until they are computed."""
+    found = {name: jax.random.key_data(leaf) if _is_key(leaf) else leaf for name, leaf in named(trees).items()}
+    return {name: np.asarray(leaf) for name, leaf in jax.device_get(found).items()}
+
+
+def like(trees: Mapping[str, Any], saved: Saved, prefixes: tuple[str, ...]) -> dict[str, Any]:
+    """Return trees of the same structure with a checkpoint's arrays as their leaves.
+
+    Args:
+        trees: Trees of arrays that have the right structure, shapes and dtypes.
+        saved: The checkpoint.
+        prefixes: First parts of the names that the checkpoint may have beside those of the trees.
+
+    Raises:
+        CheckpointError: The checkpoint has other arrays: it is of another model, or of another optimizer.
+    """
+    wanted = named(trees)
+    given = {name for name in saved.arrays if not name.startswith(prefixes)}
+    wrong = [("lacks", name) for name in wanted if name not in given]
+    wrong += [("has beside", name) for name in sorted(given - wanted.keys())]
+    for name in sorted(given & wanted.keys()):
+        array, leaf = saved.arrays[name], wanted[name]
+        need = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else jnp.asarray(leaf)
+        if (array.shape, array.dtype) != (need.shape, need.dtype):
+            text = f"{name}: {array.shape} {array.dtype}, the model needs {need.shape} {need.dtype}"
+            wrong.append(("has", text))
+    if wrong:
+        more = [("and", f"{len(wrong) - MOST_LISTED} more")] if len(wrong) > MOST_LISTED else []
+        raise CheckpointError(
+            f"checkpoint {saved.path.name!r} is of another model or optimizer.",
+            (("folder", str(saved.path.parent)), *wrong[:MOST_LISTED], *more),
+            'the model and optimizer that wrote it; or checkpoint="another-folder".',
+        )
+    _, structure = jax.tree.flatten(dict(trees))
+    return jax.tree.unflatten(structure, [_as(saved.arrays[name], leaf) for name, leaf in wanted.items()])
+
+
+def _as(array: np.ndarray, leaf: Any) -> Any:
+    if _is_key(leaf):
+        return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
+    # Weakly typed numbers (Python's) would else decide other dtypes in the next step than they did before.
+    is_weak = getattr(leaf, "weak_type", not hasattr(leaf, "dtype")) and array.ndim == 0
+    placed = jnp.asarray(array.item() if is_weak else array)
+    sharding = getattr(leaf, "sharding", None)
+    return placed if sharding is None or len(sharding.device_set) == 1 else jax.device_put(placed, sharding)
+
+
+def _is_key(leaf: Any) -> bool:
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    array = np.asarray(array, order="C")
+    return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
+
+
+def _crc32(arrays: Mapping[str, np.ndarray]) -> int:
+    total = 0
+    for name in sorted(arrays):
+        total = zlib.crc32(name.encode(), total)
+        total = zlib.crc32(np.ascontiguousarray(arrays[name]).data, total)
+    return total
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _broken(path: Path, because: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path.name!r} is no whole checkpoint.",
+        (("folder", str(path.parent)), ("because", because)),
+        "take the file away; the checkpoint before it is then used.",
+    )

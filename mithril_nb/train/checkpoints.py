@@ -1,0 +1,310 @@
+"""Checkpoints of a run: when one is taken, where it is put, and how a run goes on from one."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
+from mithril_nb.train.checkpoint_file import Saved, like, read, to_host, write
+from mithril_nb.train.course import Course
+from mithril_nb.train.history import COLUMNS, History
+from mithril_nb.train.processes import distributed, local
+from mithril_nb.train.state import State, copied
+
+NAME = re.compile(r"step-(\d{10,})\.safetensors")
+COURSE = ("samples", "batch_size", "tail", "seed", "shuffle", "loss", "optimizer")
+"""What must be the same in a run that goes on, so that its steps are those of the run before."""
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """Where a run keeps its checkpoints, and how often it takes one. The end of a run, or a stop, always takes one.
+
+    Attributes:
+        folder: Where to; made if it is not there. It holds the checkpoints of one run.
+        every_s: Seconds of training between two of them; `None` for none by the clock. One that would have to wait
+            for the one before to be written is left out.
+        every_epoch: Take one at the end of every so many epochs; each of them is written.
+        keep: How many of the latest to keep; `None` for all. With 2, a broken one has one before it.
+
+    Examples:
+        >>> Checkpoints("runs/digits", every_epoch=1).keep
+        2
+    """
+
+    folder: str | PathLike[str]
+    every_s: float | None = 30.0
+    every_epoch: int | None = None
+    keep: int | None = 2
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.folder, str | PathLike):
+            raise UnknownOptionError(
+                "a checkpoint's folder is a path.",
+                (("got", repr(self.folder)),),
+                'ml.fit(model, data, checkpoint="runs/digits")',
+            )
+        for name in ("every_epoch", "keep"):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise UnknownOptionError(
+                    f"{name} is not a whole number from 1 on.",
+                    (("got", repr(value)),),
+                    f"Checkpoints({str(self.folder)!r}, {name}=2)",
+                )
+        seconds = self.every_s
+        is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if seconds is not None and not (is_number and math.isfinite(seconds) and seconds > 0):
+            raise UnknownOptionError(
+                "every_s is not a number of seconds above 0.",
+                (("got", repr(seconds)),),
+                f"Checkpoints({str(self.folder)!r}, every_s=60)",
+            )
+
+
+class Saver:
+    """Takes the checkpoints of one run. What it takes is copied on the device, and written by a thread of its own.
+
+    Where several processes train, the first one writes: all of them hold the same params.
+
+    Attributes:
+        problem: Why a checkpoint could not be written, the latest time; `None` if all were.
+    """
+
+    def __init__(self, options: Checkpoints, course: Course, starting_rate: float):
+        self.options, self.folder = options, Path(options.folder)
+        self.problem: Diagnostic | None = None
+        self._course, self._starting_rate = course, starting_rate
+        self._is_writer = distributed().is_main
+        self._taken_at, self._taken = time.monotonic(), -1
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Make the folder.
+
+        Raises:
+            CheckpointError: It cannot be made.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise CheckpointError(
+                "the folder for checkpoints cannot be made.",
+                (("folder", str(self.folder)), ("because", error.strerror or str(error))),
+                'ml.fit(model, data, checkpoint="runs/digits")',
+            ) from error
+
+    def is_due(self, step: int) -> bool:
+        """Whether to take a checkpoint after this step, whose epoch is closed if it was the epoch's last."""
+        if not self._is_writer:
+            return False
+        every, per_epoch = self.options.every_epoch, self._course.steps_per_epoch
+        if every is not None and step % (every * per_epoch) == 0:
+            return True
+        is_time = self.options.every_s is not None and time.monotonic() - self._taken_at >= self.options.every_s
+        return is_time and (self._thread is None or not self._thread.is_alive())
+
+    def take(self, state: State, history: History) -> None:
+        """Take a checkpoint of a state whose steps all have their numbers in the history; return before it is written.
+
+        Waits for the one before if that is not written yet.
+        """
+        if not self._is_writer or state.step == self._taken:
+            return
+        self.finish()
+        self._taken, self._taken_at = state.step, time.monotonic()
+        # The next step overwrites the arrays: the copy is begun before it, and fetched beside it.
+        trees = copied(local(trees_of(state)))
+        work = (trees, history.rows(), self._facts(state))
+        self._thread = threading.Thread(target=self._write, args=work, name="mithril_nb checkpoint")
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait until what was taken is written; warn, once, if it could not be."""
+        if self._thread is None:
+            return
+        self._thread.join()
+        self._thread = None
+        if self.problem is not None:
+            warnings.warn(str(self.problem), RuntimeWarning, stacklevel=2)
+
+    def _facts(self, state: State) -> dict[str, Any]:
+        return course_facts(self._course) | {
+            "step": state.step,
+            "epochs": state.epochs,
+            "learning_rate": state.learning_rate,
+            "starting_rate": self._starting_rate,
+            "elapsed_s": state.elapsed_s,
+            "validation_loss": state.validation_loss,
+            "validation_accuracy": state.validation_accuracy,
+            "columns": list(COLUMNS),
+        }
+
+    def _write(self, trees: Mapping[str, Any], rows: np.ndarray, facts: Mapping[str, Any]) -> None:
+        try:
+            arrays = to_host(trees)
+            # Params that the next step will find to be NaN are no place to go on from.
+            if all(_is_finite(array) for name, array in arrays.items() if name.startswith("params")):
+                write(self.folder / f"step-{facts['step']:010}.safetensors", arrays | {"history": rows}, facts)
+                self._prune(facts["step"])
+        except OSError as error:
+            self.problem = Diagnostic(
+                f"the checkpoint of step {facts['step']} could not be written; the training goes on.",
+                (("folder", str(self.folder)), ("because", error.strerror or str(error))),
+                "make room, or take away what is in the way; the next checkpoint is tried all the same.",
+                code="CheckpointError",
+            )
+        else:
+            self.problem = None
+
+    def _prune(self, step: int) -> None:
+        paths = checkpoints_in(self.folder)
+        # Later ones are from before the run went back to this step, after a failure.
+        left = [path for path in paths if _step_of(path) > step]
+        paths = paths[len(left) :]
+        for path in left + (paths[self.options.keep :] if self.options.keep else []):
+            path.unlink(missing_ok=True)
+
+
+def trees_of(state: State) -> dict[str, Any]:
+    """Return the trees of arrays that make up a state."""
+    return {"params": state.params, "opt_state": state.opt_state}
+
+
+def course_facts(course: Course) -> dict[str, Any]:
+    """Return what a checkpoint says of the course it belongs to."""
+    return {
+        "samples": len(course.data),
+        "batch_size": course.batch_size,
+        "tail": course.tail,
+        "seed": course.seed,
+        "shuffle": bool(course.shuffle),
+        "loss": course.loss.name,
+        "optimizer": course.optimizer.name,
+    }
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """Return the checkpoints of a folder, the latest first."""
+    found = [path for path in folder.iterdir() if NAME.fullmatch(path.name)] if folder.is_dir() else []
+    return sorted(found, key=_step_of, reverse=True)
+
+
+def _step_of(path: Path) -> int:
+    return int(path.name[5:].partition(".")[0])
+
+
+def latest(folder: str | PathLike[str]) -> Saved | None:
+    """Return the latest whole checkpoint of a folder, `None` if it has no checkpoints; warn of broken ones.
+
+    Raises:
+        CheckpointError: There are checkpoints, and all of them are broken.
+    """
+    problems: list[Diagnostic] = []
+    for path in checkpoints_in(Path(folder)):
+        try:
+            saved = read(path)
+            _check_facts(saved)
+        except CheckpointError as error:
+            problems.extend(error.diagnostics)
+            continue
+        for problem in problems:
+            warnings.warn(f"{problem}\n    going on from {path.name!r}, the one before.", RuntimeWarning, stacklevel=2)
+        return saved
+    if problems:
+        raise CheckpointError(problems[0], more=tuple(problems[1:]))
+    return None
+
+
+def prepare(checkpoint: Any, resume: bool, course: Course, state: State, history: History) -> None:
+    """Give a run that is about to begin its checkpoints, and put it where the latest one was.
+
+    Args:
+        checkpoint: A folder, a `Checkpoints`, or `None`.
+        resume: Whether to go on from what is in the folder. If there is nothing, the run begins at its beginning.
+        course: What the run is going to do.
+        state: Its state, changed in place.
+        history: Its history, changed in place.
+
+    Raises:
+        CheckpointError: The folder holds checkpoints and `resume` was not asked for, all of them are broken, or the
+            latest is of another model, optimizer, data or seed.
+        UnknownOptionError: `resume` without a folder.
+    """
+    if checkpoint is None:
+        if resume:
+            raise UnknownOptionError(
+                "resume=True does not say where from.", (), 'ml.fit(model, data, checkpoint="runs/digits", resume=True)'
+            )
+        return
+    options = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
+    saver = Saver(options, course, state.learning_rate)
+    there = checkpoints_in(saver.folder)
+    if there and not resume:
+        raise CheckpointError(
+            "the folder holds checkpoints of a run already.",
+            (("folder", str(saver.folder)), ("latest", there[0].name)),
+            "resume=True to go on from there, or a folder of its own for this run.",
+        )
+    if (saved := latest(saver.folder)) is not None:
+        _go_on(saved, course, state, history)
+    saver.open()
+    state.saver = saver
+
+
+def _go_on(saved: Saved, course: Course, state: State, history: History) -> None:
+    facts, here = saved.facts, course_facts(course)
+    differs = [name for name in COURSE if facts[name] != here[name]]
+    if differs:
+        raise CheckpointError(
+            f"checkpoint {saved.path.name!r} is of another run.",
+            (
+                ("folder", str(saved.path.parent)),
+                *((name, f"{facts[name]!r} in the checkpoint, {here[name]!r} here") for name in differs),
+            ),
+            'the same data and options as before; or checkpoint="another-folder".',
+        )
+    trees = like(trees_of(state), saved, ("history",))
+    state.params, state.opt_state = trees["params"], trees["opt_state"]
+    state.step, state.elapsed_s = facts["step"], facts["elapsed_s"]
+    state.validation_loss, state.validation_accuracy = facts["validation_loss"], facts["validation_accuracy"]
+    # A rate that was changed while the run trained is kept; one that is given anew takes its place.
+    if state.learning_rate == facts["starting_rate"]:
+        state.learning_rate = facts["learning_rate"]
+    history.restore(saved.arrays["history"])
+
+
+def _check_facts(saved: Saved) -> None:
+    """Refuse facts that nobody but a stranger would write."""
+    facts, rows = saved.facts, saved.arrays.get("history")
+    kinds: dict[str, Any] = {"step": int, "samples": int, "batch_size": int, "seed": int, "shuffle": bool}
+    kinds |= {"tail": str, "loss": str, "optimizer": str}
+    kinds |= dict.fromkeys(("learning_rate", "starting_rate", "elapsed_s"), int | float)
+    kinds |= dict.fromkeys(("validation_loss", "validation_accuracy"), int | float | None)
+    wrong = [name for name, kind in kinds.items() if name not in facts or not isinstance(facts[name], kind)]
+    wrong += ["step"] if not wrong and facts["step"] < 0 else []
+    wrong += ["columns"] if facts.get("columns") != list(COLUMNS) else []
+    if rows is None or rows.ndim != 2 or rows.shape[0] != len(COLUMNS) or rows.dtype != np.float64:
+        wrong.append("history")
+    if wrong:
+        raise CheckpointError(
+            f"{saved.path.name!r} is no whole checkpoint.",
+            (("folder", str(saved.path.parent)), ("because", f"it lacks, or has no right {', '.join(wrong)}")),
+            "take the file away; the checkpoint before it is then used.",
+        )
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    return not jnp.issubdtype(array.dtype, jnp.inexact) or bool(np.isfinite(array).all())

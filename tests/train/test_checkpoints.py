@@ -1,0 +1,429 @@
+"""Checkpoints: a run that goes on from one is the run that was never interrupted, to the last bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save_file
+
+from mithril_nb.errors import CheckpointError, UnknownOptionError
+from mithril_nb.train import checkpoints as rooms
+from mithril_nb.train import fit
+from mithril_nb.train.checkpoint_file import KEY, read, to_host, write
+from mithril_nb.train.checkpoints import Checkpoints, checkpoints_in, latest
+
+COLUMNS = ("step", "loss", "accuracy", "validation_loss", "validation_accuracy", "epoch", "learning_rate")
+
+
+def same(left, right) -> bool:
+    """Whether two trees of arrays are equal to the last bit."""
+    left, right = to_host({"": left}), to_host({"": right})
+    return left.keys() == right.keys() and all(left[name].tobytes() == right[name].tobytes() for name in left)
+
+
+def steps(run, count: int):
+    """Take some steps of a run, then leave it."""
+    for event in run:
+        if event.step == count and event.kind == "step":
+            break
+    return run
+
+
+def assert_same_run(run, whole) -> None:
+    assert (run.step, run.state) == (whole.step, "done")
+    assert same(run.params, whole.params)
+    assert same(run.opt_state, whole.opt_state)
+    assert run.history.rows(0, COLUMNS).tobytes() == whole.history.rows(0, COLUMNS).tobytes()
+
+
+@pytest.mark.parametrize(("stop", "validation"), [(1, 0.2), (5, 0.2), (13, 0.2), (8, None), (32, None)])
+def test_a_resumed_run_is_the_run_that_was_never_interrupted(small, blobs, tmp_path, stop, validation):
+    options = {"epochs": 4, "batch_size": 8, "validation": validation, "seed": 3}
+    whole = fit(small, blobs, **options).wait()
+    folder = tmp_path / "runs"
+    left = steps(fit(small, blobs, **options, checkpoint=folder), stop)
+    assert left.step == stop
+    run = fit(small, blobs, **options, checkpoint=folder, resume=True)
+    assert (run.step, len(run.history)) == (stop, stop)
+    assert same(run.params, left.params)
+    assert_same_run(run.wait(), whole)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw", optax.adam(optax.cosine_decay_schedule(1e-2, 20)), optax.lion])
+def test_every_kind_of_optimizer_state_goes_on(small, blobs, tmp_path, optimizer):
+    options = {"epochs": 3, "batch_size": 16, "optimizer": optimizer}
+    whole = fit(small, blobs, **options).wait()
+    steps(fit(small, blobs, **options, checkpoint=tmp_path), 6)
+    assert_same_run(fit(small, blobs, **options, checkpoint=tmp_path, resume=True).wait(), whole)
+
+
+def test_an_optimizer_that_draws_random_numbers_goes_on(small, blobs, tmp_path):
+    options = {"epochs": 3, "batch_size": 16, "optimizer": optax.chain(optax.add_noise(0.1, 0.5, 0), optax.sgd(0.1))}
+    whole = fit(small, blobs, **options).wait()
+    steps(fit(small, blobs, **options, checkpoint=tmp_path), 6)
+    assert_same_run(fit(small, blobs, **options, checkpoint=tmp_path, resume=True).wait(), whole)
+
+
+def test_dropout_draws_the_same(mlp, blobs, tmp_path):
+    options = {"epochs": 3, "batch_size": 16, "seed": 5}
+    model = mlp(4, 8, 3, dropout=0.5)
+    whole = fit(model, blobs, **options).wait()
+    steps(fit(model, blobs, **options, checkpoint=tmp_path), 6)
+    assert_same_run(fit(model, blobs, **options, checkpoint=tmp_path, resume=True).wait(), whole)
+
+
+def test_bfloat16_params_go_on(small, blobs, tmp_path):
+    params = {name: jnp.asarray(array, jnp.bfloat16) for name, array in small.randomize_params(0).items()}
+    options = {"epochs": 3, "batch_size": 16, "params": params}
+    whole = fit(small, blobs, **options).wait()
+    steps(fit(small, blobs, **options, checkpoint=tmp_path), 6)
+    run = fit(small, blobs, **options, checkpoint=tmp_path, resume=True)
+    assert run.params["linear_0.weight"].dtype == jnp.bfloat16
+    assert_same_run(run.wait(), whole)
+
+
+def test_a_run_in_a_thread_takes_them_while_it_trains(small, blobs, tmp_path):
+    options = {"epochs": 6, "batch_size": 16}
+    whole = fit(small, blobs, **options).wait()
+    fit(small, blobs, **options, checkpoint=Checkpoints(tmp_path, every_epoch=2, keep=None)).wait()
+    assert [path.name for path in checkpoints_in(tmp_path)] == [f"step-{step:010}.safetensors" for step in (24, 16, 8)]
+    (tmp_path / "step-0000000024.safetensors").unlink()
+    run = fit(small, blobs, **options, checkpoint=tmp_path, resume=True)
+    assert run.step == 16
+    assert_same_run(run.wait(), whole)
+
+
+def test_by_the_clock_and_only_the_latest_are_kept(small, blobs, tmp_path):
+    taken = []
+    run = fit(small, blobs, epochs=30, batch_size=4, checkpoint=Checkpoints(tmp_path, every_s=1e-9, keep=3))
+    for _ in run:
+        taken.append([path.name for path in checkpoints_in(tmp_path)])
+    assert max(map(len, taken)) <= 4  # one more for the moment between writing it and taking the oldest away
+    assert len({name for names in taken for name in names}) > 5
+    assert (len(checkpoints_in(tmp_path)), checkpoints_in(tmp_path)[0].name) == (3, "step-0000000450.safetensors")
+
+
+def test_more_epochs_and_another_rate_when_going_on(small, blobs, tmp_path):
+    fit(small, blobs, epochs=2, batch_size=16, checkpoint=tmp_path).wait()
+    run = fit(small, blobs, epochs=3, batch_size=16, checkpoint=tmp_path, resume=True)
+    assert (run.step, run.steps) == (8, 12)
+    run.learning_rate = 0.25
+    run.wait()
+    assert fit(small, blobs, epochs=4, batch_size=16, checkpoint=tmp_path, resume=True).learning_rate == 0.25
+    again = fit(small, blobs, epochs=4, batch_size=16, learning_rate=0.5, checkpoint=tmp_path, resume=True)
+    assert again.learning_rate == 0.5
+
+
+def test_a_run_that_is_done_stays_done(small, blobs, tmp_path):
+    done = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path).wait()
+    again = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path, resume=True).wait()
+    assert (again.state, again.step, same(again.params, done.params)) == ("done", 4, True)
+
+
+def test_resume_begins_at_the_beginning_where_there_is_nothing(small, blobs, tmp_path):
+    run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path / "new" / "folder", resume=True)
+    assert run.step == 0
+    assert_same_run(run.wait(), fit(small, blobs, epochs=1, batch_size=16).wait())
+
+
+def test_the_training_thread_does_not_wait_for_the_disk(small, blobs, tmp_path, monkeypatch):
+    go = threading.Event()
+    monkeypatch.setattr(rooms, "write", lambda *arguments: (go.wait(30), write(*arguments)))
+    run = fit(small, blobs, epochs=2, batch_size=16, checkpoint=Checkpoints(tmp_path, every_s=1e-9))
+    for event in run:
+        if event.step == 7:
+            go.set()  # seven steps were taken while the first checkpoint waited for its disk
+    assert checkpoints_in(tmp_path)[0].name == "step-0000000008.safetensors"
+
+
+def test_a_run_that_went_back_takes_away_what_lay_ahead(small, blobs, tmp_path):
+    run = fit(small, blobs, epochs=2, batch_size=16, checkpoint=Checkpoints(tmp_path, every_epoch=1))
+    (tmp_path / "step-0000000099.safetensors").write_bytes(b"of a future that did not come")
+    run.wait()
+    assert [path.name for path in checkpoints_in(tmp_path)] == [f"step-{step:010}.safetensors" for step in (8, 4)]
+
+
+def test_params_that_are_nan_are_not_written(small, blobs, tmp_path):
+    run = fit(
+        small,
+        blobs,
+        epochs=3,
+        batch_size=16,
+        optimizer="sgd",
+        learning_rate=1e38,
+        checkpoint=Checkpoints(tmp_path, every_s=1e-9),
+    )
+    with pytest.raises(ArithmeticError):
+        run.wait()
+    assert all(np.isfinite(array).all() for path in checkpoints_in(tmp_path) for array in params_in(path))
+
+
+def params_in(path: Path) -> list[np.ndarray]:
+    return [array for name, array in load_file(path).items() if name.startswith("params")]
+
+
+# What is on the disk
+
+
+@pytest.fixture
+def two(small, blobs, tmp_path) -> Path:
+    """Return a folder with the checkpoints of steps 4 and 8."""
+    fit(small, blobs, epochs=2, batch_size=16, checkpoint=Checkpoints(tmp_path, every_epoch=1)).wait()
+    assert sorted(os.listdir(tmp_path)) == ["step-0000000004.safetensors", "step-0000000008.safetensors"]
+    return tmp_path
+
+
+def resumed(small, blobs, folder, **options):
+    return fit(small, blobs, **{"epochs": 2, "batch_size": 16, "checkpoint": folder, "resume": True, **options})
+
+
+def because(path: Path) -> str:
+    """What safetensors itself says of a file."""
+    with pytest.raises(SafetensorError) as caught, safe_open(path, framework="numpy"):
+        pass
+    return str(caught.value)
+
+
+def test_reading_runs_no_code_and_shows_plain_names(two):
+    saved = read(two / "step-0000000008.safetensors")
+    assert {name for name in saved.arrays if name.startswith("params")} == {
+        f"params['linear_{place}.{name}']" for place in (0, 1) for name in ("weight", "bias")
+    }
+    assert saved.facts["step"] == 8
+    assert saved.arrays["history"].shape == (8, 8)
+
+
+def test_a_file_cut_short_is_refused_and_the_one_before_is_used(small, blobs, two):
+    path = two / "step-0000000008.safetensors"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.warns(RuntimeWarning) as caught:
+        run = resumed(small, blobs, two)
+    assert run.step == 4
+    assert [str(warning.message) for warning in caught] == [
+        f"""'step-0000000008.safetensors' is no whole checkpoint.
+    folder   {two}
+    because  it cannot be read: {because(path)}
+    Try: take the file away; the checkpoint before it is then used.
+    going on from 'step-0000000004.safetensors', the one before."""
+    ]
+    assert_same_run(run.wait(), fit(small, blobs, epochs=2, batch_size=16).wait())
+
+
+def changed(path: Path, header=None, **arrays) -> None:
+    """Write a file anew with other arrays, or another header."""
+    with safe_open(path, framework="numpy") as file:
+        own = json.loads(file.metadata()[KEY])
+    text = json.dumps(header(own)) if header else json.dumps(own)
+    save_file(load_file(path) | arrays, path, {KEY: text})
+
+
+BROKEN = {
+    "its arrays have changed since they were written (crc32)": lambda path: changed(path, history=np.zeros((8, 8))),
+    "it is of version 2, this mithril_nb reads version 1": lambda path: changed(path, lambda h: {**h, "version": 2}),
+    "its header is not what mithril_nb writes": lambda path: changed(path, lambda h: [[[h]]]),
+    "it is a safetensors file that mithril_nb did not write": lambda path: save_file(load_file(path), path),
+    "it lacks, or has no right step, learning_rate": lambda path: changed(
+        path, lambda h: {**h, "facts": {**h["facts"], "step": "8", "learning_rate": None}}
+    ),
+    "it lacks, or has no right history": lambda path: write(
+        path, {"params": np.zeros(3)}, json.loads(safe_open(path, framework="numpy").metadata()[KEY])["facts"]
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", BROKEN)
+def test_what_is_broken_or_foreign_is_refused(small, blobs, two, reason):
+    path = two / "step-0000000008.safetensors"
+    BROKEN[reason](path)
+    (two / "step-0000000004.safetensors").unlink()
+    with pytest.raises(CheckpointError) as caught:
+        resumed(small, blobs, two)
+    assert (
+        str(caught.value)
+        == f"""'step-0000000008.safetensors' is no whole checkpoint.
+    folder   {two}
+    because  {reason}
+    Try: take the file away; the checkpoint before it is then used."""
+    )
+
+
+def test_when_all_are_broken_each_is_named(small, blobs, two):
+    for path in checkpoints_in(two):
+        path.write_bytes(b"not a checkpoint at all")
+    with pytest.raises(CheckpointError) as caught:
+        resumed(small, blobs, two)
+    assert [diagnostic.summary for diagnostic in caught.value.diagnostics] == [
+        "'step-0000000008.safetensors' is no whole checkpoint.",
+        "'step-0000000004.safetensors' is no whole checkpoint.",
+    ]
+
+
+def test_a_write_that_was_cut_off_leaves_nothing_that_counts(small, blobs, two):
+    (two / ".step-0000000012.safetensors.part").write_bytes(b"half")
+    (two / "notes.txt").write_text("mine")
+    assert resumed(small, blobs, two).step == 8
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_whole_files(tmp_path):
+    code = """
+import sys, numpy as np
+from mithril_nb.train.checkpoint_file import write
+from pathlib import Path
+print("go", flush=True)
+for step in range(10_000):
+    write(Path(sys.argv[1]) / f"step-{step % 3:010}.safetensors", {"params": np.full(200_000, step)}, {"step": step})
+"""
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        while len(checkpoints_in(tmp_path)) < 3:
+            assert child.poll() is None
+        child.kill()
+    assert [len(set(read(path).arrays["params"].tolist())) for path in checkpoints_in(tmp_path)] == [1, 1, 1]
+
+
+# What is refused
+
+
+def test_a_folder_that_is_taken_needs_resume(small, blobs, two):
+    with pytest.raises(CheckpointError) as caught:
+        fit(small, blobs, checkpoint=two)
+    assert (
+        str(caught.value)
+        == f"""the folder holds checkpoints of a run already.
+    folder  {two}
+    latest  step-0000000008.safetensors
+    Try: resume=True to go on from there, or a folder of its own for this run."""
+    )
+
+
+def test_a_checkpoint_of_another_run_is_refused(small, blobs, two):
+    x, y = blobs
+    with pytest.raises(CheckpointError) as caught:
+        resumed(small, (x[:50], y[:50]), two, seed=1)
+    assert (
+        str(caught.value)
+        == f"""checkpoint 'step-0000000008.safetensors' is of another run.
+    folder   {two}
+    samples  60 in the checkpoint, 50 here
+    seed     0 in the checkpoint, 1 here
+    Try: the same data and options as before; or checkpoint="another-folder"."""
+    )
+
+
+def test_a_checkpoint_of_another_model_is_refused(mlp, blobs, two):
+    with pytest.raises(CheckpointError) as caught:
+        resumed(mlp(4, 9, 3), blobs, two)
+    assert (
+        str(caught.value)
+        == f"""checkpoint 'step-0000000008.safetensors' is of another model or optimizer.
+    folder  {two}
+    has     opt_state[0].mu['linear_0.bias']: (8,) float32, the model needs (9,) float32
+    has     opt_state[0].mu['linear_0.weight']: (4, 8) float32, the model needs (4, 9) float32
+    has     opt_state[0].mu['linear_1.weight']: (8, 3) float32, the model needs (9, 3) float32
+    has     opt_state[0].nu['linear_0.bias']: (8,) float32, the model needs (9,) float32
+    and     5 more
+    Try: the model and optimizer that wrote it; or checkpoint="another-folder"."""
+    )
+
+
+def test_an_optimizer_of_another_kind_is_refused(small, blobs, two):
+    with pytest.raises(CheckpointError) as caught:
+        resumed(small, blobs, two, optimizer=lambda rate: optax.chain(optax.clip(1.0), optax.adam(rate)))
+    assert (
+        str(caught.value)
+        == f"""checkpoint 'step-0000000008.safetensors' is of another run.
+    folder     {two}
+    optimizer  'adam' in the checkpoint, '<lambda>' here
+    Try: the same data and options as before; or checkpoint="another-folder"."""
+    )
+
+
+WRONG = {
+    'a checkpoint\'s folder is a path.\n    got  3\n    Try: ml.fit(model, data, checkpoint="runs/digits")': (3,),
+    "every_epoch is not a whole number from 1 on.\n    got  0\n    Try: Checkpoints('a', every_epoch=2)": ("a", 1, 0),
+    "keep is not a whole number from 1 on.\n    got  True\n    Try: Checkpoints('a', keep=2)": ("a", 1, 1, True),
+    "every_s is not a number of seconds above 0.\n    got  nan\n    Try: Checkpoints('a', every_s=60)": (
+        "a",
+        float("nan"),
+    ),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_options_that_mean_nothing_are_refused(message):
+    with pytest.raises(UnknownOptionError) as caught:
+        Checkpoints(*WRONG[message])
+    assert str(caught.value) == message
+
+
+def test_resume_without_a_folder_is_refused(small, blobs):
+    with pytest.raises(UnknownOptionError) as caught:
+        fit(small, blobs, resume=True)
+    assert (
+        str(caught.value)
+        == """resume=True does not say where from.
+    Try: ml.fit(model, data, checkpoint="runs/digits", resume=True)"""
+    )
+
+
+def test_a_folder_that_cannot_be_made_is_said(small, blobs, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CheckpointError) as caught:
+        fit(small, blobs, checkpoint=tmp_path / "file" / "runs")
+    assert (
+        str(caught.value)
+        == f"""the folder for checkpoints cannot be made.
+    folder   {tmp_path / "file" / "runs"}
+    because  Not a directory
+    Try: ml.fit(model, data, checkpoint="runs/digits")"""
+    )
+
+
+def test_a_disk_that_is_full_does_not_end_the_training(small, blobs, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(rooms, "write", full)
+    run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path)
+    with pytest.warns(RuntimeWarning) as caught:
+        for _ in run:
+            pass
+    message = f"""the checkpoint of step 4 could not be written; the training goes on.
+    folder   {tmp_path}
+    because  No space left on device
+    Try: make room, or take away what is in the way; the next checkpoint is tried all the same."""
+    assert [str(warning.message) for warning in caught] == [message]
+    assert [str(problem) for problem in run.errors] == [message]
+    assert run.state == "done"
+
+
+def test_latest_of_no_folder_is_nothing(tmp_path):
+    assert latest(tmp_path / "nowhere") is None
+
+
+def test_arrays_of_every_dtype_come_back(tmp_path):
+    arrays = {
+        name: np.asarray(jnp.asarray([[0, 1, 2]], name)) for name in ("bfloat16", "float16", "int8", "uint32", "bool")
+    }
+    arrays |= {
+        "empty": np.zeros((0, 3), np.float32),
+        "scalar": np.float64(0.1),
+        "float8": np.asarray(jnp.ones(3, "float8_e4m3fn")),
+    }
+    write(tmp_path / "step-0000000001.safetensors", {k: np.asarray(v) for k, v in arrays.items()}, {})
+    found = read(tmp_path / "step-0000000001.safetensors").arrays
+    assert {name: (array.dtype, array.shape) for name, array in found.items()} == {
+        name: (np.asarray(array).dtype, np.asarray(array).shape) for name, array in arrays.items()
+    }
+    assert jax.tree.all(jax.tree.map(lambda a, b: a.tobytes() == np.asarray(b).tobytes(), found, arrays))
