@@ -1,12 +1,14 @@
-"""Activations, Dropout, and a sum."""
+"""Activations and Dropout."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
+from mithril_nb.backends.jax.kernels.arithmetic import elementwise, scalar
 from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel
 from mithril_nb.graph.records import Value
 from mithril_nb.program import Arrays, Call
@@ -17,6 +19,11 @@ def _softmax(call: Call, arrays: Arrays) -> Arrays:
     axis = call.options["axis"]
     assert isinstance(axis, int)
     return {"output": jax.nn.softmax(arrays["input"], axis=axis)}
+
+
+@kernel("log_softmax")
+def _log_softmax(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jax.nn.log_softmax(arrays["input"], axis=call.options["axis"])}
 
 
 @kernel("dropout")
@@ -39,14 +46,22 @@ def dropout_draws(options: Mapping[str, Value], training: bool) -> bool:
 DRAWS["dropout"] = dropout_draws
 
 
-@kernel("add")
-def _add(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": arrays["left"] + arrays["right"]}
-
-
-@kernel("relu")
-def _relu(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jax.nn.relu(arrays["input"])}
+for _op, _function in {
+    "relu": jax.nn.relu,
+    "relu6": jax.nn.relu6,
+    "sigmoid": jax.nn.sigmoid,
+    "log_sigmoid": jax.nn.log_sigmoid,
+    "hard_sigmoid": jax.nn.hard_sigmoid,
+    "tanh": jnp.tanh,
+    "hard_tanh": jax.nn.hard_tanh,
+    "softplus": jax.nn.softplus,
+    "softsign": jax.nn.soft_sign,
+    "silu": jax.nn.silu,
+    "hard_swish": jax.nn.hard_silu,
+    "mish": jax.nn.mish,
+    "selu": jax.nn.selu,
+}.items():
+    elementwise(_op, _function, "input")
 
 
 @kernel("gelu")
@@ -54,11 +69,32 @@ def _gelu(call: Call, arrays: Arrays) -> Arrays:
     return {"output": jax.nn.gelu(arrays["input"], approximate=bool(call.options["approximate"]))}
 
 
-@kernel("sigmoid")
-def _sigmoid(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jax.nn.sigmoid(arrays["input"])}
+@kernel("leaky_relu")
+def _leaky_relu(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    return {"output": jax.nn.leaky_relu(x, scalar(call, "slope", x))}
 
 
-@kernel("tanh")
-def _tanh(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.tanh(arrays["input"])}
+@kernel("elu")
+def _elu(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jax.nn.elu(arrays["input"], call.options["alpha"])}
+
+
+@kernel("celu")
+def _celu(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jax.nn.celu(arrays["input"], call.options["alpha"])}
+
+
+@kernel("glu")
+def _glu(call: Call, arrays: Arrays) -> Arrays:
+    value, gate = jnp.split(arrays["input"], 2, call.options["axis"])
+    return {"output": value * _GATES[call.options["activation"]](gate)}
+
+
+_GATES = {
+    "sigmoid": jax.nn.sigmoid,
+    "silu": jax.nn.silu,
+    "gelu": partial(jax.nn.gelu, approximate=False),
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+}

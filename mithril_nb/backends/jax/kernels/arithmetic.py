@@ -1,3 +1,178 @@
 """Arithmetic and matrix products."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.errors import ShapeError
+from mithril_nb.models.elementwise import floating
+from mithril_nb.program import Arrays, Call
+
+Function = Callable[..., jax.Array]
+
+
+def elementwise(op: str, function: Function, *ports: str) -> None:
+    """Register a function of the arrays at some ports, in this order, as what runs an op."""
+
+    @kernel(op)
+    def _run(call: Call, arrays: Arrays) -> Arrays:
+        return {"output": function(*(arrays[port] for port in ports))}
+
+
+def in_floating(x: jax.Array) -> jax.Array:
+    """Return an array as floating numbers, in the dtype that the shape rules say."""
+    return x.astype(floating(str(x.dtype)))
+
+
+def scalar(call: Call, port: str, like: jax.Array) -> jax.Array:
+    """Return the number of an attribute, in the dtype of the array it meets; it may have come over a connection.
+
+    Raises:
+        ShapeError: What came over the connection is not one number.
+    """
+    value = call.options[port]
+    if getattr(value, "shape", ()) != ():
+        raise ShapeError(
+            f"{port!r} takes one number, and got an array.",
+            ((port, f"{tuple(value.shape)} {value.dtype}"), ("needs", "()")),
+            f"connect a single number to {port!r}.",
+            port=port,
+        )
+    return jnp.asarray(value).astype(like.dtype)
+
+
+for _op, _function in {
+    "buffer": lambda x: x,
+    "stop_gradient": lax.stop_gradient,
+    "absolute": jnp.abs,
+    "negate": jnp.negative,
+    "sign": jnp.sign,
+    "square": jnp.square,
+    "floor": jnp.floor,
+    "ceil": jnp.ceil,
+    "round": jnp.round,
+    "exp": jnp.exp,
+    "expm1": jnp.expm1,
+    "log1p": jnp.log1p,
+    "rsqrt": lambda x: lax.rsqrt(in_floating(x)),
+    "sin": jnp.sin,
+    "cos": jnp.cos,
+    "tan": jnp.tan,
+    "arctan": jnp.arctan,
+    "erf": lambda x: lax.erf(in_floating(x)),
+}.items():
+    elementwise(_op, _function, "input")
+
+for _op, _function in {
+    "add": jnp.add,
+    "subtract": jnp.subtract,
+    "multiply": jnp.multiply,
+    "minimum": jnp.minimum,
+    "maximum": jnp.maximum,
+    "matrix_multiply": jnp.matmul,
+}.items():
+    elementwise(_op, _function, "left", "right")
+
+for _op, _function in {"divide": jnp.divide, "floor_divide": jnp.floor_divide, "mod": jnp.mod}.items():
+    elementwise(_op, _function, "numerator", "denominator")
+
+
+@kernel("power")
+def _power(call: Call, arrays: Arrays) -> Arrays:
+    base, exponent = arrays["base"], arrays["exponent"]
+    dtype = jnp.promote_types(base.dtype, exponent.dtype)
+    if not call.options["robust"] or not jnp.issubdtype(dtype, jnp.floating):
+        return {"output": jnp.power(base, exponent)}
+    return {"output": _robust_power(base.astype(dtype), exponent.astype(dtype), call.options["threshold"])}
+
+
+def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.Array:
+    """`Power` says the formula. No branch overflows where it is not chosen: that would make gradients NaN."""
+    tiny = jnp.finfo(base.dtype).tiny
+    grows = exponent > 0
+    if threshold is None:
+        t = jnp.where(grows, tiny, jnp.power(tiny, 1 / (2 - 2 * jnp.minimum(exponent, 0)))).astype(base.dtype)
+    else:
+        t = jnp.asarray(threshold, base.dtype)
+    t = lax.stop_gradient(t)
+    is_even = exponent % 2 == 0
+    base = jnp.where(is_even, jnp.abs(base), base)
+    sign = jnp.where(base < 0, -1, 1).astype(base.dtype)
+    is_near = jnp.abs(base) < t
+    far = sign * jnp.power(jnp.where(is_near, t, jnp.abs(base)), exponent)
+    line = base * jnp.power(t, jnp.where(grows, exponent - 1, 0))
+    return jnp.where(is_near & grows, line, far)
+
+
+@kernel("sqrt")
+def _sqrt(call: Call, arrays: Arrays) -> Arrays:
+    x = in_floating(arrays["input"])
+    if not call.options["robust"]:
+        return {"output": jnp.sqrt(x)}
+    t = jnp.finfo(x.dtype).tiny
+    is_near = jnp.abs(x) < t
+    far = jnp.where(x < 0, -1, 1).astype(x.dtype) * jnp.sqrt(jnp.where(is_near, t, jnp.abs(x)))
+    return {"output": jnp.where(is_near, x * lax.rsqrt(t), far)}
+
+
+@kernel("log")
+def _log(call: Call, arrays: Arrays) -> Arrays:
+    x = in_floating(arrays["input"])
+    if not call.options["robust"]:
+        return {"output": jnp.log(x)}
+    t = jnp.finfo(x.dtype).tiny
+    is_low = x < t
+    log = jnp.log(jnp.where(is_low, 2 * t - x, x))
+    return {"output": jnp.where(is_low, 2 * jnp.log(t) - log, log)}
+
+
+@kernel("stable_reciprocal")
+def _stable_reciprocal(call: Call, arrays: Arrays) -> Arrays:
+    x = in_floating(arrays["input"])
+    if call.options["threshold"] is None:
+        limits = jnp.finfo(x.dtype)
+        t = jnp.maximum(limits.eps, 2 / jnp.sqrt(limits.max)).astype(x.dtype)
+    else:
+        t = lax.stop_gradient(scalar(call, "threshold", x))
+    sign = jnp.where(x < 0, -1, 1).astype(x.dtype)
+    return {"output": sign / jnp.where(jnp.abs(x) < t, t, jnp.abs(x))}
+
+
+@kernel("clamp")
+def _clamp(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    if call.options["min_val"] is not None:
+        x = jnp.maximum(x, _bound(call, "min_val", jnp.ceil, x))
+    if call.options["max_val"] is not None:
+        x = jnp.minimum(x, _bound(call, "max_val", jnp.floor, x))
+    return {"output": x}
+
+
+def _bound(call: Call, port: str, whole: Function, x: jax.Array) -> jax.Array:
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        return scalar(call, port, x)
+    limits = jnp.iinfo(x.dtype)
+    bound = whole(in_floating(scalar(call, port, jnp.float32(0))))
+    # Not by the conversion alone: float32(2**31 - 1) is 2**31, which does not fit.
+    outside = jnp.where(bound < limits.min, limits.min, limits.max).astype(x.dtype)
+    fits = (bound >= limits.min) & (bound < float(limits.max))
+    return jnp.where(fits, jnp.where(fits, bound, 0).astype(x.dtype), outside)
+
+
+@kernel("nan_to_num")
+def _nan_to_num(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return {"output": x}
+    limits = jnp.finfo(x.dtype)
+    posinf, neginf = (
+        jnp.asarray(limit, x.dtype) if call.options[port] is None else scalar(call, port, x)
+        for port, limit in (("posinf", limits.max), ("neginf", limits.min))
+    )
+    return {"output": jnp.nan_to_num(x, nan=scalar(call, "nan", x), posinf=posinf, neginf=neginf)}

@@ -1,3 +1,83 @@
 """Reductions."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mithril_nb.backends.jax.kernels.arithmetic import elementwise, in_floating, scalar
+from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.models.reductions import summed
+from mithril_nb.program import Arrays, Call
+
+
+def _reduction(op: str, function: Callable[..., jax.Array], **fixed: Any) -> None:
+    @kernel(op)
+    def _run(call: Call, arrays: Arrays) -> Arrays:
+        return {"output": function(arrays["input"], **_where(call), **fixed)}
+
+
+def _where(call: Call) -> dict[str, Any]:
+    return {"axis": call.options["axis"], "keepdims": bool(call.options["keepdim"])}
+
+
+def _summed(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    """A sum or product in the dtype that the shape rule says, also where x64 is on and JAX would take 64 bits."""
+    return lambda x, **where: function(x.astype(summed(str(x.dtype))), **where, promote_integers=False)
+
+
+def _place(function: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+    return lambda x, **where: function(x, **where).astype("int32")
+
+
+_reduction("mean", jnp.mean)
+_reduction("sum", _summed(jnp.sum))
+_reduction("prod", _summed(jnp.prod))
+_reduction("max", jnp.max)
+_reduction("min", jnp.min)
+_reduction("log_sum_exp", jax.nn.logsumexp)
+_reduction("arg_max", _place(jnp.argmax))
+_reduction("arg_min", _place(jnp.argmin))
+elementwise("trapezoid", jnp.trapezoid, "y", "x")
+
+
+@kernel("variance")
+def _variance(call: Call, arrays: Arrays) -> Arrays:
+    x = in_floating(arrays["input"])
+    return {"output": jnp.var(x, **_where(call), correction=scalar(call, "correction", x))}
+
+
+@kernel("norm")
+def _norm(call: Call, arrays: Arrays) -> Arrays:
+    x, p = jnp.abs(in_floating(arrays["input"])), call.options["p"]
+    axis, keepdim = call.options["axis"], bool(call.options["keepdim"])
+    # In parts of the greatest item, so that no power overflows; the result does not depend on it, nor its gradient.
+    unit = lax.stop_gradient(jnp.max(x, axis, keepdims=True, initial=0.0))
+    if p == float("inf"):
+        return {"output": jnp.max(x, axis, keepdims=keepdim, initial=0.0)}
+    is_zero = unit == 0
+    scale = jnp.where(is_zero | ~jnp.isfinite(unit), 1, unit)
+    parts = jnp.sum((x / scale) ** p, axis, keepdims=True)
+    length = scale * jnp.where(is_zero, 1, parts) ** (1 / p)
+    length = jnp.where(is_zero, 0, length)
+    return {"output": length if keepdim else jnp.squeeze(length, axis)}
+
+
+@kernel("cumsum")
+def _cumsum(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    # In float32 where the items have 16 bits: each step rounds, and there are many.
+    wide = "float32" if x.dtype in ("float16", "bfloat16") else summed(str(x.dtype))
+    return {"output": jnp.cumsum(x.astype(wide), call.options["axis"]).astype(summed(str(x.dtype)))}
+
+
+@kernel("unique")
+def _unique(call: Call, arrays: Arrays) -> Arrays:
+    x, fill = arrays["input"], call.options["fill_value"]
+    if x.dtype == bool and fill is not None:
+        fill = bool(fill)
+    return {"output": jnp.unique(x, size=call.options["size"], fill_value=fill)}
