@@ -1,6 +1,7 @@
 """Models and the blocks they are made of. Knows no array library."""
 
 from mithril_nb.models import (
+    activations,
     arithmetic,
     attention,
     classical,
@@ -18,7 +19,7 @@ from mithril_nb.models import (
     transformers,
     vision,
 )
-from mithril_nb.models.activations import Dropout, Gelu, Relu, Sigmoid, Softmax, Tanh
+from mithril_nb.models.activations import *
 from mithril_nb.models.arithmetic import *
 from mithril_nb.models.attention import *
 from mithril_nb.models.classical import *
@@ -54,10 +55,8 @@ __all__ = [
     "Connection",
     "Constant",
     "Conv2d",
-    "Dropout",
     "Embedding",
     "Flatten",
-    "Gelu",
     "IOKey",
     "LayerNorm",
     "Linear",
@@ -66,16 +65,13 @@ __all__ = [
     "Model",
     "Operator",
     "Placed",
-    "Relu",
-    "Sigmoid",
-    "Softmax",
-    "Tanh",
     "from_dict",
     "load",
     "save",
     "to_dict",
     "to_source",
 ]
+__all__ += activations.__all__
 __all__ += arithmetic.__all__
 __all__ += attention.__all__
 __all__ += classical.__all__
