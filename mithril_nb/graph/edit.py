@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import cache
 
 from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, NestingError, UnknownBlockError
-from mithril_nb.graph.closing import closed, made_edges
+from mithril_nb.graph.closing import closed, is_array, made_edges
 from mithril_nb.graph.order import path_between
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Value
@@ -296,7 +296,8 @@ def alone(block: Block) -> LogicalGraph:
     if block.graph is not None and block.is_composite:
         return block.graph
     name = free_name(LogicalGraph(), block.kind).removesuffix("_0")
-    ports = (*block.inputs, *block.outputs)
+    # An attribute that may be connected keeps its value.
+    ports = (*(port for port in block.inputs if port.role != "option"), *block.outputs)
     return add(LogicalGraph(), block, name=name, connections={port.name: port.name for port in ports})[0]
 
 

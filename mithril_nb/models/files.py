@@ -14,13 +14,15 @@ from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.closing import closed, made_edges
 from mithril_nb.graph.edit import DEEPEST, composite
 from mithril_nb.graph.paths import join_path
-from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node, Note
+from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Note
 from mithril_nb.graph.spec import as_dtype, as_shape
+from mithril_nb.models.control import Control
+from mithril_nb.models.initializers import initializer_text
 from mithril_nb.models.model import Model
-from mithril_nb.models.registry import kind_named
+from mithril_nb.models.registry import KINDS, kind_named
 
 FORMAT, VERSION = "mithril_nb.model", 2
-"""Version 2 has notes; files of version 1 are read too."""
+"""Version 2 has notes, kinds that compose themselves, and blocks that run others; files of version 1 are read too."""
 _ADVICE = "ml.load(path) of a file that ml.save(model, path) wrote."
 
 
@@ -123,27 +125,39 @@ def _graph_data(graph: LogicalGraph) -> dict[str, Any]:
 
 
 def _note_data(end: Endpoint, note: Note) -> dict[str, Any]:
-    said = {"shape": note.shape, "dtype": note.dtype, "is_trainable": note.is_trainable, "is_exposed": note.is_exposed}
-    return {
-        "node": end.node,
-        "port": end.port,
-        **{key: value for key, value in said.items() if value not in (None, False)},
-        **({"is_trainable": False} if note.is_trainable is False else {}),
+    said = {
+        "shape": None if note.shape is None else list(note.shape),
+        "dtype": note.dtype,
+        "is_trainable": note.is_trainable,
+        "is_exposed": note.is_exposed or None,
+        "initializer": note.initializer,
     }
+    return {"node": end.node, "port": end.port, **{key: value for key, value in said.items() if value is not None}}
 
 
 def _note_from(data: Any, path: str) -> tuple[Endpoint, Note]:
     end = Endpoint(_part(data, "node", str, path), _part(data, "port", str, path))
-    shape, dtype = data.get("shape"), data.get("dtype")
+    shape, dtype, trainable, exposed, initializer = (
+        _part(data, key, kind, path) if data.get(key) is not None else None for key, kind in _NOTE.items()
+    )
     try:
         return end, Note(
             None if shape is None else as_shape(end.port, shape),
             None if dtype is None else str(as_dtype(dtype)),
-            None if data.get("is_trainable") is None else bool(data["is_trainable"]),
-            bool(data.get("is_exposed", False)),
+            trainable,
+            bool(exposed),
+            None if initializer is None else initializer_text(initializer),
         )
     except MithrilError as error:
-        raise _broken(f"the note on {str(end)!r} is none: {error}", path) from error
+        raise ModelFileError(
+            f"what this model says of {str(end)!r} cannot be{_place(path)}.",
+            (("because", str(error)),),
+            _ADVICE,
+            block=path,
+        ) from error
+
+
+_NOTE = {"shape": list, "dtype": str, "is_trainable": bool, "is_exposed": bool, "initializer": str}
 
 
 def _node_data(node: Node) -> dict[str, Any]:
@@ -151,7 +165,7 @@ def _node_data(node: Node) -> dict[str, Any]:
     data: dict[str, Any] = {"name": node.name, "kind": block.kind}
     if block.attributes:
         data["attributes"] = dict(block.attributes)
-    if block.graph is not None and not block.attributes:
+    if block.graph is not None and not (block.is_composite and block.attributes):
         data["graph"] = _graph_data(block.graph)
     return data
 
@@ -180,18 +194,33 @@ def _graph_from(data: Any, path: str, depth: int) -> LogicalGraph:
 
 def _node_from(data: Any, path: str, depth: int) -> Node:
     name, kind = _part(data, "name", str, path), _part(data, "kind", str, path)
-    if kind == "Model" or "graph" in data:
-        # What is inside is as it was saved; no constructor is asked, and a kind need not be known here.
-        inner = _graph_from(_part(data, "graph", dict, path), join_path(path, name), depth + 1)
-        return Node(name, composite(inner, kind))
     attributes = _part(data, "attributes", dict, path) if "attributes" in data else {}
+    graph = None
+    if kind == "Model" or "graph" in data:
+        graph = _graph_from(_part(data, "graph", dict, path), join_path(path, name), depth + 1)
+    runs_others = kind in KINDS and issubclass(KINDS[kind], Control)
+    if graph is not None and not runs_others:
+        # What is inside is as it was saved; no constructor is asked, and a kind need not be known here.
+        return Node(name, composite(graph, kind))
     try:
-        return Node(name, kind_named(kind)(**attributes).block)
-    except MithrilError as error:
+        if not runs_others:
+            return Node(name, kind_named(kind)(**attributes).block)
+        if graph is None:
+            raise _broken("expected 'graph', found none", join_path(path, name))
+        return Node(name, _control(kind, graph, attributes))
+    except (MithrilError, TypeError, ValueError) as error:
         where = join_path(path, name)
         raise ModelFileError(
             f"block {where!r} of this model cannot be made.", (("because", str(error)),), _ADVICE, block=where
         ) from error
+
+
+def _control(kind: str, graph: LogicalGraph, attributes: Mapping[str, Any]) -> Block:
+    """A block that runs others, made anew by its constructor of the blocks inside it."""
+    block = kind_named(kind)(**{node.name: Model.of_block(node.block) for node in graph.nodes}, **attributes).block
+    if block.graph != graph:
+        raise ValueError("it holds more than the blocks that it runs")
+    return block
 
 
 def _part(data: Any, key: str, kind: type, path: str) -> Any:
@@ -212,7 +241,7 @@ def _texts(data: Any, count: int, path: str) -> tuple[str, ...]:
     return tuple(data)
 
 
-_JSON = {list: "a list", dict: "an object", str: "text"}
+_JSON = {list: "a list", dict: "an object", str: "text", bool: "true or false"}
 
 
 def _broken(what: str, path: str) -> ModelFileError:

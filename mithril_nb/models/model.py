@@ -7,6 +7,7 @@ that is added to another goes in as it is at that moment: there are no parents, 
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
@@ -25,6 +26,7 @@ from mithril_nb.models.adding import Adding
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
 from mithril_nb.models.fields import checked, example, fields_of, plain
 from mithril_nb.models.flat import flat
+from mithril_nb.models.portable import Portable
 from mithril_nb.models.registry import KINDS, kind_named
 
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -52,7 +54,7 @@ class _Kind(type):
         return made
 
 
-class Model(Shown, metaclass=_Kind):
+class Model(Shown, Portable, metaclass=_Kind):
     """A part of a model, or a whole one: what blocks are added to.
 
     Args:
@@ -258,6 +260,14 @@ class Model(Shown, metaclass=_Kind):
             if handle is not None:
                 self._members[id(handle)] = (handle, name)
         self._frozen = None
+
+    def compile(self, backend: Any = None, **options: Any) -> Any:
+        """Bind it to a backend: the same as `ml.compile(model, backend, ...)`.
+
+        Returns:
+            A `PhysicalModel`, that runs.
+        """
+        return importlib.import_module("mithril_nb").compile(self, backend, **options)
 
     # What a person says of connections
 

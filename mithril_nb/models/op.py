@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -25,16 +26,18 @@ class Initializer:
     """How a parameter starts.
 
     Attributes:
-        name: `"glorot_uniform"`, `"he_normal"`, `"lecun_normal"`, `"normal"`, `"zeros"` or `"ones"`.
+        name: One of `mithril_nb.models.initializers.INITIALIZERS`: `"glorot_uniform"`, `"normal"`, `"zeros"`, ...
         in_axis: Axis over which a unit of the output sums, for those that scale by fan.
         out_axis: Axis of the units of the output.
-        scale: Standard deviation, for `"normal"`.
+        scale: What the numbers are multiplied by: the standard deviation, for `"normal"`.
+        shift: What is added to them then.
     """
 
     name: str
     in_axis: int = -2
     out_axis: int = -1
     scale: float = 1.0
+    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -63,6 +66,8 @@ class Operator(Model):
         initializers: How each parameter and state starts.
         input_dtypes: What the data inputs take that do not take floating numbers: `"int32"` for whole numbers,
             `"bool"`, or `"any"`; `"*"` stands for all of them.
+        takes_values: Whether its inputs may be values that are no arrays, as shapes are. Its rule then gets a
+            `StaticSpec` for such a one, and the specs of connected attributes too.
     """
 
     op: ClassVar[str]
@@ -74,6 +79,7 @@ class Operator(Model):
     formula: ClassVar[str]
     initializers: ClassVar[Mapping[str, Initializer]] = {}
     input_dtypes: ClassVar[Mapping[str, str]] = {}
+    takes_values: ClassVar[bool] = False
 
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)
@@ -90,6 +96,8 @@ class Operator(Model):
 
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)
+        if "compute" in cls.__dict__:
+            importlib.import_module("mithril_nb.models.custom").computed(cls)  # late: it is made of this
         if "op" in cls.__dict__:
             refuse_second(cls, "kind", cls.__name__, KINDS.get(cls.__name__))
             refuse_second(cls, "op", cls.op, OPS.get(cls.op))

@@ -2,42 +2,86 @@
 
 from __future__ import annotations
 
+import os
+import textwrap
+
 import jax
 import numpy as np
 import pytest
 from jax.nn import initializers as reference
 
 import mithril_nb as ml
-from mithril_nb.backends.jax.initializers import initial, stream
-from mithril_nb.models import MLP, Linear
+from mithril_nb.backends.jax.initializers import PIECE, Wanted, drawn, initial, stream
+from mithril_nb.errors import ShapeError
+from mithril_nb.models import MLP, Linear, Repeat
+from mithril_nb.models.initializers import INITIALIZERS
 from mithril_nb.models.op import Initializer
 
+FANS = ("glorot_uniform", "glorot_normal", "he_uniform", "he_normal", "lecun_uniform", "lecun_normal")
 CASES = [
-    (Initializer("glorot_uniform"), (300, 500), reference.glorot_uniform()),
-    (Initializer("he_normal", in_axis=1, out_axis=0), (64, 32, 5, 5), reference.he_normal(in_axis=1, out_axis=0)),
-    (Initializer("lecun_normal"), (400, 300), reference.lecun_normal()),
+    *((Initializer(name), (300, 500), getattr(reference, name)()) for name in FANS),
+    *((Initializer(name, 1, 0), (64, 32, 5, 5), getattr(reference, name)(in_axis=1, out_axis=0)) for name in FANS),
     (Initializer("normal", scale=0.02), (400, 300), reference.normal(0.02)),
+    (Initializer("truncated_normal", scale=0.5), (400, 300), reference.truncated_normal(0.5)),
+    (Initializer("uniform", scale=3.0), (400, 300), reference.uniform(3.0)),
+    (Initializer("orthogonal", scale=2.0), (400, 300), reference.orthogonal(2.0)),
+    (Initializer("orthogonal"), (300, 400), reference.orthogonal()),
+    (Initializer("orthogonal", 1, 0), (64, 32, 5, 5), reference.orthogonal(column_axis=0)),
 ]
 
 
-@pytest.mark.parametrize(("initializer", "shape", "made_by"), CASES, ids=[case[0].name for case in CASES])
+def names(case):
+    return f"{case[0].name}-{'x'.join(map(str, case[1]))}"
+
+
+@pytest.mark.parametrize(("initializer", "shape", "made_by"), CASES, ids=map(names, CASES))
 def test_the_distribution_is_that_of_jax(initializer, shape, made_by):
-    ours = initial(initializer, stream([3], "w"), shape)
+    mine = initial(initializer, stream([3], "w"), shape)
     theirs = np.asarray(made_by(jax.random.key(0), shape))
-    assert (ours.shape, ours.dtype) == (shape, np.dtype("float32"))
+    assert (mine.shape, mine.dtype) == (shape, np.dtype("float32"))
     # 50,000 draws or more: the quantiles of two samples of one distribution differ by about 1 % of the spread.
     at = np.linspace(0.01, 0.99, 25)
-    np.testing.assert_allclose(np.quantile(ours, at), np.quantile(theirs, at), atol=0.03 * theirs.std())
-    assert ours.std() == pytest.approx(theirs.std(), rel=0.01)
-    if initializer.name != "normal":
-        assert np.abs(ours).max() <= 1.001 * np.abs(theirs).max() or np.abs(ours).max() <= 2.3 * theirs.std()
+    np.testing.assert_allclose(np.quantile(mine, at), np.quantile(theirs, at), atol=0.03 * theirs.std())
+    assert mine.mean() == pytest.approx(theirs.mean(), abs=0.02 * float(theirs.std()))
+    assert mine.std() == pytest.approx(theirs.std(), rel=0.01)
+    if initializer.name not in ("normal", "orthogonal"):  # all others end somewhere, and 50,000 draws come near to it
+        assert np.abs(mine).max() == pytest.approx(np.abs(theirs).max(), rel=0.001)
 
 
-def test_zeros_and_ones_and_nothing_else():
-    assert initial(Initializer("zeros"), stream([0], "b"), (3,)).tolist() == [0, 0, 0]
-    assert initial(Initializer("ones"), stream([0], "b"), (3,)).tolist() == [1, 1, 1]
+@pytest.mark.parametrize("shape", [(400, 300), (300, 400), (1, 5), (5, 1), (64, 64)], ids=str)
+def test_an_orthogonal_start_is_orthogonal(shape):
+    q = initial(Initializer("orthogonal"), stream([3], "w"), shape).astype("float64")
+    gram = q.T @ q if shape[0] >= shape[1] else q @ q.T
+    np.testing.assert_allclose(gram, np.eye(min(shape)), atol=1e-6)
+
+
+def test_each_window_of_an_orthogonal_convolution_is_at_right_angles_to_the_others():
+    q = initial(Initializer("orthogonal", 1, 0), stream([3], "w"), (16, 8, 3, 3)).reshape(16, -1)
+    np.testing.assert_allclose(q @ q.T, np.eye(16), atol=1e-6)
+
+
+def test_the_determinant_of_an_orthogonal_start_has_either_sign():
+    starts = [initial(Initializer("orthogonal"), stream([seed], "w"), (3, 3)) for seed in range(20)]
+    signs = {round(float(np.linalg.det(start))) for start in starts}
+    assert signs == {-1, 1}
+
+
+def test_what_draws_nothing_is_what_it_says():
+    def start(**given):
+        return initial(Initializer(**given), stream([0], "b"), (3,)).tolist()
+
+    assert start(name="zeros") == [0, 0, 0]
+    assert start(name="ones") == [1, 1, 1]
+    assert start(name="constant", scale=0.5) == [0.5, 0.5, 0.5]
+    assert start(name="constant", scale=0.5, shift=2) == [2.5, 2.5, 2.5]
     with pytest.raises(ValueError, match="unknown initializer 'magic'"):
         initial(Initializer("magic"), stream([0], "b"), (3, 3))
+
+
+@pytest.mark.parametrize("name", sorted(set(INITIALIZERS) - {"zeros", "ones"}))
+def test_every_initializer_scales_and_shifts(name):
+    plain, moved = (initial(Initializer(name, scale=s, shift=b), stream([0], "w"), (4, 3)) for s, b in ((1, 0), (3, 2)))
+    np.testing.assert_allclose(moved, 3 * plain + 2, rtol=1e-5)
 
 
 def test_the_same_seed_gives_the_same_and_the_stream_goes_on():
@@ -53,6 +97,33 @@ def test_the_same_seed_gives_the_same_and_the_stream_goes_on():
     assert start(ml.JaxBackend(seed=-1)).shape == (3, 4)
 
 
+def test_the_numbers_are_the_same_on_every_machine():
+    shape = (2, 3)
+    uniform = initial(Initializer("uniform"), stream([7], "linear_0.weight"), shape)
+    normal = initial(Initializer("normal"), stream([7], "linear_0.weight"), shape)
+    np.testing.assert_allclose(uniform, UNIFORM, rtol=1e-6)
+    np.testing.assert_allclose(normal, NORMAL, rtol=1e-6)
+
+
+UNIFORM = [[0.38028365, 0.90392542, 0.29606366], [0.81693226, 0.19427943, 0.89573854]]
+NORMAL = [[-0.49192980, 1.71253967, 0.41481325], [-1.21568537, 0.09897047, -1.25501454]]
+
+
+@pytest.mark.parametrize("initializer", [Initializer("normal"), Initializer("he_uniform"), Initializer("orthogonal")])
+def test_the_numbers_are_the_same_whatever_the_number_of_threads(initializer, monkeypatch):
+    shape = (3 * PIECE // 128, 128) if initializer.name != "orthogonal" else (1100, 1000)
+    wanted = [Wanted(initializer, stream([1], name), shape, name) for name in ("a", "b")]
+    starts = []
+    for count in (1, 2, 7):
+        monkeypatch.setattr(os, "cpu_count", lambda count=count: count)
+        starts.append(list(drawn(wanted)))
+    for other in starts[1:]:
+        for one, same in zip(starts[0], other, strict=True):
+            np.testing.assert_array_equal(one, same)
+    flat = starts[0][0].reshape(-1)
+    assert not np.array_equal(flat[:1000], flat[PIECE : PIECE + 1000])
+
+
 def test_a_parameter_starts_the_same_whatever_stands_beside_it():
     short, long = (ml.compile(MLP(5, hidden, 2)).randomize_params(0) for hidden in ([4], [4, 6]))
     np.testing.assert_array_equal(short["linear_0.weight"], long["linear_0.weight"])
@@ -60,4 +131,32 @@ def test_a_parameter_starts_the_same_whatever_stands_beside_it():
 
 
 def test_an_empty_parameter_is_no_trouble():
-    assert initial(Initializer("glorot_uniform"), stream([0], "w"), (0, 3)).shape == (0, 3)
+    for name in INITIALIZERS:
+        assert initial(Initializer(name), stream([0], "w"), (0, 3)).shape == (0, 3)
+        assert initial(Initializer(name), stream([0], "w"), (3, 0)).shape == (3, 0)
+
+
+@pytest.mark.parametrize("name", ["he_normal", "orthogonal"])
+def test_each_round_of_a_repeated_block_starts_as_one_block_would(name):
+    model = Repeat(Linear(64), 50)
+    model.set_initializers({"repeat.body.weight": name})
+    start = np.asarray(ml.compile(model, shapes={"input": [2, 64]}).randomize_params(0)["repeat.body.weight"])
+    assert start.shape == (50, 64, 64)
+    assert start.std() == pytest.approx(np.sqrt((2 if name == "he_normal" else 1) / 64), rel=0.01)
+    if name == "orthogonal":
+        np.testing.assert_allclose(start[7].T @ start[7], np.eye(64), atol=1e-5)
+
+
+def test_a_formula_that_needs_two_axes_says_so():
+    with pytest.raises(ShapeError) as caught:
+        initial(Initializer("he_normal"), stream([0], "b"), (3,), "linear_0.bias")
+    assert f"{type(caught.value).__name__}: {caught.value}" == textwrap.dedent("""\
+        ShapeError: 'linear_0.bias' of shape (3,) cannot start as 'he_normal'.
+            needs  an axis of inputs and one of outputs: axes -2 and -1
+            Try: model.set_initializers({'linear_0.bias': "normal(0.02)"})""")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+def test_a_start_has_the_dtype_of_the_model(dtype):
+    start = ml.compile(Linear(4, input_size=3), ml.JaxBackend(dtype=dtype)).randomize_params(0)
+    assert {str(array.dtype) for array in start.values()} == {dtype}

@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import index
-from typing import TYPE_CHECKING, Any, SupportsIndex
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
 
-from mithril_nb.backends.backend import Backend, check_seed, check_switch
-from mithril_nb.backends.jax import kernels
-from mithril_nb.backends.jax.initializers import initial, stream
-from mithril_nb.errors import DeviceNotFoundError, UnknownOptionError, refuse_unknown
+from mithril_nb.backends.backend import check_seed, check_switch
+from mithril_nb.backends.jax import custom, kernels
+from mithril_nb.backends.jax.arrays import ArrayMaker
+from mithril_nb.backends.jax.devices import (
+    Device,
+    device_name,
+    find_device,
+    make_mesh,
+    mesh_shape,
+)
+from mithril_nb.backends.jax.flags import compiler_options
+from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
+from mithril_nb.backends.jax.placing import place
+from mithril_nb.errors import UnknownOptionError, refuse_unknown
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
+from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of
 from mithril_nb.models.infer import Parameter
-from mithril_nb.program import Toolkit
-
-Device = Any
-"""A `jax.Device`, which type checkers do not know as a type."""
+from mithril_nb.models.model import Model
+from mithril_nb.models.op import OPS
+from mithril_nb.program import Kernel, Toolkit
 
 _PRECISIONS = {"default": "default", "high": "high", "highest": "highest"}
 
 
-class JaxBackend(Backend):
+class JaxBackend(ArrayMaker):
     """Runs models with JAX.
 
     Args:
@@ -38,6 +46,11 @@ class JaxBackend(Backend):
         precision: Of matrix products: a `jax.lax.Precision`, or `"default"`, `"high"`, `"highest"`; a dtype's name
             (`"bfloat16"`) sets the dtype instead.
         seed: Seed of the random numbers that it draws.
+        debug: Whether to raise where a number is NaN, and to hold what each block makes beside what was inferred of
+            it. Programs are then slower. Only what this backend runs is checked.
+        device_mesh: How many devices there are along each axis of a mesh, as `(2, 4)`, or one number; `compile` splits
+            batches over the first axis and parameters over the last. It may be fewer than the machine has.
+        xla_flags: Texts as in the variable XLA_FLAGS, for the programs that run on this backend alone.
 
     Raises:
         UnknownDtypeError: A dtype that does not exist.
@@ -52,12 +65,6 @@ class JaxBackend(Backend):
 
     name = "jax"
 
-    if TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Callable[..., Any]:
-            """The operations of the table below this class."""
-            ...
-
     def __init__(
         self,
         dtype: Any = None,
@@ -68,6 +75,9 @@ class JaxBackend(Backend):
         platform: str | None = None,
         precision: Any = None,
         seed: int = 0,
+        debug: bool = False,
+        device_mesh: Any = None,
+        xla_flags: Any = (),
         **unknown: Any,
     ):
         super().__init__()
@@ -89,7 +99,7 @@ class JaxBackend(Backend):
         if self.default_dtype == "float64":
             jax.config.update("jax_enable_x64", True)
         self.precision = _checked_precision(precision)
-        for option, value in (("jit", jit), ("jit_compile", jit_compile)):
+        for option, value in (("jit", jit), ("jit_compile", jit_compile), ("debug", debug)):
             check_switch(option, value, f"JaxBackend({option}=False)")
         self.jit = True if jit is None and jit_compile is None else bool(jit if jit is not None else jit_compile)
         if jit is not None and jit_compile is not None and jit != jit_compile:
@@ -110,6 +120,12 @@ class JaxBackend(Backend):
                 advice=f"JaxBackend(device={device!r})",
             )
         self.device = find_device(device or platform) if device or platform else None
+        self.debug = bool(debug)
+        platform = self.device.platform if self.device else None
+        self.mesh = None if device_mesh is None else make_mesh(mesh_shape(device_mesh), platform)
+        self.compiler_options = compiler_options(xla_flags, platform or jax.default_backend()) if xla_flags else {}
+        self._own: dict[str, Kernel] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
         self.set_seed(seed)
 
     def __repr__(self) -> str:
@@ -118,100 +134,106 @@ class JaxBackend(Backend):
     @property
     def device_name(self) -> str:
         """The device that programs run on, as `"cpu:0"`."""
-        return _device_name(self.device or jax.devices()[0])
+        return device_name(self.device or jax.devices()[0])
 
     @property
     def toolkit(self) -> Toolkit:
         """Kernels and scopes with which it runs a graph."""
-        return Toolkit(self.name, kernels.KERNELS, jax.named_scope, jax.random.fold_in, kernels.draws)
+        brought = {**custom.kernels(self), **self._own}
+        known = {**kernels.KERNELS, **brought} if brought else kernels.KERNELS
+        return Toolkit(self.name, known, jax.named_scope, jax.random.fold_in, kernels.draws)
 
-    # Arrays
+    # Devices
 
-    def tensor(self, data: Any, dtype: Any = None) -> jax.Array:
-        """Return an array of the data; floating numbers get the backend's dtype unless one is given.
+    def set_platform(self, platform: str) -> None:
+        """Run what comes from now on another kind of device: `"cpu"`, `"gpu"` or `"tpu"`.
+
+        Raises:
+            DeviceNotFoundError: The machine has none.
+        """
+        device = find_device(platform)
+        if self.mesh is not None:
+            self.mesh = make_mesh(tuple(self.mesh.shape.values()), device.platform)
+        self.device = device
+
+    def enable_x64(self, enabled: bool = True) -> None:
+        """Let arrays be 64 bits wide, for the whole process, as JAX has it; the backend's own dtype stays."""
+        check_switch("enabled", enabled, "backend.enable_x64()")
+        jax.config.update("jax_enable_x64", enabled)
+
+    def place_model(self, model: Model, placement: Mapping[str, int | str | Device]) -> Model:
+        """Return the model with devices for some of its parts: parameters lie there, and the part runs there.
+
+        A model on several devices is not jitted as a whole.
+
+        Args:
+            model: The model; it stays as it is.
+            placement: By name of a block in it (`"encoder"`, `"encoder/linear_0"`), a number of a device or its name.
+
+        Raises:
+            UnknownBlockError: A name that is no block of it.
+            DeviceNotFoundError: A device that the machine does not have.
 
         Examples:
-            >>> JaxBackend().tensor([1, 2, 3], dtype="float32")
-            Array([1., 2., 3.], dtype=float32)
+            >>> from mithril_nb.models import MLP
+            >>> placed = JaxBackend().place_model(MLP(4, [3], 2), {"linear_0": 0})
+            >>> placed.compile(JaxBackend()).placement
+            {'linear_0': 'cpu:0'}
         """
-        if dtype is None:
-            data = data if isinstance(data, jax.Array) else np.asarray(data)
-            dtype = self.default_dtype if jnp.issubdtype(data.dtype, jnp.floating) else None
-        return self._placed(jnp.asarray(data, dtype=str(as_dtype(dtype)) if dtype is not None else None))
+        return place(model, placement, self.device.platform if self.device else jax.default_backend())
 
-    array = from_numpy = tensor
+    # Ops of your own
 
-    def zeros(self, *shape: Any, dtype: Any = None) -> jax.Array:
-        """Return zeros of a shape, given as `zeros(3, 4)` or `zeros((3, 4))`."""
-        return self._placed(jnp.zeros(_shape(shape), self._dtype(dtype)))
+    def register_op(self, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register a JAX function as an op of this backend: `ml.op(name)` is a block, `backend.<name>` the function.
 
-    def ones(self, *shape: Any, dtype: Any = None) -> jax.Array:
-        """Return ones of a shape, given as `ones(3, 4)` or `ones((3, 4))`."""
-        return self._placed(jnp.ones(_shape(shape), self._dtype(dtype)))
+        The inputs of the block have the names of the function's arguments; one alone is called `"input"`. A name of an
+        op of ours replaces what runs it, on this backend alone.
 
-    def ones_like(self, array: Any, dtype: Any = None) -> jax.Array:
-        """Return ones of an array's shape and dtype."""
-        return self._placed(jnp.ones_like(array, dtype=None if dtype is None else self._dtype(dtype)))
+        Returns:
+            A decorator, that leaves the function as it is.
 
-    def zeros_like(self, array: Any, dtype: Any = None) -> jax.Array:
-        """Return zeros of an array's shape and dtype."""
-        return self._placed(jnp.zeros_like(array, dtype=None if dtype is None else self._dtype(dtype)))
+        Raises:
+            UnknownOptionError: A name that is none, or a function whose arguments are no inputs.
 
-    def arange(self, *bounds: Any, dtype: Any = None) -> jax.Array:
-        """Return evenly spaced numbers: `arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`."""
-        return self._placed(jnp.arange(*bounds, dtype=None if dtype is None else self._dtype(dtype)))
+        Examples:
+            >>> import mithril_nb as ml
+            >>> backend = JaxBackend()
+            >>> @backend.register_op("halve")
+            ... def halve(x):
+            ...     return x / 2
+            >>> pm = ml.compile(ml.op("halve"), backend)
+            >>> pm.evaluate({}, {"input": backend.ones(2)})["output"]
+            Array([0.5, 0.5], dtype=float32)
+        """
+        check_name(name, "backend.register_op")
 
-    def to_numpy(self, array: Any) -> np.ndarray:
-        """Return a NumPy array of the same items."""
-        return np.asarray(array)
+        def register(function: Callable[..., Any]) -> Callable[..., Any]:
+            ports = ports_of(function, "backend.register_op", name)
+            kernel = custom.plain(name, function)
+            if name not in kernels.KERNELS:
+                custom.SAMPLES[name] = kernel
+                define(name, ports)
+            else:
+                _check_ports(name, ports)
+            self._own[name], self._functions[name] = kernel, function
+            return function
 
-    def shape(self, array: Any) -> tuple[int, ...]:
-        """Return the shape of an array."""
-        return jnp.shape(array)
+        return register
 
-    def dtype(self, array: Any) -> str:
-        """Return the name of an array's dtype."""
-        return as_dtype(array.dtype)
-
-    # Random numbers
-
-    def set_seed(self, seed: int) -> None:
-        """Start the stream of random numbers anew."""
-        seed = check_seed(seed)
-        self._key = jax.random.key(seed)
-        # A seed sequence takes no negative numbers; JAX takes any.
-        self._seed, self._drawn = seed % 2**64, 0
-
-    def get_random_key(self) -> jax.Array:
-        """Return a fresh key, and move the backend's stream on."""
-        self._key, key = jax.random.split(self._key)
-        return key
-
-    def split_key(self, key: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Return two new keys made from one."""
-        first, second = jax.random.split(key)
-        return first, second
-
-    def randn(self, *shape: Any, dtype: Any = None) -> jax.Array:
-        """Return normally distributed numbers."""
-        return self._placed(jax.random.normal(self.get_random_key(), _shape(shape), self._dtype(dtype)))
-
-    def rand(self, *shape: Any, dtype: Any = None) -> jax.Array:
-        """Return numbers distributed evenly from 0 to 1."""
-        return self._placed(jax.random.uniform(self.get_random_key(), _shape(shape), self._dtype(dtype)))
-
-    def random_normal(
-        self,
-        key: jax.Array | None = None,
-        *,
-        shape: Any = (),
-        mean: float = 0.0,
-        stddev: float = 1.0,
-        dtype: Any = None,
-    ) -> jax.Array:
-        """Return normally distributed numbers of a mean and standard deviation, from a key or the backend's stream."""
-        key = self.get_random_key() if key is None else key
-        return self._placed(mean + stddev * jax.random.normal(key, _shape((shape,)), self._dtype(dtype)))
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """Return an op that was registered, as a function of arrays."""
+        if not name.startswith("_"):
+            if name in self._functions:
+                return self._functions[name]
+            if name in PRIMITIVES:
+                return lambda *arrays: PRIMITIVES[name](self, *arrays)
+            near = difflib.get_close_matches(name, [*dir(self), *self._functions, *PRIMITIVES], 1, 0.6)
+            raise AttributeError(
+                f"JaxBackend has no operation {name!r}."
+                + (f" Did you mean {near[0]!r}?" if near else ' To add one: @backend.register_op("...").')
+            )
+        raise AttributeError(name)
 
     # Gradients
 
@@ -235,100 +257,24 @@ class JaxBackend(Backend):
             start, self._drawn = (self._seed, self._drawn + 1), self._drawn + 1
         else:
             start = (check_seed(seed) % 2**64,)
+        wanted = [
+            Wanted(p.initializer, stream(start, p.name), tuple(map(int, p.spec.shape)), p.name, p.stacked is not None)
+            for p in parameters
+        ]
         return {
-            parameter.name: self._placed(
-                jnp.asarray(
-                    initial(
-                        parameter.initializer, stream(start, parameter.name), tuple(map(int, parameter.spec.shape))
-                    ),
-                    parameter.spec.dtype,
-                )
-            )
-            for parameter in parameters
+            parameter.name: self._placed(jnp.asarray(array, parameter.spec.dtype))
+            for parameter, array in zip(parameters, drawn(wanted), strict=True)
         }
 
-    def _dtype(self, dtype: Any) -> str:
-        return str(self.default_dtype if dtype is None else as_dtype(dtype))
 
-    def _placed(self, array: jax.Array) -> jax.Array:
-        # Without a device of its own the array stays uncommitted, so that JAX may move it to where it is used.
-        return array if self.device is None or isinstance(array, Tracer) else jax.device_put(array, self.device)
-
-
-def _operation(name: str, function: Callable[..., Any], summary: str) -> Callable[..., Any]:
-    def operation(self: JaxBackend, *arrays: Any, **options: Any) -> Any:
-        with jax.default_matmul_precision(self.precision) if self.precision else _NOTHING:
-            return function(*arrays, **options)
-
-    operation.__name__, operation.__qualname__, operation.__doc__ = name, f"JaxBackend.{name}", summary
-    return operation
-
-
-class _Nothing:
-    def __enter__(self) -> None: ...
-    def __exit__(self, *_: object) -> None: ...
-
-
-_NOTHING = _Nothing()
-
-_OPERATIONS: dict[str, tuple[Callable[..., Any], str]] = {
-    "add": (jnp.add, "Return the sum, item by item."),
-    "subtract": (jnp.subtract, "Return the difference, item by item."),
-    "multiply": (jnp.multiply, "Return the product, item by item."),
-    "divide": (jnp.divide, "Return the quotient, item by item."),
-    "power": (jnp.power, "Return the power, item by item."),
-    "matmul": (jnp.matmul, "Return the matrix product; of two vectors, their dot product."),
-    "sum": (jnp.sum, "Return the sum, over all items or along `axis`."),
-    "reduce_sum": (jnp.sum, "Return the sum, over all items or along `axis`."),
-    "mean": (jnp.mean, "Return the mean, over all items or along `axis`."),
-    "reduce_mean": (jnp.mean, "Return the mean, over all items or along `axis`."),
-    "max": (jnp.max, "Return the greatest, of all items or along `axis`."),
-    "relu": (jax.nn.relu, "Return what is positive, the rest as zero."),
-    "sigmoid": (jax.nn.sigmoid, "Return `1 / (1 + exp(-x))`."),
-    "tanh": (jnp.tanh, "Return the hyperbolic tangent."),
-    "sin": (jnp.sin, "Return the sine."),
-    "cos": (jnp.cos, "Return the cosine."),
-    "reshape": (jnp.reshape, "Return the items in another shape."),
-    "transpose": (jnp.transpose, "Return the array with its axes reversed, or in a given order."),
-    "concat": (jnp.concatenate, "Return a list of arrays joined along `axis`."),
-}
-for _name, (_function, _summary) in _OPERATIONS.items():
-    setattr(JaxBackend, _name, _operation(_name, _function, _summary))
-
-
-def find_device(text: str | Device) -> Device:
-    """Return the device of a name such as `"cpu"`, `"gpu:1"`; a device is returned as it is.
-
-    Raises:
-        DeviceNotFoundError: The machine has no such device; the message names those it has.
-    """
-    if isinstance(text, jax.Device):
-        return text
-    platform, _, number = str(text).partition(":")
-    try:
-        if number and not number.isdecimal():
-            raise IndexError
-        return jax.devices(platform)[int(number or 0)]
-    except (RuntimeError, IndexError):
-        present = _present_devices()
-        raise DeviceNotFoundError(
-            f"no device {text!r} on backend 'jax'.", (("present", ", ".join(present)),), f'device="{present[0]}"'
-        ) from None
-
-
-def _present_devices() -> list[str]:
-    """Names of all devices, those of JAX's default platform first."""
-    devices = list(jax.devices())
-    for platform in ("gpu", "tpu", "cpu"):
-        try:
-            devices += [device for device in jax.devices(platform) if device not in devices]
-        except RuntimeError:
-            continue  # JAX's way to say that the platform is not here
-    return [_device_name(device) for device in devices]
-
-
-def _device_name(device: Device) -> str:
-    return f"{device.platform}:{device.id}"
+def _check_ports(name: str, ports: tuple[str, ...]) -> None:
+    """Raise if a function cannot stand in for the kernel of an op of ours: arrays come in the order of its ports."""
+    data = OPS[name].input_ports if name in OPS else ports
+    if len(data) > len(ports):
+        raise UnknownOptionError(
+            f"the function takes {len(ports)} arrays, the op {name!r} has the inputs {', '.join(map(repr, data))}.",
+            advice=f"def {name}({', '.join(data)}): ...; or another name.",
+        )
 
 
 def _checked_precision(precision: Any) -> str | None:
@@ -342,14 +288,3 @@ def _checked_precision(precision: Any) -> str | None:
             'precision="highest"',
         )
     return _PRECISIONS[name]
-
-
-def _shape(given: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape from `(3, 4)` given as two numbers or as one sequence."""
-    try:
-        dims = given[0] if len(given) == 1 and not isinstance(given[0], SupportsIndex) else given
-        return tuple(index(dim) for dim in dims)
-    except TypeError:
-        raise UnknownOptionError(
-            f"{given[0] if len(given) == 1 else given!r} is no shape.", (("needs", "sizes"),), "zeros(3, 4)"
-        ) from None

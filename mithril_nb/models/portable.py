@@ -1,0 +1,159 @@
+"""What a model can say of itself, and how it goes out and comes in again: the methods of `Model` that do so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from mithril_nb.errors import ConnectionError
+from mithril_nb.graph.annotate import annotate
+from mithril_nb.graph.edit import composite
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
+from mithril_nb.graph.spec import Dim
+
+if TYPE_CHECKING:
+    from mithril_nb.models.model import Model
+    from mithril_nb.models.op import Initializer
+
+
+class Portable:
+    """Methods of a model that need what stands above it; imported when they are called."""
+
+    name: str | None
+    graph: LogicalGraph
+    _block: Block
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the structure as JSON-able data; parameters are arrays, and not part of it.
+
+        Examples:
+            >>> from mithril_nb.models import Linear, Model
+            >>> Model.from_dict(Linear(3).to_dict()).graph == Linear(3).graph
+            True
+        """
+        from mithril_nb.models.files import to_dict
+
+        return to_dict(self.graph, self.name or "")
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Model:
+        """Return the model that `to_dict` wrote. No code is run.
+
+        Raises:
+            ModelFileError: The data is no model, of a later version, or broken.
+        """
+        from mithril_nb.models.files import from_dict
+
+        return from_dict(data)
+
+    def save(self, path: str | Path) -> None:
+        """Write the structure to a JSON file; `ml.save_params` writes the parameters.
+
+        Raises:
+            UnknownOptionError: It is no path.
+            ModelFileError: The file cannot be written.
+        """
+        from mithril_nb.models.files import save
+
+        save(self, path)  # pyright: ignore[reportArgumentType]
+
+    @staticmethod
+    def load(path: str | Path) -> Model:
+        """Return the model of a JSON file. No code is run.
+
+        Raises:
+            UnknownOptionError: It is no path.
+            ModelFileError: There is no such file, or it is no model, or broken.
+        """
+        from mithril_nb.models.files import load
+
+        return load(path)
+
+    def summary(
+        self, shapes: Mapping[str, Sequence[Dim]] | None = None, *, depth: int | None = None, dtype: str = "float32"
+    ) -> str:
+        """Return a table of the blocks: kind, shape of what comes out, and parameters.
+
+        Args:
+            shapes: Shape of each input, as far as it is known; sizes may be names.
+            depth: Levels of blocks in blocks that are shown; all by default.
+            dtype: Dtype of parameters.
+
+        Raises:
+            ShapeError: Shapes that do not fit.
+            UnexpectedInputError: `shapes` names an input that the model does not have.
+            UnknownOptionError: A shape, or a depth, that is none.
+
+        Examples:
+            >>> from mithril_nb.models import MLP
+            >>> print(MLP(784, [64], 10).summary())
+            block     kind    output             params   share
+            input             ('...', 784)
+            linear_0  Linear  ('...', 64)   50,240  98.7 %
+            relu_0    Relu    ('...', 64)        0     0 %
+            linear_1  Linear  ('...', 10)      650   1.3 %
+            total                               50,890  204 kB
+        """
+        from mithril_nb.models.summary import summary
+
+        return summary(self.graph, shapes, depth=depth, dtype=dtype)
+
+    def set_initializers(
+        self, initializers: Mapping[str, str | Initializer] | None = None, /, **more: str | Initializer
+    ) -> Self:
+        """Say how parameters start, in place of what their blocks do.
+
+        Args:
+            initializers: By name of a parameter (`"linear_0.weight"`), or of a block for those of its parameters that
+                start at random: a name of `mithril_nb.models.initializers`, perhaps with arguments (`"normal(0.02)"`).
+            **more: The same by keyword.
+
+        Raises:
+            ConnectionError: A name that is no parameter's and no block's.
+            UnknownOptionError: An initializer that does not exist, or an argument that it does not take.
+
+        Examples:
+            >>> from mithril_nb.models import Linear, Model
+            >>> model = Model() | Linear(64, input_size=3)
+            >>> model.set_initializers({"linear_0.weight": "he_normal"}).graph.notes[0][1].initializer
+            'he_normal'
+        """
+        from mithril_nb.models.flat import flat
+        from mithril_nb.models.initializers import initializer_text
+
+        for name, initializer in {**(initializers or {}), **more}.items():
+            text = initializer_text(initializer)
+            starts = _starts(self.graph)
+            wanted = name.replace("/", ".")
+            names = [wanted] if wanted in starts else [
+                array for array, draws in starts.items() if draws and array.startswith(f"{wanted}.")
+            ]  # fmt: skip
+            if not names:
+                known = list(starts) or [op.path for op in flat(self.graph).ops]
+                raise ConnectionError(
+                    f"the model has no parameter {name!r} that could start otherwise.",
+                    (("parameters", ", ".join(starts) or "none"),),
+                    f"model.set_initializers({{{known[0]!r}: {text!r}}})" if starts else "a block with parameters.",
+                )
+            graph = self.graph
+            for array in names:
+                graph = annotate(graph, Endpoint(BOUNDARY, array), initializer=text)
+            self._block = composite(graph)
+        return self
+
+
+def _starts(graph: LogicalGraph) -> dict[str, bool]:
+    """The names of all parameters, and whether they start at random."""
+    from mithril_nb.models.flat import flat
+    from mithril_nb.models.initializers import FIXED
+    from mithril_nb.models.op import OPS, Initializer
+
+    found: dict[str, bool] = {}
+    for op in flat(graph).ops:
+        rules = OPS[op.block.op].initializers
+        for port, array in op.arrays.items():
+            found.setdefault(array, rules.get(port, Initializer("normal")).name not in FIXED)
+        inner = _starts(op.block.graph) if op.inner and op.block.graph is not None else {}
+        found |= {op.inner[name]: draws for name, draws in inner.items() if name in op.inner}
+    return found
