@@ -227,9 +227,9 @@ CASES = [
         lambda: Conv2d(3, padding="full"),
         """
         UnknownOptionError: Conv2d cannot take padding='full'.
-            needs  one of 'same', 'valid'
-            means  `"same"` keeps the size (at stride 1), `"valid"` adds nothing.
-            Try: Conv2d(out_channels=64, padding='same')
+            needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
+            means  `"same"` keeps the size (at stride 1), `"valid"` adds nothing; numbers add so many rows and columns.
+            Try: Conv2d(out_channels=3, padding='same')
         """,
     ),
     (

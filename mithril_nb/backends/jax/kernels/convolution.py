@@ -1,3 +1,184 @@
 """Convolutions and pools."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.models.windows import Windows, transposed_pads, windows
+from mithril_nb.program import Arrays, Call
+
+
+@kernel("conv1d")
+@kernel("conv2d")
+@kernel("conv3d")
+@kernel("convolution1d")
+@kernel("convolution2d")
+@kernel("primitive_convolution1d")
+@kernel("primitive_convolution2d")
+def _conv(call: Call, arrays: Arrays) -> Arrays:
+    x, weight = arrays["input"], arrays["weight"]
+    found = _windows(call, x.ndim - 2, weight.shape[2:])
+    out = lax.conv_general_dilated(
+        x,
+        weight,
+        found.stride,
+        found.pads(x.shape[2:]),
+        rhs_dilation=found.dilation,
+        dimension_numbers=_LAYOUTS[x.ndim],
+        feature_group_count=_groups(call),
+    )
+    return {"output": _shifted(out, arrays)}
+
+
+@kernel("conv_transpose1d")
+@kernel("conv_transpose2d")
+@kernel("conv_transpose3d")
+def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
+    x, weight, groups = arrays["input"], arrays["weight"], _groups(call)
+    found = _windows(call, x.ndim - 2, weight.shape[2:])
+    rows, columns, *size = weight.shape
+    # The weight of the convolution that this is the gradient of: mirrored, in and out exchanged in each group.
+    parts = weight.reshape(groups, rows // groups, columns, *size).swapaxes(1, 2)
+    mirrored = jnp.flip(parts.reshape(groups * columns, rows // groups, *size), tuple(range(2, x.ndim)))
+    extra = call.options["output_padding"]
+    assert isinstance(extra, int)
+    out = lax.conv_general_dilated(
+        x,
+        mirrored,
+        (1,) * len(size),
+        transposed_pads(found, extra),
+        lhs_dilation=found.stride,
+        rhs_dilation=found.dilation,
+        dimension_numbers=_LAYOUTS[x.ndim],
+        feature_group_count=groups,
+    )
+    return {"output": _shifted(out, arrays)}
+
+
+@kernel("max_pool1d")
+@kernel("max_pool2d")
+@kernel("max_pool3d")
+@kernel("table_max_pool1d")
+@kernel("table_max_pool2d")
+@kernel("primitive_max_pool1d")
+@kernel("primitive_max_pool2d")
+def _max_pool(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    found = _windows(call, x.ndim - 2)
+    pads = found.pads(x.shape[2:])
+    if any(step > 1 for step in found.dilation):
+        # reduce_window has no gradient for windows with gaps: axis by axis, the items are picked and reduced.
+        for axis, (size, step, gap, pad) in enumerate(
+            zip(found.size, found.stride, found.dilation, pads, strict=True), start=2
+        ):
+            count = (x.shape[axis] + sum(pad) - (size - 1) * gap - 1) // step + 1
+            places = np.arange(count)[:, None] * step + np.arange(size) * gap - pad[0]
+            x = _over(x, axis, places, (places >= 0) & (places < x.shape[axis]), -jnp.inf, jnp.max)
+        return {"output": x}
+    # -inf as a Python number takes the array's dtype, and reduce_window knows its gradient.
+    padding = [(0, 0), (0, 0), *pads]
+    return {"output": lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, *found.size), (1, 1, *found.stride), padding)}
+
+
+@kernel("avg_pool1d")
+@kernel("avg_pool2d")
+@kernel("avg_pool3d")
+@kernel("table_avg_pool2d")
+@kernel("primitive_avg_pool2d")
+def _avg_pool(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    found = _windows(call, x.ndim - 2)
+    pads = found.pads(x.shape[2:])
+    # In 16 bits, a sum over a large window would lose what makes the mean.
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    sums = lax.reduce_window(
+        wide,
+        0.0,
+        lax.add,
+        (1, 1, *found.size),
+        (1, 1, *found.stride),
+        [(0, 0), (0, 0), *pads],
+        window_dilation=(1, 1, *found.dilation),
+    )
+    if call.options.get("count_include_pad", True):
+        return {"output": (sums / np.prod(found.size).item()).astype(x.dtype)}
+    counts = np.ones((1,) * (x.ndim - 2), "float32")
+    for axis, (length, pad) in enumerate(zip(x.shape[2:], pads, strict=True)):
+        starts = np.arange(sums.shape[axis + 2])[:, None] * found.stride[axis] - pad[0]
+        places = starts + np.arange(found.size[axis])
+        inside = ((places >= 0) & (places < length)).sum(1)
+        counts = counts * inside.reshape([-1 if other == axis else 1 for other in range(x.ndim - 2)])
+    return {"output": (sums / counts.astype(wide.dtype)).astype(x.dtype)}
+
+
+@kernel("adaptive_avg_pool2d")
+def _adaptive_avg_pool(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    for axis, size in zip((2, 3), _size(call), strict=True):
+        places, inside = _shares(x.shape[axis], size)
+        counts = jnp.asarray(inside.sum(1), wide.dtype).reshape([-1 if other == axis else 1 for other in range(4)])
+        wide = _over(wide, axis, places, inside, 0.0, jnp.sum) / counts
+    return {"output": wide.astype(x.dtype)}
+
+
+@kernel("adaptive_max_pool2d")
+def _adaptive_max_pool(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    for axis, size in zip((2, 3), _size(call), strict=True):
+        x = _over(x, axis, *_shares(x.shape[axis], size), -jnp.inf, jnp.max)
+    return {"output": x}
+
+
+@kernel("global_avg_pool2d")
+def _global_avg_pool(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": arrays["input"].mean((2, 3))}
+
+
+_LAYOUTS = {3: ("NCH", "OIH", "NCH"), 4: ("NCHW", "OIHW", "NCHW"), 5: ("NCDHW", "OIDHW", "NCDHW")}
+
+
+def _windows(call: Call, axes: int, size: tuple[int, ...] | None = None) -> Windows:
+    found = windows(call.options, axes, size)
+    assert found is not None, "the value of each connected attribute is known when a program is traced"
+    return found
+
+
+def _groups(call: Call) -> int:
+    groups = call.options.get("groups", 1)
+    assert isinstance(groups, int)
+    return groups
+
+
+def _size(call: Call) -> tuple[int, int]:
+    height, width = call.options["output_size"]
+    return height, width
+
+
+def _shifted(out: jax.Array, arrays: Arrays) -> jax.Array:
+    return out + arrays["bias"][(slice(None), *(None,) * (out.ndim - 2))] if "bias" in arrays else out
+
+
+def _shares(length: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places of `count` windows that share an axis evenly, as PyTorch lays them, and which of them count."""
+    starts = np.arange(count) * length // count
+    ends = -(-(np.arange(count) + 1) * length // count)
+    places = starts[:, None] + np.arange((ends - starts).max())
+    return places, places < ends[:, None]
+
+
+def _over(
+    x: jax.Array, axis: int, places: np.ndarray, inside: np.ndarray, fill: float, reduce: Callable[..., jax.Array]
+) -> jax.Array:
+    """Reduce the items at places `(windows, items)` of an axis; those that are not inside count as `fill`."""
+    taken = jnp.take(x, np.clip(places, 0, x.shape[axis] - 1), axis=axis)
+    if not inside.all():
+        mask = inside.reshape([*(1,) * axis, *inside.shape, *(1,) * (x.ndim - axis - 1)])
+        taken = jnp.where(mask, taken, fill)
+    return reduce(taken, axis=axis + 1)

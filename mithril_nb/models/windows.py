@@ -1,0 +1,218 @@
+"""Windows that slide over the last axes of an array: what convolutions and pools have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.dims import MismatchError, same_padding, window_size
+from mithril_nb.models.fields import Range, fields_of
+from mithril_nb.models.op import UNKNOWN
+
+if TYPE_CHECKING:
+    from mithril_nb.models.model import Model
+
+Size = Annotated[int, Range(1, 2**20)]
+Line = Annotated[int | Sequence[int], Range(1, 2**16, length=1)]
+Pair = Annotated[int | Sequence[int], Range(1, 64, length=2)]
+Triple = Annotated[int | Sequence[int], Range(1, 64, length=3)]
+
+SPATIAL = {1: ("length",), 2: ("height", "width"), 3: ("depth", "height", "width")}
+"""What the axes after batch and channels are called."""
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over some axes.
+
+    Attributes:
+        size: Items of a window on each axis.
+        stride: Steps from one window to the next.
+        dilation: Steps from one item of a window to the next.
+        padding: `"same"`, `"valid"`, or how many items are added before and after each axis.
+    """
+
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    padding: str | tuple[tuple[int, int], ...]
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """From the first item of a window to its last, on each axis."""
+        return tuple((size - 1) * step + 1 for size, step in zip(self.size, self.dilation, strict=True))
+
+    def pads(self, sizes: Sequence[Dim]) -> tuple[tuple[int, int], ...]:
+        """Return how many items are added before and after each axis."""
+        if isinstance(self.padding, tuple):
+            return self.padding
+        if self.padding == "valid":
+            return ((0, 0),) * len(self.size)
+        return tuple(same_padding(*one) for one in zip(sizes, self.reach, self.stride, strict=True))
+
+    def counts(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        """Return how many windows fit on each axis after the first two.
+
+        Raises:
+            MismatchError: None fits.
+        """
+        reach = self.reach
+        sizes = zip(shape[2:], reach, self.stride, self.pads(shape[2:]), strict=True)
+        found = tuple(window_size(size, window, step, *pads) for size, window, step, pads in sizes)
+        for axis, (count, window) in enumerate(zip(found, reach, strict=True), start=2):
+            if count == 0:
+                raise MismatchError(
+                    "input",
+                    f"at least {window} on axis {axis}",
+                    f"a smaller kernel_size, or padding='same'; the window is {'x'.join(map(str, reach))}.",
+                    f"axis {axis}: {shape[axis]} < {window}",
+                )
+        return found
+
+
+def windows(options: Mapping[str, Any], axes: int, size: Sequence[int] | None = None) -> Windows | None:
+    """Return the windows that options speak of; `None` while one of them is not known.
+
+    Args:
+        options: `kernel_size`, `stride`, `padding` and `dilation`; the last two may lack.
+        axes: Over how many axes they slide.
+        size: Items of a window, where it is not an option.
+
+    Raises:
+        MismatchError: A value that came over a connection does not fit.
+
+    Examples:
+        >>> windows({"stride": 2, "padding": 1}, 2, size=(3, 3))
+        Windows(size=(3, 3), stride=(2, 2), dilation=(1, 1), padding=((1, 1), (1, 1)))
+    """
+    kernel = options.get("kernel_size") if size is None else tuple(size)
+    stride, padding, dilation = options.get("stride"), options.get("padding", "valid"), options.get("dilation", 1)
+    if kernel is None or UNKNOWN in (kernel, stride, padding, dilation):
+        return None
+    found = each("kernel_size", kernel, axes)
+    return Windows(
+        found,
+        found if stride is None else each("stride", stride, axes),
+        each("dilation", dilation, axes),
+        paddings("padding", padding, axes),
+    )
+
+
+def transposed_pads(found: Windows, extra: int = 0) -> tuple[tuple[int, int], ...]:
+    """Return what a transposed convolution adds around its input, once that has `stride - 1` zeros between its items.
+
+    Args:
+        found: Its windows.
+        extra: What the output gets after each axis.
+
+    Examples:
+        >>> transposed_pads(windows({"stride": 2, "padding": "same"}, 1, size=(3,)))
+        ((2, 1),)
+    """
+    pads: list[tuple[int, int]] = []
+    for axis, (reach, step) in enumerate(zip(found.reach, found.stride, strict=True)):
+        if found.padding == "same":  # as Flax and TensorFlow: size * stride items, the odd one before
+            total = reach + step - 2
+            before = reach - 1 if step > reach - 1 else -(-total // 2)
+            pads.append((before, total - before + extra))
+        else:
+            before, after = (0, 0) if isinstance(found.padding, str) else found.padding[axis]
+            pads.append((reach - 1 - before, reach - 1 - after + extra))
+    return tuple(pads)
+
+
+def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
+    """Return a number for each axis, where one may stand for all.
+
+    Raises:
+        MismatchError: They are not whole numbers from 1 on, or too many or too few.
+    """
+    found = (value,) * axes if isinstance(value, int) else value
+    if isinstance(found, tuple) and len(found) == 1:
+        found *= axes
+    if not isinstance(found, tuple) or len(found) != axes or not all(_is_count(one, 1) for one in found):
+        raise MismatchError(port, f"{_count(axes, 'whole number')} from 1 on", f"{port}=2", f"got {value!r}")
+    return found  # pyright: ignore[reportReturnType]
+
+
+def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int], ...]:
+    """Return `"same"`, `"valid"`, or a pair of numbers for each axis.
+
+    Raises:
+        MismatchError: It is none of these.
+
+    Examples:
+        >>> paddings("padding", (1, 2), 2), paddings("padding", (1, 2), 1)
+        (((1, 1), (2, 2)), ((1, 2),))
+    """
+    if value in ("same", "valid"):
+        return str(value)
+    found: Any = (value,) * axes if isinstance(value, int) else value
+    if axes == 1 and isinstance(found, tuple) and len(found) == 2:
+        found = (found,)  # before and after the one axis there is
+    if isinstance(found, tuple) and len(found) == axes:
+        pairs = tuple((one, one) if isinstance(one, int) else one for one in found)
+        if all(isinstance(pair, tuple) and len(pair) == 2 and all(_is_count(n, 0) for n in pair) for pair in pairs):
+            return pairs
+    raise MismatchError(port, padding_need(axes), f"{port}='same'", f"got {value!r}")
+
+
+def padding_need(axes: int) -> str:
+    """Return in words what a padding may be."""
+    if axes == 1:
+        return "'same', 'valid', a number, or a pair (before, after)"
+    return f"'same', 'valid', a number, {axes} numbers, or {axes} pairs (before, after)"
+
+
+def refuse_padding(block: Model, axes: int) -> None:
+    """Raise if the padding that a block was made with is none.
+
+    Raises:
+        UnknownOptionError: It is none.
+    """
+    value = block.options["padding"]
+    try:
+        paddings("padding", value, axes)
+    except MismatchError:
+        doc = next(field.doc for field in fields_of(type(block)) if field.name == "padding")
+        raise refusal(block, "padding", (("needs", padding_need(axes)), ("means", doc)), "same") from None
+
+
+def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: Value) -> UnknownOptionError:
+    """Return the error for an attribute that does not fit, with a value that would."""
+    given = {key: value for key, value in block.options.items() if key == "out_channels" and value is not None}
+    call = ", ".join(f"{name}={value!r}" for name, value in {**given, key: better}.items())
+    return UnknownOptionError(
+        f"{block.kind} cannot take {key}={short_repr(block.options[key])}.", facts, f"{block.kind}({call})"
+    )
+
+
+def channelled(spec: TensorSpec, axes: int) -> tuple[Dim, ...] | None:
+    """Return the shape of a batch of arrays with channels; `None` if nothing is known of it.
+
+    Raises:
+        MismatchError: It has another rank.
+    """
+    if spec.shape[:1] == (LEADING,):
+        return None
+    if len(spec.shape) != axes + 2:
+        example = [32, 1, *(28,) * axes]
+        raise MismatchError(
+            "input",
+            f"(batch, channels, {', '.join(SPATIAL[axes])})",
+            f'shapes={{"input": {example}}}',
+            f"rank {len(spec.shape)} != {axes + 2}",
+        )
+    return spec.shape
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
