@@ -1,3 +1,150 @@
-"""Attention."""
+"""Attention, heads and positions."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel
+from mithril_nb.program import Array, Arrays, Call
+
+
+@kernel("scaled_dot_product")
+def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
+    dtype = jnp.result_type(*(arrays[port] for port in ("query", "key", "value")))
+    query, key, value = (arrays[port].astype(dtype) for port in ("query", "key", "value"))
+    # Half precision: products are exact in float32, and sums of many do not overflow.
+    wide = jnp.promote_types(dtype, jnp.float32)
+    scale = call.options["scale"]
+    scores = _by_head(query, key, 1, wide) * (1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale)
+    scores, seen = _masked(call, arrays, scores)
+    weights = jax.nn.softmax(scores, -1)
+    if seen is not None:
+        weights = jnp.where(seen, weights, 0)
+    if call.training and _drops(call.options):
+        assert call.key is not None
+        kept = 1 - call.options["dropout_p"]
+        weights = jnp.where(jax.random.bernoulli(call.key, kept, weights.shape), weights / kept, 0)
+    return {"output": _by_head(weights.astype(dtype), value, 2, dtype)}
+
+
+def _drops(options: Mapping[str, Any]) -> bool:
+    p = options["dropout_p"]
+    return not isinstance(p, float | int) or p != 0
+
+
+DRAWS["scaled_dot_product"] = lambda options, training: training and _drops(options)
+
+
+def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
+    """Products over the last axis of `left` and the axis -`axis` of `right`, whose heads may serve several."""
+    lead, other = left.shape[:-2], right.shape[:-2]
+    grouped = bool(lead and other) and 1 < other[-1] < lead[-1]
+    if grouped:
+        left = left.reshape(*lead[:-1], other[-1], -1, *left.shape[-2:])
+        right = right[..., None, :, :]
+    both = jnp.broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    left, right = (
+        array if array.shape[:-2] == both else jnp.broadcast_to(array, (*both, *array.shape[-2:]))
+        for array in (left, right)
+    )
+    batch = tuple(range(len(both)))
+    over = ((left.ndim - 1,), (right.ndim - axis,))
+    out = lax.dot_general(left, right, (over, (batch, batch)), preferred_element_type=dtype)
+    return out.reshape(*both[:-2], lead[-1], *out.shape[-2:]) if grouped else out
+
+
+def _masked(call: Call, arrays: Arrays, scores: Array) -> tuple[Array, Array | None]:
+    """The scores with what is not seen put far down, and which queries see anything, if some may see nothing."""
+    is_causal, mask, lengths = call.options["is_causal"], arrays.get("attn_mask"), arrays.get("lengths")
+    shown: list[Array] = []
+    if is_causal is not False:
+        shape = scores.shape[-2:]
+        before = lax.broadcasted_iota(jnp.int32, shape, 0) >= lax.broadcasted_iota(jnp.int32, shape, 1)
+        shown.append(before if is_causal is True else before | jnp.logical_not(is_causal))
+    if lengths is not None:
+        first = jnp.arange(scores.shape[-1]) < lengths[..., None]
+        shown.append(first.reshape(*lengths.shape, *(1,) * (scores.ndim - lengths.ndim - 1), scores.shape[-1]))
+    if mask is not None and mask.dtype == bool:
+        shown.append(mask)
+    elif mask is not None:
+        # What is to be added may be -inf: a row of nothing else has no softmax.
+        shown.append(mask > -jnp.inf)
+        scores = scores + jnp.where(shown[-1], mask, 0).astype(scores.dtype)
+    if not shown:
+        return scores, None
+    seen = shown[0]
+    for more in shown[1:]:
+        seen = seen & more
+    scores = jnp.where(seen, scores, jnp.finfo(scores.dtype).min)
+    # By time alone, each query sees the first key at least.
+    return scores, seen.any(-1, keepdims=True) if len(shown) > 1 or is_causal is False else None
+
+
+@kernel("split_heads")
+def _split_heads(call: Call, arrays: Arrays) -> Arrays:
+    x, heads = arrays["input"], call.options["heads"]
+    size = x.shape[-1] // sum(heads)
+    parts = jnp.split(x, np.cumsum(heads)[:-1] * size, -1) if len(heads) > 1 else [x]
+    found = [
+        part.reshape(*x.shape[:-1], count, size).swapaxes(-2, -3) for part, count in zip(parts, heads, strict=True)
+    ]
+    names = {1: ("output",), 2: ("key", "value"), 3: ("query", "key", "value")}[len(heads)]
+    return dict(zip(names, found, strict=True))
+
+
+@kernel("merge_heads")
+def _merge_heads(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"].swapaxes(-2, -3)
+    return {"output": x.reshape(*x.shape[:-2], x.shape[-2] * x.shape[-1])}
+
+
+@kernel("positional_encoding")
+def _positional_encoding(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    time, width = x.shape[-2:]
+    angles = _angles(jnp.arange(time), -(-width // 2), width, 10000.0, x.dtype)
+    waves = jnp.stack((jnp.sin(angles), jnp.cos(angles)), -1).reshape(time, -1)[:, :width]
+    return {"output": x + waves.astype(x.dtype)}
+
+
+@kernel("rotary_embedding")
+def _rotary_embedding(call: Call, arrays: Arrays) -> Arrays:
+    x, start, base = arrays["input"], call.options["start"], call.options["base"]
+    time, width = x.shape[-2:]
+    angles = _angles(jnp.arange(time) + start, width // 2, width, base, x.dtype)
+    cos, sin = jnp.cos(angles), jnp.sin(angles)
+    wide = x.astype(cos.dtype)
+    if call.options["is_interleaved"]:
+        a, b = wide[..., ::2], wide[..., 1::2]
+        out = jnp.stack((a * cos - b * sin, b * cos + a * sin), -1).reshape(x.shape)
+    else:
+        a, b = wide[..., : width // 2], wide[..., width // 2 :]
+        out = jnp.concatenate((a * cos - b * sin, b * cos + a * sin), -1)
+    return {"output": out.astype(x.dtype)}
+
+
+@kernel("learned_positions")
+def _learned_positions(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    return {"output": x + arrays["weight"][: x.shape[-2]]}
+
+
+def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Array:
+    """The angle `t base^(-2i/width)` of each time and each of `count` pairs, but for whole turns."""
+    rates = base ** (-2 * np.arange(count) / max(width, 1))
+    if dtype == jnp.float64:
+        return times[:, None] * jnp.asarray(rates)
+    # A large angle in float32 knows little of its place within a turn. Times a rate in 13 bits are exact up to time
+    # 12,865: their whole turns can be taken away, and what the 13 bits lack is small.
+    turns = rates / (2 * np.pi)
+    coarse = np.floor(turns * 8192) / 8192
+    t = times[:, None].astype(jnp.float32)
+    whole = t * jnp.asarray(coarse, jnp.float32)
+    return 2 * np.pi * (whole - jnp.floor(whole) + t * jnp.asarray(turns - coarse, jnp.float32))
