@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mithril_nb.backends.backend import Backend
     from mithril_nb.backends.jax import JaxBackend
     from mithril_nb.models import Model, load, save
+    from mithril_nb.models.custom import op, register_primitive
     from mithril_nb.physical import PhysicalModel, compile
     from mithril_nb.stages import inspect
     from mithril_nb.train import fit
@@ -41,6 +42,8 @@ _HOMES = {
     "fit": "mithril_nb.train",
     "inspect": "mithril_nb.stages",
     "load": "mithril_nb.models",
+    "op": "mithril_nb.models.custom",
+    "register_primitive": "mithril_nb.models.custom",
     "save": "mithril_nb.models",
     "watch": "mithril_nb.widgets",
     "workbench": "mithril_nb.widgets",
@@ -57,6 +60,16 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'mithril_nb' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by `%load_ext mithril_nb`: from then on `"gelu"(input="x")` in a cell is `ml.op("gelu")(input="x")`."""
+    importlib.import_module("mithril_nb.ipython").load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Called by `%unload_ext mithril_nb`: undoes it."""
+    importlib.import_module("mithril_nb.ipython").unload(shell)
 
 
 def __dir__() -> list[str]:
@@ -87,6 +100,8 @@ __all__ = [
     "int64",
     "load",
     "models",
+    "op",
+    "register_primitive",
     "save",
     "uint8",
     "watch",

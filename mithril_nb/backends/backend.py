@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, SupportsIndex
+from typing import Any, Self, SupportsIndex
 
-from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
+from mithril_nb.errors import MithrilError, UnavailableBackendError, UnknownOptionError
 from mithril_nb.program import Toolkit
+
+
+class IncompleteBackendError(MithrilError, TypeError):
+    """A backend class that lacks a method which every backend has."""
 
 
 class Backend(ABC):
     """Makes and moves arrays of one array library, and runs models with it.
 
     A backend of your own defines the three abstract methods; `toolkit` is needed to run models on it.
+
+    Raises:
+        IncompleteBackendError: A subclass that lacks one of them is made.
+
+    Examples:
+        >>> class Lists(Backend):
+        ...     def tensor(self, data, dtype=None):
+        ...         return list(data)
+        ...     def zeros(self, shape, dtype=None):
+        ...         return [0] * shape
+        ...     def ones(self, shape, dtype=None):
+        ...         return [1] * shape
+        >>> Lists().ones(3)
+        [1, 1, 1]
     """
+
+    def __new__(cls, *given: Any, **options: Any) -> Self:
+        """Refuse a class that lacks a method."""
+        # Python's own refusal does not say what to write, and says it otherwise in each version.
+        lacking = sorted(getattr(cls, "__abstractmethods__", ()))
+        if lacking:
+            has = [name for name in ("tensor", "zeros", "ones") if name not in lacking]
+            raise IncompleteBackendError(
+                f"cannot make a {cls.__name__}: it lacks {', '.join(map(repr, lacking))}.",
+                (("has", ", ".join(has) or "none of the methods that every backend has"),),
+                f"def {lacking[0]}(self, {'data' if lacking[0] == 'tensor' else 'shape'}, dtype=None): ...",
+            )
+        return super().__new__(cls)
 
     @abstractmethod
     def tensor(self, data: Any, dtype: Any = None) -> Any:

@@ -85,7 +85,7 @@ def fields_of(constructor: type) -> tuple[Field, ...]:
         found.append(
             _field(
                 parameter.name,
-                hints[parameter.name],
+                hints.get(parameter.name, Any),
                 None if required else parameter.default,
                 required,
                 docs.get(parameter.name, ""),

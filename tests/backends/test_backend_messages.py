@@ -28,7 +28,7 @@ CASES = [
         lambda: ml.JaxBackend(amp=True),
         """
         UnknownOptionError: JaxBackend takes no argument 'amp'.
-            takes  dtype, jit, jit_compile, device, platform, precision, seed
+            takes  dtype, jit, jit_compile, device, platform, precision, seed, debug, device_mesh, xla_flags
             Try: one of these.
         """,
     ),
@@ -37,7 +37,7 @@ CASES = [
         lambda: ml.JaxBackend(devce="cpu"),
         """
         UnknownOptionError: JaxBackend takes no argument 'devce'.
-            takes  dtype, jit, jit_compile, device, platform, precision, seed
+            takes  dtype, jit, jit_compile, device, platform, precision, seed, debug, device_mesh, xla_flags
             Try: JaxBackend(device=...)
         """,
     ),

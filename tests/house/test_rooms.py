@@ -23,11 +23,11 @@ FLOORS = [
     {"stages"},
     {"cost"},
     {"physical"},
-    {"train"},
+    {"train", "launch"},
     {"viz"},
     {"session"},
     {"widgets"},
-    {"cli"},
+    {"cli", "ipython"},
     {"__main__"},
 ]
 """From the ground up. A room imports only from floors below its own, and from itself."""
@@ -39,6 +39,7 @@ FORBIDDEN = {
     "models": {"jax", "jaxlib", "optax", "anywidget", "ipywidgets", "IPython", "matplotlib"},
     "viz": {"jax", "jaxlib", "optax", "anywidget", "ipywidgets"},
     "widgets": {"jax", "jaxlib", "optax"},
+    "launch": {"jaxlib", "numpy", "optax", "anywidget", "ipywidgets", "IPython", "matplotlib"},
     "cli": {"jax", "jaxlib", "optax"},
 }
 """What a room never imports, not even inside a function."""

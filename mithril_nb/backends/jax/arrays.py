@@ -1,0 +1,264 @@
+"""Arrays as a backend of JAX makes them: creation, random numbers, and the operations of the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from operator import index
+from typing import Any, SupportsIndex
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from mithril_nb.backends.backend import Backend, check_seed
+from mithril_nb.backends.jax.devices import Device, make_mesh, mesh_shape, split_over
+from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS, refused
+from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
+from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
+
+
+class ArrayMaker(Backend):
+    """The part of `JaxBackend` that makes arrays and computes with them.
+
+    Attributes:
+        default_dtype: Dtype of floating numbers.
+        device: Where arrays lie; `None` for wherever JAX puts them.
+        mesh: The mesh of devices that programs run on, if there is one.
+        precision: Of matrix products.
+        debug: Whether NaN raises.
+    """
+
+    default_dtype: str
+    device: Device | None
+    mesh: Mesh | None
+    precision: str | None
+    debug: bool
+
+    def tensor(self, data: Any, dtype: Any = None) -> jax.Array:
+        """Return an array of the data; floating numbers get the backend's dtype unless one is given.
+
+        Examples:
+            >>> from mithril_nb import JaxBackend
+            >>> JaxBackend().tensor([1, 2, 3], dtype="float32")
+            Array([1., 2., 3.], dtype=float32)
+        """
+        if dtype is None:
+            data = data if isinstance(data, jax.Array) else _numpy(data)
+            dtype = self.default_dtype if jnp.issubdtype(data.dtype, jnp.floating) else None
+        return self._placed(jnp.asarray(_numpy(data), dtype=self._dtype(dtype) if dtype is not None else None))
+
+    array = from_numpy = tensor
+
+    def zeros(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
+        """Return zeros of a shape, given as `zeros(3, 4)` or `zeros((3, 4))`; see `ones` for the other arguments."""
+        return self._spread(jnp.zeros(_shape(shape), self._dtype(dtype)), device_mesh, tensor_split)
+
+    def ones(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
+        """Return ones of a shape, given as `ones(3, 4)` or `ones((3, 4))`.
+
+        Args:
+            shape: The shape.
+            dtype: By default the backend's.
+            device_mesh: How many devices along each axis of a mesh to spread it over; by default it is not spread.
+            tensor_split: For each axis of the mesh, the axis of the array that it splits, or `None`.
+
+        Raises:
+            ShapeError: An axis that cannot be split evenly.
+            DeviceNotFoundError: More devices than the machine has.
+        """
+        return self._spread(jnp.ones(_shape(shape), self._dtype(dtype)), device_mesh, tensor_split)
+
+    def full(
+        self, shape: Any, value: Any, *, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)
+    ) -> jax.Array:
+        """Return one number, all over a shape; see `ones` for the other arguments."""
+        return self._spread(jnp.full(_shape((shape,)), value, self._dtype(dtype)), device_mesh, tensor_split)
+
+    def eye(self, rows: int, columns: int | None = None, *, dtype: Any = None) -> jax.Array:
+        """Return ones on the diagonal, and zeros."""
+        return self._placed(jnp.eye(rows, columns, dtype=self._dtype(dtype)))
+
+    def ones_like(self, array: Any, dtype: Any = None) -> jax.Array:
+        """Return ones of an array's shape and dtype, lying where it lies."""
+        return self._placed(jnp.ones_like(array, dtype=None if dtype is None else self._dtype(dtype)), array)
+
+    def zeros_like(self, array: Any, dtype: Any = None) -> jax.Array:
+        """Return zeros of an array's shape and dtype, lying where it lies."""
+        return self._placed(jnp.zeros_like(array, dtype=None if dtype is None else self._dtype(dtype)), array)
+
+    def full_like(self, array: Any, value: Any, dtype: Any = None) -> jax.Array:
+        """Return one number, all over an array's shape, in its dtype, lying where it lies."""
+        return self._placed(jnp.full_like(array, value, dtype=None if dtype is None else self._dtype(dtype)), array)
+
+    def arange(self, *bounds: Any, dtype: Any = None) -> jax.Array:
+        """Return evenly spaced numbers: `arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`."""
+        return self._placed(jnp.arange(*bounds, dtype=None if dtype is None else self._dtype(dtype)))
+
+    def linspace(self, start: float, stop: float, count: int = 50, *, dtype: Any = None) -> jax.Array:
+        """Return evenly spaced numbers, the first and the last given."""
+        return self._placed(jnp.linspace(start, stop, count, dtype=self._dtype(dtype)))
+
+    def to_numpy(self, array: Any) -> np.ndarray:
+        """Return a NumPy array of the same items."""
+        return np.asarray(array)
+
+    def shape(self, array: Any) -> tuple[int, ...]:
+        """Return the shape of an array."""
+        return jnp.shape(array)
+
+    def dtype(self, array: Any) -> str:
+        """Return the name of an array's dtype."""
+        return as_dtype(array.dtype)
+
+    # Random numbers
+
+    def set_seed(self, seed: int) -> None:
+        """Start the stream of random numbers anew."""
+        seed = check_seed(seed)
+        self._key = jax.random.key(seed)
+        # A seed sequence takes no negative numbers; JAX takes any.
+        self._seed, self._drawn = seed % 2**64, 0
+
+    def get_random_key(self) -> jax.Array:
+        """Return a fresh key, and move the backend's stream on."""
+        self._key, key = jax.random.split(self._key)
+        return key
+
+    def split_key(self, key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
+        """Return new keys made from one: two, or `num`."""
+        return tuple(jax.random.split(key, num))
+
+    def randn(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
+        """Return normally distributed numbers; see `ones` for the other arguments."""
+        drawn = jax.random.normal(self.get_random_key(), _shape(shape), self._dtype(dtype))
+        return self._spread(drawn, device_mesh, tensor_split)
+
+    def rand(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
+        """Return numbers distributed evenly from 0 to 1; see `ones` for the other arguments."""
+        drawn = jax.random.uniform(self.get_random_key(), _shape(shape), self._dtype(dtype))
+        return self._spread(drawn, device_mesh, tensor_split)
+
+    def randint(
+        self, low: int, high: int, *shape: Any, dtype: Any = "int32", key: jax.Array | None = None
+    ) -> jax.Array:
+        """Return whole numbers from `low` to one less than `high`: `randint(0, 10, 3, 4)`."""
+        key = self.get_random_key() if key is None else key
+        return self._placed(jax.random.randint(key, _shape(shape), low, high, self._dtype(dtype)))
+
+    def random_normal(
+        self,
+        key: jax.Array | None = None,
+        *,
+        shape: Any = (),
+        mean: float = 0.0,
+        stddev: float = 1.0,
+        dtype: Any = None,
+    ) -> jax.Array:
+        """Return normally distributed numbers of a mean and standard deviation, from a key or the backend's stream."""
+        key = self.get_random_key() if key is None else key
+        return self._placed(mean + stddev * jax.random.normal(key, _shape((shape,)), self._dtype(dtype)))
+
+    def random_uniform(
+        self, key: jax.Array | None = None, *, shape: Any = (), low: float = 0.0, high: float = 1.0, dtype: Any = None
+    ) -> jax.Array:
+        """Return numbers distributed evenly from `low` to `high`, from a key or the backend's stream."""
+        key = self.get_random_key() if key is None else key
+        return self._placed(jax.random.uniform(key, _shape((shape,)), self._dtype(dtype), low, high))
+
+    def random_bernoulli(self, key: jax.Array | None = None, *, shape: Any = (), p: float = 0.5) -> jax.Array:
+        """Return truth values, each true with probability `p`, from a key or the backend's stream."""
+        key = self.get_random_key() if key is None else key
+        return self._placed(jax.random.bernoulli(key, p, _shape((shape,))))
+
+    def permutation(self, items: Any, key: jax.Array | None = None) -> jax.Array:
+        """Return the rows of an array, or the numbers below a number, in random order."""
+        key = self.get_random_key() if key is None else key
+        return self._placed(jax.random.permutation(key, items))
+
+    def _dtype(self, dtype: Any) -> str:
+        name = str(self.default_dtype if dtype is None else as_dtype(dtype))
+        if ITEM_BYTES[name] > (8 if "complex" in name else 4) and not jax.config.jax_enable_x64:  # pyright: ignore
+            raise UnknownOptionError(
+                f"JAX makes no arrays of {name} unless it is told to.",
+                (("because", "it computes with 32 bits by default, and would cut these off"),),
+                f'backend.enable_x64(), or JaxBackend(dtype="float64") from the start; else dtype="{name[:-2]}32".',
+            )
+        return name
+
+    def _placed(self, array: jax.Array, like: Any = None) -> jax.Array:
+        # Without a device of its own the array stays uncommitted, so that JAX may move it to where it is used.
+        if self.device is None or isinstance(array, Tracer):
+            return array
+        if like is not None and getattr(like, "committed", False):
+            return jax.device_put(array, like.sharding)
+        # One device alone of a mesh would hold what all of them are to use.
+        where = self.device if self.mesh is None else NamedSharding(self.mesh, PartitionSpec())
+        return jax.device_put(array, where)
+
+    def _spread(self, array: jax.Array, device_mesh: Any, tensor_split: Any) -> jax.Array:
+        if device_mesh is None:
+            return self._placed(array)
+        shape = mesh_shape(device_mesh)
+        if self.mesh is not None and tuple(self.mesh.shape.values()) == shape:
+            mesh = self.mesh
+        else:
+            mesh = make_mesh(shape, self.device.platform if self.device else None)
+        return jax.device_put(array, split_over(mesh, array.shape, tensor_split))
+
+    def _run(self, name: str, function: Callable[..., Any], arrays: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        with ExitStack() as settings:
+            if self.precision:
+                settings.enter_context(jax.default_matmul_precision(self.precision))
+            if self.debug:
+                settings.enter_context(jax.debug_nans(True))
+            try:
+                return function(*arrays, **options)
+            except (TypeError, ValueError) as error:
+                if isinstance(error, MithrilError):
+                    raise
+                raise refused(name, arrays, options, error) from None
+
+
+def _operation(name: str, function: Callable[..., Any], summary: str) -> Callable[..., Any]:
+    def operation(self: ArrayMaker, *arrays: Any, **options: Any) -> Any:
+        return self._run(name, function, arrays, options)
+
+    operation.__name__, operation.__qualname__, operation.__doc__ = name, f"JaxBackend.{name}", summary
+    return operation
+
+
+for _name, (_function, _summary) in OPERATIONS.items():
+    setattr(ArrayMaker, _name, _operation(_name, _function, _summary))
+for _second, _first in SPELLINGS.items():
+    setattr(ArrayMaker, _second, getattr(ArrayMaker, _first))
+
+
+def _numpy(data: Any) -> Any:
+    """Data that JAX takes for an array."""
+    if isinstance(data, jax.Array):
+        return data
+    try:
+        array = np.asarray(data)
+        if array.dtype == object or array.dtype.kind in "USV":
+            raise ValueError
+    except ValueError:
+        raise UnknownOptionError(
+            "cannot make an array of this.",
+            (("given", short_repr(data)), ("needs", "numbers, or lists of numbers of one length at each depth")),
+            "backend.array([[1.0, 2.0], [3.0, 4.0]])",
+        ) from None
+    return array
+
+
+def _shape(given: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape from `(3, 4)` given as two numbers or as one sequence."""
+    try:
+        dims = given[0] if len(given) == 1 and not isinstance(given[0], SupportsIndex) else given
+        return tuple(index(dim) for dim in dims)
+    except TypeError:
+        raise UnknownOptionError(
+            f"{given[0] if len(given) == 1 else given!r} is no shape.", (("needs", "sizes"),), "zeros(3, 4)"
+        ) from None

@@ -1,0 +1,164 @@
+"""Devices by name, meshes of them, and how an array lies on a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from operator import index
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from mithril_nb.errors import DeviceNotFoundError, ShapeError, UnknownOptionError
+
+Device = Any
+"""A `jax.Device`, which type checkers do not know as a type."""
+
+
+def find_device(text: str | Device) -> Device:
+    """Return the device of a name such as `"cpu"`, `"gpu:1"`; a device is returned as it is.
+
+    Raises:
+        DeviceNotFoundError: The machine has no such device; the message names those it has.
+    """
+    if isinstance(text, jax.Device):
+        return text
+    platform, _, number = str(text).partition(":")
+    try:
+        if number and not number.isdecimal():
+            raise IndexError
+        return jax.devices(platform)[int(number or 0)]
+    except (RuntimeError, IndexError):
+        present = present_devices()
+        raise DeviceNotFoundError(
+            f"no device {text!r} on backend 'jax'.", (("present", ", ".join(present)),), f'device="{present[0]}"'
+        ) from None
+
+
+def present_devices() -> list[str]:
+    """Return the names of all devices, those of JAX's default platform first."""
+    devices = list(jax.devices())
+    for platform in ("gpu", "tpu", "cpu"):
+        try:
+            devices += [device for device in jax.devices(platform) if device not in devices]
+        except RuntimeError:
+            continue  # JAX's way to say that the platform is not here
+    return [device_name(device) for device in devices]
+
+
+def device_name(device: Device) -> str:
+    """Return what a device is called here: `"cpu:0"`."""
+    return f"{device.platform}:{device.id}"
+
+
+def mesh_shape(given: Any) -> tuple[int, ...]:
+    """Return the sizes of a mesh that was given as a number or as several.
+
+    Raises:
+        UnknownOptionError: It is neither.
+
+    Examples:
+        >>> mesh_shape(8), mesh_shape((2, 2))
+        ((8,), (2, 2))
+    """
+    try:
+        sizes = tuple(index(size) for size in (given if isinstance(given, tuple | list) else (given,)))
+        if not sizes or any(size < 1 or isinstance(size, bool) for size in sizes):
+            raise TypeError
+    except TypeError:
+        raise UnknownOptionError(
+            f"device_mesh={given!r} is no mesh.",
+            (("needs", "how many devices there are along each of its axes"),),
+            "device_mesh=(2,), or device_mesh=(2, 4)",
+        ) from None
+    return sizes
+
+
+def axis_names(shape: Sequence[int]) -> tuple[str, ...]:
+    """Return the names of a mesh's axes: batches are split over the first, parameters over the last.
+
+    Examples:
+        >>> axis_names((8,)), axis_names((2, 4)), axis_names((2, 2, 2))
+        (('data',), ('data', 'model'), ('data', 'axis_1', 'model'))
+    """
+    middle = [f"axis_{place}" for place in range(1, len(shape) - 1)]
+    return ("data", *middle, "model") if len(shape) > 1 else ("data",)
+
+
+def make_mesh(shape: Sequence[int], platform: str | None = None) -> Mesh:
+    """Return a mesh of the first devices.
+
+    Raises:
+        DeviceNotFoundError: There are fewer.
+    """
+    devices = jax.devices(platform) if platform else jax.devices()
+    needed = prod(shape)
+    if needed > len(devices):
+        names = ", ".join(map(device_name, devices))
+        forced = f"XLA_FLAGS=--xla_force_host_platform_device_count={needed} set before Python starts, or "
+        raise DeviceNotFoundError(
+            f"device_mesh={tuple(shape)} needs {needed} devices, there {_are(len(devices))}.",
+            (("present", names),),
+            f"{forced if devices[0].platform == 'cpu' else ''}device_mesh={len(devices)}.",
+        )
+    # Auto: the compiler finds out how what is between lies. Explicit axes, JAX's default, would ask for each.
+    grid = np.array(devices[:needed]).reshape(shape)
+    return Mesh(grid, axis_names(shape), axis_types=(AxisType.Auto,) * len(shape))
+
+
+def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), what: str = "an array") -> NamedSharding:
+    """Return how an array lies on a mesh.
+
+    Args:
+        mesh: The mesh.
+        shape: Shape of the array.
+        tensor_split: For each axis of the mesh, the axis of the array that it splits; `None` for none.
+        what: What it is, for a message.
+
+    Raises:
+        UnknownOptionError: An axis that the array or the mesh does not have.
+        ShapeError: An axis that cannot be split evenly.
+    """
+    axes = tuple(tensor_split) if isinstance(tensor_split, tuple | list) else (tensor_split,)
+    rank = len(shape)
+    fits = all(axis is None or (type(axis) is int and -rank <= axis < rank) for axis in axes)
+    places = [axis % rank for axis in axes if axis is not None] if fits else []
+    if not fits or len(axes) > len(mesh.axis_names) or len(set(places)) < len(places):
+        raise UnknownOptionError(
+            f"tensor_split={tensor_split!r} does not fit {what} of shape {shape} on a mesh {_sizes(mesh)}.",
+            (("needs", "for each axis of the mesh, an axis of the array, each once; or None"),),
+            "tensor_split=(0,)",
+        )
+    spec: list[str | None] = [None] * rank
+    for name, axis in zip(mesh.axis_names, axes, strict=False):
+        if axis is not None:
+            check_even(what, shape, axis % rank, mesh.shape[name])
+            spec[axis % rank] = name
+    return NamedSharding(mesh, PartitionSpec(*spec))
+
+
+def check_even(what: str, shape: tuple[int, ...], axis: int, parts: int, port: str = "") -> None:
+    """Raise if an axis cannot be split into even parts.
+
+    Raises:
+        ShapeError: It cannot.
+    """
+    size = shape[axis]
+    if size % parts:
+        below, above = size - size % parts, size + -size % parts
+        raise ShapeError(
+            f"{what} cannot be split evenly over {parts} devices.",
+            (("shape", f"{shape}      axis {axis}: {size} = {size // parts} * {parts} + {size % parts}"),),
+            f"{above} along axis {axis}" + (f", or {below}." if below else "."),
+            port=port,
+        )
+
+
+def _are(count: int) -> str:
+    return "is 1" if count == 1 else f"are {count}"
+
+
+def _sizes(mesh: Mesh) -> tuple[int, ...]:
+    return tuple(mesh.shape[name] for name in mesh.axis_names)

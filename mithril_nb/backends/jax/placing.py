@@ -1,0 +1,68 @@
+"""Which part of a model lies and runs on which device."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from mithril_nb.backends.jax.devices import Device, device_name, find_device
+from mithril_nb.errors import UnknownBlockError, UnknownOptionError
+from mithril_nb.models.model import Model
+
+
+class Placed(Model):
+    """A model together with the devices of its parts, as `place_model` returns it.
+
+    Attributes:
+        placement: Device by path of a block.
+    """
+
+    placement: Mapping[str, Device]
+
+    def _seal(self) -> None:
+        """It stays the model that it was made of, whatever its class."""
+
+
+def place(model: Model, placement: Mapping[str, int | str | Device], platform: str) -> Model:
+    """Return a model that carries a placement; see `JaxBackend.place_model`."""
+    if not isinstance(model, Model) or not isinstance(placement, Mapping):
+        raise UnknownOptionError(
+            f"cannot place {type(model).__name__} by {type(placement).__name__}.",
+            (("needs", "a model, and a device for each name"),),
+            'backend.place_model(model, {"encoder": 0, "decoder": 1})',
+        )
+    paths = [path for path, _ in model.graph.walk()]
+    devices: dict[str, Any] = {}
+    for name, device in placement.items():
+        path = str(name).replace(".", "/")
+        if path not in paths:
+            near = difflib.get_close_matches(path, paths, 1, 0.5)
+            raise UnknownBlockError(
+                f"the model has no block {name!r}.",
+                (("blocks", ", ".join(map(repr, paths)) or "none"),),
+                f"{{{(near or paths or ['name'])[0]!r}: {device!r}}}; names are given by Linear(64, name=...).",
+            )
+        is_number = isinstance(device, int) and not isinstance(device, bool)
+        devices[path] = find_device(f"{platform}:{device}" if is_number else device)
+    placed = Placed(model.name)
+    placed._block, placed._members = model.block, dict(model._members)
+    placed.placement = devices
+    return placed
+
+
+def placement_names(placement: Mapping[str, Device]) -> dict[str, str]:
+    """Return the placement with the names of the devices."""
+    return {path: device_name(device) for path, device in placement.items()}
+
+
+def devices_of(model: object) -> Mapping[str, Device]:
+    """Return the placement that a model carries, if any."""
+    return model.placement if isinstance(model, Placed) else {}
+
+
+def put(array: jax.Array, device: Device | None) -> jax.Array:
+    """Return the array on a device, if there is one to go to."""
+    return array if device is None else jax.device_put(array, device)
