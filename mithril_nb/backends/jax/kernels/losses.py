@@ -1,3 +1,224 @@
 """Losses."""
 
 from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.program import Array, Arrays, Call
+
+
+@kernel("squared_error")
+def _squared_error(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.square(arrays["input"] - arrays["target"])}
+
+
+@kernel("absolute_error")
+def _absolute_error(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.abs(arrays["input"] - arrays["target"])}
+
+
+@kernel("huber_loss")
+def _huber_loss(call: Call, arrays: Arrays) -> Arrays:
+    delta = call.options["delta"]
+    distance = jnp.abs(arrays["input"] - arrays["target"])
+    near = jnp.minimum(distance, delta)
+    return {"output": near * near / 2 + delta * (distance - near)}
+
+
+@kernel("log_cosh")
+def _log_cosh(call: Call, arrays: Arrays) -> Arrays:
+    distance = jnp.abs(arrays["input"] - arrays["target"])
+    near = distance < 1
+    # log cosh e = log(1 + 2 sinh² ½e), exact near zero; the other form does not overflow.
+    exact = jnp.log1p(2 * jnp.square(jnp.sinh(jnp.where(near, distance, 0) / 2)))
+    return {"output": jnp.where(near, exact, distance + jnp.log1p(jnp.exp(-2 * distance)) - math.log(2))}
+
+
+@kernel("quantile_loss")
+def _quantile_loss(call: Call, arrays: Arrays) -> Arrays:
+    error, quantile = arrays["target"] - arrays["input"], call.options["quantile"]
+    return {"output": jnp.maximum(quantile * error, (quantile - 1) * error).astype(error.dtype)}
+
+
+@kernel("hinge_loss")
+def _hinge_loss(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jax.nn.relu(1 - arrays["target"] * arrays["input"])}
+
+
+@kernel("quad_hinge_loss")
+def _quad_hinge_loss(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.square(jax.nn.relu(1 - arrays["target"] * arrays["input"]))}
+
+
+@kernel("kl_divergence")
+def _kl_divergence(call: Call, arrays: Arrays) -> Arrays:
+    target, found = jnp.broadcast_arrays(arrays["target"], arrays["input"])
+    dtype = jnp.result_type(target, found)
+    threshold = _threshold(call, dtype)
+    wide_target, wide = _wide(target), _wide(found)
+    output = wide_target * (_robust_log(wide_target, threshold) - _robust_log(wide, threshold))
+    return {"output": output.astype(dtype)}
+
+
+@kernel("binary_cross_entropy")
+def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
+    found, target = arrays["input"], arrays["target"]
+    dtype = jnp.result_type(found, target)
+    x, t = jnp.broadcast_arrays(_wide(found), _wide(target))
+    if call.options["input_type"] == "logits":
+        yes, no = _kept_finite(call, -jax.nn.softplus(-x), dtype), _kept_finite(call, -jax.nn.softplus(x), dtype)
+    else:
+        yes, no = _log(call, x, dtype), _log(call, 1 - x, dtype)
+    weight = call.options["pos_weight"]
+    if isinstance(weight, str):
+        weight = _ratio((1 - t).sum(), t.sum())
+    weight = jnp.asarray(weight, x.dtype)
+    return {"output": -(_times(weight * t, yes) + _times(1 - t, no)).astype(dtype)}
+
+
+@kernel("focal_loss")
+def _focal_loss(call: Call, arrays: Arrays) -> Arrays:
+    found, target = arrays["input"], arrays["target"]
+    x, t = jnp.broadcast_arrays(_wide(found), _wide(target))
+    yes, no = -jax.nn.softplus(-x), -jax.nn.softplus(x)
+    alpha, gamma = call.options["alpha"], call.options["gamma"]
+    missed = jnp.exp(no) * t + jnp.exp(yes) * (1 - t)
+    # A power below 1 has an infinite slope at zero.
+    loss = -(_times(t, yes) + _times(1 - t, no)) * jnp.maximum(missed, jnp.finfo(x.dtype).tiny) ** gamma
+    loss = loss if alpha is None else loss * (alpha * t + (1 - alpha) * (1 - t))
+    return {"output": loss.astype(jnp.result_type(found, target))}
+
+
+@kernel("cross_entropy")
+def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
+    found, target, axis = _classes_last(call, arrays["input"]), arrays["target"], -1
+    count = found.shape[-1]
+    # A class that does not exist gives NaN: it is seen, not clamped.
+    exists = (target >= 0) & (target < count)
+    number = jnp.where(exists, target, 0)
+    weights = _class_weights(call, found.dtype, lambda: jnp.zeros(count, found.dtype).at[number].add(exists))
+    if call.options["label_smoothing"]:
+        loss = _soft_loss(call, found, jax.nn.one_hot(number, count, dtype=found.dtype), weights, arrays["input"].dtype)
+    else:
+        if call.options["input_type"] == "logits":
+            found = jax.nn.log_softmax(found)
+        picked = jnp.take_along_axis(found, number[..., None], axis)[..., 0]
+        # The logarithm comes after the picking: those of the other classes may have no slope.
+        kept = _kept_finite if call.options["input_type"] == "logits" else _log
+        loss = -kept(call, picked, arrays["input"].dtype)
+        loss = loss if weights is None else loss * weights[number]
+    return {"output": jnp.where(exists, loss, jnp.nan).astype(arrays["input"].dtype)}
+
+
+@kernel("soft_cross_entropy")
+def _soft_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
+    found, target = _classes_last(call, arrays["input"]), _classes_last(call, arrays["target"])
+    weights = _class_weights(call, found.dtype, lambda: target.reshape(-1, target.shape[-1]).sum(0))
+    loss = _soft_loss(call, found, target, weights, arrays["input"].dtype)
+    return {"output": loss.astype(jnp.result_type(arrays["input"], arrays["target"]))}
+
+
+@kernel("cosine_similarity")
+def _cosine_similarity(call: Call, arrays: Arrays) -> Arrays:
+    left, right = jnp.broadcast_arrays(arrays["left"], arrays["right"])
+    axis, eps = call.options["axis"], call.options["eps"]
+    one, other = _unit(_wide(left), axis, eps), _unit(_wide(right), axis, eps)
+    return {"output": (one * other).sum(axis).astype(left.dtype)}
+
+
+@kernel("info_nce")
+def _info_nce(call: Call, arrays: Arrays) -> Arrays:
+    left, right = (_unit(_wide(arrays[port]), -1, 1e-8) for port in ("input", "target"))
+    scores = left @ right.T / jnp.asarray(call.options["temperature"], left.dtype)
+    loss = jax.nn.logsumexp(scores, -1) - jnp.diagonal(scores)
+    return {"output": loss.astype(jnp.result_type(arrays["input"], arrays["target"]))}
+
+
+def _wide(x: Array) -> Array:
+    """In float32 if it is narrower: a sum of exponentials needs more than 8 bits."""
+    return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
+
+
+def _threshold(call: Call, dtype: Any) -> Any:
+    """As it was given; else the least normal number t of the dtype that the caller sees, in which 1 / (2t) is finite."""
+    given = call.options["threshold"]
+    return float(jnp.finfo(dtype).tiny) if given is None else given
+
+
+def _robust_log(x: Array, threshold: Any) -> Array:
+    """The logarithm, that below the threshold goes on turned by 180° around its point there."""
+    t = jnp.asarray(threshold, x.dtype)
+    near = x < t
+    # Each branch gets what it can take, so that the one not taken has a finite gradient.
+    below = 2 * jnp.log(t) - jnp.log(2 * t - jnp.where(near, x, t))
+    return jnp.where(near, below, jnp.log(jnp.where(near, t, x)))
+
+
+def _log(call: Call, x: Array, dtype: Any) -> Array:
+    """The logarithm, robust if the block says so."""
+    robust = call.options["robust"]
+    if isinstance(robust, bool):
+        return _robust_log(x, _threshold(call, dtype)) if robust else jnp.log(x)
+    return jnp.where(robust, _robust_log(x, _threshold(call, dtype)), jnp.log(jnp.where(robust, 1, x)))
+
+
+def _kept_finite(call: Call, logarithm: Array, dtype: Any) -> Array:
+    """A logarithm of a probability; of zero it is that of the threshold, if the block says so."""
+    robust = call.options["robust"]
+    if robust is False:
+        return logarithm
+    least = jnp.log(jnp.asarray(_threshold(call, dtype), logarithm.dtype))
+    return jnp.where(jnp.isneginf(logarithm) & robust, least, logarithm)
+
+
+def _times(weight: Array, logarithm: Array) -> Array:
+    """The product, in which nothing times -∞ is nothing; so is its gradient."""
+    kept = jnp.where((weight == 0) & jnp.isneginf(logarithm), 0, logarithm)
+    return weight * kept
+
+
+def _ratio(above: Array, below: Array) -> Array:
+    """The quotient, 0 where nothing is below."""
+    return jnp.where(below > 0, above / jnp.where(below > 0, below, 1), 0)
+
+
+def _classes_last(call: Call, x: Array) -> Array:
+    return jnp.moveaxis(_wide(x), call.options["axis"], -1)
+
+
+def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:
+    """What each class counts; `None` if all count the same."""
+    weights = call.options["weights"]
+    if isinstance(weights, str):
+        if not weights:
+            return None
+        found = counts()
+        return _ratio(found.sum() / max(len(found), 1), found)
+    return jnp.asarray(weights, dtype)
+
+
+def _soft_loss(call: Call, found: Array, target: Array, weights: Array | None, dtype: Any) -> Array:
+    """Cross entropy with probabilities for targets, classes on the last axis."""
+    smoothing = call.options["label_smoothing"]
+    if smoothing:
+        target = (1 - smoothing) * target + smoothing / target.shape[-1]
+    if call.options["input_type"] == "logits":
+        logarithm = _kept_finite(call, jax.nn.log_softmax(found), dtype)
+    elif call.options["robust"] is False:
+        # Where both are zero the logarithm does not count, nor may its slope.
+        logarithm = jnp.log(jnp.where((target == 0) & (found == 0), 1, found))
+    else:
+        logarithm = _log(call, found, dtype)
+    each = _times(target, logarithm)
+    return -(each if weights is None else each * weights).sum(-1)
+
+
+def _unit(x: Array, axis: int, eps: float) -> Array:
+    """Vectors of length 1; those shorter than `eps` are divided by `eps`, which leaves zero a gradient."""
+    squares = jnp.square(x).sum(axis, keepdims=True)
+    return x / jnp.sqrt(jnp.maximum(squares, jnp.asarray(eps, x.dtype) ** 2))
