@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mithril_nb.models.custom import op, register_primitive
     from mithril_nb.physical import PhysicalModel, compile
     from mithril_nb.stages import inspect
-    from mithril_nb.train import fit
+    from mithril_nb.train import Checkpoints, distributed, fit
     from mithril_nb.widgets import watch, workbench
 
 float16, bfloat16, float32, float64 = DType("float16"), DType("bfloat16"), DType("float32"), DType("float64")
@@ -31,6 +31,7 @@ uint8, bool_ = DType("uint8"), DType("bool")
 _HOMES = {
     "Backend": "mithril_nb.backends.backend",
     "CBackend": "mithril_nb.backends.absent",
+    "Checkpoints": "mithril_nb.train",
     "GGMLBackend": "mithril_nb.backends.absent",
     "JaxBackend": "mithril_nb.backends.jax",
     "MlxBackend": "mithril_nb.backends.absent",
@@ -39,6 +40,7 @@ _HOMES = {
     "PhysicalModel": "mithril_nb.physical",
     "TorchBackend": "mithril_nb.backends.absent",
     "compile": "mithril_nb.physical",
+    "distributed": "mithril_nb.train",
     "fit": "mithril_nb.train",
     "inspect": "mithril_nb.stages",
     "load": "mithril_nb.models",
@@ -79,6 +81,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Backend",
     "CBackend",
+    "Checkpoints",
     "GGMLBackend",
     "JaxBackend",
     "MlxBackend",
@@ -89,6 +92,7 @@ __all__ = [
     "bfloat16",
     "bool_",
     "compile",
+    "distributed",
     "fit",
     "float16",
     "float32",

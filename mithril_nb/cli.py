@@ -1,4 +1,4 @@
-"""The terminal twin: `mithril-nb lab | show | report` print and write what the workbench shows."""
+"""The terminal twin: `mithril-nb lab | show | report` print and write what the workbench shows; `launch` trains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnavailableBackendError, UnknownOptionError
+from mithril_nb.errors import (
+    Diagnostic,
+    LaunchError,
+    MithrilError,
+    ModelFileError,
+    UnavailableBackendError,
+    UnknownOptionError,
+)
 
 if TYPE_CHECKING:
     from mithril_nb.models import Model
@@ -89,6 +96,23 @@ def _parser() -> argparse.ArgumentParser:
             "--program", choices=tuple(PROGRAMS), default=program, help=f"which program (default: {program})"
         )
         command.add_argument("--debug", action="store_true", help="show the traceback of an unforeseen error")
+
+    launch = commands.add_parser("launch", help="run a training script on several processes, here or on many machines")
+    launch.add_argument("--processes", type=int, default=2, metavar="N", help="how many in all (default: 2)")
+    launch.add_argument("--coordinator", metavar="HOST:PORT", help="address of process 0, to join other machines")
+    launch.add_argument("--process-id", type=int, metavar="K", help="which of them this one is, from 0; to join")
+    launch.add_argument("--devices", type=int, default=1, metavar="D", help="devices of each process (default: 1)")
+    launch.add_argument("--start-timeout", type=float, default=120, metavar="S", help="seconds to meet (default: 120)")
+    launch.add_argument(
+        "--peer-timeout",
+        type=float,
+        default=60,
+        metavar="S",
+        help="seconds until a silent one is lost (default: 60)",
+    )
+    launch.add_argument("script", help="the script; ml.distributed() in it says which process it is in")
+    launch.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    launch.set_defaults(command=_launch, debug=False)
     return parser
 
 
@@ -284,6 +308,29 @@ def _report(options: argparse.Namespace) -> int:
             f"cannot write {options.output!r}.", (("because", error.strerror or str(error)),), "-o report.html"
         ) from error
     print(f"wrote {options.output}, {len(page.encode()) / 1000:.0f} kB")
+    return 0
+
+
+# launch
+
+
+def _launch(options: argparse.Namespace) -> int:
+    from mithril_nb.launch import launch
+
+    try:
+        launch(
+            options.script,
+            options.arguments,
+            processes=options.processes,
+            coordinator=options.coordinator,
+            process_id=options.process_id,
+            devices=options.devices,
+            start_timeout_s=options.start_timeout,
+            peer_timeout_s=options.peer_timeout,
+        )
+    except LaunchError as error:
+        _complain(error.diagnostics)
+        return error.status
     return 0
 
 

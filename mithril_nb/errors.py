@@ -173,7 +173,13 @@ class CheckpointError(MithrilError, ValueError):
 
 
 class LaunchError(MithrilError, RuntimeError):
-    """A process of a launch failed, did not come up, or was lost."""
+    """A process of a launch failed, or the processes did not meet.
+
+    Attributes:
+        status: The worst exit status of the processes, for the launcher to end with.
+    """
+
+    status = 2
 
 
 class StageUnavailableError(MithrilError, RuntimeError):

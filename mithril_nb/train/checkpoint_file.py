@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from mithril_nb.errors import CheckpointError
+from mithril_nb.train.processes import is_key
 
 KEY = "mithril_nb.checkpoint"
 """Where in the header of the file our facts stand."""
@@ -115,7 +116,7 @@ def named(trees: Mapping[str, Any]) -> dict[str, Any]:
 
 def to_host(trees: Mapping[str, Any]) -> Arrays:
     """Return the leaves of some trees by name, in the memory of the host; waits until they are computed."""
-    found = {name: jax.random.key_data(leaf) if _is_key(leaf) else leaf for name, leaf in named(trees).items()}
+    found = {name: jax.random.key_data(leaf) if is_key(leaf) else leaf for name, leaf in named(trees).items()}
     return {name: np.asarray(leaf) for name, leaf in jax.device_get(found).items()}
 
 
@@ -136,7 +137,7 @@ def like(trees: Mapping[str, Any], saved: Saved, prefixes: tuple[str, ...]) -> d
     wrong += [("has beside", name) for name in sorted(given - wanted.keys())]
     for name in sorted(given & wanted.keys()):
         array, leaf = saved.arrays[name], wanted[name]
-        need = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else jnp.asarray(leaf)
+        need = jax.eval_shape(jax.random.key_data, leaf) if is_key(leaf) else jnp.asarray(leaf)
         if (array.shape, array.dtype) != (need.shape, need.dtype):
             text = f"{name}: {array.shape} {array.dtype}, the model needs {need.shape} {need.dtype}"
             wrong.append(("has", text))
@@ -152,17 +153,13 @@ def like(trees: Mapping[str, Any], saved: Saved, prefixes: tuple[str, ...]) -> d
 
 
 def _as(array: np.ndarray, leaf: Any) -> Any:
-    if _is_key(leaf):
+    if is_key(leaf):
         return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
     # Weakly typed numbers (Python's) would else decide other dtypes in the next step than they did before.
     is_weak = getattr(leaf, "weak_type", not hasattr(leaf, "dtype")) and array.ndim == 0
     placed = jnp.asarray(array.item() if is_weak else array)
     sharding = getattr(leaf, "sharding", None)
     return placed if sharding is None or len(sharding.device_set) == 1 else jax.device_put(placed, sharding)
-
-
-def _is_key(leaf: Any) -> bool:
-    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def _plain(array: np.ndarray) -> np.ndarray:

@@ -5,17 +5,23 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from mithril_nb.errors import DataError
+
+if TYPE_CHECKING:
+    from mithril_nb.train.course import Course
+    from mithril_nb.train.state import State
 
 
 @dataclass(frozen=True)
@@ -73,11 +79,15 @@ class Processes:
         """
         return tree if self.count == 1 else self._placed(tree)
 
+    def whole_outputs(self) -> dict[str, Any]:
+        """Return options for `jax.jit` by which each device holds all outputs whole; with one process, none."""
+        return {} if self.count == 1 else {"out_shardings": NamedSharding(self.mesh, PartitionSpec())}
+
     def _placed(self, tree: Any, *axes: str) -> Any:
         sharding = NamedSharding(self.mesh, PartitionSpec(*axes))
 
         def place(leaf: Any) -> Any:
-            if hasattr(leaf, "dtype") and jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            if is_key(leaf):
                 data = jax.make_array_from_process_local_data(sharding, np.asarray(jax.random.key_data(leaf)))
                 return jax.random.wrap_key_data(data, impl=jax.random.key_impl(leaf))
             return jax.make_array_from_process_local_data(sharding, np.asarray(leaf))
@@ -105,40 +115,52 @@ def _mesh() -> Mesh:
 
 def local(tree: Any) -> Any:
     """Return a tree with this process's copy of each array that all processes hold whole."""
-    return jax.tree.map(lambda leaf: leaf if leaf.is_fully_addressable else leaf.addressable_data(0), tree)
+
+    def own(leaf: Any) -> Any:
+        return leaf if getattr(leaf, "is_fully_addressable", True) else leaf.addressable_data(0)
+
+    return jax.tree.map(own, tree)
 
 
-def check_batches(batch_size: int) -> None:
-    """Refuse a batch that cannot be shared out evenly.
+def spread(course: Course, state: State) -> None:
+    """Put the arrays of a run that is about to begin on the devices of all processes; with one, do nothing.
 
     Raises:
-        DataError: It cannot.
+        DataError: A batch cannot be shared out evenly, or the processes are not about to train the same: one that took
+            other steps would leave the others waiting.
     """
-    me, devices = distributed(), len(jax.devices())
-    if me.count > 1 and batch_size % devices:
-        good = batch_size - batch_size % devices or devices
+    me = distributed()
+    if me.count == 1:
+        return
+    devices = len(me.mesh.devices)
+    if course.batch_size % devices:
+        good = course.batch_size - course.batch_size % devices or devices
         raise DataError(
             "batch_size cannot be shared out evenly.",
-            (("batch_size", str(batch_size)), ("devices", f"{devices}, of {me.count} processes")),
+            (("batch_size", str(course.batch_size)), ("devices", f"{devices}, of {me.count} processes")),
             f"batch_size={good}",
         )
+    arrays = (state.params, state.opt_state)
+    ends = course.data.take(np.array([0, len(course.data) - 1]))  # the whole would take long to read
+    _check_agreement(
+        {
+            "samples": len(course.data),
+            "data": _fingerprint(ends),
+            "batch_size": course.batch_size,
+            "epochs": state.epochs,
+            "seed": course.seed,
+            "step": state.step,
+            "params": _fingerprint(arrays),
+        }
+    )
+    state.params, state.opt_state = me.replicate(arrays)
 
 
-def check_agreement(numbers: Mapping[str, int]) -> None:
-    """Make sure that all processes are about to do the same; one that did other steps would leave the others waiting.
-
-    Args:
-        numbers: What must be the same in each process, by name.
-
-    Raises:
-        DataError: It is not.
-    """
-    if distributed().count == 1:
-        return
+def _check_agreement(numbers: Mapping[str, int]) -> None:
     # As text: whole numbers of 64 bits are cut to 32 where x64 is off.
     mine = np.frombuffer(b"".join(f"{value:024d}".encode() for value in numbers.values()), np.uint8)
-    table = multihost_utils.process_allgather(mine).reshape(-1, len(numbers), 24)
-    rows = [[int(bytes(cell)) for cell in row] for row in np.asarray(table)]
+    table = np.asarray(multihost_utils.process_allgather(mine)).reshape(-1, len(numbers), 24)
+    rows = [[int(bytes(cell)) for cell in row] for row in table]
     differs = [place for place in range(len(numbers)) if len({row[place] for row in rows}) > 1]
     if differs:
         names = list(numbers)
@@ -147,3 +169,16 @@ def check_agreement(numbers: Mapping[str, int]) -> None:
             tuple((names[place], ", ".join(str(row[place]) for row in rows)) for place in differs),
             "the same data and options in each process; ml.fit takes each one's share of every batch itself.",
         )
+
+
+def _fingerprint(tree: Any) -> int:
+    total = 0
+    for leaf in jax.tree.leaves(tree):
+        array = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)
+        total = zlib.crc32(array.tobytes(), total)
+    return total
+
+
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf is a key of `jax.random`, which has no numbers that NumPy knows."""
+    return hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
