@@ -9,7 +9,7 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.dims import MismatchError, broadcast
+from mithril_nb.models.dims import MismatchError, broadcast, product, quotient
 from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.fields import Range
 from mithril_nb.models.layers import Linear, Size
@@ -141,7 +141,7 @@ class SplitHeads(Operator):
                 f"Linear({-(-width // total) * total}) before it, or other numbers of heads.",
                 f"{width} = {total} * {width // total} + {width % total}",
             )
-        size = width // total if isinstance(width, int) else None if width is None else f"({width})//{total}"
+        size = None if width is None else quotient((width,), (total,))
         ports = cls.result_ports(options)
         return Inferred(
             {port: _joined(lead, (count, time, size)) for port, count in zip(ports, heads, strict=True)},
@@ -167,11 +167,7 @@ class MergeHeads(Operator):
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """`(..., h, t, size)` gives `(..., t, h * size)`."""
         lead, (heads, time, size) = _ends("input", inputs["input"], 3)
-        width: Dim | None = None
-        if isinstance(heads, int) and isinstance(size, int):
-            width = heads * size
-        elif heads is not None and size is not None:
-            width = f"({heads})*({size})"
+        width = None if heads is None or size is None else product((heads, size))
         return Inferred({"output": _joined(lead, (time, width))})
 
 

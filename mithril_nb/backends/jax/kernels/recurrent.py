@@ -1,3 +1,117 @@
-"""Cells."""
+"""Recurrent cells, and loops over time."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.program import Array, Arrays, Call
+
+
+@kernel("rnn_cell")
+def _rnn_cell(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    before = arrays["prev_hidden"]
+    rows = x.shape[0]
+    hidden = jnp.tanh(x @ arrays["w_ih"] + before[:rows] @ arrays["w_hh"] + arrays["bias_h"])
+    return _given(call, {"hidden": hidden}, before[rows:], arrays, "w_ho", "bias_o")
+
+
+@kernel("gru_cell")
+def _gru_cell(call: Call, arrays: Arrays) -> Arrays:
+    x, before = arrays["input"], arrays["prev_hidden"]
+    rows = x.shape[0]
+    hidden = _gru_step(x @ arrays["w_ih"] + arrays["bias"], before[:rows], arrays["w_hh"], arrays["bias_n"])
+    return _given(call, {"hidden": hidden}, before[rows:], arrays, "w_out", "bias_out")
+
+
+@kernel("lstm_cell")
+def _lstm_cell(call: Call, arrays: Arrays) -> Arrays:
+    rows = arrays["input"].shape[0]
+    cell, hidden = _gated(arrays, arrays["prev_hidden"][:rows], arrays["prev_cell"][:rows])
+    found = {"hidden": hidden, "cell": cell}
+    return _given(call, found, arrays["prev_hidden"][rows:], arrays, "w_out", "bias_out")
+
+
+@kernel("lstm_cell_body")
+def _lstm_cell_body(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.concatenate(_gated(arrays, arrays["prev_hidden"], arrays["prev_cell"]), 0)}
+
+
+def _given(call: Call, found: Arrays, rest: Array, arrays: Arrays, weight: str, bias: str) -> Arrays:
+    """The outputs of a cell: its states, and those of the others that are used."""
+    if call.options["use_complement"]:
+        found = {**found, "hidden_compl": rest}
+    if call.options["use_output"]:
+        found = {**found, "output": found["hidden"] @ arrays[weight] + arrays[bias]}
+    return found
+
+
+def _gated(arrays: Arrays, hidden: Array, cell: Array) -> tuple[Array, Array]:
+    """Memory and hidden state after a step, each gate by its own weights."""
+    both = jnp.concatenate((arrays["input"], hidden), -1)
+    forget, enter, new, leave = (both @ arrays[f"w_{gate}"] + arrays[f"bias_{gate}"] for gate in "fico")
+    cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
+    return cell, jax.nn.sigmoid(leave) * jnp.tanh(cell)
+
+
+Step = Callable[[tuple[Array, ...], Array], tuple[Array, ...]]
+"""From the states, the hidden one first, and what the input adds to the gates, to the states after."""
+
+
+def _over_time(call: Call, arrays: Arrays, states: tuple[str, ...], step: Step) -> Arrays:
+    # What the inputs add to the gates is one product for all steps: only what hangs on the state is left to the loop.
+    x = jnp.moveaxis(arrays["input"] @ arrays["w_ih"], -2, 0)
+    x = x + arrays["bias"] if "bias" in arrays else x
+    # A scan wants the dtype of its state to stay.
+    given = [arrays[f"initial_{state}"] for state in states if call.options["use_initial_state"]]
+    dtype = jnp.result_type(x, arrays["w_hh"], *given)
+    zeros = jnp.zeros((*x.shape[1:-1], arrays["w_hh"].shape[0]), dtype)
+    start = tuple(array.astype(dtype) for array in given) or (zeros,) * len(states)
+    keep = call.options["return_sequence"]
+
+    def body(before: tuple[Array, ...], x: Array) -> tuple[tuple[Array, ...], Array | None]:
+        after = step(before, x)
+        return after, after[0] if keep else None
+
+    final, hidden = lax.scan(body, start, x.astype(dtype), reverse=call.options["is_reversed"])
+    output = final[0] if hidden is None else jnp.moveaxis(hidden, 0, -2)
+    return {"output": output, **dict(zip(states, final, strict=True))}
+
+
+@kernel("rnn")
+def _rnn(call: Call, arrays: Arrays) -> Arrays:
+    return _over_time(call, arrays, ("hidden",), lambda h, x: (jnp.tanh(x + h[0] @ arrays["w_hh"]),))
+
+
+@kernel("lstm")
+def _lstm(call: Call, arrays: Arrays) -> Arrays:
+    def step(before: tuple[Array, ...], x: Array) -> tuple[Array, ...]:
+        hidden, cell = before
+        enter, forget, new, leave = jnp.split(x + hidden @ arrays["w_hh"], 4, -1)
+        cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(new)
+        return jax.nn.sigmoid(leave) * jnp.tanh(cell), cell
+
+    return _over_time(call, arrays, ("hidden", "cell"), step)
+
+
+@kernel("gru")
+def _gru(call: Call, arrays: Arrays) -> Arrays:
+    bias = arrays.get("bias_n")
+    return _over_time(call, arrays, ("hidden",), lambda h, x: (_gru_step(x, h[0], arrays["w_hh"], bias),))
+
+
+def _gru_step(x: Array, hidden: Array, weight: Array, bias: Array | None) -> Array:
+    reset, update, new = jnp.split(x, 3, -1)
+    own_reset, own_update, own = jnp.split(hidden @ weight, 3, -1)
+    new = jnp.tanh(new + jax.nn.sigmoid(reset + own_reset) * (own if bias is None else own + bias))
+    return new + jax.nn.sigmoid(update + own_update) * (hidden - new)
+
+
+@kernel("rows_like")
+def _rows_like(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": arrays["input"][: arrays["like"].shape[0]]}

@@ -1,0 +1,136 @@
+"""Blocks of `models/recurrent.py`: cells beside NumPy, whole sequences beside a loop of them."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from scipy.special import expit
+
+from mithril_nb.models import GRU, LSTM, RNN, GRUCell, LSTMCell, LSTMCellBody, Model, RNNCell
+from tests.blocks.case import Arrays, Case, arrays
+
+few = st.integers(1, 4)
+
+
+def _cell(block: type[Model], *states: str):
+    """A cell, whose state may have more rows than its input."""
+
+    def draw_one(draw: st.DrawFn) -> tuple[Model, Arrays]:
+        size, rows = draw(few), draw(st.integers(0, 3))
+        middle = draw(st.sampled_from(((), (1,), (2,))))
+        output_size = draw(st.sampled_from((None, 2)))
+        use_output, use_complement = draw(st.booleans()), draw(st.booleans())
+        says = draw(st.booleans())
+        made = block(size if says else None, output_size, use_output, use_complement)
+        # The harness gives axes of one number one name, so where a rule can tell them apart they have one size:
+        # test_recurrent has the others.
+        more = 0 if use_complement else draw(st.integers(0, 2))
+        inputs = {"input": draw(arrays((rows, *middle, size if says else draw(few))))}
+        return made, inputs | {f"prev_{state}": draw(arrays((rows + more, *middle, size))) for state in states}
+
+    return draw_one
+
+
+def _with_rest(model: Model, found: Arrays, params: Arrays, inputs: Arrays, weight: str, bias: str) -> Arrays:
+    rows = len(inputs["input"])
+    rest = {"hidden_compl": inputs["prev_hidden"][rows:]} if model.options["use_complement"] else {}
+    out = {"output": found["hidden"] @ params[weight] + params[bias]} if model.options["use_output"] else {}
+    return found | rest | out
+
+
+def _rnn_cell(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+    x, before = inputs["input"], inputs["prev_hidden"][: len(inputs["input"])]
+    hidden = np.tanh(x @ params["w_ih"] + before @ params["w_hh"] + params["bias_h"])
+    return _with_rest(model, {"hidden": hidden}, params, inputs, "w_ho", "bias_o")
+
+
+def _gru_cell(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+    before = inputs["prev_hidden"][: len(inputs["input"])]
+    hidden = gru_step(params, inputs["input"], before)
+    return _with_rest(model, {"hidden": hidden}, params, inputs, "w_out", "bias_out")
+
+
+def _lstm_cell(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+    rows = len(inputs["input"])
+    hidden, cell = _lstm_gates(params, inputs["input"], inputs["prev_hidden"][:rows], inputs["prev_cell"][:rows])
+    return _with_rest(model, {"hidden": hidden, "cell": cell}, params, inputs, "w_out", "bias_out")
+
+
+def _lstm_gates(params: Arrays, x: np.ndarray, hidden: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    both = np.concatenate((x, hidden), -1)
+    gate = {name: both @ params[f"w_{name}"] + params[f"bias_{name}"] for name in "ifco"}
+    cell = expit(gate["f"]) * cell + expit(gate["i"]) * np.tanh(gate["c"])
+    return expit(gate["o"]) * np.tanh(cell), cell
+
+
+def _lstm_cell_body(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    size, lead = draw(few), (draw(st.integers(0, 3)), *draw(st.sampled_from(((), (1,), (2,)))))
+    inputs = {"input": draw(arrays((*lead, draw(few))))}
+    return LSTMCellBody(), inputs | {port: draw(arrays((*lead, size))) for port in ("prev_hidden", "prev_cell")}
+
+
+def _lstm_cell_body_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+    hidden, cell = _lstm_gates(params, inputs["input"], inputs["prev_hidden"], inputs["prev_cell"])
+    return {"output": np.concatenate((cell, hidden), 0)}
+
+
+def _over_time(block: type[Model], *states: str):
+    def draw_one(draw: st.DrawFn) -> tuple[Model, Arrays]:
+        lead = draw(st.sampled_from(((), (2,), (1, 2), (0,))))
+        size, starts = draw(few), draw(st.booleans())
+        made = block(size, draw(st.booleans()), draw(st.booleans()), starts, draw(st.booleans()), draw(st.booleans()))
+        times = size if starts else draw(st.integers(0, 4))
+        inputs = {"input": draw(arrays((*lead, times, draw(few))))}
+        if starts:
+            inputs |= {f"initial_{state}": draw(arrays((*lead, size))) for state in states}
+        return made, inputs
+
+    return draw_one
+
+
+def rnn_step(params: Arrays, x: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    """One step of `RNN`."""
+    return np.tanh(x @ params["w_ih"] + hidden @ params["w_hh"] + params.get("bias", 0))
+
+
+def lstm_step(params: Arrays, x: np.ndarray, hidden: np.ndarray, cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """One step of `LSTM`."""
+    gates = np.split(x @ params["w_ih"] + hidden @ params["w_hh"] + params.get("bias", 0), 4, -1)
+    cell = expit(gates[1]) * cell + expit(gates[0]) * np.tanh(gates[2])
+    return expit(gates[3]) * np.tanh(cell), cell
+
+
+def gru_step(params: Arrays, x: np.ndarray, hidden: np.ndarray) -> np.ndarray:
+    """One step of `GRU`."""
+    size = hidden.shape[-1]
+    ours, theirs = x @ params["w_ih"] + params.get("bias", 0), hidden @ params["w_hh"]
+    reset, update = (expit((ours + theirs)[..., at * size : (at + 1) * size]) for at in range(2))
+    new = np.tanh(ours[..., 2 * size :] + reset * (theirs[..., 2 * size :] + params.get("bias_n", 0)))
+    return (1 - update) * new + update * hidden
+
+
+def _reference(step, *states: str):
+    def reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+        x, size = inputs["input"], model.options["hidden_size"]
+        now = tuple(inputs.get(f"initial_{state}", np.zeros((*x.shape[:-2], size))) for state in states)
+        output = np.zeros((*x.shape[:-1], size))
+        times = range(x.shape[-2])
+        for t in reversed(times) if model.options["is_reversed"] else times:
+            now = step(params, x[..., t, :], *now)
+            now = now if isinstance(now, tuple) else (now,)
+            output[..., t, :] = now[0]
+        found = {"output": output if model.options["return_sequence"] else now[0]}
+        return found | (dict(zip(states, now, strict=True)) if model.options["return_state"] else {})
+
+    return reference
+
+
+CASES = [
+    Case("RNNCell", _cell(RNNCell, "hidden"), _rnn_cell),
+    Case("GRUCell", _cell(GRUCell, "hidden"), _gru_cell),
+    Case("LSTMCell", _cell(LSTMCell, "hidden", "cell"), _lstm_cell),
+    Case("LSTMCellBody", _lstm_cell_body, _lstm_cell_body_reference),
+    Case("RNN", _over_time(RNN, "hidden"), _reference(rnn_step, "hidden")),
+    Case("LSTM", _over_time(LSTM, "hidden", "cell"), _reference(lstm_step, "hidden", "cell")),
+    Case("GRU", _over_time(GRU, "hidden"), _reference(gru_step, "hidden")),
+]
