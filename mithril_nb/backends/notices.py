@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 import warnings
 
-_PACKAGE = __name__.partition(".")[0]
+_OURS = {__name__.partition(".")[0], "jax", "contextlib", "functools", "importlib"}
+"""Packages whose lines are not the person's own; JAX calls what it traces."""
 
 
 class MithrilWarning(UserWarning):
@@ -19,6 +20,6 @@ def notice(text: str) -> None:
         text: What, by name, and why.
     """
     level, frame = 1, sys._getframe()
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] == _PACKAGE:
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _OURS:
         level, frame = level + 1, frame.f_back
     warnings.warn(text, MithrilWarning, stacklevel=level)

@@ -7,7 +7,9 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import numpy as np
 
+from mithril_nb.backends.notices import notice
 from mithril_nb.errors import (
     Diagnostic,
     MissingInputError,
@@ -18,7 +20,8 @@ from mithril_nb.errors import (
     short_repr,
 )
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
+from mithril_nb.models.dims import agree
 from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.naming import by_port, flat_params, takes_any_dtype
 
@@ -32,10 +35,13 @@ class Calls:
         graph: The model.
         inference: Specs of everything in it.
         dtype: Dtype of its parameters.
+        is_static: Whether inputs of other shapes than compiled for are refused.
     """
 
-    def __init__(self, graph: LogicalGraph, inference: Inference, dtype: str):
-        self.graph, self.inference, self.dtype = graph, inference, dtype
+    def __init__(self, graph: LogicalGraph, inference: Inference, dtype: str, is_static: bool = False):
+        self.graph, self.inference, self.dtype, self.is_static = graph, inference, dtype, is_static
+        self._settled = {name: spec.shape for name, spec in inference.inputs.items()}
+        self._has_told = False
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -73,6 +79,19 @@ class Calls:
                 (("unknown", _listed(unknown)), ("parameters", _listed(names))),
                 "params = pm.randomize_params()",
             )
+        arrays = self.inputs(inputs)
+        given = {name: as_array(f"parameter {name!r}", array, name) for name, array in given.items()}
+        held = self._state(state)
+        self._check_shapes({**given, **held}, arrays)
+        return given, arrays, held
+
+    def inputs(self, inputs: Arrays) -> dict[str, jax.Array]:
+        """Return the inputs by their own names, as arrays of the right dtypes.
+
+        Raises:
+            MissingInputError, UnexpectedInputError: Names that do not fit.
+            ShapeError: Other shapes than compiled for, where that is not allowed.
+        """
         ports = by_port(inputs, self.names, "input", what="inputs")
         missing = [name for name in self.names if name not in ports]
         if missing:
@@ -86,10 +105,53 @@ class Calls:
                 port=missing[0],
             )
         arrays = {port: self._cast(port, inputs[name]) for port, name in ports.items()}
-        given = {name: as_array(f"parameter {name!r}", array, name) for name, array in given.items()}
-        held = self._state(state)
-        self._check_shapes({**given, **held}, arrays)
-        return given, arrays, held
+        if self.is_static and (other := self._other(arrays)):
+            name, given, compiled = other[0]
+            raise ShapeError(
+                f"input {name!r} has another shape than the model was compiled for.",
+                (("given", str(given)), ("compiled for", str(compiled))),
+                "static_shapes=False compiles for each shape anew; or pad the batch.",
+                port=name,
+            )
+        return arrays
+
+    def _other(self, arrays: Arrays) -> list[tuple[str, tuple[int, ...], tuple[Dim, ...]]]:
+        """Inputs of other shapes than compiled for: name, shape, and what was said at first."""
+        shapes = {name: tuple(array.shape) for name, array in arrays.items()}
+        return [
+            (name, shape, self._settled[name])
+            for name, shape in shapes.items()
+            if not agree(shape, self._settled[name])
+        ]
+
+    def settle(self, inputs: Arrays) -> None:
+        """Hear of what a program is traced for: the first binds what was left open, another than that is told, once.
+
+        Args:
+            inputs: Inputs that have been checked.
+        """
+        shapes = {
+            port: np.shape(inputs[name])
+            for port, name in by_port(inputs, self.names, "input", what="inputs").items()
+        }
+        if self.is_static:
+            self._settled.update(shapes)
+            return
+        changed = [name for name, shape in shapes.items() if not agree(shape, self._settled[name])]
+        if changed and not self._has_told:
+            self._has_told = True
+            name = changed[0]
+            any_batch = ["batch" if place == 0 else dim for place, dim in enumerate(shapes[name])]
+            notice(
+                f"input {name!r} of shape {shapes[name]} is compiled for anew: the model was compiled for "
+                f"{self._settled[name]}. shapes={{{name!r}: {any_batch}}} expects any batch; static_shapes=True "
+                "refuses others."
+            )
+
+    def inferred(self, inputs: Arrays) -> Inference:
+        """Return the specs of everything, for inputs that have been checked."""
+        specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
+        return self.inference if specs == self.inference.inputs else infer(self.graph, specs, self.dtype)
 
     def _state(self, state: Arrays | None) -> dict[str, Any]:
         held = flat_params(state or {})
@@ -120,10 +182,8 @@ class Calls:
 
     def _check_shapes(self, params: Arrays, inputs: Arrays) -> None:
         specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
-        found = self.inference  # what it was compiled for has been inferred
-        if specs != self.inference.inputs:
-            found = infer(self.graph, specs, self.dtype)
-            found.raise_problems()
+        found = self.inferred(inputs)  # what it was compiled for has been inferred, and holds together
+        found.raise_problems()
         shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
         problems = [
             Diagnostic(

@@ -1,4 +1,4 @@
-"""`compile()`: a logical model and a backend become a physical model, that runs and shows what it is made of.
+"""`PhysicalModel`: a model bound to a backend, that runs and shows what it is made of.
 
 It stands above `stages` and `cost`, so that a physical model can answer with them, and below `train`.
 """
@@ -6,110 +6,31 @@ It stands above `stages` and `cost`, so that a physical model can answer with th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
 import jax
 
 from mithril_nb import cost, stages
-from mithril_nb.backends.backend import check_switch
 from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.backends.jax.placing import placement_names, put
+from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, device_of, looking_for_nan, on_devices
 from mithril_nb.display import Shown
-from mithril_nb.errors import (
-    MissingInputError,
-    ShapeError,
-    UnknownOptionError,
-    refuse_unknown,
-)
-from mithril_nb.graph.check import check
-from mithril_nb.graph.edit import alone
-from mithril_nb.graph.records import Block, LogicalGraph
-from mithril_nb.graph.spec import Dim, Spec, TensorSpec
+from mithril_nb.errors import MissingInputError, ShapeError, UnknownOptionError
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.models.flat import flat
-from mithril_nb.models.infer import Inference, Parameter, infer
-from mithril_nb.models.model import Model
-from mithril_nb.models.naming import by_port, input_range, input_specs
+from mithril_nb.models.infer import Inference, Parameter
+from mithril_nb.models.naming import by_port, input_range
 from mithril_nb.physical.calls import Calls, as_array
-from mithril_nb.program import check_kernels, draws_random_numbers, run_with_state
+from mithril_nb.physical.options import Options
+from mithril_nb.physical.spreading import Spread
+from mithril_nb.program import Toolkit, check_kernels, draws_random_numbers, run_with_state
 
 Arrays = Mapping[str, Any]
 PROGRAMS = ("forward", "forward+backward")
 """Programs that a physical model has by itself; a train step needs a loss and an optimizer, see `ml.fit`."""
-
-
-def compile(
-    model: Model | LogicalGraph | Block,
-    backend: JaxBackend | None = None,
-    *,
-    shapes: Mapping[str, Sequence[Dim]] | None = None,
-    jit: bool | None = None,
-    verbose: bool = False,
-    **unknown: Any,
-) -> PhysicalModel:
-    """Bind a logical model to a backend.
-
-    Args:
-        model: What to compile, as it is now: later changes of it leave the result as it is.
-        backend: Where it shall run; by default `JaxBackend()`.
-        shapes: Shape of each input; a dim may be a name (`["batch", 784]`). Whatever is left out is taken from the
-            blocks where they say it, else from the first arrays.
-        jit: Whether programs are jitted; by default as the backend says.
-        verbose: Whether to print the shapes that were inferred.
-        **unknown: Refused, with the names of those that there are.
-
-    Returns:
-        The physical model. XLA compiles when it is first run, or when a stage is asked for.
-
-    Raises:
-        ShapeError: Shapes that do not fit; all of them at once.
-        UnexpectedInputError: `shapes` names an input that the model does not have.
-        UnknownOptionError: An argument that does not exist, or a shape that is none.
-        UnknownOpError: The backend cannot run a block.
-
-    Examples:
-        >>> from mithril_nb.models import Linear
-        >>> pm = compile(Linear(dimension=64), shapes={"input": [32, 128]})
-        >>> pm.evaluate(pm.randomize_params(), {"input": pm.backend.randn(32, 128)})["output"].shape
-        (32, 64)
-    """
-    refuse_unknown("compile", unknown, compile)
-    check_switch("jit", jit, "ml.compile(model, backend, jit=False)")
-    backend = JaxBackend() if backend is None else backend
-    if not isinstance(backend, JaxBackend):
-        raise UnknownOptionError(
-            f"cannot compile for {backend!r}.", (("needs", "a backend that runs models"),), "ml.JaxBackend()"
-        )
-    graph = graph_of(model)
-    inference = infer(graph, input_specs(graph, shapes or {}, backend.default_dtype), backend.default_dtype)
-    inference.raise_problems()
-    compiled = PhysicalModel(graph, backend, inference, backend.jit if jit is None else jit)
-    if verbose:
-        print(shape_log(inference))
-    return compiled
-
-
-def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
-    """Return the logical graph of whatever can be compiled.
-
-    Raises:
-        UnknownOptionError: It is no model.
-        ConnectionError, CycleError, NameTakenError, UnconnectedPortError: A graph that does not hold together.
-    """
-    if isinstance(model, LogicalGraph):
-        check(model)
-        return model
-    block = model.block if isinstance(model, Model) else model
-    if not isinstance(block, Block):
-        raise UnknownOptionError(f"cannot compile {model!r}.", (("needs", "a model"),), "ml.compile(Linear(10), ...)")
-    return alone(block)
-
-
-def shape_log(inference: Inference) -> str:
-    """Return the inferred shapes as text, a line for each input, block and parameter."""
-    lines = [f"{name:<24} {spec}" for name, spec in inference.inputs.items()]
-    lines += [f"{path:<24} {next(iter(specs.outputs.values()), '')}" for path, specs in inference.blocks.items()]
-    lines += [f"{parameter.name:<24} {parameter.spec}" for parameter in inference.parameters]
-    return "\n".join(lines)
 
 
 class PhysicalModel(Shown):
@@ -120,29 +41,57 @@ class PhysicalModel(Shown):
         backend: The backend that it runs on.
         inference: Specs of everything in it.
         jit: Whether `evaluate` is jitted.
+        options: How else it was compiled.
 
     Raises:
         UnknownOpError: The backend cannot run a block.
+        ShapeError: Something that cannot be split evenly over devices.
     """
 
     is_immutable = True
     """`fit` may keep what it compiled for it, and use it again in the next run."""
 
-    def __init__(self, graph: LogicalGraph, backend: JaxBackend, inference: Inference, jit: bool):
+    def __init__(
+        self,
+        graph: LogicalGraph,
+        backend: JaxBackend,
+        inference: Inference,
+        jit: bool,
+        options: Options | None = None,
+        placement: Mapping[str, Any] | None = None,
+    ):
         check_kernels(graph, backend.toolkit)
         self.graph, self.backend, self.inference, self.jit = graph, backend, inference, jit
+        self.options = options = options or Options(compiler_options=backend.compiler_options)
+        self._placement = dict(placement or {})
         self._draws = draws_random_numbers(graph, backend.toolkit, False)
-        self._run = jax.jit(self._evaluate) if jit else self._evaluate
-        self._calls = Calls(graph, inference, backend.default_dtype)
+        self._run = self._jitted() if jit else self._evaluate
+        self._donating = self._jitted(options.donated) if options.donated else None
+        self._calls = Calls(graph, inference, backend.default_dtype, options.static_shapes)
+        self._spread = None
+        if backend.mesh is not None:
+            self._spread = Spread(backend.mesh, options.parallelism, options.replicates_inputs)
+            self._spread.check(inference.inputs, inference.parameters)
+        self._params: dict[str, jax.Array] | None = None
         self._frozen = frozenset(parameter.name for parameter in inference.parameters if not parameter.is_trainable)
-        if not self._draws and not inference.states:
+        if not (self._draws or inference.states or options.donated or backend.debug):
             # A call of a small model takes some 10 us: no Python frame of ours stands between the caller and XLA.
             self.__dict__["evaluate"] = self._run
 
     def __repr__(self) -> str:
         return f"PhysicalModel({', '.join(node.name for node in self.graph.nodes)}; backend={self.backend!r})"
 
+    def _jitted(self, donated: tuple[int, ...] = ()) -> Any:
+        return jax.jit(
+            self._evaluate, donate_argnums=donated, compiler_options=dict(self.options.compiler_options) or None
+        )
+
     # What it takes and gives
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """Devices of its parts by name, if it was placed by `backend.place_model`."""
+        return placement_names(self._placement)
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -202,7 +151,7 @@ class PhysicalModel(Shown):
             UnknownOptionError: The seed is no whole number.
         """
         self._check_concrete(self.parameters)
-        return self.backend.initial_params(self.parameters, seed)
+        return self._laid(self.parameters, self.backend.initial_params(self.parameters, seed))
 
     def initial_state(self) -> dict[str, jax.Array]:
         """Return what the first step finds in the place of a state; empty for a model without.
@@ -211,7 +160,15 @@ class PhysicalModel(Shown):
             ShapeError: The shape of a state is not known yet.
         """
         self._check_concrete(self.states)
-        return self.backend.initial_params(self.states, 0) if self.states else {}
+        return self._laid(self.states, self.backend.initial_params(self.states, 0)) if self.states else {}
+
+    def _laid(self, arrays: Sequence[Parameter], values: dict[str, jax.Array]) -> dict[str, jax.Array]:
+        """The values where they are used: spread over the mesh, or on the device of their block."""
+        if self._spread is not None:
+            return self._spread.params(arrays, values)
+        if self._placement:
+            return {one.name: put(values[one.name], device_of(one.path, self._placement)) for one in arrays}
+        return values
 
     def _check_concrete(self, arrays: Sequence[Parameter]) -> None:
         open_ones = [array for array in arrays if not array.spec.is_concrete]
@@ -274,15 +231,22 @@ class PhysicalModel(Shown):
             )
         if self._frozen:
             params = {name: jax.lax.stop_gradient(p) if name in self._frozen else p for name, p in params.items()}
-        precision = self.backend.precision
-        if precision is None:
+        if self._spread is not None:
+            inputs = self._spread.inputs(inputs)
+            params = self._spread.params(self.parameters, params)
+        with jax.default_matmul_precision(self.backend.precision) if self.backend.precision else nullcontext():
             return run_with_state(
-                self.graph, self.backend.toolkit, params, inputs, state=state, key=key, training=training
+                self.graph, self._toolkit(inputs), params, inputs, state=state, key=key, training=training
             )
-        with jax.default_matmul_precision(precision):
-            return run_with_state(
-                self.graph, self.backend.toolkit, params, inputs, state=state, key=key, training=training
-            )
+
+    def _toolkit(self, inputs: Arrays) -> Toolkit:
+        """What runs the blocks; in debug mode it looks at what they make."""
+        toolkit = self.backend.toolkit
+        if self._placement:
+            toolkit = on_devices(toolkit, self._placement)
+        if self.backend.debug:
+            toolkit = checking_shapes(toolkit, self._calls.inferred(inputs).blocks)
+        return toolkit
 
     def _drawing(self, training: bool) -> list[str]:
         draws = self.backend.toolkit.draws
@@ -314,7 +278,71 @@ class PhysicalModel(Shown):
         """
         # Nothing is checked here: a call of a new form is traced, and tracing checks; a known one is known good.
         key = self.backend.get_random_key() if self._draws else None
-        return self._run(params, inputs, output_gradients, key, state)
+        given = (params, inputs, output_gradients, key, state)
+        # Params are only reused where their gradients, of the same shapes, take their place.
+        run = self._run if self._donating is None or output_gradients is None else self._donating
+        if not self.backend.debug:
+            return run(*given)
+        try:
+            with jax.debug_nans(True):
+                return run(*given)
+        except FloatingPointError as error:
+            self._find_nan(params, inputs, key, state)
+            raise NotANumberError(
+                "a gradient of this model is NaN, while its outputs are not.",
+                (("because", str(error)),),
+                "look for a square root of 0, or a division by what may be 0.",
+            ) from None
+
+    def _find_nan(self, params: Arrays, inputs: Arrays, key: Any, state: Any) -> None:
+        """Run block by block, and raise at the first that makes NaN."""
+        with jax.debug_nans(False):
+            params, inputs, state = self._calls.checked(params, inputs, state)
+            run_with_state(
+                self.graph, looking_for_nan(self.backend.toolkit), params, inputs, state=state, key=key, training=False
+            )
+
+    def __call__(self, given: Any = None, /, **named: Any) -> Any:
+        """Return the outputs for parameters of its own, which start at random with the first call.
+
+        Args:
+            given: The input, if there is one; or inputs by name, in a dict.
+            named: Inputs by name.
+
+        Returns:
+            The output, if there is one; or outputs by name, in a dict.
+
+        Raises:
+            MissingInputError, UnexpectedInputError: Names that do not fit.
+            ShapeError: Shapes that do not fit.
+
+        Examples:
+            >>> import mithril_nb as ml
+            >>> pm = ml.compile(ml.models.Linear(3), ml.JaxBackend())
+            >>> pm(pm.backend.ones(2, 4)).shape, pm.params["weight"].shape
+            ((2, 3), (4, 3))
+        """
+        by_name = dict(given) if isinstance(given, Mapping) else {} if given is None else {"input": given}
+        inputs = {**by_name, **named}
+        if self._params is None:
+            arrays = self._calls.inputs(inputs)
+            found = self._calls.inferred(arrays)
+            found.raise_problems()
+            self._check_concrete(found.parameters)
+            self._params = self._laid(found.parameters, self.backend.initial_params(found.parameters))
+        outputs = self.evaluate(self._params, inputs)
+        return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+
+    @property
+    def params(self) -> dict[str, jax.Array]:
+        """The parameters that calls `pm(x)` use; they start at random, and may be set."""
+        if self._params is None:
+            self._params = self.randomize_params()
+        return self._params
+
+    @params.setter
+    def params(self, params: Arrays) -> None:
+        self._params = dict(params)
 
     def _evaluate(
         self,
@@ -325,8 +353,12 @@ class PhysicalModel(Shown):
         state: Arrays | None = None,
     ) -> Any:
         if output_gradients is None:
-            return self.forward(params, inputs, state=state, key=key)
-        return self._evaluate_backward(params, inputs, output_gradients, key, state)
+            found = self.forward(params, inputs, state=state, key=key)
+        else:
+            found = self._evaluate_backward(params, inputs, output_gradients, key, state)
+        # Only here, where a call of a new form is traced: the first one binds what `shapes` left open.
+        self._calls.settle(inputs)
+        return found
 
     def _evaluate_backward(
         self,
@@ -424,6 +456,11 @@ class PhysicalModel(Shown):
     def hlo(self) -> stages.Stage:
         """The optimized HLO of the forward program; compiles it."""
         return self.inspect().stage("hlo")
+
+    @property
+    def xla_computation(self) -> str | None:
+        """What XLA is given, as StableHLO; there if it was compiled with `jit_options={"xla_computation": True}`."""
+        return self.inspect().stage("stablehlo").text if self.options.keeps_xla else None
 
     @property
     def cost(self) -> cost.CostReport:

@@ -7,6 +7,7 @@ import pytest
 from fresh import run_fresh
 
 import mithril_nb as ml
+from mithril_nb.backends.notices import MithrilWarning
 from mithril_nb.models import MLP, Add, Dropout, Embedding, Flatten, Linear, Model, Relu
 
 BACKEND = ml.JaxBackend()
@@ -85,7 +86,14 @@ def test_compile_follows_the_backend_unless_it_is_told():
 
 def test_a_batch_may_be_another_than_the_declared_one(params):
     fixed = ml.compile(MLP(3, [4], 2), BACKEND, shapes={"input": [5, 3]})
-    assert fixed.evaluate(params, {"input": X[:2]})["output"].shape == (2, 2)
+    with pytest.warns(MithrilWarning) as said:
+        assert fixed.evaluate(params, {"input": X[:2]})["output"].shape == (2, 2)
+    assert [str(one.message) for one in said] == [
+        "input 'input' of shape (2, 3) is compiled for anew: the model was compiled for (5, 3). "
+        "shapes={'input': ['batch', 3]} expects any batch; static_shapes=True refuses others."
+    ]
+    assert said[0].filename == __file__
+    # Once is enough.
     assert fixed.evaluate(params, {"input": X[None]})["output"].shape == (1, 5, 2)
 
 
@@ -198,7 +206,7 @@ def test_seeds_and_streams():
 def test_starting_values_are_scaled_to_their_blocks():
     pm = ml.compile(Linear(300), BACKEND, shapes={"input": [1, 200]})
     params = pm.randomize_params(0)
-    bound = np.sqrt(6 / 500)
+    bound = np.sqrt(6 / 200)  # He et al. 2015, of a uniform distribution
     assert np.abs(params["weight"]).max() <= bound
     assert np.std(params["weight"]) == pytest.approx(bound / np.sqrt(3), rel=0.02)
     assert not np.any(params["bias"])

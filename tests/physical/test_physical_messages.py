@@ -78,18 +78,18 @@ CASES = [
         lambda: ml.compile(Linear(3), shape={"input": [1]}),
         """
         UnknownOptionError: compile takes no argument 'shape'.
-            takes  model, backend, shapes, jit, verbose
+            takes  model, backend, shapes, jit, verbose, parallelism, jit_options, tpu_options, static_shapes, optimizations, constants, frozen, trainable
             Try: compile(shapes=...)
-        """,
+        """,  # noqa: E501
     ),
     (
         "an unknown option",
         lambda: ml.compile(Linear(3), fast=True),
         """
         UnknownOptionError: compile takes no argument 'fast'.
-            takes  model, backend, shapes, jit, verbose
+            takes  model, backend, shapes, jit, verbose, parallelism, jit_options, tpu_options, static_shapes, optimizations, constants, frozen, trainable
             Try: one of these.
-        """,
+        """,  # noqa: E501
     ),
     (
         "a graph that does not hold together",

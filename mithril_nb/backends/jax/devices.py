@@ -139,13 +139,14 @@ def split_over(mesh: Mesh, shape: tuple[int, ...], tensor_split: Any = (0,), wha
     return NamedSharding(mesh, PartitionSpec(*spec))
 
 
-def check_even(what: str, shape: tuple[int, ...], axis: int, parts: int, port: str = "") -> None:
+def check_even(what: str, shape: tuple[int | str, ...], axis: int, parts: int, port: str = "") -> None:
     """Raise if an axis cannot be split into even parts.
 
     Raises:
         ShapeError: It cannot.
     """
     size = shape[axis]
+    assert isinstance(size, int)
     if size % parts:
         below, above = size - size % parts, size + -size % parts
         raise ShapeError(

@@ -1,0 +1,77 @@
+"""Changes of a graph that `compile` makes before it infers: inputs with a value, params that are not trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.graph.edit import free_name
+from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node
+from mithril_nb.models.constants import Constant
+from mithril_nb.models.fields import plain
+from mithril_nb.models.model import Model
+from mithril_nb.models.naming import by_port, input_names
+
+
+def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> LogicalGraph:
+    """Return the graph with a block in the place of some inputs, that always gives their value.
+
+    Raises:
+        UnexpectedInputError: A name that is no input.
+        UnknownOptionError: A value that is no array of numbers.
+
+    Examples:
+        >>> from mithril_nb.models import Add
+        >>> bound = with_constants(Add().graph, {"right": 2.0})
+        >>> [port.name for port in bound.inputs], [node.name for node in bound.nodes]
+        (['left'], ['add', 'constant_0'])
+    """
+    for port, name in by_port(constants, input_names(graph), "input", what="constants").items():
+        node = Node(free_name(graph, "Constant"), Constant(_value(port, constants[name])).block)
+        old, new = Endpoint(BOUNDARY, port), Endpoint(node.name, "output")
+        graph = replace(
+            graph,
+            nodes=(*graph.nodes, node),
+            edges=tuple(Edge(new, edge.target) if edge.source == old else edge for edge in graph.edges),
+            inputs=tuple(one for one in graph.inputs if one.name != port),
+            notes=tuple((new if end == old else end, note) for end, note in graph.notes),
+        )
+    return graph
+
+
+def _value(port: str, value: Any) -> Any:
+    try:
+        found = plain(value)
+    except TypeError:
+        found = None
+    if found is None or isinstance(found, str):
+        raise UnknownOptionError(
+            f"the constant for input {port!r} is no array of numbers.",
+            (("given", short_repr(value)),),
+            f"constants={{{port!r}: 2.0}}",
+            port=port,
+        )
+    return found
+
+
+def with_training(graph: LogicalGraph, frozen: Iterable[str], trainable: Iterable[str]) -> LogicalGraph:
+    """Return the graph with a note on some parameters, or blocks, whether training changes them.
+
+    Raises:
+        ConnectionError: A name that stands for nothing.
+        UnknownOptionError: A name that is in both, or texts that are not in a list.
+    """
+    lists = {}
+    for option, names in (("frozen", frozen), ("trainable", trainable)):
+        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+            raise UnknownOptionError(
+                f"{option}={names!r} is no list of names.", advice=f'ml.compile(model, backend, {option}=["linear_0"])'
+            )
+        lists[option] = list(names)
+    if both := [name for name in lists["frozen"] if name in lists["trainable"]]:
+        raise UnknownOptionError(f"{both[0]!r} stands in frozen and in trainable.", advice="name it in one of them.")
+    model = Model.of(graph)
+    model.set_differentiability(dict.fromkeys(lists["frozen"], False) | dict.fromkeys(lists["trainable"], True))
+    return model.graph

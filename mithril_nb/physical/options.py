@@ -1,0 +1,174 @@
+"""What `compile` is asked for beyond a model, a backend and shapes: read, checked, and told where it has no effect."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+
+from mithril_nb.backends.backend import check_switch
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.backends.notices import notice
+from mithril_nb.errors import UnknownOptionError
+
+PARALLELISM = ("data", "model", "mixed")
+"""Ways to use several devices: split the batch, split the parameters, or both."""
+ARGUMENTS = ("params", "inputs", "output_gradients")
+"""Arguments of `evaluate`, which `jit_options` count from 0."""
+_FUSION_PASSES = "fusion,fusion-wrapper,cpu-fusion,cpu_instruction_fusion"
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a physical model is compiled.
+
+    Attributes:
+        parallelism: `"data"`, `"model"`, `"mixed"`, or `None`.
+        donated: Places of the arguments of `evaluate` whose memory it may reuse.
+        keeps_xla: Whether `xla_computation` is there.
+        replicates_inputs: Whether each device gets the whole of each input.
+        static_shapes: Whether inputs of other shapes than compiled for are refused.
+        compiler_options: For XLA, by name.
+    """
+
+    parallelism: str | None = None
+    donated: tuple[int, ...] = ()
+    keeps_xla: bool = False
+    replicates_inputs: bool = False
+    static_shapes: bool = False
+    compiler_options: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def read_options(
+    backend: JaxBackend,
+    jit: bool,
+    parallelism: str | None = None,
+    jit_options: Mapping[str, Any] | None = None,
+    tpu_options: Mapping[str, Any] | None = None,
+    static_shapes: bool | None = None,
+    optimizations: Mapping[str, Any] | None = None,
+) -> Options:
+    """Return the options; see `compile` for what each means. What JAX cannot honour here is warned about, by name.
+
+    Raises:
+        UnknownOptionError: One that there is not, or a value that makes no sense.
+    """
+    check_switch("static_shapes", static_shapes, "ml.compile(model, backend, static_shapes=True)")
+    _check_parallelism(parallelism, backend)
+    flags = dict(backend.compiler_options)
+    donated, keeps_xla = _jit_options(jit_options, jit)
+    replicates = _tpu_options(tpu_options, backend, parallelism)
+    if optimizations is not None and not _optimizations(optimizations, backend, jit):
+        flags["xla_disable_hlo_passes"] = _FUSION_PASSES
+    return Options(parallelism, donated, keeps_xla, replicates, bool(static_shapes), flags)
+
+
+def _check_parallelism(parallelism: Any, backend: JaxBackend) -> None:
+    if parallelism is None:
+        return
+    if parallelism not in PARALLELISM:
+        near = difflib.get_close_matches(str(parallelism), PARALLELISM, 1, 0.4)
+        raise UnknownOptionError(
+            f"unknown parallelism {parallelism!r}.",
+            (("known", ", ".join(map(repr, PARALLELISM))),),
+            f"parallelism={near[0] if near else 'data'!r}",
+        )
+    axes = () if backend.mesh is None else tuple(backend.mesh.shape.values())
+    if len(axes) < (2 if parallelism == "mixed" else 1):
+        example = {"data": "(8,)", "model": "(1, 4)", "mixed": "(2, 2)"}[parallelism]
+        raise UnknownOptionError(
+            f"parallelism={parallelism!r} needs a mesh of devices{' with two axes' if parallelism == 'mixed' else ''}.",
+            (("has", f"device_mesh={axes}" if axes else "one device"), ("devices", f"{len(jax.devices())}")),
+            f"ml.compile(model, ml.JaxBackend(device_mesh={example}), parallelism={parallelism!r})",
+        )
+
+
+def _jit_options(given: Mapping[str, Any] | None, jit: bool) -> tuple[tuple[int, ...], bool]:
+    """Donated arguments, and whether the XLA computation is to be kept."""
+    options = _known("jit_options", given, ("static_argnums", "donate_argnums", "xla_computation"))
+    keeps_xla = options.get("xla_computation")
+    check_switch("jit_options['xla_computation']", keeps_xla, 'jit_options={"xla_computation": True}')
+    if static := _places(options.get("static_argnums"), "static_argnums"):
+        names = " and ".join(repr(ARGUMENTS[place]) for place in static)
+        notice(
+            f"jit_options['static_argnums'] has no effect on {names}: a dict of arrays cannot be static. What is "
+            "static in a model are the attributes of its blocks, and those are already."
+        )
+    donated = _places(options.get("donate_argnums"), "donate_argnums")
+    if donated and not jit:
+        notice("jit_options['donate_argnums'] has no effect: jit=False, and only a jitted program can reuse memory.")
+    return (donated if jit else ()), bool(keeps_xla)
+
+
+def _places(given: Any, key: str) -> tuple[int, ...]:
+    if given is None:
+        return ()
+    places = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
+    if any(type(place) is not int or not 0 <= place < len(ARGUMENTS) for place in places):
+        raise UnknownOptionError(
+            f"jit_options[{key!r}]={given!r} does not count the arguments of evaluate.",
+            (("arguments", ", ".join(f"{place} {name}" for place, name in enumerate(ARGUMENTS))),),
+            f'jit_options={{"{key}": (0,)}}',
+        )
+    return tuple(sorted(set(places)))
+
+
+def _tpu_options(given: Mapping[str, Any] | None, backend: JaxBackend, parallelism: str | None) -> bool:
+    """Whether each device gets the whole of each input."""
+    options = _known("tpu_options", given, ("replicate_inputs", "allow_spmd"))
+    for key, value in options.items():
+        check_switch(f"tpu_options[{key!r}]", value, f'tpu_options={{"{key}": True}}')
+    if options.get("allow_spmd") is False:
+        notice("tpu_options['allow_spmd'] has no effect: JAX compiles every program on several devices as SPMD.")
+    wanted = bool(options.get("replicate_inputs"))
+    if wanted and backend.mesh is None:
+        notice("tpu_options['replicate_inputs'] has no effect: the backend has one device; see device_mesh.")
+    elif wanted and parallelism in ("data", "mixed"):
+        raise UnknownOptionError(
+            f"tpu_options['replicate_inputs']=True and parallelism={parallelism!r} contradict each other.",
+            (("because", f"parallelism={parallelism!r} splits each input over the devices"),),
+            'parallelism="model", or leave one of them out.',
+        )
+    return wanted and backend.mesh is not None
+
+
+def _optimizations(given: Mapping[str, Any], backend: JaxBackend, jit: bool) -> bool:
+    """Whether XLA may fuse operations."""
+    options = _known("optimizations", given, ("fusion", "buffer_reuse", "layout_optimization"))
+    for key, value in options.items():
+        check_switch(f"optimizations[{key!r}]", value, f'optimizations={{"{key}": True}}')
+    for key, what in (("buffer_reuse", "reuses buffers"), ("layout_optimization", "chooses layouts")):
+        if options.get(key) is False:
+            notice(f"optimizations[{key!r}]=False has no effect: XLA always {what}.")
+        elif options.get(key) and not jit:
+            notice(f"optimizations[{key!r}] has no effect: jit=False, and XLA sees one operation at a time.")
+    fuses = options.get("fusion")
+    platform = backend.device.platform if backend.device else jax.default_backend()
+    if fuses and not jit:
+        notice("optimizations['fusion'] has no effect: jit=False, and XLA sees one operation at a time.")
+    if fuses is False and platform != "cpu":
+        notice(f"optimizations['fusion']=False has no effect: XLA cannot do without fusion on {platform}.")
+    return fuses is not False or platform != "cpu"
+
+
+def _known(name: str, given: Any, keys: Iterable[str]) -> dict[str, Any]:
+    """The options in a dict, none of which is unknown; those that are None are left out."""
+    keys = tuple(keys)
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        raise UnknownOptionError(
+            f"{name}={given!r} is no dict.", (("takes", ", ".join(keys)),), f'{name}={{"{keys[0]}": ...}}'
+        )
+    for key in given:
+        if key not in keys:
+            near = difflib.get_close_matches(str(key), keys, 1, 0.5)
+            raise UnknownOptionError(
+                f"{name} has no option {key!r}.",
+                (("takes", ", ".join(keys)),),
+                f'{name}={{"{near[0]}": ...}}' if near else "one of these.",
+            )
+    return {key: value for key, value in given.items() if value is not None}

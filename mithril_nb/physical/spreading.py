@@ -1,0 +1,104 @@
+"""How the arrays of a model lie on a mesh of devices. The compiler makes the rest of a program follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from mithril_nb.backends.jax.devices import check_even
+from mithril_nb.errors import ShapeError
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.models.infer import Parameter
+
+
+class Spread:
+    """Places params and inputs on a mesh: batches split over its first axis, parameters over its last.
+
+    Args:
+        mesh: The mesh.
+        parallelism: `"data"`, `"model"`, `"mixed"`; with `None` params are on all devices, and inputs stay as they are.
+        replicates_inputs: Whether each device gets the whole of each input.
+    """
+
+    def __init__(self, mesh: Mesh, parallelism: str | None, replicates_inputs: bool = False):
+        self.mesh, self.parallelism, self.replicates_inputs = mesh, parallelism, replicates_inputs
+        self.first, self.last = mesh.axis_names[0], mesh.axis_names[-1]
+        self.splits_batch = parallelism in ("data", "mixed")
+        self.splits_params = parallelism in ("model", "mixed")
+
+    def check(self, inputs: Mapping[str, TensorSpec], parameters: Sequence[Parameter]) -> None:
+        """Raise if something cannot be split, as far as shapes are known.
+
+        Raises:
+            ShapeError: A batch that cannot be split evenly, or no parameter that can.
+        """
+        if self.splits_batch:
+            for name, spec in inputs.items():
+                if spec.shape and isinstance(spec.shape[0], int):
+                    check_even(f"the batch of input {name!r}", spec.shape, 0, self.mesh.shape[self.first], name)
+        known = all(one.spec.is_concrete for one in parameters)
+        parts = self.mesh.shape[self.last]
+        if self.splits_params and parameters and known and parts > 1:
+            shapes = [tuple(map(int, one.spec.shape)) for one in parameters]
+            if all(_axis(one, shape, parts) is None for one, shape in zip(parameters, shapes, strict=True)):
+                raise ShapeError(
+                    f"no parameter can be split evenly over {parts} devices.",
+                    tuple((one.name, str(shape)) for one, shape in zip(parameters, shapes, strict=True)),
+                    f"a size that {parts} divides, or another count along the last axis of device_mesh.",
+                )
+
+    def inputs(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the inputs as they are to lie.
+
+        Raises:
+            ShapeError: A batch that cannot be split evenly.
+        """
+        if self.replicates_inputs:
+            return {name: self._laid(array, PartitionSpec()) for name, array in arrays.items()}
+        if not self.splits_batch:
+            return dict(arrays)
+        for name, array in arrays.items():
+            if array.ndim:
+                check_even(f"the batch of input {name!r}", array.shape, 0, self.mesh.shape[self.first], name)
+        return {
+            name: self._laid(array, PartitionSpec(self.first)) if array.ndim else array
+            for name, array in arrays.items()
+        }
+
+    def params(self, parameters: Sequence[Parameter], arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Return parameters, or states, as they are to lie."""
+        specs = {one.name: self._spec(one, array_shape(arrays[one.name])) for one in parameters}
+        return {name: self._laid(array, specs[name]) if name in specs else array for name, array in arrays.items()}
+
+    def _laid(self, array: Any, spec: PartitionSpec) -> Any:
+        sharding = NamedSharding(self.mesh, spec)
+        if isinstance(array, jax.core.Tracer):
+            return jax.lax.with_sharding_constraint(array, sharding)
+        return jax.device_put(array, sharding)
+
+    def _spec(self, parameter: Parameter, shape: tuple[int, ...]) -> PartitionSpec:
+        axis = _axis(parameter, shape, self.mesh.shape[self.last]) if self.splits_params else None
+        return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, self.last)
+
+
+def array_shape(array: Any) -> tuple[int, ...]:
+    """Return the shape of an array, or of a number."""
+    return tuple(getattr(array, "shape", ()))
+
+
+def _axis(parameter: Parameter, shape: tuple[int, ...], parts: int) -> int | None:
+    """The axis to split: that of the units of the output if it divides, else that of the inputs, else the largest.
+
+    A parameter that no number divides lies whole on each device: a bias of 10 on 4 devices is no reason to refuse.
+    """
+    lead = 0 if parameter.stacked is None else 1
+    rank = len(shape) - lead
+    if rank < 1 or parts == 1:
+        return None
+    first = [parameter.initializer.out_axis, parameter.initializer.in_axis] if rank > 1 else [-1]
+    rest = sorted(range(lead, len(shape)), key=lambda axis: -shape[axis])
+    wanted = [axis % rank + lead for axis in first if -rank <= axis < rank] + rest
+    return next((axis for axis in wanted if shape[axis] % parts == 0 and shape[axis]), None)
