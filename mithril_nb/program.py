@@ -33,6 +33,7 @@ class Call:
         outputs: Names of its outputs.
         bodies: Blocks inside one that runs others: each takes arrays by port, `inner` and a key, and gives outputs.
         inner: Parameters of what is inside, by the name that they have there.
+        dtype: Dtype of floating numbers that a block makes where nobody says another; `None` leaves it to the library.
     """
 
     options: Mapping[str, Any]
@@ -41,8 +42,11 @@ class Call:
     outputs: tuple[str, ...] = ()
     bodies: Mapping[str, Callable[[Arrays, Arrays, Array | None], Arrays]] = field(default_factory=dict[str, Any])
     inner: Arrays = field(default_factory=dict[str, Any])
+    dtype: str | None = None
 
 
+CONNECTED = "<connected>"
+"""Stands for the value of a connected attribute, where it is asked whether a block draws random numbers."""
 Kernel = Callable[[Call, Arrays], Arrays]
 """Arrays of the ports in, arrays of the output ports out; and of the state ports, for the step after."""
 
@@ -57,6 +61,7 @@ class Toolkit:
         scope: Names what is traced inside it.
         fold_in: Makes a new random key from one and a number.
         draws: Whether an op with these options draws random numbers, given whether the program trains.
+        dtype: Dtype of floating numbers that a block makes where nobody says another.
     """
 
     backend: str
@@ -64,6 +69,7 @@ class Toolkit:
     scope: Callable[[str], AbstractContextManager[object]]
     fold_in: Callable[[Array, int], Array]
     draws: Callable[[str, Mapping[str, Any], bool], bool]
+    dtype: str | None = None
 
 
 def block_scope(name: str) -> str:
@@ -94,9 +100,18 @@ def check_kernels(graph: LogicalGraph, toolkit: Toolkit) -> None:
 
 def draws_random_numbers(graph: LogicalGraph, toolkit: Toolkit, training: bool) -> bool:
     """Return whether any block of the graph needs a random key."""
-    return any(
-        node.block.op != "" and toolkit.draws(node.block.op, node.block.options, training) for _, node in graph.walk()
-    )
+    for op in flat(graph).ops:
+        if op.block.graph is not None:
+            if draws_random_numbers(op.block.graph, toolkit, training):
+                return True
+            continue
+        # A connected attribute has a value by then, which only the run knows.
+        connected = {
+            port.name: CONNECTED for port in op.block.inputs if port.role == "option" and port.name in op.sources
+        }
+        if toolkit.draws(op.block.op, {**op.block.options, **connected} if connected else op.block.options, training):
+            return True
+    return False
 
 
 def run(
@@ -158,7 +173,7 @@ def run_with_state(
                 draws = draws_random_numbers(op.block.graph, toolkit, training)
             own = keys.next() if draws else None
             if op.block.graph is None:
-                call = Call(options, training, own)
+                call = Call(options, training, own, dtype=toolkit.dtype)
             else:
                 inner = {name: arrays[known] for name, known in op.inner.items()}
                 outputs = tuple(port.name for port in op.block.outputs)

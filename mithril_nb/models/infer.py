@@ -18,6 +18,7 @@ from mithril_nb.models.control import Control
 from mithril_nb.models.dims import MismatchError, agree, meet, renamed
 from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.flat import Flat, FlatOp, flat, origin
+from mithril_nb.models.folding import all_values, as_arrays, folded
 from mithril_nb.models.initializers import initializer_of
 from mithril_nb.models.op import OPS, UNKNOWN, Inferred, Initializer, Operator
 
@@ -166,15 +167,21 @@ class _Work:
     def forward(self, op: FlatOp) -> None:
         rule = _rule(op)
         data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
-        specs = {port: spec for port, spec in data.items() if isinstance(spec, TensorSpec)}
+        given = {port: spec for port, spec in data.items() if spec is not None}
         options = self.options(op)
         outputs = [Endpoint(op.path, port.name) for port in op.block.outputs]
-        if len(specs) < len(data):
+        if len(given) < len(data):
             self.known.update(dict.fromkeys(outputs))  # a mismatch before it has been noted already
             return
+        if all_values(op.block.op, given):
+            self.known.update(dict.fromkeys(outputs, folded(op.block.op, given)))
+            return
         try:
+            specs = given if rule.takes_values else as_arrays(given, self.dtype)
             for port, spec in specs.items():
-                _check_dtype(port, spec, rule.wanted_dtype(port, self.dtype))
+                if isinstance(spec, TensorSpec):
+                    _check_dtype(port, spec, rule.wanted_dtype(port, self.dtype))
+            specs = {**specs, **self.option_specs(op)} if rule.takes_values else specs
             found = rule.infer(options, specs) if op.block.graph is None else self.body(op, rule, specs)
             for port in (*found.params, *found.states):
                 if port in op.sources:
@@ -184,7 +191,13 @@ class _Work:
             self.known.update(dict.fromkeys(outputs))
             return
         self.found[op.path] = found
-        floating = [s.dtype for port, s in specs.items() if rule.wanted_dtype(port, self.dtype) in ("any", self.dtype)]
+        floating = [
+            spec.dtype
+            for port, spec in specs.items()
+            if port in data
+            and isinstance(spec, TensorSpec)
+            and rule.wanted_dtype(port, self.dtype) in ("any", self.dtype)
+        ]
         dtype = promoted((*floating, *([self.dtype] if found.params or not floating else [])))
         for end in outputs:
             given = found.outputs[end.port]
@@ -236,6 +249,15 @@ class _Work:
                 spec = self.known.get(op.sources[port.name])
                 options[port.name] = spec.value if isinstance(spec, StaticSpec) and spec.is_known else UNKNOWN
         return options
+
+    def option_specs(self, op: FlatOp) -> dict[str, Spec]:
+        """What comes over the connections of its attributes."""
+        found = {
+            port.name: self.known.get(op.sources[port.name])
+            for port in op.block.inputs
+            if port.role == "option" and port.name in op.sources
+        }
+        return {port: spec for port, spec in found.items() if spec is not None}
 
     def spec_of(self, op: FlatOp, port: str) -> Spec | None:
         if port in op.sources:
@@ -343,6 +365,8 @@ class _Work:
     def mismatch(self, op: FlatOp, found: MismatchError) -> Diagnostic:
         """Say which two ports do not fit, with both shapes."""
         end = op.sources.get(found.port)
+        if end is None and found.port not in op.arrays:
+            return self.unset(op, found)
         spec = self.known.get(end) if end else self.spec_of(op, found.port)
         source = op.origins[found.port] if end else op.arrays[found.port]
         source = self.at(source) if end and end.node else source
@@ -356,6 +380,18 @@ class _Work:
             block=self.at(op.path),
             port=found.port,
             edge=(source, target),
+            code="ShapeError",
+        )
+
+    def unset(self, op: FlatOp, found: MismatchError) -> Diagnostic:
+        """Say that an attribute has no value, or one that does not do."""
+        value = op.block.options.get(found.port)
+        return Diagnostic(
+            f"{op.block.kind} at {self.at(op.path)!r} cannot use {found.port}={value!r}.",
+            ((found.port, found.need + (f"      {found.detail}" if found.detail else "")),),
+            found.advice,
+            block=self.at(op.path),
+            port=found.port,
             code="ShapeError",
         )
 

@@ -8,10 +8,11 @@ from typing import ClassVar
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.convolution import Conv2d
-from mithril_nb.models.dims import MismatchError, broadcast, product
+from mithril_nb.models.dims import MismatchError, broadcast
 from mithril_nb.models.normalization import LayerNorm
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
 from mithril_nb.models.pooling import MaxPool2d
+from mithril_nb.models.reshaping import Flatten
 from mithril_nb.models.windows import Size
 
 __all__ = ["Add", "Conv2d", "Embedding", "Flatten", "LayerNorm", "Linear", "MaxPool2d", "Size"]
@@ -77,32 +78,6 @@ class Linear(Operator):
             return {}
         output = outputs["output"].shape if "output" in outputs else ()
         return {"input": (*(output[:-1] if len(output) > 1 else (LEADING,) if output else shape[:-1]), last)}
-
-
-class Flatten(Operator):
-    """Joins all axes but the first into one: `(batch, a, b)` becomes `(batch, a b)`.
-
-    Examples:
-        >>> Flatten()
-        Flatten()
-    """
-
-    op = "flatten"
-    category = "Shape"
-    formula = "y[n] = all of x[n] in one row"
-
-    def __init__(self, name: str | None = None):
-        super().__init__(name)
-
-    @classmethod
-    def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(batch, *rest)` gives `(batch, product of rest)`."""
-        shape = inputs["input"].shape
-        if shape[:1] == (LEADING,):
-            return Inferred({"output": (LEADING,)}, {})
-        if not shape:
-            raise MismatchError("input", "at least one axis", "give the input a batch axis.", "rank 0")
-        return Inferred({"output": (shape[0], product(shape[1:]))}, {})
 
 
 class Embedding(Operator):

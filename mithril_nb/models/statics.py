@@ -12,7 +12,8 @@ from mithril_nb.models.folding import as_array
 from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options
 
 __all__ = [
-    "Cast", "Dtype", "Item", "Length", "Shape", "Size", "Slice", "TensorToList", "ToList", "ToTensor", "ToTuple", "Value",
+    "Cast", "Dtype", "Item", "Length", "Shape", "Size", "Slice", "TensorToList", "ToList", "ToTensor", "ToTuple",
+    "Value",
 ]  # fmt: skip
 
 Specs = dict[str, Spec]

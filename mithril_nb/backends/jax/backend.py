@@ -141,7 +141,7 @@ class JaxBackend(ArrayMaker):
         """Kernels and scopes with which it runs a graph."""
         brought = {**custom.kernels(self), **self._own}
         known = {**kernels.KERNELS, **brought} if brought else kernels.KERNELS
-        return Toolkit(self.name, known, jax.named_scope, jax.random.fold_in, kernels.draws)
+        return Toolkit(self.name, known, jax.named_scope, jax.random.fold_in, kernels.draws, str(self.default_dtype))
 
     # Devices
 

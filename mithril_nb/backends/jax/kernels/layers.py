@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import jax.numpy as jnp
 
 from mithril_nb.backends.jax.kernels.registry import kernel
@@ -14,12 +12,6 @@ from mithril_nb.program import Arrays, Call
 def _linear(call: Call, arrays: Arrays) -> Arrays:
     out = jnp.matmul(arrays["input"], arrays["weight"])
     return {"output": out + arrays["bias"] if "bias" in arrays else out}
-
-
-@kernel("flatten")
-def _flatten(call: Call, arrays: Arrays) -> Arrays:
-    x = arrays["input"]
-    return {"output": x.reshape(x.shape[0], math.prod(x.shape[1:]))}  # -1 would not do for an empty batch
 
 
 @kernel("embedding")

@@ -1,3 +1,209 @@
-"""Shapes and slices."""
+"""Shapes, axes, and what an index picks."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.backends.jax.kernels.statics import is_value
+from mithril_nb.errors import ShapeError
+from mithril_nb.graph.spec import StaticSpec
+from mithril_nb.models.index_rules import Rows, index_items, picked_value
+from mithril_nb.models.joining import pad_pairs
+from mithril_nb.models.shape_rules import as_sizes, flat_span, reshaped, stretched
+from mithril_nb.program import Arrays, Call
+
+
+@kernel("reshape")
+def _reshape(call: Call, arrays: Arrays) -> Arrays:
+    x = jnp.asarray(arrays["input"])
+    return {"output": x.reshape(reshaped(x.shape, as_sizes("shape", known(call, "shape"))))}
+
+
+@kernel("flatten")
+def _flatten(call: Call, arrays: Arrays) -> Arrays:
+    x = arrays["input"]
+    span = flat_span(x.shape, known(call, "start_dim"), known(call, "end_dim"))
+    assert span is not None
+    first, last = span
+    # -1 in place of the product would not do for an empty batch.
+    return {"output": x.reshape(*x.shape[:first], int(np.prod(x.shape[first:last])), *x.shape[last:])}
+
+
+@kernel("squeeze")
+def _squeeze(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.squeeze(arrays["input"], known(call, "axis"))}
+
+
+@kernel("expand_dims")
+def _expand_dims(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.expand_dims(arrays["input"], known(call, "axis"))}
+
+
+@kernel("at_least_1d")
+def _at_least_1d(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.atleast_1d(arrays["input"])}
+
+
+@kernel("broadcast_to")
+def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
+    x = jnp.asarray(arrays["input"])
+    return {"output": jnp.broadcast_to(x, stretched(x.shape, as_sizes("shape", known(call, "shape"))))}
+
+
+@kernel("transpose")
+def _transpose(call: Call, arrays: Arrays) -> Arrays:
+    axes = known(call, "axes")
+    return {"output": jnp.transpose(arrays["input"], (axes,) if isinstance(axes, int) else axes or None)}
+
+
+@kernel("swap_axes")
+def _swap_axes(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.swapaxes(arrays["input"], known(call, "axis1"), known(call, "axis2"))}
+
+
+@kernel("permute_tensor")
+def _permute_tensor(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.take(arrays["input"], arrays["indices"], axis=0)}
+
+
+@kernel("identity")
+def _identity(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": arrays["input"]}
+
+
+@kernel("concat")
+def _concat(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.concatenate(list(arrays.values()), known(call, "axis"))}
+
+
+@kernel("stack")
+def _stack(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.stack(list(arrays.values()), known(call, "axis"))}
+
+
+@kernel("repeat_items")
+def _repeat(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.repeat(arrays["input"], call.options["repeats"], known(call, "axis"))}
+
+
+@kernel("tile")
+def _tile(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.tile(arrays["input"], known(call, "reps"))}
+
+
+@kernel("pad")
+def _pad(call: Call, arrays: Arrays) -> Arrays:
+    x, value = arrays["input"], call.options["value"]
+    pairs = pad_pairs(known(call, "pad_width"), x.ndim)
+    return {"output": jnp.pad(x, pairs, constant_values=np.asarray(value).astype(x.dtype)) if x.ndim else x}
+
+
+@kernel("split")
+def _split(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.stack(jnp.split(arrays["input"], known(call, "split_size"), known(call, "axis")))}
+
+
+@kernel("flip")
+def _flip(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.flip(arrays["input"], known(call, "axis"))}
+
+
+@kernel("roll")
+def _roll(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.roll(arrays["input"], call.options["shift"], known(call, "axis"))}
+
+
+@kernel("cartesian_difference")
+def _cartesian_difference(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": arrays["left"][:, None, :] - arrays["right"][None, :, :]}
+
+
+@kernel("indexer")
+def _indexer(call: Call, arrays: Arrays) -> Arrays:
+    x, index = arrays["input"], call.options["index"]
+    if isinstance(x, tuple) or is_value(x):
+        items = index_items(known(call, "index"))
+        return {"output": _picked(x, items)}
+    if not isinstance(index, tuple) and not is_value(index):
+        return {"output": x[index]}
+    items = index_items(known(call, "index"))
+    return {"output": x[tuple(np.asarray(one.numbers, int) if isinstance(one, Rows) else one for one in items)]}
+
+
+def _picked(value: Any, items: tuple[Any, ...]) -> Any:
+    if is_value(value):
+        return picked_value(StaticSpec(value), items).value
+    for item in items:  # a tuple with arrays in it
+        value = value if item is ... else value[item]
+    return value
+
+
+@kernel("take")
+def _take(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.take(arrays["input"], arrays["indices"], axis=known(call, "axis"))}
+
+
+@kernel("gather")
+def _gather(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.take_along_axis(arrays["input"], arrays["indices"], axis=known(call, "axis"))}
+
+
+@kernel("one_hot")
+def _one_hot(call: Call, arrays: Arrays) -> Arrays:
+    dtype = call.options["dtype"] or floating(call)
+    count, axis = known(call, "num_classes"), call.options["axis"]
+    return {"output": jax.nn.one_hot(arrays["input"], count, axis=axis, dtype=dtype)}
+
+
+@kernel("triu")
+def _triu(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.triu(arrays["input"], known(call, "k"))}
+
+
+@kernel("tril")
+def _tril(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.tril(arrays["input"], known(call, "k"))}
+
+
+@kernel("transposed_diagonal")
+def _transposed_diagonal(call: Call, arrays: Arrays) -> Arrays:
+    return {"output": jnp.diagonal(arrays["input"])[:, None]}
+
+
+def known(call: Call, option: str) -> Any:
+    """Return an attribute as plain data; one that came over a connection may be an array whose numbers are known.
+
+    Raises:
+        ShapeError: It depends on data: XLA compiles for shapes that are known before.
+    """
+    value = call.options[option]
+    if is_value(value):
+        return value
+    try:
+        return _plain(value)
+    except jax.errors.ConcretizationTypeError:
+        raise ShapeError(
+            f"{option!r} must be known before the program runs.",
+            (("given", "an array that the program computes, or is given"),),
+            f"a number or a shape: {option}=2, or {option}=x.shape()[0]; or ml.compile(..., jit=False).",
+            port=option,
+        ) from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple | list):
+        return tuple(_plain(one) for one in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    items = np.asarray(value)
+    return items.item() if items.ndim == 0 else tuple(map(_plain, items))
+
+
+def floating(call: Call) -> Any:
+    """Return the dtype of floating numbers that a block makes where nobody says another; `None` leaves it to JAX."""
+    return call.dtype

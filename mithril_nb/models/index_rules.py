@@ -1,0 +1,186 @@
+"""What an index picks of an array: NumPy's rules, with sizes that may be names."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import LEADING, Dim, StaticSpec, TensorSpec
+from mithril_nb.models.constants import shape_of
+from mithril_nb.models.dims import MismatchError, broadcast, sliced
+
+
+class Rows(NamedTuple):
+    """An index that is an array: its shape, and its numbers as far as they are known."""
+
+    shape: tuple[Dim, ...]
+    numbers: Value = None
+
+
+def index_items(index: Value) -> tuple[Any, ...]:
+    """Return an index as a tuple of numbers, `slice`s, `None`, `...`, and `Rows`.
+
+    Args:
+        index: As `connection.py` writes it, or a value that came over a connection.
+
+    Raises:
+        MismatchError: It is none.
+
+    Examples:
+        >>> index_items((0, ("slice", 1, None, None), "...", (0, 2)))
+        (0, slice(1, None, None), Ellipsis, Rows(shape=(2,), numbers=(0, 2)))
+    """
+    items = index if isinstance(index, tuple) and not _is_slice(index) else (index,)
+    found: list[Any] = []
+    for item in items:
+        if _is_slice(item):
+            _, *bounds = item  # pyright: ignore
+            if any(isinstance(bound, str) for bound in bounds) or bounds[2] == 0:
+                raise MismatchError("input", f"a slice of numbers, not {bounds}", "x[1:3], of a step that is not 0.")
+            found.append(slice(*bounds))
+        elif item == LEADING:
+            found.append(...)
+        elif isinstance(item, tuple):
+            found += _rows(item)
+        elif item is None or (isinstance(item, int) and not isinstance(item, bool)):
+            found.append(item)
+        else:
+            raise MismatchError(
+                "input",
+                f"an index of whole numbers, slices, None, ... and arrays of numbers, not {item!r}",
+                "x[0], x[1:], x[[0, 2]]",
+            )
+    if found.count(...) > 1:
+        raise MismatchError("input", f"one '...' at most, not {index!r}", "x[..., 0]")
+    return tuple(found)
+
+
+def indexed(shape: tuple[Dim, ...], items: tuple[Any, ...]) -> tuple[Dim, ...]:
+    """Return the shape of what an index picks.
+
+    Args:
+        shape: Shape of the array.
+        items: The index, see `index_items`.
+
+    Raises:
+        MismatchError: A number out of range, or too many.
+
+    Examples:
+        >>> indexed(("batch", 4, 6), (slice(1, None), 0)), indexed((2, 3, 4), (..., Rows((5,)), None))
+        (('max(batch-1,0)', 6), (2, 3, 5, 1))
+    """
+    taken = sum(item is not None and item is not ... for item in items)
+    if LEADING in shape[:1]:
+        is_tail = bool(items) and items[0] is ... and taken < len(shape)
+        return (LEADING, *indexed(shape[1:], items)) if is_tail else (LEADING,)
+    if taken > len(shape):
+        raise MismatchError(
+            "input", f"at least {taken} axes, for this index", "fewer numbers and slices.", f"rank {len(shape)}"
+        )
+    whole = (slice(None),) * (len(shape) - taken)
+    place = items.index(...) if ... in items else len(items)
+    # NumPy: numbers count as arrays where there is an array; apart from each other they all move to the front.
+    is_by_array = any(isinstance(item, Rows) for item in items)
+    sizes: list[Dim] = []
+    arrays: list[Rows] = []
+    before: int | None = None
+    is_apart, last = False, -1
+    axis = 0
+    spread = (*items[:place], *whole, *items[place + 1 :])
+    # Where '...' stands for no axis at all, it still keeps arrays apart.
+    gap = place if ... in items and not whole else None
+    for number, item in enumerate(spread):
+        if item is None:
+            sizes.append(1)
+            continue
+        size = shape[axis]
+        if isinstance(item, slice):
+            sizes.append(sliced(size, item.start, item.stop, item.step))
+        elif isinstance(item, Rows) or is_by_array:
+            rows = item if isinstance(item, Rows) else Rows((), item)
+            _check_range(rows.numbers, size, axis)
+            is_apart = is_apart or (bool(arrays) and (number != last + 1 or number == gap))
+            before = len(sizes) if before is None else before
+            arrays.append(rows)
+            last = number
+        else:
+            _check_range(item, size, axis)
+        axis += 1
+    if not arrays:
+        return tuple(sizes)
+    picked: tuple[Dim, ...] = ()
+    for rows in arrays:
+        try:
+            picked = broadcast(TensorSpec(picked), TensorSpec(rows.shape))
+        except MismatchError as error:
+            raise MismatchError(
+                "input", "arrays in the index that broadcast", "arrays of one shape.", error.detail
+            ) from None
+    front = 0 if is_apart or before is None else before
+    return (*sizes[:front], *picked, *sizes[front:])
+
+
+def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
+    """Return what an index picks of a tuple.
+
+    Raises:
+        MismatchError: A number out of range, or more than one.
+
+    Examples:
+        >>> picked_value(StaticSpec(("batch", 3)), (0,)), picked_value(StaticSpec((2, 3, 4)), (slice(1, None),))
+        (static 'batch', static (3, 4))
+    """
+    if not value.is_known:
+        return value
+    found: Value = value.value
+    for item in items:
+        if item is ...:
+            continue
+        if isinstance(item, Rows) and item.numbers is None:
+            return StaticSpec(is_known=False)
+        if not isinstance(found, tuple) or not isinstance(item, int | slice):
+            raise MismatchError("input", "a whole number or a slice for each tuple", "x.shape()[0]", f"{found!r}")
+        if LEADING in found[:1]:
+            is_known = isinstance(item, int) and -len(found) < item < 0
+            if not is_known:
+                return StaticSpec(is_known=False)
+        elif isinstance(item, int) and not -len(found) <= item < len(found):
+            places = f"a number from {-len(found)} to {len(found) - 1}." if found else "a tuple of something."
+            raise MismatchError("input", f"an item {item}", places, f"{len(found)} items")
+        found = found[item]
+    return StaticSpec(found)
+
+
+def _check_range(number: Value, size: Dim, axis: int) -> None:
+    if isinstance(number, tuple):
+        for one in number:
+            _check_range(one, size, axis)
+    elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
+        places = f"a number from {-size} to {size - 1}." if size else "an input with items."
+        raise MismatchError("input", f"an item {number} on axis {axis}", places, f"axis {axis}: {number} of {size}")
+
+
+def _is_slice(item: Value) -> bool:
+    return isinstance(item, tuple) and len(item) == 4 and item[0] == "slice"
+
+
+def _rows(item: tuple[Value, ...]) -> list[Rows]:
+    """An array of numbers; one of truth values, as the places of those that are true."""
+    kinds = {type(one) for one in _leaves(item)}
+    if kinds == {bool}:
+        places = list(_true_places(item))
+        shape = shape_of(item)
+        return [Rows((len(places),), tuple(place[axis] for place in places)) for axis in range(len(shape))]
+    if kinds - {int}:
+        raise MismatchError("input", f"whole numbers in the index, not {item!r}", "x[[0, 2]]")
+    return [Rows(shape_of(item), item)]
+
+
+def _leaves(item: Value) -> list[Value]:
+    return [leaf for one in item for leaf in _leaves(one)] if isinstance(item, tuple) else [item]
+
+
+def _true_places(item: Value, place: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
+    if isinstance(item, tuple):
+        return [found for number, one in enumerate(item) for found in _true_places(one, (*place, number))]
+    return [place] if item else []

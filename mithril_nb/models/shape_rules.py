@@ -1,0 +1,197 @@
+"""What a new shape, an axis or a span of axes means for an array: the arithmetic of the blocks that change shapes."""
+
+from __future__ import annotations
+
+from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.models.dims import MismatchError, place_of, product, quotient
+
+
+def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
+    """Return a shape that an attribute holds, or that comes over its connection; -1 may be in it.
+
+    Raises:
+        MismatchError: It is none.
+    """
+    sizes = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(size, bool) or not isinstance(size, int | str) for size in sizes):
+        raise MismatchError(port, "sizes", f"{port}=(2, 3), or connect a shape: {port}=x.shape().")
+    return tuple(size for size in sizes if isinstance(size, int | str))
+
+
+def reshaped(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
+    """Return the shape that `target` means for an array of a shape.
+
+    Args:
+        shape: The shape of the array.
+        target: Sizes, one of them perhaps -1.
+        connected: Whether `target` comes over a connection: names in it are then sizes like others.
+
+    Raises:
+        MismatchError: The array has another number of items.
+
+    Examples:
+        >>> reshaped(("batch", 4, 6), (-1, 24)), reshaped(("batch", 4, 6), ("batch", -1)), reshaped((0, 3), (0, -1))
+        (('batch', 24), ('batch', 24), (0, 3))
+    """
+    if LEADING in target[:1]:
+        return target if -1 not in target else (LEADING,)
+    if target.count(-1) > 1 or any(isinstance(size, int) and size < -1 for size in target):
+        raise MismatchError("input", f"a shape with one -1 at most, not {target}", "shape=(2, -1)")
+    names = [] if connected else [place for place, size in enumerate(target) if isinstance(size, str)]
+    sizes = list(target)
+    if len(names) == 1 and -1 not in target:
+        (open_one,) = names
+    else:
+        open_one = target.index(-1) if -1 in target else None
+        for place in names:
+            sizes[place] = _kept(shape, target, place)
+    others = tuple(size for place, size in enumerate(sizes) if place != open_one)
+    if LEADING in shape[:1]:
+        # A name stands for what is left, as far as anyone can say; -1 has no name.
+        return tuple(sizes) if -1 not in sizes else (LEADING,)
+    whole = product(shape)
+    rest = product(others)
+    if open_one is None:
+        ratio = (
+            1
+            if rest == whole
+            else None
+            if isinstance(rest, int) and isinstance(whole, int)
+            else quotient(shape, others)
+        )
+        fits = ratio == 1 or isinstance(ratio, str)
+    else:
+        ratio, name = quotient(shape, others), target[open_one]
+        fits = ratio is not None and (ratio == name or name not in shape)
+        sizes[open_one] = -1 if ratio is None else ratio
+    if not fits:
+        needed = f"a multiple of {rest}" if -1 in target else product(tuple(target) if names else tuple(sizes))
+        raise MismatchError(
+            "input",
+            f"{needed} items, for shape {target}",
+            f"sizes whose product is {whole}.",
+            f"{whole} is none" if -1 in target else f"{whole} != {needed}",
+        )
+    return tuple(sizes)
+
+
+def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], place: int) -> Dim:
+    """The size that a name stands for: the one that the input has at the same place."""
+    name = target[place]
+    if LEADING in shape[:1]:
+        return name
+    if place >= len(shape):
+        raise MismatchError(
+            "input",
+            f"an axis {place}, for {name!r} in {target}",
+            "a number in its place, or -1 for one.",
+            f"rank {len(shape)}",
+        )
+    if name in shape and shape[place] != name:
+        raise MismatchError(
+            "input",
+            f"{name!r} on axis {place}, for shape {target}",
+            f"x.reshape(x.shape()[{shape.index(name)}], -1), which says where the size comes from.",
+            f"axis {place}: {shape[place]} != {name}",
+        )
+    return shape[place]
+
+
+def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:
+    """Return the shape that `target` means for an array that is broadcast to it.
+
+    Raises:
+        MismatchError: The array does not fit.
+
+    Examples:
+        >>> stretched((1, 3), (2, 3)), stretched(("batch", 1), ("batch", 4))
+        ((2, 3), ('batch', 4))
+    """
+    if LEADING in shape[:1] or LEADING in target[:1]:
+        return target
+    if len(target) < len(shape):
+        raise MismatchError(
+            "input", f"at most {len(target)} axes, for shape {target}", "a longer shape.", f"rank {len(shape)}"
+        )
+    sizes = list(target)
+    offset = len(target) - len(shape)
+    for axis, size in enumerate(target):
+        own = shape[axis - offset] if axis >= offset else 1
+        if isinstance(size, int) and size < 0:
+            raise MismatchError("input", f"sizes from 0, not {target}", "a number, or a name.", f"axis {axis}: {size}")
+        if isinstance(size, str) and not connected:
+            if axis < offset:
+                raise MismatchError(
+                    "input",
+                    f"an axis for {size!r} in {target}",
+                    "a number in its place, or a connected shape.",
+                    f"rank {len(shape)}",
+                )
+            sizes[axis] = own
+        elif isinstance(own, int) and isinstance(size, int) and own not in (1, size):
+            raise MismatchError(
+                "input",
+                f"a shape that broadcasts to {target}",
+                f"size 1 or {size} on that axis.",
+                f"axis {axis - offset}: {own} != {size}",
+            )
+    return tuple(sizes)
+
+
+def flat_span(shape: tuple[Dim, ...], start: int, end: int) -> tuple[int, int] | None:
+    """Return where the axes begin and end that Flatten joins; `None` if the rank is not known.
+
+    Raises:
+        MismatchError: There are no such axes.
+
+    Examples:
+        >>> flat_span((2, 3, 4), 1, -1), flat_span((2,), 1, -1)
+        ((1, 3), (1, 1))
+    """
+    rank = len(shape)
+    if LEADING not in shape[:1]:
+        if rank == 0 and start > 0:
+            raise MismatchError("input", "at least one axis", "give the input a batch axis.", "rank 0")
+        if (start, end) == (rank, -1) or (rank == 0 and start in (0, -1) and end in (0, -1)):
+            return rank, rank  # nothing to join: an axis of size 1
+    first, last = place_of("input", start, shape), place_of("input", end, shape)
+    if first is None or last is None:
+        return None
+    if first > last:
+        raise MismatchError(
+            "input",
+            f"start_dim={start} at or before end_dim={end}",
+            f"Flatten(start_dim={end}, end_dim={start})",
+            f"axis {first} > axis {last}",
+        )
+    return first, last + 1
+
+
+def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False) -> list[int] | None:
+    """Return where axes stand in a shape; `None` if leading dims are not known.
+
+    Args:
+        port: The attribute that they come from, for a message.
+        axes: One, or several.
+        shape: The shape.
+        adds: Whether they are about to be added to it.
+
+    Raises:
+        MismatchError: There is no such axis, or one is named twice.
+
+    Examples:
+        >>> places_of("axis", (0, -1), (2, 3, 4)), places_of("axis", -1, (2, 3), adds=True)
+        ([0, 2], [2])
+    """
+    several = axes if isinstance(axes, tuple) else (axes,)
+    if any(isinstance(axis, bool) or not isinstance(axis, int) for axis in several):
+        raise MismatchError("input", f"whole numbers as {port}, not {axes!r}", f"{port}=0")
+    more = len(several) if adds else 0
+    found = [place_of("input", axis, shape, more) for axis in several if isinstance(axis, int)]
+    places = [place for place in found if place is not None]
+    if len(places) < len(found):
+        return None
+    if len(set(places)) < len(places):
+        raise MismatchError("input", f"{port} that differ, not {axes!r}", "name each axis once.", f"rank {len(shape)}")
+    return places
