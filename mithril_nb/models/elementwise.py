@@ -150,8 +150,8 @@ class Elementwise(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The input has the shape of the output."""
-        return {"input": outputs["output"].shape}
+        """The input has the shape of the output; what may be connected besides is one number."""
+        return {"input": outputs["output"].shape, **dict.fromkeys(cls.option_ports, ())}
 
 
 class Broadcasting(Operator):

@@ -136,19 +136,21 @@ class Reduction(Operator):
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
-        """The axes after the last one that is reduced are those of the output."""
-        axes, output = axes_of(options["axis"]), outputs["output"].shape
-        if not axes:
-            return {} if axes is None else {"input": output}
-        if output[:1] == (LEADING,):
-            rank = 0
-            if max(axes) >= 0:
-                return {}
-        else:
-            rank = len(output) + (0 if options["keepdim"] else len(axes))
-        after = -1 - max(axis - rank if axis >= 0 else axis for axis in axes)
-        tail = output[len(output) - after :]
-        return {} if not tail or LEADING in tail else {"input": (LEADING, *tail)}
+        """The axes after the last one that is reduced are those of the output; what may be connected is one number."""
+        return {**dict.fromkeys(cls.option_ports, ()), **_tail(options, outputs["output"].shape)}
+
+
+def _tail(options: Options, output: tuple[Dim, ...]) -> Shapes:
+    """What is known of the input's last axes, from the output's."""
+    axes = axes_of(options["axis"])
+    if not axes:
+        return {} if axes is None else {"input": output}
+    rank = len(output) + (0 if options["keepdim"] else len(axes))
+    if output[:1] == (LEADING,) and max(axes) >= 0:
+        return {}
+    after = -1 - max(axis - rank if axis >= 0 else axis for axis in axes)
+    tail = output[len(output) - after :]
+    return {} if not tail or LEADING in tail else {"input": (LEADING, *tail)}
 
 
 class Mean(Reduction):
