@@ -359,7 +359,7 @@ class MultiHeadAttention(Composite):
         product = ScaledDotProduct(is_causal, None, dropout, use_attn_mask, use_lengths, name="attention")
         self |= product(**ends)
         self |= MergeHeads(name="merge")(input="attention.output")
-        self |= linear(width, "out")(input="merge.output", output="output")
+        self |= linear(width, "out")(input="merge.output")
 
 
 _AXES = {1: "(..., features)", 2: "(..., time, features)", 3: "(..., heads, time, size)"}

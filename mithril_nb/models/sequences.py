@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.composite import Composite
+from mithril_nb.models.connection import IOKey
 from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.joining import Concat
 from mithril_nb.models.layers import Add
@@ -292,7 +293,7 @@ def _add_step(
     outputs = {port.name for port in cell.outputs}
     states = [port.name.removeprefix("prev_") for port in cell.inputs if port.name.startswith("prev_")]
     before = {f"prev_{state}": f"step_{step - 1}.{state}" if step else f"initial_{state}" for state in states}
-    names = {"output": f"output{step}"} if "output" in outputs else {}
+    names = {"output": IOKey(f"output{step}", expose=True)} if "output" in outputs else {}
     last = {state: state for state in states if is_last and state not in ends}
     model |= _named(cell, f"step_{step}")(input=source, **params, **before, **names, **last)
 
@@ -305,7 +306,8 @@ def _encode_decode(model: Model, cell: Model, steps: int, decoder: Model) -> Non
     _check_length(model, "max_input_sequence_length", steps)
     # Nobody reads the encoder's outputs: it needs no parameters for them.
     encoder = ManyToOne(_cell(model, cell, use_output=False), steps, name="encoder")
-    model |= encoder(**{port.name: port.name for port in encoder.inputs})
+    more = {port.name: f"encoder_{port.name}" for port in encoder.outputs if port.name != "hidden_concat"}
+    model |= encoder(**{port.name: port.name for port in encoder.inputs}, **more)
     model |= PermuteTensor(name="order")(input="encoder.hidden_concat", indices="indices")
     inputs = {port.name: port.name for port in decoder.inputs if port.name.startswith("target")}
     inputs |= {port.name: f"decoder_{port.name}" for port in decoder.inputs if port.name not in inputs}

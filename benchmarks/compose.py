@@ -1,0 +1,103 @@
+"""Times of composing large models, and of composing and tracing GPT-2 small beside others: CPU time, new processes."""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+
+BATCH, TIME = 2, 128
+_START = "import time, jax, jax.numpy as jnp; jax.devices()\n"
+_TOKENS = f"jax.ShapeDtypeStruct(({BATCH}, {TIME}), jnp.int32)"
+_OURS = "import mithril_nb as ml\nfrom mithril_nb.models import GPT, Linear, Model, Relu\nimport mithril_nb.physical\n"
+
+COMPOSING = {
+    "compose an MLP of 100 layers": (
+        _OURS,
+        "model = Model()\nfor _ in range(100):\n    model += Linear(64)\n    model += Relu()\nmodel.graph",
+        0.2,
+    ),
+    "compose a GPT of 12 blocks": (_OURS, "GPT().graph", 0.5),
+    "compose a GPT of 24 blocks": (_OURS, "GPT(layers=24).graph", None),
+}
+"""By name: what is imported, what is timed, and its bar in seconds."""
+
+TRACING = {
+    "ours": (
+        _OURS,
+        f"pm = ml.compile(GPT(), shapes={{'input': [{BATCH}, {TIME}]}})\n"
+        "params = {one.name: jax.ShapeDtypeStruct(one.spec.shape, one.spec.dtype) for one in pm.parameters}\n"
+        f"jax.make_jaxpr(pm.forward)(params, {{'input': {_TOKENS}}})",
+    ),
+    "plain JAX": (
+        "from benchmarks.gpt import plain_forward, plain_shapes",
+        "params = {name: jax.ShapeDtypeStruct(shape, jnp.float32) for name, shape in plain_shapes().items()}\n"
+        f"jax.make_jaxpr(plain_forward)(params, {_TOKENS})",
+    ),
+    "Equinox": (
+        "import equinox as eqx\nfrom benchmarks.gpt import equinox_model",
+        "model = eqx.filter_eval_shape(equinox_model, jax.random.key(0))\n"
+        f"eqx.filter_make_jaxpr(lambda model, tokens: jax.vmap(model)(tokens))(model, {_TOKENS})",
+    ),
+    "Flax nnx": (
+        "from flax import nnx\nfrom benchmarks.gpt import nnx_model",
+        "model, state = nnx.split(nnx.eval_shape(nnx_model))\n"
+        f"jax.make_jaxpr(lambda state, tokens: nnx.merge(model, state)(tokens))(state, {_TOKENS})",
+    ),
+}
+"""GPT-2 small, forward, by who composes and traces it."""
+
+
+def composing_times(repeats: int) -> Iterator[tuple[str, float, float | None]]:
+    """Yield names, median CPU seconds, and bars."""
+    found = _medians({name: (imports, body) for name, (imports, body, _) in COMPOSING.items()}, repeats)
+    for name, seconds in found.items():
+        yield name, seconds, COMPOSING[name][2]
+
+
+def tracing_times(repeats: int) -> Iterator[tuple[str, float, float]]:
+    """Yield names, median CPU seconds of composing and tracing GPT-2 small, and how many times plain JAX's they are."""
+    found = _medians(TRACING, repeats)
+    for name, seconds in found.items():
+        yield name, seconds, seconds / found["plain JAX"]
+
+
+def _medians(programs: dict[str, tuple[str, str]], repeats: int) -> dict[str, float]:
+    """Median CPU seconds of each, run by turns."""
+    times: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(repeats):
+        for name, (imports, body) in programs.items():
+            times[name].append(_cold_s(imports, body))
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def _cold_s(imports: str, body: str) -> float:
+    """CPU seconds that a program takes in a new process, when all is imported and JAX knows its devices."""
+    code = f"{_START}{imports}\nsince = time.process_time()\n{body}\nprint(time.process_time() - since)"
+    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    """Print both tables."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from benchmarks.__main__ import si
+
+    table = Table("composing, CPU time", "median", "bar")
+    times = {name: (seconds, bar) for name, seconds, bar in composing_times(5)}
+    for name, (seconds, bar) in times.items():
+        table.add_row(name, si(seconds), "" if bar is None else si(bar))
+    ratio = times["compose a GPT of 24 blocks"][0] / times["compose a GPT of 12 blocks"][0]
+    table.add_row("24 blocks over 12", f"{ratio:.2f}", "2.2")
+    console = Console()
+    console.print(table)
+    table = Table("composing and tracing GPT-2 small, CPU time, cold", "median", "over plain JAX", "bar")
+    for name, seconds, ratio in tracing_times(5):
+        table.add_row(name, si(seconds), f"{ratio:.2f}", "2.0" if name == "ours" else "")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

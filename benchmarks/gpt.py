@@ -1,0 +1,136 @@
+"""GPT-2 small three ways, for the benchmarks: in plain JAX by hand, in Equinox, in Flax nnx."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+VOCABULARY, CONTEXT, LAYERS, HEADS, WIDTH = 50257, 1024, 12, 12, 768
+
+
+def plain_shapes(layers: int = LAYERS) -> dict[str, tuple[int, ...]]:
+    """Return the shape of each param of GPT-2 small, named as ours are."""
+    shapes = {"embedding": (VOCABULARY, WIDTH), "positions.weight": (CONTEXT, WIDTH)}
+    for number in range(layers):
+        block = f"block_{number}"
+        for norm in ("norm_1", "norm_2"):
+            shapes |= {f"{block}.{norm}.weight": (WIDTH,), f"{block}.{norm}.bias": (WIDTH,)}
+        for name, rows, columns in (
+            ("attention.qkv", WIDTH, 3 * WIDTH),
+            ("attention.out", WIDTH, WIDTH),
+            ("mlp.up", WIDTH, 4 * WIDTH),
+            ("mlp.down", 4 * WIDTH, WIDTH),
+        ):
+            shapes |= {f"{block}.{name}.weight": (rows, columns), f"{block}.{name}.bias": (columns,)}
+    return shapes | {"norm.weight": (WIDTH,), "norm.bias": (WIDTH,)}
+
+
+def plain_forward(params: dict[str, Any], tokens: Any, layers: int = LAYERS) -> Any:
+    """Return the logits."""
+
+    def linear(name: str, x: Any) -> Any:
+        return x @ params[f"{name}.weight"] + params[f"{name}.bias"]
+
+    def norm(name: str, x: Any) -> Any:
+        mean = x.mean(-1, keepdims=True)
+        variance = ((x - mean) ** 2).mean(-1, keepdims=True)
+        return (x - mean) * jax.lax.rsqrt(variance + 1e-5) * params[f"{name}.weight"] + params[f"{name}.bias"]
+
+    def attention(name: str, x: Any) -> Any:
+        batch, time, _ = x.shape
+        whole = linear(f"{name}.qkv", x).reshape(batch, time, 3, HEADS, WIDTH // HEADS)
+        query, key, value = whole[:, :, 0], whole[:, :, 1], whole[:, :, 2]
+        scores = jnp.einsum("bthd,bshd->bhts", query, key) / (WIDTH // HEADS) ** 0.5
+        seen = jnp.tril(jnp.ones((time, time), bool))
+        weights = jax.nn.softmax(jnp.where(seen, scores, jnp.finfo(scores.dtype).min))
+        mixed = jnp.einsum("bhts,bshd->bthd", weights, value)
+        return linear(f"{name}.out", mixed.reshape(batch, time, WIDTH))
+
+    x = jnp.take(params["embedding"], tokens, axis=0) + params["positions.weight"][: tokens.shape[1]]
+    for number in range(layers):
+        block = f"block_{number}"
+        x = x + attention(f"{block}.attention", norm(f"{block}.norm_1", x))
+        hidden = jax.nn.gelu(linear(f"{block}.mlp.up", norm(f"{block}.norm_2", x)), approximate=True)
+        x = x + linear(f"{block}.mlp.down", hidden)
+    return norm("norm", x) @ params["embedding"].T
+
+
+def equinox_model(key: Any) -> Any:
+    """Return GPT-2 small as a module of Equinox."""
+    import equinox as eqx
+
+    class Block(eqx.Module):
+        norm_1: eqx.nn.LayerNorm
+        norm_2: eqx.nn.LayerNorm
+        attention: eqx.nn.MultiheadAttention
+        up: eqx.nn.Linear
+        down: eqx.nn.Linear
+
+        def __init__(self, key: Any):
+            first, second, third = jax.random.split(key, 3)
+            self.norm_1, self.norm_2 = eqx.nn.LayerNorm(WIDTH), eqx.nn.LayerNorm(WIDTH)
+            biases = {f"use_{part}_bias": True for part in ("query", "key", "value", "output")}
+            self.attention = eqx.nn.MultiheadAttention(HEADS, WIDTH, key=first, **biases)
+            self.up = eqx.nn.Linear(WIDTH, 4 * WIDTH, key=second)
+            self.down = eqx.nn.Linear(4 * WIDTH, WIDTH, key=third)
+
+        def __call__(self, x: Any) -> Any:
+            seen = jnp.tril(jnp.ones((x.shape[0], x.shape[0]), bool))
+            normal = jax.vmap(self.norm_1)(x)
+            x = x + self.attention(normal, normal, normal, mask=seen)
+            hidden = jax.nn.gelu(jax.vmap(self.up)(jax.vmap(self.norm_2)(x)))
+            return x + jax.vmap(self.down)(hidden)
+
+    class GPT(eqx.Module):
+        tokens: eqx.nn.Embedding
+        positions: Any
+        blocks: list[Block]
+        norm: eqx.nn.LayerNorm
+
+        def __init__(self, key: Any):
+            keys = jax.random.split(key, LAYERS + 2)
+            self.tokens = eqx.nn.Embedding(VOCABULARY, WIDTH, key=keys[0])
+            self.positions = jax.random.normal(keys[1], (CONTEXT, WIDTH))
+            self.blocks = [Block(each) for each in keys[2:]]
+            self.norm = eqx.nn.LayerNorm(WIDTH)
+
+        def __call__(self, tokens: Any) -> Any:
+            x = jax.vmap(self.tokens)(tokens) + self.positions[: tokens.shape[0]]
+            for block in self.blocks:
+                x = block(x)
+            return jax.vmap(self.norm)(x) @ self.tokens.weight.T
+
+    return GPT(key)
+
+
+def nnx_model() -> Any:
+    """Return GPT-2 small as a module of Flax nnx."""
+    from flax import nnx
+
+    class Block(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs):
+            self.norm_1, self.norm_2 = nnx.LayerNorm(WIDTH, rngs=rngs), nnx.LayerNorm(WIDTH, rngs=rngs)
+            self.attention = nnx.MultiHeadAttention(HEADS, WIDTH, decode=False, rngs=rngs)
+            self.up, self.down = nnx.Linear(WIDTH, 4 * WIDTH, rngs=rngs), nnx.Linear(4 * WIDTH, WIDTH, rngs=rngs)
+
+        def __call__(self, x: Any, mask: Any) -> Any:
+            x = x + self.attention(self.norm_1(x), mask=mask)
+            return x + self.down(nnx.gelu(self.up(self.norm_2(x))))
+
+    class GPT(nnx.Module):
+        def __init__(self, rngs: nnx.Rngs):
+            self.tokens = nnx.Embed(VOCABULARY, WIDTH, rngs=rngs)
+            self.positions = nnx.Embed(CONTEXT, WIDTH, rngs=rngs)
+            self.blocks = nnx.List([Block(rngs) for _ in range(LAYERS)])
+            self.norm = nnx.LayerNorm(WIDTH, rngs=rngs)
+
+        def __call__(self, tokens: Any) -> Any:
+            x = self.tokens(tokens) + self.positions(jnp.arange(tokens.shape[1]))
+            mask = nnx.make_causal_mask(tokens)
+            for block in self.blocks:
+                x = block(x, mask)
+            return self.tokens.attend(self.norm(x))
+
+    return GPT(nnx.Rngs(0))
