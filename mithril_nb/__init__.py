@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mithril_nb.backends.absent import CBackend, GGMLBackend, MlxBackend, NumpyBackend, TorchBackend
     from mithril_nb.backends.backend import Backend
     from mithril_nb.backends.jax import JaxBackend
+    from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
     from mithril_nb.models import Model, load, save
     from mithril_nb.models.custom import op, register_primitive
     from mithril_nb.physical import PhysicalModel, compile
@@ -42,11 +43,16 @@ _HOMES = {
     "compile": "mithril_nb.physical",
     "distributed": "mithril_nb.train",
     "fit": "mithril_nb.train",
+    "from_equinox": "mithril_nb.interop",
+    "from_flax": "mithril_nb.interop",
+    "from_haiku": "mithril_nb.interop",
     "inspect": "mithril_nb.stages",
     "load": "mithril_nb.models",
+    "load_params": "mithril_nb.interop",
     "op": "mithril_nb.models.custom",
     "register_primitive": "mithril_nb.models.custom",
     "save": "mithril_nb.models",
+    "save_params": "mithril_nb.interop",
     "watch": "mithril_nb.widgets",
     "workbench": "mithril_nb.widgets",
 }
@@ -97,16 +103,21 @@ __all__ = [
     "float16",
     "float32",
     "float64",
+    "from_equinox",
+    "from_flax",
+    "from_haiku",
     "inspect",
     "int8",
     "int16",
     "int32",
     "int64",
     "load",
+    "load_params",
     "models",
     "op",
     "register_primitive",
     "save",
+    "save_params",
     "uint8",
     "watch",
     "workbench",

@@ -87,13 +87,13 @@ class Portable:
 
         Examples:
             >>> from mithril_nb.models import MLP
-            >>> print(MLP(784, [64], 10).summary())
-            block     kind    output             params   share
-            input             ('...', 784)
-            linear_0  Linear  ('...', 64)   50,240  98.7 %
-            relu_0    Relu    ('...', 64)        0     0 %
-            linear_1  Linear  ('...', 10)      650   1.3 %
-            total                               50,890  204 kB
+            >>> print(MLP(784, [64], 10).summary({"input": ["batch", 784]}))
+            block     kind    output        params   share
+            input             (batch, 784)
+            linear_0  Linear  (batch, 64)   50,240  98.7 %
+            relu_0    Relu    (batch, 64)
+            linear_1  Linear  (batch, 10)      650   1.3 %
+            50,890 parameters, 204 kB
         """
         from mithril_nb.models.summary import summary
 

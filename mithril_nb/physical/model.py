@@ -23,6 +23,7 @@ from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.naming import by_port, input_range
+from mithril_nb.models.summary import table
 from mithril_nb.physical.calls import Calls, as_array
 from mithril_nb.physical.options import Options
 from mithril_nb.physical.spreading import Spread
@@ -137,6 +138,10 @@ class PhysicalModel(Shown):
     def get_layer_names(self) -> tuple[str, ...]:
         """Return the paths of the blocks that have parameters, in order, with dots."""
         return tuple(dict.fromkeys(p.name.rpartition(".")[0] for p in self.parameters if "." in p.name))
+
+    def summary(self, *, depth: int | None = None) -> str:
+        """Return a table of the blocks, as `Model.summary` does, with the shapes that it was compiled for."""
+        return table(self.graph, self.inference, depth, self.backend.default_dtype)
 
     # Running
 

@@ -23,6 +23,7 @@ FLOORS = [
     {"stages"},
     {"cost"},
     {"physical"},
+    {"interop"},
     {"train", "launch"},
     {"viz"},
     {"session"},

@@ -1,0 +1,244 @@
+"""Flax: nnx and linen modules whose structure can be read, and the variables of any model."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from mithril_nb import models as blocks
+from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.interop import layers
+from mithril_nb.interop.into import filled, in_order
+from mithril_nb.interop.layers import Chain, Imported, Layer, convolution, padding_of, pairs, refused
+from mithril_nb.physical import PhysicalModel
+
+Arrays = Mapping[str, Any]
+_ADVICE = "ml.from_flax(nnx_module), ml.from_flax(linen_module, variables), or ml.from_flax(variables, into=pm)"
+_NORMS = ("LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm")
+
+
+def from_flax(
+    module: Any,
+    variables: Arrays | None = None,
+    *,
+    into: PhysicalModel | None = None,
+    names: Mapping[str, str] | None = None,
+) -> Imported:
+    """Return a model with the parameters of a Flax module. Images are `(batch, channels, ...)` here, `(..., channels)` there.
+
+    Dense or Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embed, Dropout, pools and Sequential are read, and
+    the usual activation functions. What another module does in its `__call__` cannot be read from it: compose the same
+    with blocks, and bring the variables `into` that.
+
+    Args:
+        module: An nnx module, or a linen module with its `variables`, or variables alone with `into`.
+        variables: What `init` of the linen module gave: `{"params": ..., "batch_stats": ...}`.
+        into: A compiled model whose parameters shall be filled, in the order of their kind, as names are numbered.
+        names: With `into`: the block that a layer belongs to, by its path in the variables.
+
+    Raises:
+        UnknownOptionError: Something that cannot be brought over, by name and with the reason.
+        UnexpectedInputError, ShapeError: Layers that `into` does not have, or in other shapes.
+
+    Examples:
+        >>> from flax import nnx
+        >>> import jax
+        >>> import mithril_nb as ml
+        >>> module = nnx.Sequential(nnx.Linear(4, 8, rngs=nnx.Rngs(0)), nnx.relu, nnx.Linear(8, 2, rngs=nnx.Rngs(1)))
+        >>> model, params, _ = from_flax(module)
+        >>> x = jax.numpy.ones((3, 4))
+        >>> ours = ml.compile(model, shapes={"input": [3, 4]}).evaluate(params, {"input": x})["output"]
+        >>> bool(abs(ours - module(x)).max() < 1e-6)
+        True
+    """
+    from flax import linen, nnx
+
+    if isinstance(module, Mapping):
+        variables, module = module, None
+    is_linen = isinstance(module, linen.Module)
+    if isinstance(module, nnx.Module) and not is_linen:
+        variables = _of_nnx(module)
+    elif module is not None and not is_linen:
+        raise UnknownOptionError(
+            f"cannot bring {short_repr(module)} over from Flax.", (("needs", "a Flax module, or variables"),), _ADVICE
+        )
+    if variables is None or (module is None and into is None):
+        raise UnknownOptionError(
+            "cannot bring a Flax model over without its " + ("variables." if module is not None else "structure."),
+            (("given", "a linen module" if module is not None else "variables"),),
+            _ADVICE,
+        )
+    tree = _Tree.of(variables)
+    if into is not None:
+        return filled("Flax", tree.layers(), into, names, channels_last=True)
+    chain = Chain("Flax", max(0, _windows(module)), channels_last=True)
+    _walk(chain, module, tree, "")
+    return chain.done()
+
+
+class _Tree:
+    """Variables, by path of the layer: its arrays by name."""
+
+    def __init__(self, arrays: dict[str, dict[str, Any]]):
+        self.arrays = arrays
+
+    @classmethod
+    def of(cls, variables: Arrays) -> _Tree:
+        """Read `{"params": ..., "batch_stats": ...}`, or parameters alone."""
+        whole = variables if isinstance(variables.get("params"), Mapping) else {"params": variables}
+        found: dict[str, dict[str, Any]] = {}
+        for collection in ("params", "batch_stats"):
+            _collect(whole.get(collection, {}), "", found)
+        return cls(found)
+
+    def layers(self) -> list[Layer]:
+        return [self.layer(path) for path in sorted(self.arrays, key=in_order)]
+
+    def layer(self, path: str, module: Any = "a layer") -> Layer:
+        """The arrays of a layer, whose names tell its kind."""
+        arrays = self.arrays.get(path)
+        if arrays is None:
+            raise refused("Flax", path or "the module", module, "the variables have nothing under its name")
+        if set(arrays) <= {"kernel", "bias"} and "kernel" in arrays and arrays["kernel"].ndim == 2:
+            return layers.linear(path, arrays["kernel"], arrays.get("bias"))
+        if set(arrays) <= {"kernel", "bias"} and "kernel" in arrays and arrays["kernel"].ndim in (3, 4, 5):
+            return layers.conv(path, arrays["kernel"], arrays.get("bias"), channels_last=True)
+        if set(arrays) == {"embedding"}:
+            return layers.embedding(path, arrays["embedding"])
+        if {"mean", "var"} <= set(arrays) <= {"mean", "var", "scale", "bias"}:
+            return layers.batch_norm(path, arrays.get("scale"), arrays.get("bias"), arrays["mean"], arrays["var"])
+        if set(arrays) <= {"scale", "bias"}:
+            return layers.norm(path, arrays.get("scale"), arrays.get("bias"))
+        raise refused("Flax", path, module, f"its arrays {', '.join(sorted(arrays))} belong to no block here")
+
+
+def _collect(tree: Any, path: str, found: dict[str, dict[str, Any]]) -> None:
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            _collect(value, f"{path}.{name}" if path else str(name), found)
+        else:
+            array = getattr(value, "value", value) if not hasattr(value, "ndim") else value
+            found.setdefault(path, {})[str(name)] = array
+
+
+def _of_nnx(module: Any) -> dict[str, Any]:
+    from flax import nnx
+
+    _, params, stats, _ = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
+    return {"params": nnx.to_pure_dict(params), "batch_stats": nnx.to_pure_dict(stats)}
+
+
+def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
+    """Add what a module, or a function, is."""
+    from flax import linen, nnx
+
+    kind = type(module).__name__
+    if isinstance(module, nnx.Sequential | linen.Sequential):
+        is_linen = isinstance(module, linen.Sequential)
+        for place, part in enumerate(module.layers):
+            step = f"layers_{place}" if is_linen else f"layers.{place}"
+            _walk(chain, part, tree, f"{path}.{step}" if path else step)
+    elif kind in _READ and type(module) in (getattr(nnx, kind, None), getattr(linen, kind, None)):
+        _READ[kind](chain, module, path, lambda: tree.layer(path, module))
+    elif isinstance(module, functools.partial) and module.func in (linen.max_pool, linen.avg_pool):
+        chain.add(_pool(chain, module, path))
+    elif callable(module) and not isinstance(module, nnx.Module | linen.Module):
+        chain.function(path, module)
+    else:
+        raise refused("Flax", path or "the module", module, f"{kind} says what it does in code")
+
+
+Arrays_ = Callable[[], Layer]
+
+
+def _dense(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+    chain.last_axis(path, module)
+    layer = arrays()
+    size, width = layer.params["weight"].shape
+    chain.add(blocks.Linear(width, module.use_bias, size), layer)
+
+
+def _conv(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+    axes = 1 if isinstance(module.kernel_size, int) else len(module.kernel_size)
+    padding = padding_of(module.padding, axes)
+    if padding is None or module.mask is not None or any(one != 1 for one in pairs(module.input_dilation, axes)):
+        raise refused("Flax", path, module, "padding other than same, valid or numbers, a mask, or input_dilation")
+    layer, groups = arrays(), module.feature_group_count
+    out, size = layer.params["weight"].shape[:2]
+    options = {"kernel_size": pairs(module.kernel_size, axes), "stride": pairs(module.strides, axes)}
+    options |= {"dilation": pairs(module.kernel_dilation, axes), "groups": groups, "padding": padding}
+    chain.spatial = axes
+    chain.add(
+        convolution(axes, out_channels=out, in_channels=size * groups, use_bias=module.use_bias, **options), layer
+    )
+
+
+def _norm(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+    kind = type(module).__name__
+    axes = (getattr(module, "reduction_axes", -1), getattr(module, "feature_axes", -1), getattr(module, "axis", -1))
+    if kind != "GroupNorm" and any(axis not in (-1, (-1,), [-1]) for axis in axes):
+        raise refused("Flax", path, module, f"it works on other axes than the last: {axes}")
+    if kind in ("LayerNorm", "RMSNorm"):
+        chain.last_axis(path, module)
+    layer = arrays()
+    scale, shift, eps = module.use_scale, getattr(module, "use_bias", False), module.epsilon
+    if kind == "LayerNorm":
+        chain.add(blocks.LayerNorm(scale, shift, eps), layer)
+    elif kind == "RMSNorm":
+        chain.add(blocks.RMSNorm(scale, eps), layer)
+    elif kind == "BatchNorm":
+        count = len(layer.states["running_mean"])
+        chain.per_channel(blocks.BatchNorm(count, scale, shift, eps, 1 - module.momentum), layer, count)
+    else:
+        if not scale and not shift:
+            raise refused("Flax", path, module, "without scale and bias nothing tells its channels")
+        count = len(next(iter(layer.params.values())))
+        groups = module.num_groups or count // module.group_size
+        chain.per_channel(blocks.GroupNorm(groups, scale, shift, eps), layer, count)
+
+
+def _embed(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+    layer = arrays()
+    chain.add(blocks.Embedding(*layer.params["weight"].shape), layer)
+
+
+def _dropout(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+    chain.add(blocks.Dropout(module.rate))
+
+
+_READ: dict[str, Callable[[Chain, Any, str, Arrays_], None]] = {
+    "Dense": _dense, "Linear": _dense, "Conv": _conv, "Embed": _embed, "Dropout": _dropout,
+    **dict.fromkeys(_NORMS, _norm),
+}  # fmt: skip
+
+
+def _pool(chain: Chain, given: Any, path: str) -> Any:
+    """A pool, of the functions `max_pool` and `avg_pool` with their windows."""
+    options = dict(given.keywords)
+    window = tuple(options.pop("window_shape", ()))
+    padding = padding_of(options.pop("padding", "VALID"), len(window))
+    stride = options.pop("strides", None) or (1,) * len(window)
+    kind = "Max" if given.func.__name__ == "max_pool" else "Avg"
+    if (
+        given.args
+        or options
+        or len(window) not in (1, 2, 3)
+        or padding is None
+        or (kind == "Avg" and padding != "valid")
+    ):
+        raise refused("Flax", path, given, "only plain max and average pools are the same here")
+    return getattr(blocks, f"{kind}Pool{len(window)}d")(kernel_size=window, stride=tuple(stride), padding=padding)
+
+
+def _windows(module: Any) -> int:
+    """Over how many axes the first layer that cares slides its windows."""
+    from flax import linen, nnx
+
+    if isinstance(module, nnx.Sequential | linen.Sequential):
+        found = [_windows(part) for part in module.layers]
+        return next((one for one in found if one), 0)
+    kind = type(module).__name__
+    if kind == "Conv":
+        return 1 if isinstance(module.kernel_size, int) else len(module.kernel_size)
+    return -1 if kind in ("Dense", "Linear", "Embed") else 0

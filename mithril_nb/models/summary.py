@@ -1,0 +1,167 @@
+"""A model as a table of text: each block with its kind, the shape of what it gives, and its parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from operator import index
+from typing import Any
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.records import BlockSpecs, LogicalGraph
+from mithril_nb.graph.spec import Dim, Spec, StaticSpec
+from mithril_nb.models.flat import flat
+from mithril_nb.models.infer import Inference, Parameter, infer
+from mithril_nb.models.naming import input_specs
+
+_HEAD = ("block", "kind", "output", "params", "share")
+_RIGHT = {3, 4}
+
+
+def summary(
+    graph: LogicalGraph,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    *,
+    depth: int | None = None,
+    dtype: str = "float32",
+) -> str:
+    """Return the table of a graph; see `Model.summary`.
+
+    Raises:
+        ShapeError: Shapes that do not fit.
+        UnexpectedInputError: `shapes` names an input that the graph does not have.
+        UnknownOptionError: A shape, or a depth, that is none.
+
+    Examples:
+        >>> from mithril_nb.models import MLP, Model
+        >>> print(summary((Model() | MLP(784, [64], 10)).graph, {"input": ["batch", 784]}))
+        block         kind    output        params    share
+        input                 (batch, 784)
+        mlp_0         MLP     (batch, 10)   50,890  100.0 %
+          linear_0    Linear  (batch, 64)   50,240   98.7 %
+          relu_0      Relu    (batch, 64)
+          linear_1    Linear  (batch, 10)      650    1.3 %
+        50,890 parameters, 204 kB
+    """
+    inference = infer(graph, input_specs(graph, shapes or {}, dtype), dtype)
+    inference.raise_problems()
+    return table(graph, inference, depth, dtype)
+
+
+def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, dtype: str = "float32") -> str:
+    """Return the table of a graph whose shapes are known.
+
+    Args:
+        graph: The graph.
+        inference: What was inferred of it.
+        depth: Levels of blocks that are shown.
+        dtype: The dtype that goes without saying.
+
+    Raises:
+        UnknownOptionError: A depth that is none.
+    """
+    work = _Table(inference, _checked(depth), dtype)
+    work.shared = {
+        op.path: names
+        for op in flat(graph).ops
+        if (names := {array for array in op.arrays.values() if array in work.owner and work.owner[array] != op.path})
+    }
+    rows = [_HEAD]
+    rows += [(_plain(name), "", work.text(spec), "", "") for name, spec in inference.inputs.items()]
+    rows += work.rows(graph, "", 0)
+    widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]
+    lines = [
+        "  ".join(
+            text.rjust(width) if at in _RIGHT else text.ljust(width)
+            for at, (text, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join([*lines, work.totals()])
+
+
+class _Table:
+    def __init__(self, inference: Inference, depth: int | None, dtype: str):
+        self.inference, self.depth, self.dtype = inference, depth, dtype
+        self.total = _count(inference.parameters)
+        self.owner = {one.name: one.path for one in (*inference.parameters, *inference.states)}
+        self.shared: dict[str, set[str]] = {}
+        # Added up once for each block that a parameter is in: a deep model would be walked through again and again.
+        self.inside: dict[str, list[Parameter]] = {}
+        for one in inference.parameters:
+            path = one.path
+            while path:
+                self.inside.setdefault(path, []).append(one)
+                path = path.rpartition("/")[0]
+
+    def rows(self, graph: LogicalGraph, prefix: str, level: int) -> Iterator[tuple[str, ...]]:
+        if self.depth is not None and level >= self.depth:
+            return
+        for node in graph.nodes:
+            path = join_path(prefix, node.name)
+            specs = self.inference.blocks.get(path, BlockSpecs())
+            outputs = {port: self.text(spec) for port, spec in specs.outputs.items()}
+            given = [f"{_plain(port)} {text}" if len(outputs) > 1 else text for port, text in outputs.items()]
+            yield f"{'  ' * level}{_plain(node.name)}", _plain(node.block.kind), ", ".join(given), *self.numbers(path)
+            if node.block.graph is not None:
+                yield from self.rows(node.block.graph, path, level + 1)
+
+    def numbers(self, path: str) -> tuple[str, str]:
+        """How many parameters, and their share of all."""
+        own = self.inside.get(path, [])
+        if not own:
+            return ("shared" if path in self.shared else ""), ""
+        count = _count(own)
+        if count is None:
+            return "unknown", ""
+        return f"{count:,}", f"{100 * count / self.total:.1f} %" if self.total else ""
+
+    def text(self, spec: Spec | None) -> str:
+        if isinstance(spec, StaticSpec):
+            return repr(spec)
+        if spec is None or ("..." in spec.shape[:1] and len(spec.shape) == 1):
+            return "unknown"
+        dims = ", ".join(map(str, spec.shape))
+        shape = f"({dims},)" if len(spec.shape) == 1 else f"({dims})"
+        return shape if spec.dtype == self.dtype else f"{shape} {spec.dtype!s}"
+
+    def totals(self) -> str:
+        parameters = self.inference.parameters
+        fixed = _count([one for one in parameters if not one.is_trainable])
+        state = _count(self.inference.states)
+        known = [one.spec for one in parameters if one.spec.size is not None]
+        said = [f"{self.total:,} parameters" if self.total is not None else "an unknown number of parameters"]
+        said += [_bytes(sum(spec.nbytes or 0 for spec in known))] if self.total else []
+        said += [f"{fixed:,} of them not trained"] if fixed else []
+        said += [f"{state:,} items of state"] if state else []
+        return ", ".join(said)
+
+
+def _count(parameters: Sequence[Parameter]) -> int | None:
+    sizes = [one.spec.size for one in parameters]
+    return None if None in sizes else sum(size or 0 for size in sizes)
+
+
+def _bytes(count: int) -> str:
+    amount, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 999.5:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.3g} {unit}"
+
+
+def _plain(text: str) -> str:
+    """A name on one line, whatever is in it."""
+    return text if text.isprintable() else repr(text)
+
+
+def _checked(depth: Any) -> int | None:
+    try:
+        if depth is None or (not isinstance(depth, bool) and index(depth) >= 0):
+            return depth
+    except TypeError:
+        pass
+    raise UnknownOptionError(
+        f"cannot show {depth!r} levels.", (("needs", "a whole number, or None for all"),), "depth=1"
+    )
