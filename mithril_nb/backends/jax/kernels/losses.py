@@ -145,7 +145,7 @@ def _wide(x: Array) -> Array:
 
 
 def _threshold(call: Call, dtype: Any) -> Any:
-    """As it was given; else the least normal number t of the dtype that the caller sees, in which 1 / (2t) is finite."""
+    """As it was given; else the least normal number of the dtype that the caller sees, where 1 / (2t) is finite."""
     given = call.options["threshold"]
     return float(jnp.finfo(dtype).tiny) if given is None else given
 

@@ -1,0 +1,48 @@
+"""What pairs the items of an input with those of a target: losses, and comparisons."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from mithril_nb.graph.spec import Dim
+from mithril_nb.models.dims import MismatchError, agree, broadcast
+from mithril_nb.models.fields import Range
+from mithril_nb.models.op import Inferred, Operator, Options, Specs
+
+Threshold = Annotated[float, Range(0.0, 1.0)]
+Axis = Annotated[int, Range(-8, 7)]
+
+
+def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
+    """Return the shape of a result that pairs the items of two arrays: one may repeat along the axes of the other.
+
+    Both may not grow at once: `(n,)` beside `(n, 1)` would pair each with each, which is never meant here.
+
+    Raises:
+        MismatchError: They do not fit.
+
+    Examples:
+        >>> paired({"input": TensorSpec(("n", 3)), "target": TensorSpec(())}, "input", "target")
+        ('n', 3)
+    """
+    left, right = inputs[one], inputs[other]
+    advice = f"a {other} of the shape of the {one}."
+    try:
+        shape = broadcast(left, right)
+    except MismatchError as found:
+        raise MismatchError(other, str(left.shape), advice, found.detail) from None
+    if not agree(shape, left.shape) and not agree(shape, right.shape):
+        raise MismatchError(other, str(left.shape), advice, f"both would be repeated, to {shape}")
+    return shape
+
+
+class Paired(Operator):
+    """A loss of each item of the input and its target."""
+
+    category = "Losses"
+    input_ports = ("input", "target")
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape that both have."""
+        return Inferred({"output": paired(inputs, *cls.input_ports)})
