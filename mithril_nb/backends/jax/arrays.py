@@ -118,13 +118,15 @@ class ArrayMaker(Backend):
     def set_seed(self, seed: int) -> None:
         """Start the stream of random numbers anew."""
         seed = check_seed(seed)
-        self._key = jax.random.key(seed)
+        self._start, self._key = seed, None
         # A seed sequence takes no negative numbers; JAX takes any.
         self._seed, self._drawn = seed % 2**64, 0
 
     def get_random_key(self) -> jax.Array:
         """Return a fresh key, and move the backend's stream on."""
-        self._key, key = jax.random.split(self._key)
+        # Not made before it is asked for: JAX compiles a program for it, which takes longer than composing a GPT.
+        before = jax.random.key(self._start) if self._key is None else self._key
+        self._key, key = jax.random.split(before)
         return key
 
     def split_key(self, key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
