@@ -66,7 +66,8 @@ class Convolution(Operator):
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
         """The batch is that of the output, the channels are `in_channels`."""
-        shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else ()
+        shape: Shape = inputs["input"].shape
+        output: Shape = outputs["output"].shape if "output" in outputs else ()
         if len(shape) != cls.axes + 2 or shape[0] == LEADING:
             return {}
         batch = output[0] if len(output) == len(shape) and output[0] != LEADING else shape[0]

@@ -15,8 +15,9 @@ from mithril_nb.train.batches import Tail, batch_at, batch_count, batches, epoch
 from mithril_nb.train.data import DataSet
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.optimizers import Optimizer
+from mithril_nb.train.processes import distributed
 from mithril_nb.train.step import loss_function, train_step
-from mithril_nb.train.trainable import Trainable
+from mithril_nb.train.trainable import Trainable, frozen_names, runner
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Course:
         optimizer: The optimizer, resolved.
         step: The compiled step, which overwrites params and optimizer state. It takes (params, opt_state, rate, batch),
             and key and number of the step if the model draws; it gives loss (and accuracy) in one array.
-        evaluate: The compiled metrics of a batch: `(params, batch)`.
+        evaluate: The compiled metrics of a batch: `(params, batch)`, and the model's state if it has one.
         data: What to learn from.
         validation: What to check on at each epoch's end.
         batch_size: Samples in a step.
@@ -62,10 +63,12 @@ class Course:
         return epoch_order(len(self.data), epoch, self.seed, self.shuffle)
 
     def batch(self, order: np.ndarray, place: int) -> dict[str, Any]:
-        """Return a batch of an epoch, counted from 0."""
+        """Return a batch of an epoch, counted from 0; each of several processes gives its share of it."""
         indices, weights = batch_at(order, place, self.batch_size, self.tail)
-        batch = self.data.take(indices)
-        return batch if weights is None else batch | {"weights": weights}
+        me = distributed()
+        rows = me.rows(len(indices))
+        batch = self.data.take(indices[rows])
+        return me.assemble(batch if weights is None else batch | {"weights": weights[rows]})
 
     def evaluation(self, data: DataSet) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the number of samples and the batch, over a data set in its own order, each sample once."""
@@ -88,16 +91,18 @@ class Recipe:
         loss: The loss, resolved.
         optimizer: The optimizer, resolved.
         accuracy: Whether right predictions are counted.
+        has_state: Whether the model has a state.
     """
 
     model: Trainable
     loss: Loss
     optimizer: Optimizer
     accuracy: bool
+    has_state: bool = False
 
     def _parts(self) -> tuple[int, ...]:
         parts = (self.model, self.loss.function, self.loss.is_correct, self.optimizer.source)
-        return (*map(id, parts), self.optimizer.is_relative, self.accuracy)
+        return (*map(id, parts), self.optimizer.is_relative, self.accuracy, self.has_state)
 
     def __hash__(self) -> int:
         return hash(self._parts())
@@ -116,9 +121,11 @@ def compiled_programs(recipe: Recipe) -> tuple[Any, Any]:
 
 
 def _programs(recipe: Recipe) -> tuple[Any, Any]:
-    model, loss = recipe.model, recipe.loss
-    step = train_step(model.forward, loss, recipe.optimizer, accuracy=recipe.accuracy)
-    metrics = loss_function(model.forward, loss, accuracy=recipe.accuracy)
+    model, loss, has_state = recipe.model, recipe.loss, recipe.has_state
+    forward = runner(model, True) if has_state else model.forward
+    how = {"accuracy": recipe.accuracy, "has_state": has_state}
+    step = train_step(forward, loss, recipe.optimizer, frozen=frozen_names(model), **how)
+    metrics = loss_function(forward, loss, **how)
 
     def packed(params: Any, opt_state: Any, rate: Any, batch: Any, key: Any = None, number: Any = None) -> Any:
         key = None if key is None else jax.random.fold_in(key, number)
@@ -130,8 +137,13 @@ def _programs(recipe: Recipe) -> tuple[Any, Any]:
     def evaluate(params: Any, batch: Any) -> Any:
         return metrics(params, batch, training=False)[1]
 
+    def evaluate_with_state(params: Any, batch: Any, state: Any) -> Any:
+        return metrics(params, batch, training=False, state=state)[1][0]
+
     # The step's memory is given back to it: params and optimizer state are never held twice.
-    return jax.jit(packed, donate_argnums=(0, 1)), jax.jit(evaluate)
+    return jax.jit(packed, donate_argnums=(0, 1), **distributed().whole_outputs()), jax.jit(
+        evaluate_with_state if has_state else evaluate
+    )
 
 
 _remembered = lru_cache(maxsize=8)(_programs)

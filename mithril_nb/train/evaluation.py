@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
@@ -14,24 +14,26 @@ AT_ONCE = 8
 """Batches under way before the first is waited for: enough to keep the device busy, few enough to stop soon."""
 
 
-def evaluated(course: Course, params: Any, data: DataSet) -> dict[str, float]:
+def evaluated(course: Course, params: Any, data: DataSet, state: Mapping[str, Any]) -> dict[str, float]:
     """Return the mean of each metric over a data set, every sample counting once.
 
     Args:
         course: What the metrics are, and how large a batch is.
         params: What to evaluate.
         data: Where to evaluate it.
+        state: The model's state with them; empty if it has none.
     """
     scores: dict[str, float] = {}
-    for found in evaluating(course, params, data):
+    for found in evaluating(course, params, data, state):
         scores = found
     return scores
 
 
-def evaluating(course: Course, params: Any, data: DataSet) -> Iterator[dict[str, float]]:
+def evaluating(course: Course, params: Any, data: DataSet, state: Mapping[str, Any]) -> Iterator[dict[str, float]]:
     """Yield after each batch, so that one can stop or wait in between; last come the means over all samples."""
     sums: dict[str, float] = {}
     under_way: list[tuple[int, dict[str, Any]]] = []
+    states = (state,) if state else ()
 
     def settle() -> None:
         fetched = jax.device_get([metrics for _, metrics in under_way])
@@ -41,7 +43,7 @@ def evaluating(course: Course, params: Any, data: DataSet) -> Iterator[dict[str,
         under_way.clear()
 
     for count, batch in course.evaluation(data):
-        under_way.append((count, course.evaluate(params, batch)))
+        under_way.append((count, course.evaluate(params, batch, *states)))
         if len(under_way) == AT_ONCE:
             settle()
         yield {}

@@ -10,15 +10,18 @@ import jax.numpy as jnp
 
 from mithril_nb.backends.backend import check_seed
 from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown
+from mithril_nb.models.naming import flat_params
 from mithril_nb.train.checkpoints import prepare
 from mithril_nb.train.course import Course, Recipe, compiled_programs
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
 from mithril_nb.train.prepare import check_count, checked_data, output_specs
+from mithril_nb.train.processes import distributed, spread
 from mithril_nb.train.run import Run
 from mithril_nb.train.state import State
-from mithril_nb.train.trainable import as_trainable
+from mithril_nb.train.step import first_opt_state
+from mithril_nb.train.trainable import as_trainable, frozen_names, initial_state
 
 
 def fit(
@@ -38,6 +41,7 @@ def fit(
     backend: Any = None,
     checkpoint: Any = None,
     resume: bool = False,
+    model_state: Mapping[str, Any] | None = None,
     **unknown: Any,
 ) -> Run:
     """Return a training that is ready to go: iterate over it, or `start()` it in a thread and `wait()`.
@@ -54,7 +58,8 @@ def fit(
         learning_rate: Where the rate starts; default per optimizer. It can be changed while the run trains.
         epochs: How often each sample is seen.
         batch_size: Samples in a step. A last batch that is not full is filled up with rows that do not count; with a
-            loss that gives only a scalar it is left out (which samples, differs from epoch to epoch).
+            loss that gives only a scalar it is left out (which samples, differs from epoch to epoch). A model with a
+            state gets it as it is: rows that do not count would be part of BatchNorm's means.
         validation: Data to check on at each epoch's end; or a fraction of `data` that is held out for it, drawn by
             seed.
         params: Where to start; default: `model.randomize_params(seed)`. They are copied, never overwritten.
@@ -65,6 +70,8 @@ def fit(
         checkpoint: Folder in which the run keeps checkpoints, or a `Checkpoints`, which says how often too.
         resume: Whether to go on from the latest checkpoint of that folder, exactly where it was; from the beginning if
             there is none.
+        model_state: Where the state of a model that has one starts, as `run.model_state` of a run before; default:
+            `model.initial_state()`.
         **unknown: Refused, with the names of those that there are.
 
     Raises:
@@ -97,6 +104,10 @@ def fit(
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
     trainable = as_trainable(model, shapes=shapes, backend=backend)
     start = jax.tree.map(jnp.asarray, dict(trainable.randomize_params(seed) if params is None else params))
+    state = jax.tree.map(jnp.asarray, dict(initial_state(trainable) if model_state is None else model_state))
+    frozen = frozen_names(trainable)
+    if frozen:
+        start = flat_params(start)
     train = checked_data(data, trainable, chosen_loss, start, batch_size)
     held_out = None
     if isinstance(validation, float):
@@ -117,7 +128,8 @@ def fit(
     outputs = output_specs(trainable, start, train, 1)
     prediction: Any = next(iter(outputs.values())) if len(outputs) == 1 else outputs
     accuracy = wants_accuracy(metrics, chosen_loss)
-    step, evaluate = compiled_programs(Recipe(trainable, chosen_loss, chosen_optimizer, accuracy))
+    tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
+    step, evaluate = compiled_programs(Recipe(trainable, chosen_loss, chosen_optimizer, accuracy, bool(state)))
     course = Course(
         trainable,
         chosen_loss,
@@ -127,13 +139,16 @@ def fit(
         train,
         held_out,
         batch_size,
-        "pad" if is_per_sample(chosen_loss, prediction, first) else "drop",
+        # Processes share a batch out evenly: there, the rows that fill it up do count in BatchNorm's means.
+        "short" if state and tail == "pad" and distributed().count == 1 else tail,
         seed,
         shuffle,
         jax.random.key(seed) if trainable.needs_key else None,
     )
-    run = Run(course, State(start, chosen_optimizer.init(start), epochs, chosen_optimizer.learning_rate))
+    held = first_opt_state(chosen_optimizer, start, frozen, state)
+    run = Run(course, State(start, held, epochs, chosen_optimizer.learning_rate))
     prepare(checkpoint, resume, course, run._state, run.history)
+    spread(course, run._state)
     return run
 
 

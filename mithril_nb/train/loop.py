@@ -163,7 +163,7 @@ class Stretch:
     def validate(self, data: DataSet) -> Generator[TrainingEvent, None, dict[str, float]]:
         """Return the metrics on the validation data; none if somebody wants to stop in the middle of it."""
         began_s = self.meter.elapsed_s
-        work = evaluating(self.course, self.state.params, data)
+        work = evaluating(self.course, self.state.params, data, self.state.model_state)
         scores: dict[str, float] = {}
         for found in work:
             scores = found

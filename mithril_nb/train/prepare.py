@@ -12,7 +12,7 @@ from mithril_nb.train.data import DataSet, check_inputs, read_data
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.step import specs_of
 from mithril_nb.train.targets import check_targets
-from mithril_nb.train.trainable import Trainable
+from mithril_nb.train.trainable import Trainable, initial_state, runner
 
 
 def check_count(name: str, value: Any) -> int:
@@ -43,6 +43,10 @@ def output_specs(model: Trainable, params: Any, data: DataSet, batch_size: int) 
         name: jax.ShapeDtypeStruct((batch_size, *array.shape[1:]), array.dtype) for name, array in data.inputs.items()
     }
     key = jax.eval_shape(lambda: jax.random.key(0)) if model.needs_key else None
-    found = jax.eval_shape(lambda p, i, k: model.forward(p, i, key=k, training=True), specs_of(params), inputs, key)
+    state = specs_of(initial_state(model))
+    run = runner(model, bool(state))
+    found, _ = jax.eval_shape(
+        lambda p, i, s, k: run(p, i, s, key=k, training=True), specs_of(params), inputs, state, key
+    )
     # JAX sorts the keys of dicts; people know the outputs in the model's own order.
     return {name: found[name] for name in (*model.output_names, *found) if name in found}

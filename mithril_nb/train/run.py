@@ -25,7 +25,9 @@ from mithril_nb.train.loop import Stretch
 from mithril_nb.train.observers import Callback, Observers
 from mithril_nb.train.optimizers import check_rate
 from mithril_nb.train.prepare import check_count, checked_data
+from mithril_nb.train.processes import local
 from mithril_nb.train.state import RunState, State
+from mithril_nb.train.step import Carried
 
 POLL_S = 0.1
 """How often a wait looks up, so that Ctrl-C and a stop of the kernel come through."""
@@ -180,7 +182,14 @@ class Run(Shown):
     @property
     def opt_state(self) -> Any:
         """The optimizer's state with the present params."""
-        return self._lent()[1]
+        held = self._lent()[1]
+        return held.opt_state if isinstance(held, Carried) else held
+
+    @property
+    def model_state(self) -> dict[str, Any]:
+        """The model's own state with the present params, as running statistics; empty if it has none."""
+        held = self._lent()[1]
+        return held.model_state if isinstance(held, Carried) else {}
 
     @property
     def step(self) -> int:
@@ -237,9 +246,10 @@ class Run(Shown):
         Raises:
             DataError: The data cannot be used.
         """
-        course, params = self._course, self.params
+        course, (params, held) = self._course, self._lent()
+        state = held.model_state if isinstance(held, Carried) else {}
         checked = checked_data(data, course.model, course.loss, params, course.batch_size)
-        return evaluated(course, params, checked)
+        return evaluated(course, params, checked, state)
 
     def observe(self, callback: Callback, every_s: float = 0.1) -> Callable[[], None]:
         """Have a function told what happens, from a thread of its own, so that it never holds the training up.
@@ -321,7 +331,7 @@ class Run(Shown):
     def _lent(self) -> tuple[Any, Any]:
         with self._control.reading():
             self._state.is_lent = True
-            return self._state.params, self._state.opt_state
+            return local((self._state.params, self._state.opt_state))
 
     def _begin_thread(self) -> None:
         self._driver, self._state.name = None, "running"

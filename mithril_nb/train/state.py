@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.train.events import TrainingEvent
+from mithril_nb.train.step import Carried
 
 RunState = Literal["idle", "running", "paused", "stopped", "done", "failed"]
 
@@ -40,7 +41,7 @@ class State:
 
     Attributes:
         params: The params after `step` steps.
-        opt_state: The optimizer's state with them.
+        opt_state: The optimizer's state with them; with the model's own beside it, if it has one, a `Carried`.
         epochs: After how many epochs the run is done.
         learning_rate: What the next step uses.
         step: Steps taken.
@@ -75,6 +76,11 @@ class State:
     validation_accuracy: float | None = None
     problem: Diagnostic | None = None
     saver: Any = None
+
+    @property
+    def model_state(self) -> dict[str, Any]:
+        """The model's own state; empty if it has none."""
+        return self.opt_state.model_state if isinstance(self.opt_state, Carried) else {}
 
     def keep(self, *, is_epoch_start: bool) -> None:
         """Take a copy of the params, if it is time to."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import optax
@@ -16,15 +16,31 @@ import optax
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.train.losses import Loss, mean_over_batch, resolve_loss
-from mithril_nb.train.optimizers import resolve_optimizer
-from mithril_nb.train.trainable import Trainable
+from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
+from mithril_nb.train.trainable import Trainable, frozen_names, initial_state, runner
 
 Batch = Mapping[str, Any]
 """`{"inputs": {name: array}, "targets": array}`, and `"weights"` of shape (batch,) if not all samples count."""
 
 
+class Carried(NamedTuple):
+    """What a step hands to the next in the place of the optimizer's state, if the model has a state of its own.
+
+    Attributes:
+        opt_state: The optimizer's state.
+        model_state: The model's, by name (`"batch_norm_0.running_mean"`).
+    """
+
+    opt_state: Any
+    model_state: dict[str, Any]
+
+
 def loss_function(
-    forward: Callable[..., Any], loss: str | Loss | Callable[..., Any] = "cross_entropy", *, accuracy: bool = False
+    forward: Callable[..., Any],
+    loss: str | Loss | Callable[..., Any] = "cross_entropy",
+    *,
+    accuracy: bool = False,
+    has_state: bool = False,
 ) -> Callable[..., Any]:
     """Return the function of (params, batch) that training makes small.
 
@@ -33,6 +49,8 @@ def loss_function(
         loss: A name, or a function of (prediction, targets). The prediction is the array that a model with one output
             gives, else the dict of its outputs.
         accuracy: Whether to report the share of right predictions too.
+        has_state: Whether the model has a state. `forward` then takes it as its third argument, and gives outputs and
+            the state for the step after; the function takes `state=`, and gives `(metrics, state)` for the metrics.
 
     Returns:
         A function `(params, batch, key=None, training=True) -> (loss, metrics)`, to be given to
@@ -48,8 +66,7 @@ def loss_function(
     """
     chosen = resolve_loss(loss)
 
-    def compute(params: Any, batch: Batch, key: Any = None, training: bool = True) -> tuple[Any, dict[str, Any]]:
-        outputs = forward(params, batch["inputs"], key=key, training=training)
+    def measured(outputs: Any, batch: Batch) -> tuple[Any, dict[str, Any]]:
         with jax.named_scope("role:loss"):
             prediction = next(iter(outputs.values())) if len(outputs) == 1 else outputs
             targets, weights = batch["targets"], batch.get("weights")
@@ -60,7 +77,17 @@ def loss_function(
                 metrics["accuracy"] = mean_over_batch(right, weights)
         return value, metrics
 
-    return compute
+    def compute(params: Any, batch: Batch, key: Any = None, training: bool = True) -> tuple[Any, dict[str, Any]]:
+        return measured(forward(params, batch["inputs"], key=key, training=training), batch)
+
+    def compute_with_state(
+        params: Any, batch: Batch, key: Any = None, training: bool = True, state: Any = None
+    ) -> tuple[Any, tuple[dict[str, Any], dict[str, Any]]]:
+        outputs, after = forward(params, batch["inputs"], state, key=key, training=training)
+        value, metrics = measured(outputs, batch)
+        return value, (metrics, after)
+
+    return compute_with_state if has_state else compute
 
 
 def train_step(
@@ -69,6 +96,8 @@ def train_step(
     optimizer: Any = "adam",
     *,
     accuracy: bool = False,
+    has_state: bool = False,
+    frozen: frozenset[str] = frozenset(),
 ) -> Callable[..., Any]:
     """Return one step of training as a pure function, ready for `jax.jit(..., donate_argnums=(0, 1))`.
 
@@ -77,6 +106,8 @@ def train_step(
         loss: The same.
         optimizer: A name, an optax factory, or an optax transformation; see `resolve_optimizer`.
         accuracy: Whether the metrics hold the accuracy on the batch.
+        has_state: Whether the model has a state, as in `loss_function`; `opt_state` is then a `Carried` of both.
+        frozen: Names of parameters that stay as they are; the optimizer never sees them.
 
     Returns:
         A function `(params, opt_state, learning_rate, batch, key=None) -> (params, opt_state, metrics)`. The learning
@@ -92,25 +123,47 @@ def train_step(
         >>> float(params["weight"]), float(metrics["loss"])
         (1.0, 4.0)
     """
-    compute = loss_function(forward, loss, accuracy=accuracy)
+    compute = loss_function(forward, loss, accuracy=accuracy, has_state=has_state)
     chosen = resolve_optimizer(optimizer)
 
     def step(params: Any, opt_state: Any, learning_rate: Any, batch: Batch, key: Any = None) -> tuple[Any, Any, Any]:
-        (value, metrics), grads = jax.value_and_grad(compute, has_aux=True)(params, batch, key)
+        held, carry = opt_state, dict[str, Any]()
+        if has_state:
+            held, carry["state"] = opt_state
+        trained, rest = parted(params, frozen)
+
+        def loss_of(candidate: Any) -> tuple[Any, Any]:
+            return compute({**candidate, **rest} if rest else candidate, batch, key, **carry)
+
+        (value, found), grads = jax.value_and_grad(loss_of, has_aux=True)(trained)
+        metrics, after = found if has_state else (found, {})
         with jax.named_scope("role:update"):
-            updates, opt_state = chosen.update(
+            updates, held = chosen.update(
                 grads,
-                opt_state,
-                params,
+                held,
+                trained,
                 learning_rate,
                 value=value,
                 grad=grads,
-                value_fn=lambda candidate: compute(candidate, batch, key)[0],
+                value_fn=lambda candidate: loss_of(candidate)[0],
             )
-            params = optax.apply_updates(params, updates)
-        return params, opt_state, metrics
+            moved: Any = optax.apply_updates(trained, updates)
+        return {**moved, **rest} if rest else moved, Carried(held, after) if has_state else held, metrics
 
     return step
+
+
+def parted(params: Any, frozen: frozenset[str]) -> tuple[Any, dict[str, Any]]:
+    """Return the params that are trained, and those that stay as they are."""
+    if not frozen:
+        return params, {}
+    return tuple({name: p for name, p in params.items() if (name in frozen) == stays} for stays in (False, True))  # pyright: ignore
+
+
+def first_opt_state(optimizer: Optimizer, params: Any, frozen: frozenset[str], state: dict[str, Any]) -> Any:
+    """Return what the first step is given as `opt_state`."""
+    held = optimizer.init(parted(params, frozen)[0])
+    return Carried(held, state) if state else held
 
 
 @dataclass(frozen=True)
@@ -156,26 +209,35 @@ def programs(
     inputs = {name: concrete(name, spec, batch_size) for name, spec in model.input_specs.items()}
     param_specs = specs_of(jax.eval_shape(lambda: model.randomize_params(0)) if params is None else params)
     key = jax.eval_shape(lambda: jax.random.key(0)) if model.needs_key else None
-    outputs = jax.eval_shape(lambda p, i, k: model.forward(p, i, key=k, training=True), param_specs, inputs, key)
+    state, frozen = jax.eval_shape(lambda: initial_state(model)), frozen_names(model)
+    run = runner(model, bool(state))
+    outputs = jax.eval_shape(
+        lambda *args: run(*args[:3], key=args[3], training=True)[0], param_specs, inputs, state, key
+    )
     batch = {"inputs": inputs, "targets": target_specs(chosen, outputs) if targets is None else specs_of(targets)}
     update = resolve_optimizer(optimizer)
-    opt_specs = jax.eval_shape(update.init, param_specs)
+    opt_specs = jax.eval_shape(lambda params, state: first_opt_state(update, params, frozen, state), param_specs, state)
     rate = jax.eval_shape(lambda rate: rate, update.learning_rate)
-    keys = () if key is None else (key,)
+    keys, states = () if key is None else (key,), (state,) if state else ()
 
-    def forward(params: Any, inputs: Any) -> Any:
-        return model.forward(params, inputs)
+    def forward(params: Any, inputs: Any, state: Any = None) -> Any:
+        return run(params, inputs, state)[0]
 
-    compute = loss_function(model.forward, chosen)
+    compute = loss_function(run if state else model.forward, chosen, has_state=bool(state))
 
     def forward_backward(params: Any, batch: Any, key: Any = None) -> Any:
         (value, _), grads = jax.value_and_grad(compute, has_aux=True)(params, batch, key)
         return value, grads
 
-    step = train_step(model.forward, chosen, update)
+    def forward_backward_with_state(params: Any, batch: Any, state: Any, key: Any = None) -> Any:
+        (value, (_, after)), grads = jax.value_and_grad(compute, has_aux=True)(params, batch, key, state=state)
+        return value, grads, after
+
+    both = forward_backward_with_state if state else forward_backward
+    step = train_step(run if state else model.forward, chosen, update, has_state=bool(state), frozen=frozen)
     found = (
-        Program("forward", forward, (param_specs, inputs)),
-        Program("forward+backward", forward_backward, (param_specs, batch, *keys)),
+        Program("forward", forward, (param_specs, inputs, *states)),
+        Program("forward+backward", both, (param_specs, batch, *states, *keys)),
         Program("train step", step, (param_specs, opt_specs, rate, batch, *keys), donated=(0, 1)),
     )
     return {program.name: program for program in found}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import singledispatch
 from typing import Any, Protocol, runtime_checkable
 
@@ -22,6 +22,12 @@ class Trainable(Protocol):
 
     A model whose inputs are whole numbers with bounds may say so by `input_ranges`, least and largest by input name:
     the data is then checked against them.
+
+    A model that hands arrays from one step to the next (BatchNorm) says so by `initial_state()`, which gives them by
+    name, and has `forward_with_state(params, inputs, state, key=, training=)`, which gives outputs and state.
+
+    A model some of whose parameters stay as they are may list them by `parameters`, each with `name` and
+    `is_trainable`.
 
     A model whose `forward` will never do anything else may say so by `is_immutable = True`: what was compiled for it is
     then used again by its next run.
@@ -49,6 +55,27 @@ class Trainable(Protocol):
     def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
         """Return fresh parameters by name, such as `"linear_0.weight"`."""
         ...
+
+
+def initial_state(model: Trainable) -> dict[str, Any]:
+    """Return what the first step finds in the place of the model's state; empty for a model without."""
+    return dict(getattr(model, "initial_state", dict)())
+
+
+def runner(model: Trainable, has_state: bool) -> Callable[..., tuple[dict[str, Any], dict[str, Any]]]:
+    """Return `(params, inputs, state, *, key, training) -> (outputs, state)`, whether the model has a state or not."""
+    if has_state:
+        return getattr(model, "forward_with_state")  # noqa: B009 - not part of the protocol
+
+    def forward(params: Any, inputs: Any, state: Any, **how: Any) -> Any:
+        return model.forward(params, inputs, **how), {}
+
+    return forward
+
+
+def frozen_names(model: Trainable) -> frozenset[str]:
+    """Return the names of the parameters that training leaves as they are."""
+    return frozenset(one.name for one in getattr(model, "parameters", ()) if not one.is_trainable)
 
 
 @singledispatch

@@ -197,7 +197,7 @@ OPTIONS = {
         {"epoch": 3},
         "fit takes no argument 'epoch'.\n"
         "    takes  model, data, loss, optimizer, learning_rate, epochs, batch_size, validation, params, seed, "
-        "metrics, shuffle, backend\n"
+        "metrics, shuffle, backend, checkpoint, resume, model_state\n"
         "    Try: fit(epochs=...)",
     ),
     "a word for a seed": ({"seed": "a"}, "cannot use 'a' as a seed.\n    needs  a whole number\n    Try: seed=42"),
