@@ -107,6 +107,10 @@ class Tensorlike:
         raise TypeError("a connection cannot be iterated over before the model runs; index it, or use Split.")
 
     def __getitem__(self, index: Any) -> Expression:
+        items = index if isinstance(index, tuple) else (index,)
+        if any(_is_connected(item) for item in items):
+            places = [_value_of(item) for item in items]
+            return Expression("Indexer", {"input": self, "index": places[0] if len(places) == 1 else _packed(places)})
         return Expression("Indexer", {"input": self}, {"index": _index(index)})
 
     def sum(self, axis: Any = None, keepdim: bool = False) -> Expression:
@@ -154,10 +158,12 @@ class Tensorlike:
         return _unary("Sqrt", self)
 
     def reshape(self, *shape: Any) -> Expression:
-        """Return the items in another shape; one size may be -1."""
-        given = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        """Return the items in another shape; one size may be -1, and sizes may be connections: `x.shape()[0]`."""
+        given = shape[0] if len(shape) == 1 and isinstance(shape[0], Tensorlike | list | tuple) else shape
         if isinstance(given, Tensorlike):
             return Expression("Reshape", {"input": self, "shape": given})
+        if any(isinstance(size, Tensorlike) for size in given):
+            return Expression("Reshape", {"input": self, "shape": _packed([_value_of(size) for size in given])})
         return Expression("Reshape", {"input": self}, {"shape": tuple(given)})
 
     def transpose(self, *axes: Any) -> Expression:
@@ -172,18 +178,18 @@ class Tensorlike:
 
     def cast(self, dtype: Any) -> Expression:
         """Return the items in another dtype."""
-        return _unary("Cast", self, dtype=str(dtype))
+        return _unary("Cast", self, dtype=dtype)
 
     def shape(self) -> Expression:
         """Return the shape, as a value that flows beside arrays."""
         return _unary("Shape", self)
 
     def size(self, dim: int | None = None) -> Expression:
-        """Return the number of items, or the size of one dim."""
+        """Return the number of items, or the size of one dim, as a value that flows beside arrays."""
         return _unary("Size", self, dim=dim)
 
     def split(self, split_size: int, axis: int = 0) -> Expression:
-        """Return the array cut into parts of one size, stacked along a new first axis."""
+        """Return the array cut into `split_size` equal parts, stacked along a new first axis."""
         return _unary("Split", self, split_size=split_size, axis=axis)
 
 
@@ -206,6 +212,14 @@ class Expression(Tensorlike):
     def __repr__(self) -> str:
         given = [f"{port}={value!r}" for port, value in {**self.options, **self.inputs}.items()]
         return f"{self.kind}({', '.join(given)})"
+
+    @property
+    def is_value(self) -> bool:
+        """Whether it is known to be no array but a value, as a size: `x.shape()[0] * 2`."""
+        if self.kind in _VALUES:
+            return True
+        data = [given for port, given in self.inputs.items() if port != "index"]
+        return self.kind in _KEEP_VALUES and all(isinstance(one, Expression) and one.is_value for one in data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,7 +255,36 @@ def _unary(kind: str, x: Any, **options: Any) -> Expression:
 
 
 def _binary(kind: str, first: str, a: Any, second: str, b: Any) -> Expression:
+    # Arithmetic of sizes and numbers gives sizes.
+    if isinstance(b, Expression) and isinstance(a, int) and kind in _KEEP_VALUES and b.is_value:
+        a = _value_of(a)
+    elif isinstance(a, Expression) and isinstance(b, int) and kind in _KEEP_VALUES and a.is_value:
+        b = _value_of(b)
     return Expression(kind, {first: a, second: b})
+
+
+_VALUES = {"Shape", "Size", "Length", "ToTuple", "Slice", "Value", "Dtype"}
+_KEEP_VALUES = {"Indexer", "Add", "Subtract", "Multiply", "FloorDivide"}
+
+
+def _is_connected(item: Any) -> bool:
+    bounds = (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
+    return any(isinstance(bound, Tensorlike) for bound in bounds)
+
+
+def _value_of(item: Any) -> Tensorlike:
+    """What is to stand in a shape or an index, as a connection."""
+    if isinstance(item, Tensorlike):
+        return item
+    if not isinstance(item, slice):
+        return Expression("Value", {}, {"value": "..." if item is Ellipsis else item})
+    bounds = {"start": item.start, "stop": item.stop, "step": item.step}
+    connected = {port: bound for port, bound in bounds.items() if isinstance(bound, Tensorlike)}
+    return Expression("Slice", connected, {port: bound for port, bound in bounds.items() if port not in connected})
+
+
+def _packed(items: list[Tensorlike]) -> Expression:
+    return Expression("ToTuple", {f"input{place}": item for place, item in enumerate(items, 1)}, {"n": len(items)})
 
 
 def _index(index: Any) -> tuple[Any, ...]:

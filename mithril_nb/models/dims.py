@@ -116,13 +116,20 @@ def at_least_0(dim: Dim) -> Dim:
     return f"max({dim},0)" if any(number < 0 for number in _terms(dim).values()) else dim
 
 
-def sliced(size: Dim, start: int | None, stop: int | None, step: int | None) -> Dim:
-    """Return the size that a slice of an axis has.
+def sliced(size: Dim, start: Dim | None, stop: Dim | None, step: Dim | None) -> Dim:
+    """Return the size that a slice of an axis has; `"?n[:m-1]"` where a bound has only a name and may be negative.
 
     Examples:
         >>> sliced(5, 1, None, 2), sliced("n", 1, None, None), sliced("n", None, 3, None), sliced("n", None, None, -1)
         (2, 'max(n-1,0)', 'min(n,3)', 'n')
     """
+    if isinstance(start, str) or isinstance(stop, str) or isinstance(step, str):
+        near, far = (bound is None or at_least_0(bound) == bound for bound in (start, stop))
+        if not (near and far and step in (None, 1)):
+            written = ":".join("" if bound is None else str(bound) for bound in (start, stop, step))
+            return f"?{size}[{written}]"
+        first = 0 if start is None else start
+        return at_least_0(plus(size if stop is None else least(size, stop), times(first, -1)))
     if isinstance(size, int):
         return len(range(*slice(start, stop, step).indices(size)))
     step = 1 if step is None else step
@@ -344,7 +351,7 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
         tail = meet(longer[len(longer) - len(shorter) + 1 :], shorter[1:], names)
         return None if tail is None else (*longer[: len(longer) - len(shorter) + 1], *tail)
     if LEADING in one[:1] or LEADING in other[:1]:
-        known, tail = (other, one[1:]) if one[0] == LEADING else (one, other[1:])
+        known, tail = (other, one[1:]) if LEADING in one[:1] else (one, other[1:])
         if len(known) < len(tail):
             return None
         split = len(known) - len(tail)

@@ -35,15 +35,15 @@ def index_items(index: Value) -> tuple[Any, ...]:
     for item in items:
         if _is_slice(item):
             _, *bounds = item  # pyright: ignore
-            if any(isinstance(bound, str) for bound in bounds) or bounds[2] == 0:
+            if not all(_is_bound(bound) for bound in bounds) or bounds[2] == 0:
                 raise MismatchError("input", f"a slice of numbers, not {bounds}", "x[1:3], of a step that is not 0.")
             found.append(slice(*bounds))
         elif item == LEADING:
             found.append(...)
         elif isinstance(item, tuple):
             found += _rows(item)
-        elif item is None or (isinstance(item, int) and not isinstance(item, bool)):
-            found.append(item)
+        elif item is None or (isinstance(item, int | str) and not isinstance(item, bool)):
+            found.append(item)  # a text is a number of which only the name is known: "batch-1"
         else:
             raise MismatchError(
                 "input",
@@ -138,6 +138,9 @@ def picked_value(value: StaticSpec, items: tuple[Any, ...]) -> StaticSpec:
             continue
         if isinstance(item, Rows) and item.numbers is None:
             return StaticSpec(is_known=False)
+        bounds = (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
+        if any(isinstance(bound, str) for bound in bounds):
+            return StaticSpec(is_known=False)
         if not isinstance(found, tuple) or not isinstance(item, int | slice):
             raise MismatchError("input", "a whole number or a slice for each tuple", "x.shape()[0]", f"{found!r}")
         if LEADING in found[:1]:
@@ -158,6 +161,10 @@ def _check_range(number: Value, size: Dim, axis: int) -> None:
     elif isinstance(number, int) and isinstance(size, int) and not -size <= number < size:
         places = f"a number from {-size} to {size - 1}." if size else "an input with items."
         raise MismatchError("input", f"an item {number} on axis {axis}", places, f"axis {axis}: {number} of {size}")
+
+
+def _is_bound(bound: Value) -> bool:
+    return bound is None or (isinstance(bound, int | str) and not isinstance(bound, bool))
 
 
 def _is_slice(item: Value) -> bool:
