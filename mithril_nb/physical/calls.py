@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import numpy as np
 
 from mithril_nb.backends.notices import notice
 from mithril_nb.errors import (
@@ -131,7 +130,7 @@ class Calls:
             inputs: Inputs that have been checked.
         """
         shapes = {
-            port: np.shape(inputs[name])
+            port: jax.numpy.asarray(inputs[name]).shape
             for port, name in by_port(inputs, self.names, "input", what="inputs").items()
         }
         if self.is_static:

@@ -34,7 +34,7 @@ def run(document: str, *sections: str, **names: Any) -> dict[str, Any]:
 
 
 def test_000_from_compiling_to_gradients():
-    ran = run("000_jax_backend.md", "Compiling Models with JAX Backend", "Running Inference", "Computing Gradients")
+    ran = run("000_jax_backend.txt", "Compiling Models with JAX Backend", "Running Inference", "Computing Gradients")
     inputs, params = np.asarray(ran["inputs"]["input"]), {name: np.asarray(p) for name, p in ran["params"].items()}
     assert ran["output_tensor"].shape == (32, 64)
     np.testing.assert_allclose(ran["output_tensor"], inputs @ params["weight"] + params["bias"], rtol=1e-4, atol=1e-5)
@@ -43,7 +43,7 @@ def test_000_from_compiling_to_gradients():
 
 
 def test_000_creating_tensors():
-    ran = run("000_jax_backend.md", "Creating Tensors", ml=ml, backend=ml.JaxBackend())
+    ran = run("000_jax_backend.txt", "Creating Tensors", ml=ml, backend=ml.JaxBackend())
     shapes = {name: ran[name].shape for name in ("zeros", "ones", "randn", "rand", "jax_tensor", "arange")}
     assert shapes == dict.fromkeys(shapes, (3, 4)) | {"arange": (10,)}
     np.testing.assert_array_equal(ran["zeros"], np.zeros((3, 4)))
@@ -59,7 +59,7 @@ def test_000_creating_tensors():
 
 
 def test_000_mathematical_operations():
-    ran = run("000_jax_backend.md", "Mathematical Operations", backend=ml.JaxBackend())
+    ran = run("000_jax_backend.txt", "Mathematical Operations", backend=ml.JaxBackend())
     ones = np.ones((3, 4))
     expected = {
         "add": 2 * ones, "sub": 0 * ones, "mul": ones, "div": ones, "matmul": np.full((3, 5), 4.0), "sum_all": 12.0,
@@ -71,12 +71,12 @@ def test_000_mathematical_operations():
 
 
 def test_000_shape_manipulation():
-    ran = run("000_jax_backend.md", "Shape Manipulation", backend=ml.JaxBackend())
+    ran = run("000_jax_backend.txt", "Shape Manipulation", backend=ml.JaxBackend())
     assert [ran[name].shape for name in ("reshaped", "transposed", "concatenated")] == [(3, 4), (4, 3), (6, 4)]
 
 
 def test_000_creating_a_backend():
-    (block,) = blocks("000_jax_backend.md", "Creating a JAX Backend")
+    (block,) = blocks("000_jax_backend.txt", "Creating a JAX Backend")
     on_any_machine, _, on_a_gpu = block.partition("# Create a JAX backend for a specific device")
     # In a process of its own: float64 switches JAX for the whole of it.
     out = run_fresh(on_any_machine + "\nprint(backend.jit, ml.JaxBackend(dtype=ml.float64).ones(2).dtype)")
@@ -86,7 +86,7 @@ def test_000_creating_a_backend():
 
 
 def test_002_the_mlp():
-    ran = run("002_migrating.md", "Mithril Style")
+    ran = run("002_migrating.txt", "Mithril Style")
     assert list(ran["params"]) == [
         "linear_0.weight", "linear_0.bias", "linear_1.weight", "linear_1.bias", "linear_2.weight", "linear_2.bias",
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_002_the_mlp():
 
 
 def test_004_backend_operations():
-    ran = run("004_backends.md", "Backend Operations", backend=ml.JaxBackend())
+    ran = run("004_backends.txt", "Backend Operations", backend=ml.JaxBackend())
     np.testing.assert_array_equal(ran["z"], [5, 7, 9])
     assert float(ran["w"]) == 32.0
     np.testing.assert_array_equal(ran["a"], [5, 7, 9])
@@ -111,7 +111,7 @@ def test_004_backend_operations():
 
 
 def test_004_import_paths():
-    ran = run("004_backends.md", "Automatic Differentiation Backends", "Manual Differentiation Backends")
+    ran = run("004_backends.txt", "Automatic Differentiation Backends", "Manual Differentiation Backends")
     assert ran["JaxBackend"] is ml.JaxBackend
     for name in ("TorchBackend", "MlxBackend", "NumpyBackend", "CBackend", "GGMLBackend"):
         assert ran[name] is getattr(ml, name)
