@@ -50,7 +50,9 @@ def main(link: socket.socket, script: str, arguments: list[str]) -> int:
 def _end_with(link: socket.socket) -> None:
     """End this process, and those that it started, when the launcher is gone, even if that was killed."""
     link.recv(1)
-    os.killpg(os.getpgrp(), signal.SIGKILL)
+    if os.getpgrp() == os.getpid():  # else the group is that of whoever started this by hand
+        os.killpg(os.getpgrp(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _of_script(trace: TracebackType | None, script: str) -> TracebackType | None:

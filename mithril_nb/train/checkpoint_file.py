@@ -154,7 +154,7 @@ def like(trees: Mapping[str, Any], saved: Saved, prefixes: tuple[str, ...]) -> d
 
 def _as(array: np.ndarray, leaf: Any) -> Any:
     if is_key(leaf):
-        return jax.random.wrap_key_data(array, impl=jax.random.key_impl(leaf))
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=jax.random.key_impl(leaf))
     # Weakly typed numbers (Python's) would else decide other dtypes in the next step than they did before.
     is_weak = getattr(leaf, "weak_type", not hasattr(leaf, "dtype")) and array.ndim == 0
     placed = jnp.asarray(array.item() if is_weak else array)
