@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import jax
@@ -23,7 +24,9 @@ from mithril_nb.program import run_with_state
 from tests.blocks.case import Arrays, Case, all_cases
 
 CASES = {case.name: case for case in all_cases()}
-EXAMPLES = settings(max_examples=12)
+MORE = int(os.environ.get("MITHRIL_NB_EXAMPLES", "1"))
+"""How many times as many examples. Each new shape is compiled op by op: the usual run takes few, always the same."""
+TRACED, RUN, DIFFERENTIATED = (settings(max_examples=count * MORE, derandomize=MORE == 1) for count in (8, 3, 1))
 each = pytest.mark.parametrize("name", CASES)
 
 
@@ -37,7 +40,7 @@ def test_each_op_has_a_case():
 
 
 @each
-@EXAMPLES
+@TRACED
 @given(data=st.data())
 def test_shapes_and_dtypes_are_those_that_jax_finds(name: str, data: st.DataObject):
     model, inputs = _drawn(CASES[name], data)
@@ -56,7 +59,7 @@ def test_shapes_and_dtypes_are_those_that_jax_finds(name: str, data: st.DataObje
 
 
 @each
-@EXAMPLES
+@RUN
 @given(data=st.data())
 def test_values_are_those_of_others(name: str, data: st.DataObject):
     case = CASES[name]
@@ -78,7 +81,7 @@ def test_values_are_those_of_others(name: str, data: st.DataObject):
 
 
 @each
-@settings(max_examples=4)
+@DIFFERENTIATED
 @given(data=st.data())
 def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObject):
     case = CASES[name]

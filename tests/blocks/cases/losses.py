@@ -87,7 +87,7 @@ def _focal(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 
 def _focal_expected(options: Any, x: np.ndarray, t: np.ndarray) -> np.ndarray:
-    loss = optax.sigmoid_focal_loss(x, t, options["alpha"], options["gamma"])
+    loss = optax.sigmoid_focal_loss(x, t, alpha=options["alpha"], gamma=options["gamma"])
     p = special.expit(x)
     # Beside it by hand: optax computes in JAX's own precision.
     entropy = -(t * np.log(p) + (1 - t) * np.log1p(-p))
@@ -168,7 +168,7 @@ def _cosine_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
 
 
 def _info(draw: st.DrawFn) -> tuple[Model, Arrays]:
-    shape = (draw(st.integers(0, 4)), draw(st.integers(1, 4)))
+    shape = (draw(st.integers(1, 4)), draw(st.integers(1, 4)))
     return InfoNCE(draw(st.sampled_from((0.1, 1.0)))), {"input": draw(arrays(shape)), "target": draw(arrays(shape))}
 
 

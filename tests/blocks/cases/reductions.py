@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from scipy import special
 
 from mithril_nb.models import (
     ArgMax,
@@ -67,7 +66,7 @@ def _empty_is_nan(function: Callable[..., Any]) -> Callable[..., Any]:
         count = np.sum(np.ones(x.shape), axis=axis, keepdims=keepdims)
         with np.errstate(all="ignore"):
             mean = np.sum(x, axis=axis, keepdims=True) / np.sum(np.ones(x.shape), axis=axis, keepdims=True)
-            return function(x, mean, axis, keepdims, count - correction)
+            return function(x, mean, axis, keepdims, np.maximum(count - correction, 0))
 
     return compute
 
@@ -80,6 +79,10 @@ def _mean(x: np.ndarray, mean: Any, axis: Any, keepdims: bool, count: Any) -> An
 @_empty_is_nan
 def _variance(x: np.ndarray, mean: Any, axis: Any, keepdims: bool, count: Any) -> Any:
     return np.sum((x - mean) ** 2, axis=axis, keepdims=keepdims) / count
+
+
+def _log_sum_exp(x: np.ndarray, axis: Any, keepdims: bool) -> Any:
+    return np.log(np.sum(np.exp(x), axis=axis, keepdims=keepdims))
 
 
 def _norm(x: np.ndarray, axis: Any, keepdims: bool, p: float) -> Any:
@@ -131,7 +134,7 @@ def _unique_reference(model: Model, params: Arrays, inputs: Arrays) -> dict[str,
 FLOATING = {
     "Mean": _reduction(Mean, _mean, kinds="ib"),
     "Variance": _reduction(Variance, _variance, kinds="ib", correction=st.sampled_from((0.0, 0.5))),
-    "LogSumExp": _reduction(LogSumExp, special.logsumexp, kinds="i"),
+    "LogSumExp": _reduction(LogSumExp, _log_sum_exp, kinds="i"),
     "Norm": _reduction(Norm, _norm, kinds="i", p=st.sampled_from((1.0, 2.0, 3.5, np.inf))),
 }
 
@@ -147,7 +150,7 @@ CASES = [
     Case("Max", *_reduction(Max, np.max, can_be_empty=False, kinds="fib")),
     Case("Min", *_reduction(Min, np.min, can_be_empty=False, kinds="fib")),
     Case("Variance", *_reduction(Variance, _variance, correction=st.sampled_from((0.0, 0.5)))),
-    Case("LogSumExp", *_reduction(LogSumExp, special.logsumexp)),
+    Case("LogSumExp", *_reduction(LogSumExp, _log_sum_exp)),
     Case("Norm", *_reduction(Norm, _norm, p=st.sampled_from((1.0, 2.0, 3.5, np.inf)))),
     _place(ArgMax, np.argmax),
     _place(ArgMin, np.argmin),
