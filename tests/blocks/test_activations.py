@@ -1,0 +1,111 @@
+"""Activations: ports, far-off values, short floats, shapes going back, messages."""
+
+from __future__ import annotations
+
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.models import KINDS, Elu, Glu, LeakyRelu, Linear, LogSigmoid, LogSoftmax, Model, Relu, SiLU, Softmax
+from mithril_nb.models import activations as family
+from mithril_nb.models.infer import infer
+from mithril_nb.program import run
+
+KINDS_HERE = [kind for kind in family.__all__ if kind != "Dropout"]
+
+
+def apply(block: Model, x: object) -> jax.Array:
+    return run(block.graph, JaxBackend().toolkit, {}, {"input": jnp.asarray(x)})["output"]
+
+
+def message(block: Model, spec: TensorSpec) -> str:
+    with pytest.raises(MithrilError) as caught:
+        infer(block.graph, {"input": spec}).raise_problems()
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+def text(block: str) -> str:
+    return textwrap.dedent(block).strip()
+
+
+@pytest.mark.parametrize("kind", KINDS_HERE)
+def test_ports(kind: str):
+    block = KINDS[kind]()
+    more = ("slope",) if kind == "LeakyRelu" else ()
+    assert tuple(port.name for port in (*block.inputs, *block.outputs)) == ("input", *more, "output")
+
+
+def test_arguments_are_those_that_users_of_mithril_know():
+    assert LeakyRelu(slope=0.2).options == {"slope": 0.2}
+    assert Softmax(axis=0).options == {"axis": 0}
+    assert SiLU().options == {}
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("kind", KINDS_HERE)
+def test_far_off_values_stay_finite_in_every_dtype(kind: str, dtype: str):
+    x = jnp.array([[-100.0, -20.0, -1.0, 0.0], [0.5, 10.0, 50.0, 100.0]], dtype)
+    value, gradient = jax.value_and_grad(lambda x: apply(KINDS[kind](), x).sum())(x)
+    assert value.dtype == gradient.dtype == dtype
+    assert jnp.isfinite(value)
+    assert jnp.isfinite(gradient).all()
+    assert np.isnan(apply(KINDS[kind](), jnp.full((2, 2), jnp.nan, dtype))).all()
+    assert apply(KINDS[kind](), jnp.zeros((0, 2), dtype)).shape[0] == 0
+
+
+def test_logarithms_do_not_round_to_nothing():
+    assert apply(LogSigmoid(), -200.0) == -200.0
+    assert apply(LogSoftmax(), [0.0, -200.0]).tolist() == [0.0, -200.0]
+
+
+def test_known_values():
+    assert apply(Elu(2.0), [-1e9, 3.0]).tolist() == [-2.0, 3.0]
+    assert apply(Glu("relu"), [2.0, 3.0, -1.0, 4.0]).tolist() == [0.0, 12.0]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS_HERE if kind != "Glu"])
+def test_a_shape_flows_back(kind: str):
+    model = Model() + KINDS[kind]()(input="x") + Linear(3, input_size=8)
+    found = infer(model.graph, {"x": TensorSpec(("...",))})
+    assert found.inputs["x"].shape == ("...", 8)
+
+
+def test_a_gate_has_half_the_size():
+    for given, output in (((2, 6), (2, 3)), (("n", "m"), ("n", "(m)//2")), (("...", 4), ("...", 2))):
+        found = infer(Glu().graph, {"input": TensorSpec(given)})
+        assert found.outputs["output"].shape == output
+    model = Model() + Glu()(input="x") + Linear(3, input_size=8)
+    assert infer(model.graph, {"x": TensorSpec(("...",))}).inputs["x"].shape == ("...", 16)
+
+
+def test_what_does_not_fit():
+    assert message(Glu(), TensorSpec((2, 5))) == text(
+        """
+        ShapeError: the input 'input' does not fit 'glu.input'.
+            given  (2, 5) float32
+            input  an even size on axis -1      axis -1: 5
+            Try: 6 there, for two halves.
+        """
+    )
+    assert message(LogSoftmax(2), TensorSpec((2, 5))) == text(
+        """
+        ShapeError: the input 'input' does not fit 'log_softmax.input'.
+            given  (2, 5) float32
+            input  an array that has axis 2      rank 2
+            Try: LogSoftmax(axis=1)
+        """
+    )
+    assert message(Relu(), TensorSpec((2,), "int32")) == text(
+        """
+        ShapeError: the input 'input' does not fit 'relu.input'.
+            given  (2,) int32
+            input  floating numbers (float32)      dtype int32
+            Try: array.astype("float32"), or an input of its own for this block.
+        """
+    )

@@ -1,0 +1,112 @@
+"""Comparisons, truth values and choices: ports, dtypes, NaN, messages."""
+
+from __future__ import annotations
+
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.models import KINDS, Equal, Greater, IsNan, LogicalAnd, Model, NotEqual, ShiftLeft, ShiftRight, Where
+from mithril_nb.models.infer import infer, input_dtype
+from mithril_nb.program import run
+
+PORTS = {
+    **dict.fromkeys(("Greater", "Less", "Equal", "NotEqual", "LessEqual", "GreaterEqual"), ("left", "right", "output")),
+    **dict.fromkeys(("LogicalAnd", "LogicalOr", "LogicalXOr"), ("left", "right", "output")),
+    **dict.fromkeys(("ShiftLeft", "ShiftRight"), ("input", "shift", "output")),
+    **dict.fromkeys(("IsNan", "LogicalNot"), ("input", "output")),
+    "Where": ("cond", "input1", "input2", "output"),
+}
+
+
+def apply(block: Model, *arrays: object) -> jax.Array:
+    ports = [port.name for port in block.inputs]
+    given = {port: jnp.asarray(array) for port, array in zip(ports, arrays, strict=True)}
+    return run(block.graph, JaxBackend().toolkit, {}, given)["output"]
+
+
+def message(block: Model, **specs: TensorSpec) -> str:
+    with pytest.raises(MithrilError) as caught:
+        infer(block.graph, specs).raise_problems()
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+def text(block: str) -> str:
+    return textwrap.dedent(block).strip()
+
+
+@pytest.mark.parametrize("kind", PORTS)
+def test_ports_are_those_that_users_of_mithril_know(kind: str):
+    block = KINDS[kind]()
+    assert tuple(port.name for port in (*block.inputs, *block.outputs)) == PORTS[kind]
+    assert block.options == {}
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32", "float16", "float32", "complex64"])
+@pytest.mark.parametrize("kind", PORTS)
+def test_each_dtype_comes_out_as_jax_finds_or_is_refused(kind: str, dtype: str):
+    block = KINDS[kind]()
+    dtypes = {port.name: "bool" if port.name == "cond" else dtype for port in block.inputs}
+    found = infer(block.graph, {port: TensorSpec((2,), one) for port, one in dtypes.items()})
+    if found.problems:
+        assert dtype == "complex64" or kind.startswith(("Logical", "Shift"))
+        return
+    given = {port: jax.ShapeDtypeStruct((2,), one) for port, one in dtypes.items()}
+    real = jax.eval_shape(lambda given: run(block.graph, JaxBackend().toolkit, {}, given), given)["output"]
+    assert found.outputs["output"] == TensorSpec(real.shape, str(real.dtype))
+
+
+def test_nan_is_not_the_same_as_itself():
+    nan = float("nan")
+    assert not apply(Equal(), nan, nan)
+    assert apply(NotEqual(), nan, nan)
+    assert not apply(Greater(), nan, 1.0)
+    assert apply(IsNan(), [nan, 1.0, float("inf")]).tolist() == [True, False, False]
+    assert apply(IsNan(), [1, 2]).tolist() == [False, False]
+
+
+def test_shifts_keep_the_sign_and_the_dtype():
+    assert apply(ShiftRight(), [-8, 8], 1).tolist() == [-4, 4]
+    assert apply(ShiftLeft(), jnp.array([200], "uint8"), jnp.array(1, "uint8")).tolist() == [144]
+    assert apply(ShiftLeft(), jnp.array([1], "int8"), jnp.array(3, "int32")).dtype == "int32"
+
+
+def test_gradients_go_to_what_was_taken():
+    cond = jnp.array([True, False])
+    left, right = jax.grad(lambda a, b: apply(Where(), cond, a, b).sum(), (0, 1))(jnp.ones(2), jnp.ones(2))
+    assert (left.tolist(), right.tolist()) == ([1, 0], [0, 1])
+
+
+def test_inputs_that_are_left_open_have_the_dtype_that_the_block_takes():
+    assert input_dtype(LogicalAnd().graph, "left", "float32") == "bool"
+    assert input_dtype(ShiftLeft().graph, "shift", "float32") == "int32"
+    assert input_dtype(Where().graph, "cond", "float32") == "bool"
+    assert input_dtype(Where().graph, "input1", "float32") == "float32"
+
+
+def test_numbers_are_no_truth_values():
+    assert message(LogicalAnd(), left=TensorSpec((2,)), right=TensorSpec((2,), "bool")) == text(
+        """
+        ShapeError: the input 'left' does not fit 'logical_and.left'.
+            given  (2,) float32
+            left   truth values (bool)      dtype float32
+            Try: array.astype("bool"), or an input of its own for this block.
+        """
+    )
+
+
+def test_the_third_input_that_does_not_broadcast_is_named():
+    specs = {"cond": TensorSpec((2, 1), "bool"), "input1": TensorSpec((3,)), "input2": TensorSpec((4,))}
+    assert message(Where(), **specs) == text(
+        """
+        ShapeError: the input 'input2' does not fit 'where.input2'.
+            given   (4,) float32
+            input2  a shape that broadcasts with (2, 3)      axis -1: 3 != 4
+            Try: give both the same sizes, or size 1 where one is to be repeated.
+        """
+    )
