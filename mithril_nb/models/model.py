@@ -81,15 +81,15 @@ class Model(Shown, Portable, metaclass=_Kind):
         self._attributes: tuple[tuple[str, Value], ...] = ()
 
     @classmethod
-    def of(cls, graph: LogicalGraph, name: str | None = None) -> Model:
-        """Return a model of a graph.
+    def of(cls, graph: LogicalGraph, name: str | None = None, kind: str = "Model") -> Model:
+        """Return a model of a graph; as a block of a kind that composes itself, if that is said.
 
         Examples:
             >>> Model.of(Model().graph) == Model()
             True
         """
         model = Model(name)
-        model._block = composite(graph)
+        model._block = composite(graph, kind)
         return model
 
     @classmethod

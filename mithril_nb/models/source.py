@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Mapping
+from math import isfinite
 from pprint import pformat
+from typing import Any
 
-from mithril_nb.graph.closing import INPUT, OUTPUT
+from mithril_nb.graph.closing import INPUT, OUTPUT, is_array
 from mithril_nb.graph.edit import free_name
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
@@ -45,20 +48,10 @@ class _Writer:
         self.variables: set[str] = set()
         self.misread = False
 
-    def graph(self, graph: LogicalGraph, variable: str, name: str) -> str:
+    def graph(self, graph: LogicalGraph, variable: str, name: str, kind: str = "Model") -> str:
         """Write the lines for one graph; return its variable."""
         variable = self.free_variable(variable)
-        # A kind that composes itself cannot be written out block by block, and notes have no line of their own yet.
-        self.misread = self.misread or bool(graph.notes)
-        self.misread = self.misread or any(
-            node.block.graph is not None and not node.block.attributes and node.block.kind != "Model"
-            for node in graph.nodes
-        )
-        inner = {
-            node.name: self.graph(node.block.graph, node.name, node.name)
-            for node in graph.nodes
-            if node.block.graph is not None and not node.block.attributes
-        }
+        inner = {node.name: self.inside(node) for node in graph.nodes if _is_written_out(node.block)}
         self.lines.append(f"{variable} = Model({f'name={name!r}' if name else ''})")
         labels = {end: label for label, end in graph.labels}
         so_far = LogicalGraph()
@@ -69,12 +62,55 @@ class _Writer:
             if node.name in inner:
                 made = inner[node.name]
             else:
-                self.kinds.add(node.block.kind)
                 default = node.name == free_name(so_far, node.block.kind)
-                made = _call(node.block, "" if default else node.name)
+                made = self.call(node, "" if default else node.name)
             self.lines.append(f"{variable} {operator} {made}{connections}")
             so_far = LogicalGraph((*so_far.nodes, node))
+        self.notes(graph, variable)
+        if kind != "Model":
+            self.lines.append(f"{variable} = Model.of({variable}.graph, {name or None!r}, {kind!r})")
         return variable
+
+    def inside(self, node: Node) -> str:
+        """Write the lines for the blocks inside a block."""
+        assert node.block.graph is not None
+        return self.graph(node.block.graph, node.name, node.name, node.block.kind)
+
+    def call(self, node: Node, name: str) -> str:
+        """The constructor call of a block; one that runs others gets those as variables, or as calls of their own."""
+        self.kinds.add(node.block.kind)
+        if node.block.graph is None or node.block.is_composite:
+            return _call(node.block, name, {})
+        bodies = {one.name: self.body(one) for one in node.block.graph.nodes}
+        return _call(node.block, name, bodies)
+
+    def body(self, node: Node) -> str:
+        """What stands for a block inside one that runs it."""
+        if _is_written_out(node.block):
+            return self.graph(node.block.graph or LogicalGraph(), node.name, "", node.block.kind)
+        return self.call(node, "")
+
+    def notes(self, graph: LogicalGraph, variable: str) -> None:
+        """Write what was said of shapes, dtypes, training and names, as the calls that say it."""
+        said: dict[str, dict[str, Any]] = {}
+        exposed: list[str] = []
+        labels = {end: label for label, end in graph.labels}
+        for end, note in graph.notes:
+            # A parameter is spoken of by its name among all parameters, not by its port.
+            self.misread = self.misread or (bool(end.node) and end not in graph.targets_of)
+            name = end.port if is_array(end) else component(labels[end]) if end in labels else str(end)
+            arrays = {"differentiability": note.is_trainable, "initializers": note.initializer}
+            for what, value in {"shapes": note.shape, "types": note.dtype, **arrays}.items():
+                if value is not None:
+                    said.setdefault(what, {})[name] = list(value) if what == "shapes" else value
+            if note.is_exposed:
+                exposed.append(name)
+        if exposed:
+            self.lines.append(f"{variable}.expose_keys({', '.join(map(repr, exposed))})")
+        for what, values in said.items():
+            plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in values)
+            given = ", ".join(f"{name}={value!r}" for name, value in values.items()) if plain else repr(values)
+            self.lines.append(f"{variable}.set_{what}({given})")
 
     def free_variable(self, name: str) -> str:
         """A Python name made of any name, used once."""
@@ -141,16 +177,37 @@ def _is_misread(graph: LogicalGraph, so_far: LogicalGraph, node: Node) -> bool:
     return any(re.sub(r"(_\d+)+$", "", name) in automatic or name in automatic for name in read)
 
 
-def _call(block: Block, name: str) -> str:
+def _is_written_out(block: Block) -> bool:
+    """Whether the blocks inside it are written as lines of their own: there is no call that would make them."""
+    return block.is_composite and not block.attributes
+
+
+def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
     """The constructor call of a block; what is left at its default is left out."""
     given: list[str] = []
     in_order = True
     for field in fields_of(kind_named(block.kind)):
-        value = block.options[field.name]
-        if value == field.default and not field.is_required:
+        if field.name in bodies:
+            given.append(bodies[field.name] if in_order else f"{field.name}={bodies[field.name]}")
+            continue
+        if field.name not in block.options:
             in_order = False
             continue
-        given.append(repr(value) if in_order and field.is_required else f"{field.name}={value!r}")
+        value = block.options[field.name]
+        if value == field.default and type(value) is type(field.default) and not field.is_required:
+            in_order = False
+            continue
+        text = _literal(dict(value) if field.name == "carry" and bodies else value)  # pyright: ignore
+        given.append(text if in_order and field.is_required else f"{field.name}={text}")
     if name:
         given.append(f"name={name!r}")
     return f"{block.kind}({', '.join(given)})"
+
+
+def _literal(value: Any) -> str:
+    """Plain data as Python; what is not finite has no literal."""
+    if isinstance(value, float) and not isfinite(value):
+        return f"float({str(value)!r})"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(_literal, value))}{',' if len(value) == 1 else ''})"
+    return repr(value)

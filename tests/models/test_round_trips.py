@@ -3,9 +3,32 @@
 import json
 
 from hypothesis import given
+from hypothesis import strategies as st
 from strategies import models, modest
 
-from mithril_nb.models import MLP, Add, Linear, Model, Relu, from_dict, load, save, to_dict, to_source
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.records import Endpoint
+from mithril_nb.models import (
+    MLP,
+    Add,
+    Cond,
+    Constant,
+    IOKey,
+    Linear,
+    Model,
+    Relu,
+    Repeat,
+    Residual,
+    Scan,
+    Softmax,
+    Tanh,
+    from_dict,
+    load,
+    save,
+    to_dict,
+    to_source,
+)
+from mithril_nb.models.flat import flat
 
 
 def built(source: str) -> Model:
@@ -19,6 +42,40 @@ def built(source: str) -> Model:
 @given(models())
 def test_source_rebuilds_an_equal_graph(model):
     assert built(to_source(model.graph)).graph == model.graph
+
+
+@st.composite
+def noted(draw: st.DrawFn) -> Model:
+    """A model of which a person said something."""
+    model = draw(models(most=4))
+    graph = model.graph
+    arrays = sorted({array for op in flat(graph).ops for array in op.arrays.values()})
+    ends = [str(Endpoint("", port.name)) for port in graph.inputs if port.role == "data"]
+    gives = [str(Endpoint(node.name, port.name)) for node in graph.nodes for port in node.block.outputs]
+    for _ in range(draw(st.integers(1, 3))):
+        end = draw(st.sampled_from([*ends, *gives, "nothing"]))
+        array = draw(st.sampled_from([*arrays, "nothing"]))
+        try:
+            draw(st.sampled_from((
+                lambda: model.set_shapes({end: draw(st.sampled_from((["n", 4], ["..."], [2, 4])))}),  # noqa: B023
+                lambda: model.set_types({end: "float32"}),  # noqa: B023
+                lambda: model.set_differentiability({array: draw(st.booleans())}),  # noqa: B023
+                lambda: model.set_initializers({array: draw(st.sampled_from(("he_normal", "normal(0.5, 1)")))}),  # noqa: B023
+                lambda: model.expose_keys(end),  # noqa: B023
+            )))()  # fmt: skip
+        except MithrilError:
+            pass  # nothing of that name
+    return model
+
+
+@modest
+@given(noted())
+def test_what_a_person_said_is_kept_by_data_and_by_source(model):
+    assert from_dict(json.loads(json.dumps(model.to_dict()))).graph == model.graph
+    assert built(to_source(model.graph)).graph == model.graph
+    again = Model() | Model.of(model.graph, "inner")
+    assert from_dict(again.to_dict()).graph == again.graph
+    assert built(to_source(again.graph)).graph == again.graph
 
 
 @modest
@@ -51,6 +108,83 @@ def test_half_a_character_in_a_name_is_read_back(tmp_path):
     model = Model() | Linear(3, name="half \ud800/naïve")
     save(model, tmp_path / "model.json")
     assert load(tmp_path / "model.json") == model
+
+
+def test_the_methods_are_the_functions(tmp_path):
+    model = Model(name="tagger") | Linear(3)
+    model.save(tmp_path / "model.json")
+    assert Model.load(tmp_path / "model.json") == load(tmp_path / "model.json") == model
+    assert Model.from_dict(model.to_dict()).name == "tagger"
+
+
+def test_a_file_of_version_1_is_read():
+    text = """{"format": "mithril_nb.model", "version": 1, "name": "old", "graph": {
+     "nodes": [
+      {"name": "linear_0", "kind": "Linear", "attributes": {"dimension": 3, "use_bias": true, "input_size": null}},
+      {"name": "inner", "kind": "Model", "graph": {"nodes": [{"name": "relu_0", "kind": "Relu"}],
+       "edges": [["", "input", "relu_0", "input"]], "labels": [["input", "", "input"]]}}],
+     "edges": [["", "x", "linear_0", "input"], ["linear_0", "output", "inner", "input"]],
+     "labels": [["h", "linear_0", "output"], ["x", "", "x"]]}}"""
+    model = Model(name="old")
+    model |= Linear(3)(input="x", output="h")
+    inner = Model(name="inner") | Relu()(input="input")
+    model |= inner(input="h")
+    assert from_dict(json.loads(text)) == model
+    assert from_dict(json.loads(text)).name == "old"
+
+
+def everything() -> Model:
+    """A model with one of each thing that a file and a source have to hold."""
+    running = Model()
+    running |= Add()(left="x", right="before", output="sum")
+    model = Model()
+    model |= Linear(4)(input=IOKey("x", shape=["batch", "time", 4]), output=IOKey("h", expose=True))
+    model += Residual(Linear(4))
+    model += Repeat(MLP(4, [3], 4), 3)
+    model |= Constant([1.0, float("inf")])(output="limits")
+    model |= Scan(running, carry={"sum": "before"}, axis=1)(x="h", before="start")
+    model |= Cond(Relu(), Model() | Tanh() + Softmax())(condition="flag", input="h", output="either")
+    model.set_differentiability({"linear_0.weight": False})
+    return model.set_initializers({"residual_0": "orthogonal", "repeat_0.body.linear_0.weight": "he_normal"})
+
+
+def test_everything_comes_back(tmp_path):
+    model = everything()
+    model.save(tmp_path / "model.json")
+    assert Model.load(tmp_path / "model.json") == model
+    assert built(to_source(model.graph)) == model
+
+
+def test_the_source_of_everything_is_lines_that_a_person_reads():
+    assert to_source(everything().graph) == EVERYTHING
+
+
+EVERYTHING = """\
+from mithril_nb.models import Add, Cond, Constant, Linear, MLP, Model, Relu, Repeat, Scan, Softmax, Tanh
+
+residual_0 = Model(name='residual_0')
+residual_0 |= Linear(4)(input='input')
+residual_0 |= Add()(left='input', right='linear_0.output', output='output')
+residual_0 = Model.of(residual_0.graph, 'residual_0', 'Residual')
+model = Model()
+model |= Linear(4)(input='x', output='h')
+model += residual_0
+model += Repeat(MLP(input_size=4, hidden_sizes=(3,), output_size=4), count=3)
+model |= Constant(value=(1.0, float('inf')))(output='limits')
+body = Model()
+body |= Add()(left='x', right='before', output='sum')
+model |= Scan(body, carry={'sum': 'before'})(x='h', before='start')
+model_0 = Model(name='model_0')
+model_0 |= Tanh()
+model_0 += Softmax()
+otherwise = Model()
+otherwise |= model_0
+model |= Cond(Relu(), otherwise)(condition='flag', input='h', output='either')
+model.expose_keys('h')
+model.set_differentiability({'linear_0.weight': False})
+model.set_initializers({'repeat_0.body.linear_0.weight': 'he_normal', 'residual_0.linear_0.weight': 'orthogonal'})
+model.set_shapes(x=['batch', 'time', 4])
+"""
 
 
 def test_one_block_alone_keeps_its_parameter_names(tmp_path):
