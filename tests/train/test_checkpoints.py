@@ -18,6 +18,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
 from mithril_nb.errors import CheckpointError, UnknownOptionError
+from mithril_nb.models import BatchNorm, Linear, Model
 from mithril_nb.train import checkpoints as rooms
 from mithril_nb.train import fit
 from mithril_nb.train.checkpoint_file import KEY, read, to_host, write
@@ -427,3 +428,18 @@ def test_arrays_of_every_dtype_come_back(tmp_path):
         name: (np.asarray(array).dtype, np.asarray(array).shape) for name, array in arrays.items()
     }
     assert jax.tree.all(jax.tree.map(lambda a, b: a.tobytes() == np.asarray(b).tobytes(), found, arrays))
+
+
+def test_the_state_of_a_model_goes_on(blobs, tmp_path):
+    model = Model()
+    model |= Linear(8)
+    model += BatchNorm()
+    model += Linear(3)
+    options = {"epochs": 3, "batch_size": 16, "validation": 0.2}
+    whole = fit(model, blobs, **options).wait()
+    steps(fit(model, blobs, **options, checkpoint=tmp_path), 4)
+    run = fit(model, blobs, **options, checkpoint=tmp_path, resume=True)
+    assert run.step == 4
+    assert_same_run(run.wait(), whole)
+    assert run.model_state
+    assert same(run.model_state, whole.model_state)

@@ -1,0 +1,78 @@
+"""What several processes must agree on; seen from one of them, which takes the others' part too."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import DataError
+from mithril_nb.models import Linear
+from mithril_nb.train import processes
+from mithril_nb.train.processes import Processes
+
+X, Y = np.ones((12, 4), np.float32), np.zeros((12, 3), np.float32)
+
+
+@pytest.fixture
+def second_of_two(monkeypatch):
+    """Let this process take itself for the second of two; with a function that says what the first one sends."""
+    monkeypatch.setattr(processes, "distributed", lambda: Processes(1, 2))
+
+    def others(change):
+        def gather(mine):
+            first = bytearray(mine.tobytes())
+            change(first)
+            return np.stack([np.frombuffer(bytes(first), np.uint8), mine])
+
+        monkeypatch.setattr(processes.multihost_utils, "process_allgather", gather)
+
+    return others
+
+
+def fit(**options):
+    return ml.fit(Linear(3), (X, Y), loss="mean_squared_error", **{"batch_size": 4, "epochs": 2, **options})
+
+
+def test_one_process_shares_with_nobody():
+    me = ml.distributed()
+    assert (me.index, me.count, me.is_main, me.rows(5)) == (0, 1, True, slice(0, 5))
+    assert me.assemble(X) is X
+    assert me.replicate(X) is X
+    assert me.whole_outputs() == {}
+
+
+def test_the_rows_of_all_processes_are_the_batch():
+    rows = [np.arange(12)[Processes(index, 4).rows(12)].tolist() for index in range(4)]
+    assert np.concatenate(rows).tolist() == list(range(12))
+    assert {len(share) for share in rows} == {3}
+
+
+def test_processes_that_differ_are_told_what_in(second_of_two):
+    def change(sent):
+        sent[0:24] = b"%024d" % 10  # samples
+        sent[72:96] = b"%024d" % 5  # epochs: after samples, data, batch_size
+
+    second_of_two(change)
+    with pytest.raises(DataError) as caught:
+        fit()
+    assert (
+        str(caught.value)
+        == """the processes are not about to train the same.
+    samples  10, 12
+    epochs   5, 2
+    Try: the same data and options in each process; ml.fit takes each one's share of every batch itself."""
+    )
+
+
+def test_a_batch_that_cannot_be_shared_out_is_refused(second_of_two, monkeypatch):
+    monkeypatch.setattr(Processes, "mesh", property(lambda me: type("Mesh", (), {"devices": np.zeros(4)})))
+    with pytest.raises(DataError) as caught:
+        fit(batch_size=6)
+    assert (
+        str(caught.value)
+        == """batch_size cannot be shared out evenly.
+    batch_size  6
+    devices     4, of 2 processes
+    Try: batch_size=4"""
+    )
