@@ -20,6 +20,7 @@ __all__ = [
 class _Made(Operator):
     input_ports = ()
     category = "Values"
+    input_dtypes: ClassVar = {"*": "int32", "key": "uint32"}
 
 
 class Ones(_Made):
@@ -78,6 +79,7 @@ class Full(_Made):
 
     op = "full"
     option_ports = ("shape", "value", "dtype")
+    input_dtypes: ClassVar = {"shape": "int32"}
     formula = "y = value"
 
     def __init__(self, shape: Any = None, value: float = 0.0, dtype: Any = None, name: str | None = None):
@@ -224,7 +226,6 @@ class Randn(_Made):
     option_ports = ("shape", "dtype", "key")
     category = "Random"
     formula = "y ~ N(0, 1)"
-    input_dtypes: ClassVar = {"key": "uint32", "shape": "int32"}
 
     def __init__(self, shape: Any = None, dtype: Any = None, key: int | None = None, name: str | None = None):
         super().__init__(name, shape=shape, dtype=_name(dtype), key=key)
@@ -270,7 +271,6 @@ class RandInt(_Made):
     option_ports = ("shape", "low", "high", "dtype", "key")
     category = "Random"
     formula = "y ~ U{low, ..., high - 1}"
-    input_dtypes: ClassVar = {"key": "uint32", "shape": "int32", "low": "int32", "high": "int32"}
 
     def __init__(
         self,

@@ -24,6 +24,11 @@ class Rearranging(Operator):
     category = "Shape"
     input_dtypes: ClassVar = {"*": "any"}
 
+    @classmethod
+    def wanted_dtype(cls, port: str, dtype: str) -> str:
+        """Return `"int32"` for attributes that are connected, as shapes and axes."""
+        return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
+
 
 class Reshape(Rearranging):
     """Gives the items in another shape, in the same order.
@@ -123,7 +128,7 @@ class Squeeze(Rearranging):
                 raise MismatchError(
                     "input",
                     f"size 1 on axis {place}",
-                    "Squeeze() takes all such away.",
+                    "Squeeze(), which takes all axes of size 1 away.",
                     f"axis {place}: {shape[place]} != 1",
                 )
         return Inferred({"output": tuple(size for place, size in enumerate(shape) if place not in places)})
@@ -243,7 +248,7 @@ class Transpose(Rearranging):
             raise MismatchError(
                 "input",
                 f"rank {len(places)}, for axes={axes!r}",
-                "name each axis of the input once.",
+                "axes that name each axis of the input once.",
                 f"rank {len(shape)}",
             )
         return Inferred({"output": tuple(shape[place] for place in places)})

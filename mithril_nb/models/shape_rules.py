@@ -92,10 +92,16 @@ def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], place: int) -> Dim:
         raise MismatchError(
             "input",
             f"{name!r} on axis {place}, for shape {target}",
-            f"x.reshape(x.shape()[{shape.index(name)}], -1), which says where the size comes from.",
+            f"x.reshape({_by_place(shape, target)}), which says where the sizes come from.",
             f"axis {place}: {shape[place]} != {name}",
         )
     return shape[place]
+
+
+def _by_place(shape: tuple[Dim, ...], target: tuple[Dim, ...]) -> str:
+    return ", ".join(
+        f"x.shape()[{shape.index(size)}]" if isinstance(size, str) and size in shape else str(size) for size in target
+    )
 
 
 def stretched(shape: tuple[Dim, ...], target: tuple[Dim, ...], connected: bool = False) -> tuple[Dim, ...]:

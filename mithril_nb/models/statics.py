@@ -25,6 +25,11 @@ class _Static(Operator):
     input_dtypes: ClassVar = {"*": "any"}
     takes_values = True
 
+    @classmethod
+    def wanted_dtype(cls, port: str, dtype: str) -> str:
+        """Return `"int32"` for attributes that are connected, as axes."""
+        return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
+
 
 class Shape(_Static):
     """Gives the shape: sizes that are not known yet stay names.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -12,6 +14,7 @@ from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.backends.jax.kernels.statics import is_value
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import StaticSpec
+from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.index_rules import Rows, index_items, picked_value
 from mithril_nb.models.joining import pad_pairs
 from mithril_nb.models.shape_rules import as_sizes, flat_span, reshaped, stretched
@@ -20,8 +23,9 @@ from mithril_nb.program import Arrays, Call
 
 @kernel("reshape")
 def _reshape(call: Call, arrays: Arrays) -> Arrays:
-    x = jnp.asarray(arrays["input"])
-    return {"output": x.reshape(reshaped(x.shape, as_sizes("shape", known(call, "shape"))))}
+    x, shape = jnp.asarray(arrays["input"]), known(call, "shape")
+    with _refused():
+        return {"output": x.reshape(reshaped(x.shape, as_sizes("shape", shape)))}
 
 
 @kernel("flatten")
@@ -51,8 +55,9 @@ def _at_least_1d(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("broadcast_to")
 def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
-    x = jnp.asarray(arrays["input"])
-    return {"output": jnp.broadcast_to(x, stretched(x.shape, as_sizes("shape", known(call, "shape"))))}
+    x, shape = jnp.asarray(arrays["input"]), known(call, "shape")
+    with _refused():
+        return {"output": jnp.broadcast_to(x, stretched(x.shape, as_sizes("shape", shape)))}
 
 
 @kernel("transpose")
@@ -186,13 +191,23 @@ def known(call: Call, option: str) -> Any:
         return value
     try:
         return _plain(value)
-    except jax.errors.ConcretizationTypeError:
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
         raise ShapeError(
             f"{option!r} must be known before the program runs.",
             (("given", "an array that the program computes, or is given"),),
             f"a number or a shape: {option}=2, or {option}=x.shape()[0]; or ml.compile(..., jit=False).",
             port=option,
         ) from None
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """What shape inference could not see, as it does not see data, is refused here."""
+    try:
+        yield
+    except MismatchError as error:
+        facts = ((error.port, error.need + (f"      {error.detail}" if error.detail else "")),)
+        raise ShapeError(f"{error.port!r} does not fit.", facts, error.advice, port=error.port) from None
 
 
 def _plain(value: Any) -> Any:

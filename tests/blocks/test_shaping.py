@@ -1,0 +1,395 @@
+"""Shapes, axes and indices: expressions beside NumPy, names beside numbers, and what is refused."""
+
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mithril_nb as ml
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.spec import LEADING, TensorSpec
+from mithril_nb.models import (
+    BroadcastTo,
+    CartesianDifference,
+    Concat,
+    ExpandDims,
+    Flatten,
+    Gather,
+    Identity,
+    Indexer,
+    Linear,
+    Model,
+    Pad,
+    Reshape,
+    Roll,
+    Size,
+    Split,
+    Squeeze,
+    Stack,
+    SwapAxes,
+    Tile,
+    ToTuple,
+    Transpose,
+    TransposedDiagonal,
+    Triu,
+)
+from mithril_nb.models.infer import infer
+from mithril_nb.program import run
+from tests.blocks.cases.shaping import as_data, draw_index
+
+X = np.arange(2 * 4 * 6, dtype="float32").reshape(2, 4, 6)
+EXPRESSIONS = {
+    "reshape": (lambda x: x.reshape(8, -1), X.reshape(8, -1)),
+    "reshape to a tuple": (lambda x: x.reshape((8, 6)), X.reshape(8, 6)),
+    "reshape by a size": (lambda x: x.reshape(x.shape()[0], -1), X.reshape(2, -1)),
+    "reshape by a name": (lambda x: x.reshape("batch", -1), X.reshape(2, -1)),
+    "reshape by another's shape": (lambda x: x.reshape(x.T.shape()), X.reshape(6, 4, 2)),
+    "reshape by arithmetic": (lambda x: x.reshape(x.shape()[0] * x.shape()[1] // 2, 2 * x.shape(
+    )[-1]), X.reshape(4, 12)),
+    "transpose": (lambda x: x.transpose(), X.T),
+    "transpose by axes": (lambda x: x.transpose(0, 2, 1), X.transpose(0, 2, 1)),
+    "transpose by a tuple": (lambda x: x.transpose((1, 0, -1)), X.transpose(1, 0, 2)),
+    "T": (lambda x: x.T, X.T),
+    "cast": (lambda x: x.cast("int32"), X.astype("int32")),
+    "cast to a dtype": (lambda x: x.cast(ml.float16), X.astype("float16")),
+    "shape": (lambda x: x.shape(), (2, 4, 6)),
+    "size": (lambda x: x.size(), 48),
+    "size of an axis": (lambda x: x.size(-1), 6),
+    "split": (lambda x: x.split(3, axis=-1), np.stack(np.split(X, 3, -1))),
+    "a part": (lambda x: x.split(2)[1], np.split(X, 2)[1]),
+    "number": (lambda x: x[-1], X[-1]),
+    "slices": (lambda x: x[:, 1:3, ::-2], X[:, 1:3, ::-2]),
+    "ellipsis and new axis": (lambda x: x[..., None, 0], X[..., None, 0]),
+    "numbers": (lambda x: x[:, [0, 3]], X[:, [0, 3]]),
+    "array": (lambda x: x[:, :, np.array([[0, 5], [1, 1]])], X[:, :, np.array([[0, 5], [1, 1]])]),
+    "truth values": (lambda x: x[[True, False]], X[[True, False]]),
+    "size as a bound": (lambda x: x[:, : x.shape()[0]], X[:, :2]),
+    "size as a number": (lambda x: x[x.shape()[0] - 1, 1:], X[1, 1:]),
+    "division by a size": (lambda x: x / x.shape()[1], X / 4),
+}  # fmt: skip
+
+
+def of_x(expression) -> Model:
+    model = Model()
+    model |= Identity()(input="input", output="x")
+    model |= Identity()(input=expression(model.x), output="output")
+    return model
+
+
+@pytest.mark.parametrize("name", EXPRESSIONS)
+@pytest.mark.parametrize("jit", [True, False])
+def test_expressions_are_numpys(name, jit):
+    expression, expected = EXPRESSIONS[name]
+    pm = ml.compile(of_x(expression), shapes={"input": ["batch", 4, 6]}, jit=jit)
+    found = pm.evaluate({}, {"input": X})["output"]
+    np.testing.assert_array_equal(np.asarray(found), expected)
+    if isinstance(expected, np.ndarray):
+        assert found.dtype == expected.dtype
+
+
+def test_a_shape_is_read_once_for_each_size_and_no_size_is_fixed():
+    model = Model() + of_x(lambda x: x.reshape(x.shape()[0], -1)) + Linear(3)
+    pm = ml.compile(model, shapes={"input": ["batch", 4, 6]})
+    assert pm.output_specs["output"] == TensorSpec(("batch", 3))
+    params = pm.randomize_params(0)
+    for batch in (2, 5, 0, 2):
+        assert pm.evaluate(params, {"input": np.zeros((batch, 4, 6), "float32")})["output"].shape == (batch, 3)
+    with jax.log_compiles(False):
+        assert pm._run._cache_size() == 3
+
+
+def test_an_index_may_be_data():
+    model = Model() | Indexer()(input="input", index="index")
+    for index in (1, np.array([1, 0]), np.array([[-1]])):
+        shapes = {"input": [2, 4], "index": list(np.shape(index))}
+        pm = ml.compile(model, shapes=shapes)
+        table = np.arange(8.0, dtype="float32").reshape(2, 4)
+        found = pm.evaluate({}, {"input": table, "index": np.asarray(index, "int32")})["output"]
+        np.testing.assert_array_equal(found, table[index])
+        assert pm.output_specs["output"] == TensorSpec(table[index].shape)
+
+
+def test_a_shape_that_is_data_is_refused_under_jit_and_read_without():
+    model = Model() | Reshape()(input="input", shape="shape")
+    given = {"input": np.arange(6.0, dtype="float32"), "shape": np.array([2, 3], "int32")}
+    assert ml.compile(model, jit=False).evaluate({}, given)["output"].shape == (2, 3)
+    with pytest.raises(MithrilError) as error:
+        ml.compile(model).evaluate({}, given)
+    assert (
+        f"{type(error.value).__name__}: {error.value}"
+        == textwrap.dedent("""
+        ShapeError: 'shape' must be known before the program runs.
+            given  an array that the program computes, or is given
+            Try: a number or a shape: shape=2, or shape=x.shape()[0]; or ml.compile(..., jit=False).
+    """).strip()
+    )
+
+
+def test_names_of_a_shape_stand_for_sizes():
+    def reshaped(shape, target):
+        return infer(Reshape(target).graph, {"input": TensorSpec(shape)}).outputs["output"].shape
+
+    assert reshaped(("batch", 4, 6), (-1, 24)) == ("batch", 24)
+    assert reshaped(("batch", 4, 6), ("batch", -1)) == ("batch", 24)
+    assert reshaped(("batch", 4, 6), ("batch", 2, -1, 3)) == ("batch", 2, 4, 3)
+    assert reshaped(("batch", "time", 6), ("batch", "time", 2, -1)) == ("batch", "time", 2, 3)
+    assert reshaped(("batch", "time", 6), (-1, 6)) == ("batch*time", 6)
+    assert reshaped(("batch", 6), (4, -1)) == (4, "batch*6//4")
+    assert reshaped((LEADING, 6), (4, 3)) == (4, 3)
+    assert reshaped((LEADING, 6), (4, -1)) == (LEADING,)
+
+
+def test_ports_and_arguments_are_those_of_the_table():
+    assert [port.name for port in Concat(3).inputs] == ["input1", "input2", "input3", "axis"]
+    assert [port.name for port in Flatten(start_dim=0, end_dim=-1).inputs] == ["input", "start_dim", "end_dim"]
+    assert [port.name for port in Split(split_size=2, axis=0).inputs] == ["input", "split_size", "axis"]
+    assert [port.name for port in Indexer().inputs] == ["input", "index"]
+    assert Flatten().options == {"start_dim": 1, "end_dim": -1}
+
+
+NAMED = {
+    "reshape": lambda draw: Reshape((-1, 6)),
+    "reshape by place": lambda draw: Reshape(("n", -1, 2)),
+    "flatten": lambda draw: Flatten(draw(st.integers(0, 1)), draw(st.integers(1, 2))),
+    "transpose": lambda draw: Transpose((2, 0, 1)),
+    "swap": lambda draw: SwapAxes(0, -1),
+    "concat": lambda draw: Concat(2, draw(st.sampled_from((0, -1, None)))),
+    "stack": lambda draw: Stack(2, draw(st.integers(-4, 3))),
+    "tile": lambda draw: Tile(draw(st.sampled_from((2, (0, 1, 3), (2, 1, 1, 1))))),
+    "pad": lambda draw: Pad(draw(st.sampled_from((1, (0, 2), ((1, 0), (0, 0), (2, 2)))))),
+    "expand": lambda draw: ExpandDims((0, -1)),
+    "diagonal": lambda draw: Model() | Indexer(0)(output="row") | TransposedDiagonal()(input="row"),
+    "index": lambda draw: Indexer(as_data(draw_index(draw, (3, 3, 6)))),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_names_agree_with_jax_for_every_size(name, data):
+    graph = NAMED[name](data.draw).graph
+    ports = [port.name for port in graph.inputs if port.role == "data"]
+    named = infer(graph, dict.fromkeys(ports, TensorSpec(("n", "m", 6)))).outputs["output"]
+    for n, m in ((3, 3), (4, 3), (3, 7), (6, 6)):
+        struct = jax.ShapeDtypeStruct((n, m, 6), "float32")
+        real = jax.eval_shape(lambda given: run(graph, JaxBackend().toolkit, {}, given), dict.fromkeys(ports, struct))
+        sizes = {"n": n, "m": m, "min": min, "max": max}
+        assert tuple(eval(str(dim), sizes) for dim in named.shape) == real["output"].shape
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_an_empty_or_short_axis_is_indexed_as_numpy_does(data):
+    bound = st.none() | st.integers(-5, 5)
+    index = (slice(data.draw(bound), data.draw(bound), data.draw(st.sampled_from((None, 1, -1, 2, -3)))),)
+    named = infer(Indexer(as_data(index)).graph, {"input": TensorSpec(("n",))}).outputs["output"].shape
+    for n in range(6):
+        assert (eval(str(named[0]), {"n": n, "min": min, "max": max}),) == np.zeros(n)[index].shape
+
+
+def test_values_of_special_numbers_go_through():
+    x = jnp.asarray([[jnp.nan, jnp.inf], [-jnp.inf, 0.0]])
+    for dtype in ("float16", "bfloat16"):
+        for block in (Reshape((4,)), Pad(1), Roll(1), Transpose(), Triu()):
+            found = run(block.graph, JaxBackend().toolkit, {}, {"input": x.astype(dtype)})["output"]
+            assert found.dtype == dtype
+    np.testing.assert_array_equal(run(Triu().graph, JaxBackend().toolkit, {}, {"input": x})["output"][1, 0], 0.0)
+
+
+def refusal(block, **shapes) -> str:
+    with pytest.raises(MithrilError) as error:
+        ml.compile(block, shapes={port: list(shape) for port, shape in shapes.items()})
+    return f"{type(error.value).__name__}: {error.value}"
+
+
+REFUSED = {
+    "another size": (
+        lambda: refusal(Reshape((4, 6)), input=(3, 4)),
+        """
+        ShapeError: the input 'input' does not fit 'reshape.input'.
+            given  (3, 4) float32
+            input  24 items, for shape (4, 6)      12 != 24
+            Try: sizes whose product is 12.
+        """,
+    ),
+    "a rest": (
+        lambda: refusal(Reshape((5, -1)), input=(3, 4)),
+        """
+        ShapeError: the input 'input' does not fit 'reshape.input'.
+            given  (3, 4) float32
+            input  a multiple of 5 items, for shape (5, -1)      12 is none
+            Try: sizes whose product is 12.
+        """,
+    ),
+    "names that cancel": (
+        lambda: refusal(Reshape(("batch", 4)), input=("batch", 3, 4)),
+        """
+        ShapeError: the input 'input' does not fit 'reshape.input'.
+            given  ('batch', 3, 4) float32
+            input  batch*4 items, for shape ('batch', 4)      batch*12 != batch*4
+            Try: sizes whose product is batch*12.
+        """,
+    ),
+    "a name at another place": (
+        lambda: refusal(Reshape(("m", "n", -1)), input=("n", "m", 3)),
+        """
+        ShapeError: the input 'input' does not fit 'reshape.input'.
+            given  ('n', 'm', 3) float32
+            input  'm' on axis 0, for shape ('m', 'n', -1)      axis 0: n != m
+            Try: x.reshape(x.shape()[1], x.shape()[0], -1), which says where the sizes come from.
+        """,
+    ),
+    "no shape": (
+        lambda: refusal(Reshape(), input=(3, 4)),
+        """
+        ShapeError: Reshape at 'reshape' cannot use shape=None.
+            shape  sizes
+            Try: shape=(2, 3), or connect a shape: shape=x.shape().
+        """,
+    ),
+    "no such axis": (
+        lambda: refusal(SwapAxes(0, 2), input=(3, 4)),
+        """
+        ShapeError: the input 'input' does not fit 'swap_axes.input'.
+            given  (3, 4) float32
+            input  an axis 2      rank 2
+            Try: an axis from -2 to 1.
+        """,
+    ),
+    "index out of range": (
+        lambda: refusal(of_x(lambda x: x[:, 4]), input=("batch", 4)),
+        """
+        ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
+            output  ('batch', 4) float32
+            input   an item 4 on axis 1      axis 1: 4 of 4
+            Try: a number from -4 to 3.
+        """,
+    ),
+    "too many indices": (
+        lambda: refusal(of_x(lambda x: x[0, 0, 0]), input=("batch", 4)),
+        """
+        ShapeError: cannot connect 'identity_0.output' to 'indexer_0.input'.
+            output  ('batch', 4) float32
+            input   at least 3 axes, for this index      rank 2
+            Try: fewer numbers and slices.
+        """,
+    ),
+    "a shape has no such size": (
+        lambda: refusal(of_x(lambda x: x.reshape(x.shape()[2], -1)), input=("batch", 4)),
+        """
+        ShapeError: cannot connect 'shape_0.output' to 'indexer_0.input'.
+            output  static ('batch', 4)
+            input   an item 2      2 items
+            Try: a number from -2 to 1.
+        """,
+    ),
+    "sizes that differ": (
+        lambda: refusal(Concat(2, axis=-1), input1=(2, 3), input2=(4, 3)),
+        """
+        ShapeError: the input 'input2' does not fit 'concat.input2'.
+            given   (4, 3) float32
+            input2  (2, 'any'), as input1 has (2, 3)      axis 0: 4 != 2
+            Try: the same sizes on the other axes.
+        """,
+    ),
+    "a stack of two shapes": (
+        lambda: refusal(Stack(2), input1=(2, 3), input2=(2,)),
+        """
+        ShapeError: the input 'input2' does not fit 'stack.input2'.
+            given   (2,) float32
+            input2  (2, 3), as input1 has (2, 3)      rank 1 != 2
+            Try: arrays with as many axes as each other.
+        """,
+    ),
+    "no broadcast": (
+        lambda: refusal(BroadcastTo((2, 4)), input=(2, 3)),
+        """
+        ShapeError: the input 'input' does not fit 'broadcast_to.input'.
+            given  (2, 3) float32
+            input  a shape that broadcasts to (2, 4)      axis 1: 3 != 4
+            Try: size 1 or 4 on that axis.
+        """,
+    ),
+    "parts that do not fit": (
+        lambda: refusal(Split(3, axis=-1), input=(2, 4)),
+        """
+        ShapeError: the input 'input' does not fit 'split.input'.
+            given  (2, 4) float32
+            input  a multiple of 3 on axis 1      axis 1: 4 is none
+            Try: as many parts as go into it.
+        """,
+    ),
+    "nothing to squeeze": (
+        lambda: refusal(Squeeze(0), input=(2, 1)),
+        """
+        ShapeError: the input 'input' does not fit 'squeeze.input'.
+            given  (2, 1) float32
+            input  size 1 on axis 0      axis 0: 2 != 1
+            Try: Squeeze(), which takes all axes of size 1 away.
+        """,
+    ),
+    "too few axes": (
+        lambda: refusal(Transpose((0, 1)), input=(2, 1, 3)),
+        """
+        ShapeError: the input 'input' does not fit 'transpose.input'.
+            given  (2, 1, 3) float32
+            input  rank 2, for axes=(0, 1)      rank 3
+            Try: axes that name each axis of the input once.
+        """,
+    ),
+    "a span backwards": (
+        lambda: refusal(Flatten(2, 1), input=(2, 1, 3)),
+        """
+        ShapeError: the input 'input' does not fit 'flatten.input'.
+            given  (2, 1, 3) float32
+            input  start_dim=2 at or before end_dim=1      axis 2 > axis 1
+            Try: Flatten(start_dim=1, end_dim=2)
+        """,
+    ),
+    "padding for other axes": (
+        lambda: refusal(Pad(((1, 1), (0, 0), (2, 2))), input=(2, 3)),
+        """
+        ShapeError: the input 'input' does not fit 'pad.input'.
+            given  (2, 3) float32
+            input  rank 3, for pad_width=((1, 1), (0, 0), (2, 2))      rank 2
+            Try: a pair for each axis.
+        """,
+    ),
+    "other features": (
+        lambda: refusal(CartesianDifference(), left=(5, 3), right=(4, 2)),
+        """
+        ShapeError: the input 'right' does not fit 'cartesian_difference.right'.
+            given  (4, 2) float32
+            right  (rows, 3), as left has (5, 3)      axis 1: 2 != 3
+            Try: as many features in both.
+        """,
+    ),
+    "indices of another rank": (
+        lambda: refusal(Gather(), input=(5, 3), indices=(4,)),
+        """
+        ShapeError: the input 'indices' does not fit 'gather.indices'.
+            given    (4,) int32
+            indices  as many axes as the input (5, 3)      rank 1 != 2
+            Try: ExpandDims().
+        """,
+    ),
+    "a tuple where an array is needed": (
+        lambda: refusal(Model() + Size() + ToTuple(1) + Linear(3), input=(2, 3)),
+        """
+        ShapeError: cannot connect 'to_tuple_0.output' to 'linear_0.input'.
+            output  static (6,)
+            input   floating numbers (float32)      dtype int32
+            Try: array.astype("float32"), or an input of its own for this block.
+        """,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "text"), REFUSED.values(), ids=REFUSED)
+def test_message(call, text):
+    assert call() == textwrap.dedent(text).strip()

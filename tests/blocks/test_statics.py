@@ -1,0 +1,143 @@
+"""Values beside arrays: what is known before anything runs, and what is refused."""
+
+import textwrap
+
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.spec import StaticSpec, TensorSpec
+from mithril_nb.models import (
+    Cast,
+    Dtype,
+    Identity,
+    Indexer,
+    Item,
+    Length,
+    Model,
+    Shape,
+    Size,
+    Slice,
+    TensorToList,
+    ToList,
+    ToTensor,
+    ToTuple,
+    Value,
+)
+from mithril_nb.models.infer import infer
+
+
+def known(block, *shape):
+    """What is known of the output for an input of a shape."""
+    return infer(block.graph, {"input": TensorSpec(shape)}).outputs["output"]
+
+
+def test_names_stay_names():
+    assert known(Shape(), "batch", 3) == StaticSpec(("batch", 3))
+    assert known(Length(), "batch", 3) == StaticSpec("batch")
+    assert known(Size(), "batch", 3) == StaticSpec("batch*3")
+    assert known(Size(-1), "batch", 3) == StaticSpec(3)
+    assert known(Size((1, 0)), "batch", 3) == StaticSpec((3, "batch"))
+    assert known(Model() + Shape() + Indexer(-1), "...", 3) == StaticSpec(3)
+    assert known(Model() + Shape() + Indexer(0), "...", 3) == StaticSpec(is_known=False)
+    assert known(Model() + Shape() + Indexer(("slice", 1, None, None)), "batch", 3) == StaticSpec((3,))
+    assert known(Model() + Shape() + Length(), "batch", 3) == StaticSpec(2)
+    assert known(Model() + Shape() + ToTensor(), "batch", 3) == TensorSpec((2,), "int32")
+
+
+def test_arithmetic_of_sizes_stays_a_size():
+    for expression, value in (
+        (lambda x: x.shape()[0] + 1, "batch+1"),
+        (lambda x: 2 * x.shape()[0] - x.shape()[0], "batch"),
+        (lambda x: x.shape()[0] * x.shape()[1] // 3, "batch"),
+        (lambda x: x.shape()[1] - 1, 2),
+    ):
+        model = Model()
+        model |= Identity()(input="input", output="x")
+        model |= Identity()(input=expression(model.x), output="output")
+        assert known(model, "batch", 3) == StaticSpec(value)
+
+
+def test_what_data_says_is_not_known():
+    assert known(TensorToList(), 2) == StaticSpec(is_known=False)
+    pm = ml.compile(TensorToList(), shapes={"input": [2, 2]})
+    found = pm.evaluate({}, {"input": np.array([[1.0, 2.0], [3.0, 4.0]])})["output"]
+    assert found == ((1.0, 2.0), (3.0, 4.0))
+
+
+def test_ports_are_those_of_the_table():
+    assert [port.name for port in ToList(3).inputs] == ["input1", "input2", "input3"]
+    assert [port.name for port in ToTuple().inputs] == ["input"]
+    assert [port.name for port in Slice().inputs] == ["start", "stop", "step"]
+    assert [port.name for port in Cast("int32").inputs] == ["input", "dtype"]
+    assert [port.name for port in Size().inputs] == ["input", "dim"]
+
+
+def test_a_dtype_may_come_from_another_array():
+    model = Model()
+    model |= Dtype()(input="like", output="dtype")
+    model |= Cast()(input="input", dtype="dtype", output="output")
+    pm = ml.compile(model, shapes={"input": [2], "like": []})
+    for dtype in ("int32", "float16", "bool"):
+        found = pm.evaluate({}, {"input": np.ones(2, "float32"), "like": np.zeros((), dtype)})["output"]
+        assert found.dtype == dtype
+
+
+def refusal(block, *shape):
+    with pytest.raises(MithrilError) as error:
+        ml.compile(block, shapes={"input": list(shape)})
+    return f"{type(error.value).__name__}: {error.value}"
+
+
+REFUSED = {
+    "several items": (
+        lambda: refusal(Item(), 1, 3),
+        """
+        ShapeError: the input 'input' does not fit 'item.input'.
+            given  (1, 3) float32
+            input  one item      axis 1: 3 != 1
+            Try: Indexer(...) to take one of them.
+        """,
+    ),
+    "no axis": (
+        lambda: refusal(Length()),
+        """
+        ShapeError: the input 'input' does not fit 'length.input'.
+            given  () float32
+            input  at least one axis      rank 0
+            Try: Size() counts the items of any array.
+        """,
+    ),
+    "no such axis": (
+        lambda: refusal(Size(2), 1, 3),
+        """
+        ShapeError: the input 'input' does not fit 'size.input'.
+            given  (1, 3) float32
+            input  an axis 2      rank 2
+            Try: an axis from -2 to 1.
+        """,
+    ),
+    "no dtype": (
+        lambda: refusal(Cast(), 2),
+        """
+        ShapeError: Cast at 'cast' cannot use dtype=None.
+            dtype  a dtype that is known before anything runs
+            Try: dtype="float32"
+        """,
+    ),
+    "ragged": (
+        lambda: refusal(Model() | Value(((1, 2), (3,)))(output="v") | ToTensor()(input="v") | Shape()),
+        """
+        ShapeError: cannot connect 'value_0.output' to 'to_tensor_0.input'.
+            output  static ((1, 2), (3,))
+            input   tuples of one length at each depth      ragged
+            Try: tuples of one length.
+        """,
+    ),
+}
+
+
+@pytest.mark.parametrize(("call", "text"), REFUSED.values(), ids=REFUSED)
+def test_message(call, text):
+    assert call() == textwrap.dedent(text).strip()
