@@ -46,30 +46,14 @@ UNARY = ("input", "output")
 BINARY = ("left", "right", "output")
 QUOTIENT = ("numerator", "denominator", "output")
 PORTS = {
-    "Log": UNARY,
+    **dict.fromkeys(("Log", "Sign", "Square", "StopGradient", "Absolute", "Negate", "Exponential", "Sqrt"), UNARY),
+    **dict.fromkeys(("Sine", "Cosine", "Floor", "Buffer"), UNARY),
+    **dict.fromkeys(("Add", "Subtract", "Multiply", "Minimum", "Maximum", "MatrixMultiply"), BINARY),
+    **dict.fromkeys(("Divide", "FloorDivide"), QUOTIENT),
     "StableReciprocal": ("input", "threshold", "output"),
-    "Sign": UNARY,
-    "Square": UNARY,
-    "StopGradient": UNARY,
     "Power": ("base", "exponent", "output"),
-    "Add": BINARY,
-    "Subtract": BINARY,
-    "Multiply": BINARY,
-    "Minimum": BINARY,
-    "Maximum": BINARY,
-    "Divide": QUOTIENT,
-    "FloorDivide": QUOTIENT,
-    "MatrixMultiply": BINARY,
-    "Absolute": UNARY,
-    "Negate": UNARY,
-    "Exponential": UNARY,
-    "Sqrt": UNARY,
-    "Sine": UNARY,
-    "Cosine": UNARY,
-    "Floor": UNARY,
     "Clamp": ("input", "min_val", "max_val", "output"),
     "NanToNum": ("input", "nan", "posinf", "neginf", "output"),
-    "Buffer": UNARY,
 }
 
 

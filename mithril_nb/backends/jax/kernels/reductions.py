@@ -48,7 +48,8 @@ elementwise("trapezoid", jnp.trapezoid, "y", "x")
 @kernel("variance")
 def _variance(call: Call, arrays: Arrays) -> Arrays:
     x = in_floating(arrays["input"])
-    return {"output": jnp.var(x, **_where(call), correction=scalar(call, "correction", x))}
+    correction: Any = scalar(call, "correction", x)  # jnp.var's signature says float, but it takes arrays
+    return {"output": jnp.var(x, **_where(call), correction=correction)}
 
 
 @kernel("norm")
