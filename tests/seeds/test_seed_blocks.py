@@ -147,13 +147,13 @@ SEEDS: dict[tuple[str, int], Seed] = {
     ("002", 6): Seed(
         BLOCKS,
         check=RUNS
-        + """
+        + textwrap.dedent("""
         import jax
         pm = ml.compile(ml.op("sin_times_x"), backend)
         x = backend.array([0.5, -2.0])
         given = jax.grad(lambda x: pm.forward({}, {"input": x})["output"].sum())(x)
         assert np.allclose(given, np.sin(x) + x * np.cos(x), atol=1e-6)
-        """,
+        """),
     ),
     ("002", 7): Seed(
         "import jax",

@@ -1,0 +1,211 @@
+"""The operations of a backend beside NumPy: every name in the table, and its second spellings."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
+
+backend = ml.JaxBackend(seed=3)
+A = np.array([[0.5, -1.5, 2.0], [3.0, 0.25, -0.75]], "float32")
+B = np.array([[2.0, 4.0, -0.5], [1.0, -3.0, 8.0]], "float32")
+P, TRUE, OTHER = np.abs(A), A > 0, B > 0
+ROWS = np.array([1, 0, 1])
+
+
+def softmax(x):
+    shares = np.exp(x - x.max(-1, keepdims=True))
+    return shares / shares.sum(-1, keepdims=True)
+
+
+def gelu(x):
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+CASES = {
+    "add": ((A, B), {}, A + B),
+    "subtract": ((A, B), {}, A - B),
+    "multiply": ((A, B), {}, A * B),
+    "divide": ((A, B), {}, A / B),
+    "floor_divide": ((A, B), {}, A // B),
+    "remainder": ((A, B), {}, np.remainder(A, B)),
+    "power": ((P, 2), {}, P**2),
+    "negative": ((A,), {}, -A),
+    "abs": ((A,), {}, P),
+    "sign": ((A,), {}, np.sign(A)),
+    "square": ((A,), {}, A * A),
+    "sqrt": ((P,), {}, np.sqrt(P)),
+    "exp": ((A,), {}, np.exp(A)),
+    "log": ((P,), {}, np.log(P)),
+    "log1p": ((P,), {}, np.log1p(P)),
+    "expm1": ((A,), {}, np.expm1(A)),
+    "sin": ((A,), {}, np.sin(A)),
+    "cos": ((A,), {}, np.cos(A)),
+    "tan": ((A,), {}, np.tan(A)),
+    "floor": ((A,), {}, np.floor(A)),
+    "ceil": ((A,), {}, np.ceil(A)),
+    "round": ((A,), {"decimals": 1}, np.round(A, 1)),
+    "clip": ((A, -1, 1), {}, np.clip(A, -1, 1)),
+    "maximum": ((A, B), {}, np.maximum(A, B)),
+    "minimum": ((A, B), {}, np.minimum(A, B)),
+    "where": ((TRUE, A, B), {}, np.where(TRUE, A, B)),
+    "cast": ((A, ml.int32), {}, A.astype("int32")),
+    "nan_to_num": ((np.array([np.nan, 1.0], "float32"),), {}, [0.0, 1.0]),
+    "equal": ((A, B), {}, A == B),
+    "not_equal": ((A, B), {}, A != B),
+    "less": ((A, B), {}, A < B),
+    "less_equal": ((A, B), {}, A <= B),
+    "greater": ((A, B), {}, A > B),
+    "greater_equal": ((A, B), {}, A >= B),
+    "logical_and": ((TRUE, OTHER), {}, TRUE & OTHER),
+    "logical_or": ((TRUE, OTHER), {}, TRUE | OTHER),
+    "logical_not": ((TRUE,), {}, ~TRUE),
+    "isnan": ((np.array([np.nan, 1.0], "float32"),), {}, [True, False]),
+    "isfinite": ((np.array([np.inf, 1.0], "float32"),), {}, [False, True]),
+    "matmul": ((A, B.T), {}, A @ B.T),
+    "dot": ((A[0], B[0]), {}, A[0] @ B[0]),
+    "einsum": (("ij,kj->ik", A, B), {}, A @ B.T),
+    "outer": ((A[0], B[0]), {}, np.outer(A[0], B[0])),
+    "sum": ((A,), {"axis": 0}, A.sum(0)),
+    "mean": ((A,), {"axis": 1, "keepdims": True}, A.mean(1, keepdims=True)),
+    "max": ((A,), {}, A.max()),
+    "min": ((A,), {"axis": 0}, A.min(0)),
+    "prod": ((A,), {}, A.prod()),
+    "var": ((A,), {}, A.var()),
+    "std": ((A,), {"axis": 0}, A.std(0)),
+    "any": ((TRUE,), {"axis": 0}, TRUE.any(0)),
+    "all": ((TRUE,), {"axis": 0}, TRUE.all(0)),
+    "argmax": ((A,), {"axis": 1}, A.argmax(1)),
+    "argmin": ((A,), {"axis": 1}, A.argmin(1)),
+    "argsort": ((A,), {}, A.argsort(-1)),
+    "sort": ((A,), {}, np.sort(A, -1)),
+    "cumsum": ((A,), {"axis": 1}, A.cumsum(1)),
+    "logsumexp": ((A,), {"axis": 1}, np.log(np.exp(A).sum(1))),
+    "norm": ((A,), {"axis": 1}, np.linalg.norm(A, axis=1)),
+    "topk": ((A, 2), {}, np.sort(A, -1)[:, :0:-1]),
+    "relu": ((A,), {}, np.maximum(A, 0)),
+    "leaky_relu": ((A,), {"negative_slope": 0.1}, np.where(A > 0, A, 0.1 * A)),
+    "elu": ((A,), {}, np.where(A > 0, A, np.expm1(A))),
+    "gelu": ((A,), {}, gelu(A)),
+    "silu": ((A,), {}, A / (1 + np.exp(-A))),
+    "softplus": ((A,), {}, np.log1p(np.exp(A))),
+    "sigmoid": ((A,), {}, 1 / (1 + np.exp(-A))),
+    "tanh": ((A,), {}, np.tanh(A)),
+    "softmax": ((A,), {}, softmax(A)),
+    "log_softmax": ((A,), {}, np.log(softmax(A))),
+    "cross_entropy": ((A, np.array([2, 0])), {}, -np.log(softmax(A))[[0, 1], [2, 0]].mean()),
+    "cross_entropy_grad": ((A, np.array([2, 0])), {}, (softmax(A) - np.eye(3)[[2, 0]]) / 2),
+    "reshape": ((A,), {"shape": (3, 2)}, A.reshape(3, 2)),
+    "transpose": ((A,), {}, A.T),
+    "swapaxes": ((A, 0, 1), {}, A.T),
+    "concat": (([A, B],), {"axis": 1}, np.concatenate([A, B], 1)),
+    "stack": (([A, B],), {"axis": 1}, np.stack([A, B], 1)),
+    "split": ((A, 3), {"axis": 1}, np.split(A, 3, 1)),
+    "flatten": ((A[None],), {"start_dim": 1}, A.reshape(1, 6)),
+    "squeeze": ((A[None],), {}, A),
+    "expand_dims": ((A, 1), {}, A[:, None]),
+    "broadcast_to": ((A[0],), {"shape": (2, 3)}, np.stack([A[0], A[0]])),
+    "tile": ((A, 2), {}, np.tile(A, 2)),
+    "repeat": ((A, 2), {"axis": 0}, np.repeat(A, 2, 0)),
+    "flip": ((A,), {"axis": 1}, A[:, ::-1]),
+    "pad": ((A, 1), {}, np.pad(A, 1)),
+    "take": ((A, ROWS), {"axis": 0}, A[ROWS]),
+    "one_hot": ((ROWS, 3), {}, np.eye(3)[ROWS]),
+}
+
+
+def test_every_operation_has_a_case():
+    assert CASES.keys() == OPERATIONS.keys()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operation(name: str):
+    arrays, options, expected = CASES[name]
+    found = getattr(backend, name)(*jax.tree.map(given, arrays), **options)
+    for got, wanted in zip(*((found, expected) if name == "split" else ([found], [expected])), strict=True):
+        assert np.shape(got) == np.shape(wanted)
+        np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=2e-6)
+
+
+def given(one):
+    return backend.array(one) if isinstance(one, np.ndarray) else one
+
+
+def test_second_spellings_are_the_same_function():
+    for second, first in SPELLINGS.items():
+        assert getattr(ml.JaxBackend, second) is getattr(ml.JaxBackend, first)
+    assert ml.JaxBackend.array is ml.JaxBackend.tensor is ml.JaxBackend.from_numpy
+
+
+def test_gradient_of_cross_entropy_is_its_derivative():
+    logits, labels = backend.randn(5, 4), backend.array([3, 0, 1, 1, 2])
+    by_hand = backend.grad(lambda one: backend.cross_entropy(one, labels))(logits)
+    np.testing.assert_allclose(backend.cross_entropy_grad(logits, labels), by_hand, atol=1e-7)
+    shares = backend.softmax(backend.randn(5, 4))
+    by_hand = backend.grad(lambda one: backend.cross_entropy(one, shares))(logits)
+    np.testing.assert_allclose(backend.cross_entropy_grad(logits, shares), by_hand, atol=1e-7)
+    assert np.isnan(backend.cross_entropy(logits, labels + 4)), "a label that is no class is seen"
+    assert np.isnan(backend.cross_entropy_grad(logits, labels - 4)).any()
+
+
+def test_creation_in_both_forms():
+    for made in (backend.zeros, backend.ones, backend.rand, backend.randn):
+        assert made(3, 4).shape == made((3, 4)).shape == made([3, 4]).shape == (3, 4)
+        assert made(3, dtype=ml.float16).dtype == made(3, dtype="float16").dtype == "float16"
+    np.testing.assert_array_equal(backend.full((2, 2), 7), np.full((2, 2), 7))
+    np.testing.assert_array_equal(backend.eye(2, 3), np.eye(2, 3))
+    np.testing.assert_allclose(backend.linspace(0, 1, 5), [0, 0.25, 0.5, 0.75, 1])
+    np.testing.assert_array_equal(backend.arange(1, 7, 2), [1, 3, 5])
+    like = backend.array([1, 2], dtype="int32")
+    assert [f(like).tolist() for f in (backend.zeros_like, backend.ones_like)] == [[0, 0], [1, 1]]
+    assert backend.full_like(like, 5).tolist() == [5, 5]
+    assert {one.dtype.name for one in (backend.zeros_like(like), backend.full_like(like, 5))} == {"int32"}
+    assert backend.shape(like) == (2,)
+    assert backend.dtype(like) == "int32"
+    assert type(backend.to_numpy(like)) is np.ndarray
+
+
+def test_random_numbers():
+    uniform = np.asarray(backend.rand(10_000))
+    assert uniform.min() >= 0
+    assert uniform.max() < 1
+    assert abs(uniform.mean() - 0.5) < 0.02
+    normal = np.asarray(backend.random_normal(shape=(10_000,), mean=3.0, stddev=2.0))
+    assert abs(normal.mean() - 3) < 0.1
+    assert abs(normal.std() - 2) < 0.1
+    whole = np.asarray(backend.randint(2, 5, 1000))
+    assert set(whole.tolist()) == {2, 3, 4}
+    wide = np.asarray(backend.random_uniform(shape=(1000,), low=-1, high=1))
+    assert wide.min() < -0.9
+    assert abs(np.asarray(backend.random_bernoulli(shape=(10_000,), p=0.3)).mean() - 0.3) < 0.03
+    assert sorted(backend.permutation(5).tolist()) == [0, 1, 2, 3, 4]
+
+
+def test_seeds_keys_and_splits():
+    first, second = ml.JaxBackend(seed=42), ml.JaxBackend()
+    drawn = first.randn(3)
+    second.set_seed(42)
+    np.testing.assert_array_equal(second.randn(3), drawn)
+    assert not np.array_equal(second.randn(3), drawn), "the stream goes on"
+    key = first.get_random_key()
+    one, other = first.split_key(key)
+    np.testing.assert_array_equal(first.random_normal(one, shape=(3,)), first.random_normal(one, shape=(3,)))
+    assert not np.array_equal(first.random_normal(one, shape=(3,)), first.random_normal(other, shape=(3,)))
+    assert len(first.split_key(key, num=5)) == 5
+
+
+def test_operations_can_be_jitted_and_differentiated():
+    np.testing.assert_allclose(jax.jit(backend.matmul)(A, B.T), A @ B.T, rtol=1e-6)
+    by_hand = backend.grad(lambda x: backend.reduce_sum(backend.sin(x)))(backend.array(A))
+    np.testing.assert_allclose(by_hand, np.cos(A), rtol=1e-6)
+
+
+def test_debug_raises_at_nan_and_leaves_others_alone():
+    watching = ml.JaxBackend(debug=True)
+    with pytest.raises(FloatingPointError):
+        watching.log(watching.array(-1.0))
+    assert math.isnan(backend.log(backend.array(-1.0)))
+    assert not jax.config.jax_debug_nans
