@@ -1,0 +1,121 @@
+"""The table of a model: what a person reads, and what it adds up to."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import MLP, BatchNorm, Embedding, LayerNorm, Linear, Model, Relu, Repeat
+
+
+def model() -> Model:
+    whole = Model()
+    whole |= Embedding(100, 8)(input="tokens")
+    whole += MLP(None, [4], 2, name="a\nb")
+    whole += LayerNorm()
+    return whole
+
+
+def said(text: str) -> str:
+    return textwrap.dedent(text).strip("\n")
+
+
+def test_blocks_in_blocks_with_the_dims_that_have_names():
+    assert model().summary({"tokens": ["batch", "time"]}) == said("""
+        block         kind       output               params   share
+        tokens                   (batch, time) int32
+        embedding_0   Embedding  (batch, time, 8)        800  94.1 %
+        'a\\nb'        MLP        (batch, time, 2)         46   5.4 %
+          linear_0    Linear     (batch, time, 4)         36   4.2 %
+          relu_0      Relu       (batch, time, 4)
+          linear_1    Linear     (batch, time, 2)         10   1.2 %
+        layer_norm_0  LayerNorm  (batch, time, 2)          4   0.5 %
+        850 parameters, 3.4 kB""")
+
+
+def test_only_so_many_levels():
+    assert model().summary(depth=1) == said("""
+        block         kind       output    params   share
+        tokens                   unknown
+        embedding_0   Embedding  (..., 8)     800  94.1 %
+        'a\\nb'        MLP        (..., 2)      46   5.4 %
+        layer_norm_0  LayerNorm  (..., 2)       4   0.5 %
+        850 parameters, 3.4 kB""")
+    assert model().summary({"tokens": [2]}, depth=0) == said("""
+        block   kind  output      params  share
+        tokens        (2,) int32
+        850 parameters, 3.4 kB""")
+
+
+def test_what_is_shared_counts_once_and_what_is_not_trained_is_said():
+    shared = Model() | Linear(4, use_bias=False)(weight="w")
+    shared += Linear(4, use_bias=False)(weight="w")
+    shared += BatchNorm()
+    shared.set_differentiability(w=False)
+    assert shared.summary({"input": [2, 4]}) == said("""
+        block         kind       output  params   share
+        input                    (2, 4)
+        linear_0      Linear     (2, 4)      16  66.7 %
+        linear_1      Linear     (2, 4)  shared
+        batch_norm_0  BatchNorm  (2, 4)       8  33.3 %
+        24 parameters, 96 B, 16 of them not trained, 8 items of state""")
+
+
+def test_what_runs_again_and_again():
+    assert (Model() | Repeat(Linear(8), 3)).summary({"input": [2, 8]}) == said("""
+        block     kind    output  params    share
+        input             (2, 8)
+        repeat_0  Repeat  (2, 8)     216  100.0 %
+          body    Linear  (2, 8)     216  100.0 %
+        216 parameters, 864 B""")
+
+
+def test_nothing_and_what_is_not_known():
+    assert Model().summary() == "block  kind  output  params  share\n0 parameters"
+    assert Linear(3).summary() == said("""
+        block   kind    output     params  share
+        input           unknown
+        linear  Linear  (..., 3)  unknown
+        an unknown number of parameters""")
+
+
+def test_a_compiled_model_says_the_same_with_its_own_dtype():
+    whole = MLP(784, [64], 10)
+    pm = ml.compile(whole, ml.JaxBackend(dtype="bfloat16"), shapes={"input": ["batch", 784]})
+    assert pm.summary() == whole.summary({"input": ["batch", 784]}).replace("204 kB", "102 kB")
+    assert pm.summary(depth=0).endswith("\n50,890 parameters, 102 kB")
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda: Relu().summary(depth=-1),
+            """
+            UnknownOptionError: cannot show -1 levels.
+                needs  a whole number, or None for all
+                Try: depth=1""",
+        ),
+        (
+            lambda: Relu().summary(depth="all"),
+            """
+            UnknownOptionError: cannot show 'all' levels.
+                needs  a whole number, or None for all
+                Try: depth=1""",
+        ),
+        (
+            lambda: Relu().summary({"x": [2]}),
+            """
+            UnexpectedInputError: the model has no input 'x'.
+                inputs  'input'
+                Try: shapes = {'input': [32, 784]}""",
+        ),
+    ],
+)
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == said(text)
