@@ -177,7 +177,7 @@ class _Work:
             self.known.update(dict.fromkeys(outputs, folded(op.block.op, given)))
             return
         try:
-            specs = given if rule.takes_values else as_arrays(given, self.dtype)
+            specs: dict[str, Any] = given if rule.takes_values else {**as_arrays(given, self.dtype)}
             for port, spec in specs.items():
                 if isinstance(spec, TensorSpec):
                     _check_dtype(port, spec, rule.wanted_dtype(port, self.dtype))

@@ -98,9 +98,14 @@ def _dtype(draw: st.DrawFn) -> Drawn:
 
 
 CASES = [
-    Case("Shape", _on(Shape), lambda _, __, given: {"output": given["input"].shape}),
-    Case("Length", _on(Length, filled_shapes), lambda _, __, given: {"output": len(given["input"])}),
-    Case("Size", _size, _sizes),
+    Case("Shape", _on(Shape), lambda _, __, given: {"output": given["input"].shape}, is_differentiable=False),
+    Case(
+        "Length",
+        _on(Length, filled_shapes),
+        lambda _, __, given: {"output": len(given["input"])},
+        is_differentiable=False,
+    ),
+    Case("Size", _size, _sizes, is_differentiable=False),
     Case(
         "Item",
         _on(Item, st.lists(st.just(1), max_size=3).map(tuple)),
@@ -115,8 +120,8 @@ CASES = [
     Case("Dtype", _dtype, lambda _, __, given: {"output": given["other"]}),
     Case("ToTensor", _to_tensor, _told),
     Case("TensorToList", _on(TensorToList), lambda _, __, given: {"output": given["input"]}, is_differentiable=False),
-    Case("ToTuple", _tuple(ToTuple), lambda _, __, given: {"output": given["input"].shape}),
-    Case("ToList", _tuple(ToList), lambda _, __, given: {"output": given["input"].shape}),
+    Case("ToTuple", _tuple(ToTuple), lambda _, __, given: {"output": given["input"].shape}, is_differentiable=False),
+    Case("ToList", _tuple(ToList), lambda _, __, given: {"output": given["input"].shape}, is_differentiable=False),
     Case("Slice", _slice, _sliced),
     Case(
         "Value",
