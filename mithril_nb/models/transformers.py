@@ -36,7 +36,7 @@ class SwiGLU(Composite):
 
     Examples:
         >>> [node.name for node in SwiGLU(64).graph.nodes]
-        ['gate', 'silu_0', 'up', 'multiply_0', 'down']
+        ['gate', 'silu', 'up', 'product', 'down']
     """
 
     category = "Composites"
@@ -49,7 +49,7 @@ class SwiGLU(Composite):
         self |= Linear(hidden, use_bias, input_size=width, name="gate")(input="input")
         self += SiLU(name="silu_0")
         self |= Linear(hidden, use_bias, input_size=width, name="up")(input="input")
-        self |= Multiply()(left="silu_0.output", right="up.output")
+        self |= Multiply(name="product")(left="silu.output", right="up.output")
         self += Linear(width, use_bias, name="down")
 
 

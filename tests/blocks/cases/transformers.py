@@ -1,0 +1,172 @@
+"""Blocks of `models/transformers.py` and `models/sequences.py`, composed anew in NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from scipy import special
+
+from mithril_nb.models import GPT, FeedForward, Model, SwiGLU, TransformerBlock, TransformerEncoder, Unembedding
+from mithril_nb.models.sequences import RowsLike
+from tests.blocks.case import Arrays, Case, arrays
+from tests.blocks.cases.attention import multi_head_attention
+
+few = st.integers(1, 3)
+
+
+def inside(params: Arrays, name: str) -> Arrays:
+    """The params of a block inside, by the names that they have there."""
+    return {key.removeprefix(f"{name}."): value for key, value in params.items() if key.startswith(f"{name}.")}
+
+
+def linear(params: Arrays, name: str, x: np.ndarray) -> np.ndarray:
+    """The affine map of a block inside."""
+    return x @ params[f"{name}.weight"] + params.get(f"{name}.bias", 0)
+
+
+def norm(params: Arrays, name: str, x: np.ndarray, kind: str = "layer") -> np.ndarray:
+    """The norm of a block inside."""
+    centered = x - x.mean(-1, keepdims=True) if kind == "layer" else x
+    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5) * params[f"{name}.weight"] + params.get(
+        f"{name}.bias", 0
+    )
+
+
+def gelu_tanh(x: np.ndarray) -> np.ndarray:
+    """The approximation of GPT-2."""
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+ACTIVATIONS: dict[str, Any] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: x * special.ndtr(x),
+    "gelu_tanh": gelu_tanh,
+}
+
+
+def feed_forward(params: Arrays, x: np.ndarray, activation: str) -> np.ndarray:
+    """What `FeedForward` or `SwiGLU` computes."""
+    if activation == "swiglu":
+        gate = linear(params, "gate", x)
+        return linear(params, "down", gate * special.expit(gate) * linear(params, "up", x))
+    return linear(params, "down", ACTIVATIONS[activation](linear(params, "up", x)))
+
+
+def block(options: Any, params: Arrays, x: np.ndarray, inputs: Arrays) -> np.ndarray:
+    """What `TransformerBlock` computes."""
+    attention = {**options, "is_cross": False}
+
+    class Options:
+        options = attention
+
+    def attend(x: np.ndarray) -> np.ndarray:
+        return multi_head_attention(Options(), inside(params, "attention"), {**inputs, "input": x})  # pyright: ignore
+
+    def map_each(x: np.ndarray) -> np.ndarray:
+        return feed_forward(inside(params, "mlp"), x, options["activation"])
+
+    for number, part in enumerate((attend, map_each), start=1):
+        if options["norm_first"]:
+            x = x + part(norm(params, f"norm_{number}", x, options["norm"]))
+        else:
+            x = norm(params, f"norm_{number}", x + part(x), options["norm"])
+    return x
+
+
+def _block(draw: st.DrawFn, **more: Any) -> tuple[dict[str, Any], Arrays]:
+    heads = draw(st.integers(1, 2))
+    width, times, batch = 2 * heads * draw(st.integers(1, 2)), draw(few), draw(few)
+    settings = {
+        "width": width,
+        "heads": heads,
+        "hidden_size": draw(st.sampled_from((None, 3))),
+        "activation": draw(st.sampled_from(("gelu", "gelu_tanh", "relu", "swiglu"))),
+        "is_causal": draw(st.booleans()),
+        "norm": draw(st.sampled_from(("layer", "rms"))),
+        "norm_first": draw(st.booleans()),
+        "use_rotary": draw(st.booleans()),
+        "use_bias": draw(st.booleans()),
+        "use_lengths": True,
+    }
+    lengths = draw(st.lists(st.integers(1, times), min_size=batch, max_size=batch))
+    return settings, {"input": draw(arrays((batch, times, width))), "lengths": np.asarray(lengths)}
+
+
+def _transformer_block(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    settings, inputs = _block(draw)
+    return TransformerBlock(**settings), inputs
+
+
+def _transformer_block_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+    return {"output": block(model.options, params, inputs["input"], {"lengths": inputs["lengths"]})}
+
+
+def _transformer_encoder(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    settings, inputs = _block(draw)
+    return TransformerEncoder(2, **settings), inputs
+
+
+def _transformer_encoder_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+    x = inputs["input"]
+    for number in range(2):
+        x = block(model.options, inside(params, f"block_{number}"), x, {"lengths": inputs["lengths"]})
+    return {"output": norm(params, "norm", x, model.options["norm"]) if model.options["norm_first"] else x}
+
+
+def _gpt(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    times = draw(st.integers(1, 5))
+    tokens = np.asarray(draw(st.lists(st.integers(0, 6), min_size=2 * times, max_size=2 * times))).reshape(2, times)
+    return GPT(7, 5, 2, 2, 8, is_tied=draw(st.booleans())), {"input": tokens}
+
+
+def _gpt_reference(model: Model, params: Arrays, inputs: Arrays) -> Arrays:
+    tied = model.options["is_tied"]
+    rows = params["embedding" if tied else "tokens.weight"]
+    x = rows[inputs["input"]] + params["positions.weight"][: inputs["input"].shape[1]]
+    options = {"heads": 2, "kv_heads": None, "is_causal": True, "use_rotary": False, "activation": "gelu_tanh"}
+    for number in range(2):
+        x = block({**options, "norm": "layer", "norm_first": True}, inside(params, f"block_{number}"), x, {})
+    return {"output": norm(params, "norm", x) @ (rows.T if tied else params["head.weight"])}
+
+
+def _feed_forward(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    width = draw(few)
+    made = FeedForward(width, draw(st.sampled_from((None, 5))), draw(st.sampled_from(sorted(ACTIVATIONS))))
+    return made, {"input": draw(arrays((draw(few), width)))}
+
+
+def _swiglu(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    width = draw(few)
+    return SwiGLU(width, draw(st.sampled_from((None, 5))), draw(st.booleans())), {"input": draw(arrays((2, width)))}
+
+
+def _unembedding(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    lead = draw(st.sampled_from(((), (2,), (2, 0))))
+    return Unembedding(draw(few)), {"input": draw(arrays((*lead, draw(few))))}
+
+
+def _rows_like(draw: st.DrawFn) -> tuple[Model, Arrays]:
+    rows = draw(st.integers(0, 3))
+    # The harness gives first axes one name: the others are in test_sequences.
+    return RowsLike(), {
+        "input": draw(arrays((rows, *draw(st.sampled_from(((), (2,))))))),
+        "like": draw(arrays((rows,))),
+    }
+
+
+CASES = [
+    # Sums of products of sums, some nearly cancelled by a norm: in float32 to 1e-4.
+    Case("TransformerBlock", _transformer_block, _transformer_block_reference, tolerance=1e-3, tolerance64=1e-8),
+    Case("TransformerEncoder", _transformer_encoder, _transformer_encoder_reference, tolerance=1e-3, tolerance64=1e-8),
+    Case("GPT", _gpt, _gpt_reference, tolerance=1e-4),
+    Case(
+        "FeedForward",
+        _feed_forward,
+        lambda model, params, given: {"output": feed_forward(params, given["input"], model.options["activation"])},
+    ),
+    Case("SwiGLU", _swiglu, lambda _, params, given: {"output": feed_forward(params, given["input"], "swiglu")}),
+    Case("Unembedding", _unembedding, lambda _, params, given: {"output": given["input"] @ params["weight"].T}),
+    Case("RowsLike", _rows_like, lambda _, __, given: {"output": given["input"][: len(given["like"])]}),
+]

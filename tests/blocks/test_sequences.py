@@ -1,0 +1,208 @@
+"""Cells step by step: unrolled sequences of several lengths, and both ways along the time."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import GRU, LSTM, RNN, GRUCell, Linear, LSTMCell, Model, Relu, RNNCell
+from mithril_nb.models.sequences import (
+    Bidirectional,
+    EncoderDecoder,
+    EncoderDecoderInference,
+    ManyToOne,
+    OneToMany,
+    OneToManyInference,
+)
+from tests.blocks.cases.recurrent import _rnn_cell as rnn_cell
+
+random = np.random.default_rng(0)
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return random.normal(size=shape).astype("float32")
+
+
+def evaluated(model: Model, **inputs: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Outputs, and the params that they were computed with."""
+    pm = ml.compile(model, shapes={name: list(array.shape) for name, array in inputs.items()})
+    params = pm.randomize_params(0)
+    found = pm.evaluate(params, {name: jnp.asarray(array) for name, array in inputs.items()})
+    return {k: np.asarray(v) for k, v in found.items()}, {k: np.asarray(v) for k, v in params.items()}
+
+
+def step(params: dict[str, np.ndarray], x: np.ndarray, hidden: np.ndarray) -> dict[str, np.ndarray]:
+    return rnn_cell(RNNCell(), params, {"input": x, "prev_hidden": hidden})
+
+
+@pytest.mark.parametrize("teacher_forcing", [False, True])
+def test_one_to_many_goes_on_with_the_sequences_that_are_left(teacher_forcing: bool):
+    x, start = drawn(4, 1, 3), drawn(4, 1, 5)
+    targets = {f"target{t}": drawn(rows, 1, 3) for t, rows in enumerate((4, 3, 1)) if t or teacher_forcing}
+    found, params = evaluated(OneToMany(RNNCell(), 3, teacher_forcing), input=x, initial_hidden=start, **targets)
+    expected = [step(params, x, start)]
+    for t, rows in ((1, 3), (2, 1)):
+        fed = targets[f"target{t - 1}"] if teacher_forcing else expected[-1]["output"]
+        expected.append(step(params, fed[:rows], expected[-1]["hidden"]))
+    for t, one in enumerate(expected):
+        np.testing.assert_allclose(found[f"output{t}"], one["output"], 1e-5, 1e-6)
+    np.testing.assert_allclose(found["hidden"], expected[-1]["hidden"], 1e-5, 1e-6)
+    assert sorted(params) == ["bias_h", "bias_o", "w_hh", "w_ho", "w_ih"]
+
+
+def test_one_to_many_in_inference_feeds_itself():
+    x, start = drawn(2, 1, 3), drawn(2, 1, 5)
+    found, params = evaluated(OneToManyInference(RNNCell(), 4), input=x, initial_hidden=start)
+    for t in range(4):
+        one = step(params, x, start)
+        np.testing.assert_allclose(found[f"output{t}"], one["output"], 1e-5, 1e-6)
+        x, start = one["output"], one["hidden"]
+
+
+def test_many_to_one_gathers_where_each_sequence_ended():
+    inputs = {f"input{t}": drawn(rows, 1, 3) for t, rows in enumerate((5, 3, 3, 1))}
+    found, params = evaluated(ManyToOne(RNNCell(), 4), initial_hidden=drawn(5, 1, 2) * 0, **inputs)
+    for row, length in enumerate((4, 3, 3, 1, 1)):
+        hidden = np.zeros((1, 1, 2), "float32")
+        for t in range(length):
+            hidden = step(params, inputs[f"input{t}"][row : row + 1], hidden)["hidden"]
+        np.testing.assert_allclose(found["hidden_concat"][row : row + 1], hidden, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("cell", [RNNCell(), LSTMCell(), GRUCell()], ids=lambda cell: cell.kind)
+def test_encoder_decoder_starts_the_decoder_where_the_encoder_ended(cell: Model):
+    order = np.asarray([2, 0, 1], "int32")
+    inputs = {f"input{t}": drawn(rows, 1, 3) for t, rows in enumerate((3, 2))}
+    decoded = {"decoder_input": drawn(3, 1, 3), "target1": drawn(2, 1, 3)}
+    cells = {"initial_cell": drawn(3, 1, 4), "decoder_initial_cell": drawn(3, 1, 4)} if cell.kind == "LSTMCell" else {}
+    start = {"initial_hidden": drawn(3, 1, 4), "indices": order}
+    found, params = evaluated(EncoderDecoder(cell, 2, 2), **inputs, **start, **decoded, **cells)
+    encoder = {key: value for key, value in params.items() if not key.startswith("decoder_")}
+    decoder = {key.removeprefix("decoder_"): value for key, value in params.items() if key.startswith("decoder_")}
+    first = {k: v for k, v in cells.items() if k == "initial_cell"}
+    pm = ml.compile(
+        ManyToOne(cell, 2),
+        shapes={k: list(v.shape) for k, v in (inputs | first | {"initial_hidden": start["initial_hidden"]}).items()},
+    )
+    own = {**{p.name: jnp.zeros(p.spec.shape) for p in pm.parameters}, **encoder}
+    ended = pm.evaluate(own, {**inputs, **first, "initial_hidden": start["initial_hidden"]})["hidden_concat"]
+    second = {"initial_cell": cells["decoder_initial_cell"]} if cells else {}
+    given = {"input": decoded["decoder_input"], "target1": decoded["target1"], "initial_hidden": ended[order], **second}
+    pm = ml.compile(OneToMany(cell, 2), shapes={k: list(v.shape) for k, v in given.items()})
+    expected = pm.evaluate(decoder, given)
+    for name in ("output0", "output1"):
+        np.testing.assert_allclose(found[name], expected[name], 1e-5, 1e-6)
+    assert "w_ho" not in encoder
+    assert "w_out" not in encoder
+
+
+def test_encoder_decoder_in_inference_gives_an_output_for_each_step():
+    model = EncoderDecoderInference(RNNCell(), 2, 3)
+    inputs = {f"input{t}": drawn(rows, 1, 3) for t, rows in enumerate((3, 2))}
+    more = {"initial_hidden": drawn(3, 1, 4), "indices": np.arange(3, dtype="int32"), "decoder_input": drawn(3, 1, 3)}
+    found, _ = evaluated(model, **inputs, **more)
+    assert {name: array.shape for name, array in found.items()} == {
+        "output0": (3, 1, 3),
+        "output1": (3, 1, 3),
+        "output2": (3, 1, 3),
+        "hidden": (3, 1, 4),
+    }
+
+
+@pytest.mark.parametrize("kind", [RNN, LSTM, GRU])
+@pytest.mark.parametrize("sequence", [True, False])
+def test_bidirectional_is_one_each_way(kind: type[Model], sequence: bool):
+    x = drawn(2, 5, 3)
+    found, params = evaluated(Bidirectional(kind(4, return_sequence=sequence)), input=x)
+    summed, _ = evaluated(Bidirectional(kind(4, return_sequence=sequence), merge="sum"), input=x)
+    parts = []
+    for way, given in (("forward", x), ("backward", x[:, ::-1])):
+        pm = ml.compile(kind(4, return_sequence=sequence), shapes={"input": [2, 5, 3]})
+        own = {key.removeprefix(f"{way}."): value for key, value in params.items() if key.startswith(way)}
+        out = np.asarray(pm.evaluate(own, {"input": given})["output"])
+        parts.append(out[:, ::-1] if way == "backward" and sequence else out)
+    np.testing.assert_allclose(found["output"], np.concatenate(parts, -1), 1e-5, 1e-6)
+    np.testing.assert_allclose(summed["output"], parts[0] + parts[1], 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_recurrent_blocks_are_those_of_equinox(kind: str):
+    cell = {"LSTM": eqx.nn.LSTMCell, "GRU": eqx.nn.GRUCell}[kind](3, 4, key=jax.random.key(0))
+    model = {"LSTM": LSTM, "GRU": GRU}[kind](4)
+    params = {"w_ih": cell.weight_ih.T, "w_hh": cell.weight_hh.T, "bias": cell.bias}
+    params |= {"bias_n": cell.bias_n} if kind == "GRU" else {}
+    x = drawn(6, 3)
+
+    def theirs(x: jax.Array) -> jax.Array:
+        state = (jnp.zeros(4), jnp.zeros(4)) if kind == "LSTM" else jnp.zeros(4)
+        rows = []
+        for one in x:
+            state = cell(one, state)
+            rows.append(state[0] if kind == "LSTM" else state)
+        return jnp.stack(rows)
+
+    pm = ml.compile(model, shapes={"input": [6, 3]})
+    ours = lambda x: pm.forward(params, {"input": x})["output"]  # noqa: E731
+    np.testing.assert_allclose(ours(x), theirs(x), 1e-5, 1e-6)
+    grads = [jax.grad(lambda x, f=f: (f(x) ** 2).sum())(x) for f in (ours, theirs)]
+    np.testing.assert_allclose(*grads, 1e-4, 1e-6)
+
+
+def test_the_rows_that_a_step_leaves_out_are_the_complement():
+    found, _ = evaluated(RNNCell(), input=drawn(2, 1, 3), prev_hidden=(before := drawn(5, 1, 4)))
+    assert found["hidden"].shape == (2, 1, 4)
+    np.testing.assert_array_equal(found["hidden_compl"], before[2:])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: OneToMany(Relu(), 3),
+            "OneToMany cannot run Relu() step by step.\n"
+            "    needs  an input prev_hidden\n"
+            "    Try: OneToMany(RNNCell(hidden_size=32), ...)",
+        ),
+        (
+            lambda: ManyToOne(RNNCell(), 0),
+            "ManyToOne cannot take max_sequence_length=0.\n"
+            "    needs  a whole number from 1\n"
+            "    Try: ManyToOne(..., max_sequence_length=10)",
+        ),
+        (
+            lambda: EncoderDecoder("rnn", 2, 2),
+            "OneToMany cannot run 'rnn' step by step.\n"
+            "    needs  a block\n"
+            "    Try: OneToMany(RNNCell(hidden_size=32), ...)",
+        ),
+        (
+            lambda: Bidirectional(Linear(3)),
+            "Bidirectional cannot reverse Linear(dimension=3, use_bias=True, input_size=None).\n"
+            "    needs  RNN, LSTM or GRU\n"
+            "    Try: Bidirectional(LSTM(32))",
+        ),
+        (
+            lambda: ml.compile(RNNCell(), shapes={"input": [5, 1, 3], "prev_hidden": [2, 1, 4]}),
+            "the input 'prev_hidden' does not fit 'rnncell.prev_hidden'.\n"
+            "    given        (2, 1, 4) float32\n"
+            "    prev_hidden  at least the rows of the input, (5, 1), then features      (2, 1) beside (5, 1)\n"
+            "    Try: a state for each row of the input.",
+        ),
+        (
+            lambda: ml.compile(LSTM(4, use_initial_state=True), shapes={"input": [2, 5, 3], "initial_cell": [2, 3]}),
+            "the input 'initial_cell' does not fit 'lstm.initial_cell'.\n"
+            "    given         (2, 3) float32\n"
+            "    initial_cell  (2, 4)      (2, 3)\n"
+            "    Try: the state that another block of this kind ends with, or leave use_initial_state out.",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(make, message: str):
+    with pytest.raises(MithrilError) as caught:
+        make()
+    assert str(caught.value) == message
