@@ -27,7 +27,7 @@ Threshold = Annotated[float, Range(0.0, 1.0)]
 class Cholesky(Operator):
     """Takes the lower triangular root of a symmetric positive definite matrix: `L Lᵀ = x`. NaN where there is none.
 
-    Axes before the last two are batches.
+    Axes before the last two are batches. Of a matrix that is not symmetric it takes the symmetric part.
 
     Examples:
         >>> Cholesky()
@@ -96,7 +96,8 @@ class GPRAlpha(Operator):
     """Solves `K_term α = label_mu_diff` by the Cholesky factor L.
 
     It is line 3 of algorithm 2.1 of Rasmussen and Williams (2006), Gaussian Processes for Machine Learning. Where
-    there is no factor, L being NaN, it solves by K_term itself.
+    there is no factor, L being NaN, it solves by K_term itself, with as much added to its diagonal as rounding may have
+    taken from it.
 
     Examples:
         >>> [port.name for port in GPRAlpha().inputs]
@@ -136,7 +137,7 @@ class GPRVOuter(Operator):
     """Gives what is known of new points from the labelled ones, to be taken from their variance.
 
     `Kᵀ K_term⁻¹ K`, as `vᵀ v` with `L v = K` (Rasmussen and Williams, 2006, algorithm 2.1, line 5); where there is no
-    factor, L being NaN, by K_term itself.
+    factor, L being NaN, by K_term itself as in `GPRAlpha`.
 
     Examples:
         >>> [port.name for port in GPRVOuter().inputs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations_with_replacement
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,7 +43,7 @@ def _polynomial_features(call: Call, arrays: Arrays) -> Arrays:
 @kernel("tsne_p_joint")
 def _tsne_p_joint(call: Call, arrays: Arrays) -> Arrays:
     squares = lax.stop_gradient(arrays["squared_distances"])
-    wide = squares.astype(jnp.float32) if squares.dtype.itemsize < 4 else squares
+    wide = _wide(squares)
     least = call.options["threshold"]
     least = jnp.finfo(squares.dtype).eps if least is None else least
     count = len(wide)
@@ -75,19 +76,38 @@ def _tsne_p_joint(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("cholesky")
 def _cholesky(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.linalg.cholesky(arrays["input"], symmetrize_input=False)}
+    return {"output": _root(_wide(arrays["input"])).astype(arrays["input"].dtype)}
+
+
+@jax.custom_jvp
+def _root(matrix: Array) -> Array:
+    return jnp.linalg.cholesky(matrix)
+
+
+@_root.defjvp
+def _root_slope(given: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
+    """JAX's own rule, but zero where there is no root: NaN would spoil the slope of blocks that do without it."""
+    root, (change,) = _root(*given), changes
+    holds = jnp.isfinite(root).all((-2, -1), keepdims=True)
+    factor = jnp.where(holds, root, jnp.eye(root.shape[-1], dtype=root.dtype))
+    change = jnp.where(holds, change + change.mT, 0) / 2
+    across = jax.scipy.linalg.solve_triangular(factor, change, lower=True)
+    across = jax.scipy.linalg.solve_triangular(factor, across.mT, lower=True).mT
+    return root, factor @ (jnp.tril(across) - across * jnp.eye(root.shape[-1], dtype=root.dtype) / 2)
 
 
 @kernel("eigvalsh")
 def _eigvalsh(call: Call, arrays: Arrays) -> Arrays:
-    matrix, least = arrays["K_term"], call.options["threshold"]
+    matrix, factor, least = arrays["K_term"], arrays["L"], call.options["threshold"]
     least = jnp.finfo(matrix.dtype).eps if least is None else least
+
+    def diagonal(matrix: Array, factor: Array) -> Array:
+        return jnp.diagonal(factor)
 
     def roots(matrix: Array, factor: Array) -> Array:
         return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(matrix), jnp.asarray(least, matrix.dtype)))
 
-    output = lax.cond(_holds(arrays["L"]), lambda _, factor: jnp.diagonal(factor), roots, matrix, arrays["L"])
-    return {"output": output}
+    return {"output": _by_either(factor, diagonal, roots, matrix, factor)}
 
 
 @kernel("gpr_alpha")
@@ -96,10 +116,10 @@ def _gpr_alpha(call: Call, arrays: Arrays) -> Arrays:
         return jax.scipy.linalg.cho_solve((factor, True), difference)
 
     def by_matrix(difference: Array, factor: Array, matrix: Array) -> Array:
-        return jnp.linalg.solve(matrix, difference)
+        return jnp.linalg.solve(_regular(matrix), difference)
 
     factor = arrays["L"]
-    return {"output": lax.cond(_holds(factor), by_factor, by_matrix, arrays["label_mu_diff"], factor, arrays["K_term"])}
+    return {"output": _by_either(factor, by_factor, by_matrix, arrays["label_mu_diff"], factor, arrays["K_term"])}
 
 
 @kernel("gpr_v_outer")
@@ -109,15 +129,27 @@ def _gpr_v_outer(call: Call, arrays: Arrays) -> Arrays:
         return v.T @ v
 
     def by_matrix(across: Array, factor: Array, matrix: Array) -> Array:
-        return across.T @ jnp.linalg.solve(matrix, across)
+        return across.T @ jnp.linalg.solve(_regular(matrix), across)
 
     factor = arrays["L"]
-    return {"output": lax.cond(_holds(factor), by_factor, by_matrix, arrays["K"], factor, arrays["K_term"])}
+    return {"output": _by_either(factor, by_factor, by_matrix, arrays["K"], factor, arrays["K_term"])}
 
 
-def _holds(factor: Array) -> Array:
-    """Whether there is a Cholesky factor: of a matrix that has none it is NaN."""
-    return jnp.isfinite(factor).all()
+def _by_either(factor: Array, with_it: Any, without: Any, *arrays: Array) -> Array:
+    """The result by way of a Cholesky factor; or without it, where there is none and it is NaN."""
+    wide = [_wide(array) for array in arrays]
+    return lax.cond(jnp.isfinite(factor).all(), with_it, without, *wide).astype(jnp.result_type(*arrays))
+
+
+def _regular(matrix: Array) -> Array:
+    """The matrix with as much on its diagonal as rounding may have taken from it."""
+    identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
+    return matrix + jnp.finfo(matrix.dtype).eps * jnp.trace(matrix) * identity
+
+
+def _wide(x: Array) -> Array:
+    """In float32 if it is narrower: there is no linear algebra in 16 bits."""
+    return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
 
 
 @kernel("coordinates")

@@ -1,0 +1,52 @@
+"""Running a block in a test, with the gradients of its floating inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.models import Model
+from mithril_nb.models.infer import infer
+from mithril_nb.program import run
+
+
+def outputs(block: Model, **given: Any) -> dict[str, Any]:
+    """What a block without params gives for arrays by port."""
+    arrays = {port: jnp.asarray(array) for port, array in given.items()}
+    return run(block.graph, JaxBackend().toolkit, {}, arrays)
+
+
+def gradients(block: Model, **given: Any) -> dict[str, np.ndarray]:
+    """The gradients of the sum of its floating outputs, by port."""
+    arrays = {port: jnp.asarray(array) for port, array in given.items()}
+    floating = {port: array for port, array in arrays.items() if jnp.issubdtype(array.dtype, jnp.floating)}
+    rest = {port: array for port, array in arrays.items() if port not in floating}
+
+    def total(floating: Any) -> Any:
+        found = run(block.graph, JaxBackend().toolkit, {}, {**floating, **rest})
+        return sum(one.sum() for one in found.values() if jnp.issubdtype(one.dtype, jnp.floating))
+
+    return {port: np.asarray(found) for port, found in jax.grad(total)(floating).items()}
+
+
+def ports(block: Model) -> set[str]:
+    """The names of all its ports."""
+    return {port.name for port in (*block.inputs, *block.outputs)}
+
+
+def fit_or_raise(block: Model, **shapes: Any) -> dict[str, Any]:
+    """The specs of its outputs, from the shape of each input, or its shape and dtype."""
+    specs = {
+        port: TensorSpec(*shape)
+        if isinstance(shape[-1:], tuple) and isinstance(shape[0] if shape else 0, tuple)
+        else TensorSpec(shape)
+        for port, shape in shapes.items()
+    }
+    found = infer(block.graph, specs)
+    found.raise_problems()
+    return dict(found.outputs)

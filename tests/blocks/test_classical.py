@@ -1,0 +1,266 @@
+"""Classical models: ports, known results, what is refused, and training where it ends."""
+
+import textwrap
+
+import jax
+import numpy as np
+import pytest
+from scipy.spatial import distance
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import (
+    MDS,
+    TSNE,
+    Cholesky,
+    DistanceEncoder,
+    DistanceMatrix,
+    Eigvalsh,
+    EncoderDistanceMatrix,
+    GaussProcessRegressionCore,
+    GPRAlpha,
+    GPRLoss,
+    GPRVOuter,
+    KernelizedSVM,
+    LinearSVM,
+    LogisticRegression,
+    MDSCore,
+    Model,
+    NormModifier,
+    PolynomialFeatures,
+    PolynomialKernel,
+    PolynomialRegression,
+    RBFKernel,
+    TSNECore,
+    TsnePJoint,
+)
+from tests.blocks.running import fit_or_raise, gradients, outputs, ports
+
+
+@pytest.mark.parametrize(
+    ("block", "named"),
+    [
+        (NormModifier(), "input output"),
+        (DistanceMatrix(), "left right norm output"),
+        (PolynomialFeatures(), "input degree output"),
+        (TsnePJoint(threshold=1e-7), "squared_distances target_perplexity threshold output"),
+        (Cholesky(), "input output"),
+        (GPRAlpha(), "label_mu_diff L K_term output"),
+        (GPRVOuter(), "K K_term L output"),
+        (Eigvalsh(threshold=1e-7), "K_term L threshold output"),
+        (RBFKernel(), "input1 input2 l_scale sigma output"),
+        (PolynomialKernel(robust=True), "input1 input2 poly_coef degree output"),
+        (KernelizedSVM(kernel=PolynomialKernel()), "input1 input2 poly_coef degree weight bias output"),
+        (LinearSVM(), "input weight bias output decision_output"),
+        (LogisticRegression(), "input weight bias output probs_output"),
+        (PolynomialRegression(degree=2, dimension=None), "input weight bias output"),
+        (EncoderDistanceMatrix(get_final_distance=True, robust=True), "input1 input2 norm output"),
+        (MDSCore(exact_distances=True, robust=True), "distances pred_distances norm output"),
+        (TSNECore(exact_distances=True, calculate_p_joint=False, perplexity=20.0), "pred_distances p_joint output"),
+        (TSNECore(calculate_p_joint=True), "distances pred_distances output"),
+        (DistanceEncoder(base_model=MDSCore(), input_type="points"), "input coords norm predicted_coords output"),
+        (MDS(prediction_dim=2, input_type="distances"), "input coords norm predicted_coords output"),
+        (
+            TSNE(prediction_dim=2, input_type="distances", preplexity=20.0, calculate_p_joint=True),
+            "input coords norm predicted_coords output",
+        ),
+        (TSNE(prediction_dim=2), "input coords norm p_joint predicted_coords output"),
+        (GPRLoss(robust=False), "labels mu L K_term alpha output"),
+        (GaussProcessRegressionCore(), "label s k k_star mu loss prediction confidence"),
+    ],
+    ids=lambda one: one.kind if isinstance(one, Model) else "",
+)
+def test_arguments_and_ports_are_those_that_people_know(block: Model, named: str):
+    assert ports(block) == set(named.split())
+
+
+def test_the_perplexity_has_both_spellings():
+    for block in (TSNE(2, preplexity=7.0, calculate_p_joint=True), TSNE(2, perplexity=7.0, calculate_p_joint=True)):
+        values = [node.block.options.get("value") for _, node in block.graph.walk()]
+        assert 7.0 in values
+
+
+def test_the_degree_may_be_connected():
+    model = Model()
+    model |= PolynomialFeatures(3)(input="input", output="output")
+    assert fit_or_raise(model, input=(5, 2))["output"].shape == (5, 9)
+    assert fit_or_raise(PolynomialFeatures(2), input=("n", "d"))["output"].shape == ("n", "(d+1)*(d+2)//2-1")
+
+
+def test_orders_from_1_to_5_stay_as_they_are():
+    x = np.float32([1, 2.5, 5, 6, 9, 0, -3, 13])
+    assert outputs(NormModifier(), input=x)["output"].tolist() == [1, 2.5, 5, 4, 1, 2, 5, 5]
+
+
+def test_every_point_gets_the_perplexity_that_was_asked_for():
+    squares = distance.squareform(distance.pdist(np.random.default_rng(0).normal(size=(30, 3)), "sqeuclidean"))
+    for scale in (1e-6, 1.0, 1e6):
+        found = outputs(TsnePJoint(), squared_distances=np.float32(scale * squares), target_perplexity=np.float32(5))
+        joint = np.asarray(found["output"])
+        assert abs(joint.sum() - 1) < 1e-5
+        assert (joint == joint.T).all()
+        assert (np.diagonal(joint) == 0).all()
+
+
+def test_a_perplexity_that_cannot_be_gives_all_the_same():
+    squares = np.float32([[0, 1, 4], [1, 0, 9], [4, 9, 0]])
+    joint = outputs(TsnePJoint(), squared_distances=squares, target_perplexity=np.float32(50))["output"]
+    np.testing.assert_allclose(joint, (1 - np.eye(3)) / 6, atol=1e-6)
+    same = outputs(TsnePJoint(), squared_distances=np.zeros((3, 3), "float32"), target_perplexity=np.float32(2))
+    np.testing.assert_allclose(same["output"], (1 - np.eye(3)) / 6, atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", [1.0, 1.5, 2.0, 3.0])
+def test_points_that_are_one_have_finite_gradients(norm: float):
+    points = np.zeros((3, 2), "float32")
+    norm = np.float32(norm)
+    for block in (DistanceMatrix(), EncoderDistanceMatrix()):
+        named = block.input_ports[:2] if isinstance(block, DistanceMatrix) else ("input1", "input2")
+        for gradient in gradients(block, norm=norm, **dict.fromkeys(named, points)).values():
+            assert np.isfinite(gradient).all()
+    distances = np.float32(1 - np.eye(3))
+    for gradient in gradients(MDSCore(), distances=distances, pred_distances=distances, norm=norm).values():
+        assert np.isfinite(gradient).all()
+    for gradient in gradients(TSNECore(), p_joint=distances / 6, pred_distances=0 * distances).values():
+        assert np.isfinite(gradient).all()
+
+
+def test_a_kernel_of_products_may_be_negative():
+    found = outputs(PolynomialKernel(), input1=[[1.0, -1.0]], input2=[[-2.0, 1.0]], poly_coef=1.0, degree=np.float32(3))
+    assert found["output"] == -8
+
+
+def test_a_matrix_without_a_root_gives_nan():
+    assert np.isnan(outputs(Cholesky(), input=np.float32([[1, 2], [2, 1]]))["output"]).any()
+
+
+def test_a_process_is_that_of_scikit_learn():
+    random = np.random.default_rng(0)
+    x, new, label = random.normal(size=(6, 2)), random.normal(size=(3, 2)), random.normal(size=6)
+    kernel = ConstantKernel(1.5**2) * RBF(0.8)
+    theirs = GaussianProcessRegressor(kernel, alpha=0.1, optimizer=None).fit(x, label)
+    mean, deviation = theirs.predict(new, return_std=True)
+
+    def made(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        given = {"input1": np.float32(a), "input2": np.float32(b), "l_scale": np.float32(0.8), "sigma": np.float32(1.5)}
+        return outputs(RBFKernel(), **given)["output"]
+
+    found = outputs(
+        GaussProcessRegressionCore(new_points=True),
+        k=made(x, x),
+        k_cross=made(x, new),
+        k_star=made(new, new),
+        s=np.float32(0.1),
+        mu=np.float32(0),
+        label=np.float32(label[:, None]),
+    )
+    np.testing.assert_allclose(found["prediction"][:, 0], mean, 1e-3, 1e-4)
+    np.testing.assert_allclose(found["confidence"][:, 0], deviation**2, 1e-3, 1e-4)
+    np.testing.assert_allclose(found["loss"], -theirs.log_marginal_likelihood_value_, 1e-4)
+
+
+def test_a_process_goes_on_where_rounding_left_no_root():
+    near = np.float32([[1, 1 + 1e-6], [1 + 1e-6, 1]])
+    given = {"k": near, "k_star": near, "s": np.float32(0), "mu": np.float32(0), "label": np.float32([[1], [1]])}
+    found = outputs(GaussProcessRegressionCore(), **given)
+    assert all(np.isfinite(one).all() for one in found.values())
+    np.testing.assert_allclose(found["prediction"], [[1], [1]], atol=1e-2)
+    assert all(np.isfinite(one).all() for one in gradients(GaussProcessRegressionCore(), **given).values())
+
+
+def test_linear_algebra_takes_16_bits():
+    matrix = np.float16([[2, 1], [1, 2]])
+    root = outputs(Cholesky(), input=matrix)["output"]
+    assert root.dtype == "float16"
+    assert outputs(Eigvalsh(), K_term=matrix, L=root)["output"].dtype == "float16"
+    assert outputs(GPRAlpha(), K_term=matrix, L=root, label_mu_diff=np.float16([1, 2]))["output"].dtype == "float16"
+
+
+def test_scaling_finds_points_again():
+    points = np.random.default_rng(0).normal(size=(8, 2))
+    wanted = np.float32(distance.squareform(distance.pdist(points)))
+    pm = ml.compile(MDS(2), shapes={"input": [8, 8], "norm": []})
+    params = pm.randomize_params(0)
+    given = {"input": wanted, "norm": np.float32(2)}
+    start = pm.evaluate(params, given)["output"]
+
+    @jax.jit
+    def step(_, params):
+        slopes = jax.grad(lambda params: pm.forward(params, given)["output"])(params)
+        return jax.tree.map(lambda one, slope: one - 5 * slope, params, slopes)
+
+    params = jax.lax.fori_loop(0, 2000, step, params)
+    found = pm.evaluate(params, given)
+    assert found["predicted_coords"].shape == (8, 2)
+    assert found["output"] < 0.1 * start
+
+
+def test_a_model_that_takes_a_block_comes_back_from_a_file():
+    for block in (KernelizedSVM(RBFKernel()), DistanceEncoder(MDSCore(), prediction_dim=2), MDS(2), TSNE(2)):
+        assert ml.models.from_dict(ml.models.to_dict(block)).graph == block.graph
+
+
+REFUSED = [
+    (
+        lambda: fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 2), norm=()),
+        """
+        ShapeError: the input 'right' does not fit 'distance_matrix.right'.
+            given  (5, 2) float32
+            right  (points, 3)      axis 1: 2 != 3
+            Try: points of the same space.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(DistanceMatrix(), left=(4, 3), right=(5, 3), norm=(4,)),
+        """
+        ShapeError: the input 'norm' does not fit 'distance_matrix.norm'.
+            given  (4,) float32
+            norm   one number, of shape ()
+            Try: one order for all distances.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(Cholesky(), input=(4, 3)),
+        """
+        ShapeError: the input 'input' does not fit 'cholesky.input'.
+            given  (4, 3) float32
+            input  a square matrix
+            Try: x.T @ x, or a kernel of points with themselves.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(GPRAlpha(), label_mu_diff=(4, 4), K_term=(4, 4), L=(4, 4)),
+        """
+        ShapeError: the input 'label_mu_diff' does not fit 'gpralpha.label_mu_diff'.
+            given          (4, 4) float32
+            label_mu_diff  (4, 1)
+            Try: labels and a mean of shape (4, 1).
+        """,
+    ),
+    (
+        lambda: KernelizedSVM("rbf"),
+        """
+        UnknownOptionError: KernelizedSVM cannot take kernel='rbf'.
+            needs  a block that takes two sets of points
+            Try: KernelizedSVM(RBFKernel())
+        """,
+    ),
+    (
+        lambda: DistanceEncoder(LinearSVM()),
+        """
+        UnknownOptionError: DistanceEncoder cannot take LinearSVM as base_model.
+            needs  the ports 'pred_distances' and 'output'
+            has    bias, decision_output, input, output, weight
+            Try: DistanceEncoder(MDSCore(), prediction_dim=2)
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "text"), REFUSED)
+def test_what_does_not_fit_is_refused_with_what_to_try(wrong, text: str):
+    with pytest.raises(MithrilError) as found:
+        wrong()
+    assert f"{type(found.value).__name__}: {found.value}" == textwrap.dedent(text).strip()

@@ -1,0 +1,290 @@
+"""Losses: ports, connected options, what is refused, and values where formulas have none."""
+
+import textwrap
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.models import (
+    L1,
+    L2,
+    AbsoluteError,
+    BinaryCrossEntropy,
+    CosineSimilarity,
+    CrossEntropy,
+    FocalLoss,
+    HingeLoss,
+    HuberLoss,
+    InfoNCE,
+    KLDivergence,
+    Linear,
+    LogCosh,
+    Mean,
+    Model,
+    QuadHingeLoss,
+    QuadraticFormRegularizer,
+    QuantileLoss,
+    SquaredError,
+)
+from tests.blocks.running import fit_or_raise, gradients, outputs, ports
+
+INF, NAN = np.inf, np.nan
+TINY = float(np.finfo("float32").tiny)
+
+
+@pytest.mark.parametrize(
+    ("block", "named"),
+    [
+        (SquaredError(), "input target output"),
+        (AbsoluteError(), "input target output"),
+        (HingeLoss(), "input target output"),
+        (QuadHingeLoss(), "input target output"),
+        (QuantileLoss(quantile=0.5), "input target quantile output"),
+        (
+            CrossEntropy(input_type="logits", weights="", robust=False, threshold=TINY, categorical=True),
+            "input target weights threshold robust output",
+        ),
+        (CrossEntropy(categorical=False), "input target weights threshold robust output"),
+        (KLDivergence(threshold=TINY), "input target threshold output"),
+        (
+            BinaryCrossEntropy(input_type="logits", pos_weight=1.0, threshold=TINY, robust=False),
+            "input target pos_weight threshold robust output",
+        ),
+        (L1(), "input output"),
+        (L2(), "input output"),
+        (QuadraticFormRegularizer(), "input kernel output"),
+    ],
+    ids=lambda one: one.kind if isinstance(one, Model) else "",
+)
+def test_arguments_and_ports_are_those_that_people_know(block: Model, named: str):
+    assert ports(block) == set(named.split())
+
+
+def test_a_loss_gives_one_value_for_each_sample():
+    shapes = {"input": (8, 5, 4, 3), "target": ((8, 4, 3), "int32")}
+    assert fit_or_raise(CrossEntropy(), **shapes)["output"] == TensorSpec((8, 4, 3))
+    assert fit_or_raise(SquaredError(), input=("n", 2), target=("n", 2))["output"] == TensorSpec(("n", 2))
+
+
+def test_the_target_takes_its_shape_from_the_scores():
+    model = Model()
+    model |= Linear(10)(input="x", output="scores")
+    model |= CrossEntropy()(input="scores", target="labels", output="loss")
+    model |= Mean()(input="loss", output="mean")
+    found = ml.compile(model, shapes={"x": [32, 7]})
+    assert found.input_specs["labels"] == TensorSpec((32,), "int32")
+    assert found.output_specs["mean"] == TensorSpec(())
+
+
+def test_connected_options_act():
+    x, t = np.float32([1.0, 2.0]), np.float32([2.0, 0.0])
+    model = Model()
+    model |= QuantileLoss()(input="input", target="target", quantile="q", output="output")
+    found = outputs(model, input=x, target=t, q=np.float32(0.9))["output"]
+    np.testing.assert_allclose(found, [0.9, 0.2], 1e-6)
+    model = Model()
+    model |= CrossEntropy("probs")(input="input", target="target", weights="w", robust="r", output="output")
+    scores, target = np.float32([[0.0, 1.0], [0.5, 0.5]]), np.int32([0, 1])
+    found = outputs(model, input=scores, target=target, w=np.float32([2.0, 3.0]), r=np.bool_(True))["output"]
+    np.testing.assert_allclose(found, [-2 * np.log(TINY / 2), 3 * np.log(2)], 1e-5)
+    found = outputs(model, input=scores, target=target, w=np.float32([2.0, 3.0]), r=np.bool_(False))["output"]
+    np.testing.assert_allclose(found, [INF, 3 * np.log(2)], 1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize(
+    ("block", "x", "t"),
+    [
+        (CrossEntropy("probs", robust=True), [[0.0, 1.0]], np.int32([0])),
+        (CrossEntropy(robust=True), [[-INF, 1.0]], np.int32([0])),
+        (CrossEntropy(), [[-INF, 1.0]], np.int32([1])),
+        (CrossEntropy("probs", robust=True, categorical=False), [[0.0, 1.0]], [[1.0, 0.0]]),
+        (CrossEntropy("probs", categorical=False), [[0.0, 1.0]], [[0.0, 1.0]]),
+        (CrossEntropy(categorical=False), [[-INF, 1.0]], [[0.0, 1.0]]),
+        (KLDivergence(), [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]),
+        (BinaryCrossEntropy("probs", robust=True), [0.0, 1.0, 0.0, 1.0], [0.0, 1.0, 1.0, 0.0]),
+        (BinaryCrossEntropy(robust=True), [-INF, INF, -INF, INF], [0.0, 1.0, 1.0, 0.0]),
+        (BinaryCrossEntropy(), [-60000.0, 60000.0, 60000.0], [0.0, 1.0, 0.0]),
+        (FocalLoss(0.5), [-1000.0, 1000.0, 1000.0], [0.0, 1.0, 0.0]),
+        (LogCosh(), [0.0, 60000.0, -60000.0], [0.0, 0.0, 0.0]),
+        (AbsoluteError(), [1.0], [1.0]),
+        (HuberLoss(), [1.0], [1.0]),
+    ],
+    ids=lambda one: f"{one!r}"[:40],
+)
+def test_values_and_gradients_are_finite_where_formulas_are_not(block: Model, x: list, t: object, dtype: str):
+    x = jnp.asarray(x, dtype)
+    t = t if isinstance(t, np.ndarray) else jnp.asarray(t, dtype)
+    found = outputs(block, input=x, target=t)["output"]
+    assert found.dtype == x.dtype
+    assert np.isfinite(np.asarray(found, "float64")).all()
+    for port, gradient in gradients(block, input=x, target=t).items():
+        assert np.isfinite(gradient.astype("float64")).all(), port
+
+
+def test_the_robust_logarithm_has_no_jump():
+    threshold = 1e-3
+    block = KLDivergence(threshold)
+    x = np.float32([threshold * (1 - 1e-4), threshold * (1 + 1e-4)])
+    one = np.ones(2, "float32")
+    below, above = outputs(block, input=x, target=one)["output"]
+    assert abs(below - above) < 1e-3
+    slopes = gradients(block, input=x, target=one)["input"]
+    assert abs(slopes[0] / slopes[1] - 1) < 1e-3
+
+
+def test_a_class_that_does_not_exist_gives_nan():
+    scores = np.zeros((4, 3), "float32")
+    for block in (CrossEntropy(), CrossEntropy("probs", robust=True), CrossEntropy(label_smoothing=0.1)):
+        found = outputs(block, input=scores, target=np.int32([0, 3, -1, 2]))["output"]
+        assert np.isnan(np.asarray(found)).tolist() == [False, True, True, False]
+
+
+def test_nan_stays_nan():
+    x = np.float32([NAN])
+    for block in (SquaredError(), HuberLoss(), LogCosh(), KLDivergence(), BinaryCrossEntropy(robust=True)):
+        assert np.isnan(outputs(block, input=x, target=np.float32([0.5]))["output"]).all(), block
+
+
+def test_an_empty_batch_gives_nothing():
+    empty = np.zeros((0, 3), "float32")
+    for weights in ("", "auto"):
+        found = outputs(CrossEntropy(weights=weights), input=empty, target=np.zeros(0, "int32"))["output"]
+        assert found.shape == (0,)
+    assert outputs(BinaryCrossEntropy(pos_weight="auto"), input=empty, target=empty)["output"].shape == (0, 3)
+    assert outputs(InfoNCE(), input=empty, target=empty)["output"].shape == (0,)
+
+
+def test_cosine_of_nothing_is_zero_and_learns():
+    nothing, some = np.zeros((1, 3), "float32"), np.ones((1, 3), "float32")
+    assert outputs(CosineSimilarity(), left=nothing, right=some)["output"] == 0
+    assert np.isfinite(gradients(CosineSimilarity(), left=nothing, right=nothing)["left"]).all()
+
+
+def test_values_are_those_of_optax():
+    random = np.random.default_rng(0)
+    x, t = random.normal(size=(2, 6)).astype("float32")
+    yes = (t > 0).astype("float32")
+    np.testing.assert_allclose(
+        outputs(HuberLoss(0.7), input=x, target=t)["output"], optax.huber_loss(x, t, delta=0.7), 1e-6
+    )
+    np.testing.assert_allclose(outputs(LogCosh(), input=x, target=t)["output"], optax.log_cosh(x, t), 1e-5, 1e-6)
+    np.testing.assert_allclose(
+        outputs(FocalLoss(), input=x, target=yes)["output"], optax.sigmoid_focal_loss(x, yes, alpha=0.25), 1e-5
+    )
+    scores, labels = random.normal(size=(6, 4)).astype("float32"), np.int32([0, 1, 2, 3, 0, 1])
+    smooth = optax.smooth_labels(np.eye(4, dtype="float32")[labels], 0.1)
+    np.testing.assert_allclose(
+        outputs(CrossEntropy(label_smoothing=0.1), input=scores, target=labels)["output"],
+        optax.softmax_cross_entropy(scores, smooth),
+        1e-5,
+    )
+
+
+def test_log_cosh_is_exact_near_zero():
+    found = outputs(LogCosh(), input=np.float32([1e-4]), target=np.float32([0.0]))["output"]
+    np.testing.assert_allclose(found, [5e-9], 1e-5)
+
+
+REFUSED = [
+    (
+        lambda: fit_or_raise(SquaredError(), input=(3,), target=(3, 1)),
+        """
+        ShapeError: the input 'target' does not fit 'squared_error.target'.
+            given   (3, 1) float32
+            target  (3,)      both would be repeated, to (3, 3)
+            Try: a target of the shape of the input.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(SquaredError(), input=("n", 3), target=("n", 4)),
+        """
+        ShapeError: the input 'target' does not fit 'squared_error.target'.
+            given   ('n', 4) float32
+            target  ('n', 3)      axis -1: 3 != 4
+            Try: a target of the shape of the input.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(CrossEntropy(), input=(8, 5, 10), target=((8, 5), "int32")),
+        """
+        ShapeError: the input 'target' does not fit 'cross_entropy.target'.
+            given   (8, 5) int32
+            target  (8, 10)
+            Try: CrossEntropy(axis=-1), for classes that are on the last axis.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(CrossEntropy(), input=(8, 10), target=((8, 10), "int32")),
+        """
+        ShapeError: the input 'target' does not fit 'cross_entropy.target'.
+            given   (8, 10) int32
+            target  (8,)
+            Try: CrossEntropy(categorical=False), for targets that are probabilities.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(CrossEntropy(categorical=False), input=(8, 10), target=(8,)),
+        """
+        ShapeError: the input 'target' does not fit 'cross_entropy.target'.
+            given   (8,) float32
+            target  (8, 10)
+            Try: CrossEntropy(), for targets that are numbers of classes.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(CrossEntropy(), input=(8, 10), target=(8,)),
+        """
+        ShapeError: the input 'target' does not fit 'cross_entropy.target'.
+            given   (8,) float32
+            target  whole numbers (int32)      dtype float32
+            Try: array.astype("int32"), or an input of its own for this block.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(CrossEntropy(weights=[1.0, 2.0]), input=(8, 3), target=((8,), "int32")),
+        """
+        ShapeError: the input 'input' does not fit 'cross_entropy.input'.
+            given  (8, 3) float32
+            input  2 classes, one for each of weights
+            Try: weights of 3 numbers, or 'auto'.
+        """,
+    ),
+    (
+        lambda: CrossEntropy(weights="balanced"),
+        """
+        UnknownOptionError: CrossEntropy cannot take weights='balanced'.
+            needs  a number from 0 for each class, or '' or 'auto'
+            Try: CrossEntropy(weights="auto")
+        """,
+    ),
+    (
+        lambda: BinaryCrossEntropy(pos_weight=-1.0),
+        """
+        UnknownOptionError: BinaryCrossEntropy cannot take pos_weight=-1.0.
+            needs  a number, or a number from 0 for each class, or 'auto'
+            Try: BinaryCrossEntropy(pos_weight="auto")
+        """,
+    ),
+    (
+        lambda: fit_or_raise(InfoNCE(), input=(8, 3), target=(8, 4)),
+        """
+        ShapeError: the input 'target' does not fit 'info_nce.target'.
+            given   (8, 4) float32
+            target  (8, 3)
+            Try: a target of the shape of the input.
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "text"), REFUSED)
+def test_what_does_not_fit_is_refused_with_what_to_try(wrong, text: str):
+    with pytest.raises(MithrilError) as found:
+        wrong()
+    assert f"{type(found.value).__name__}: {found.value}" == textwrap.dedent(text).strip()

@@ -1,0 +1,163 @@
+"""Metrics: ports, known results, edge cases, and what is refused."""
+
+import textwrap
+
+import numpy as np
+import pytest
+
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import (
+    AUC,
+    F1,
+    R2,
+    Accuracy,
+    AUCCore,
+    ClassCounts,
+    ConfusionMatrix,
+    Model,
+    Precision,
+    Recall,
+    TopKAccuracy,
+    TopKHits,
+)
+from tests.blocks.running import fit_or_raise, outputs, ports
+
+FORMATTED = "pred label output metric_out pred_formatted label_formatted"
+FLAGS = {"threshold": None, "is_binary": False, "is_pred_one_hot": True, "is_label_one_hot": True}
+AVERAGED = {"average": "micro", "n_classes": None, **FLAGS}
+
+
+@pytest.mark.parametrize(
+    ("block", "named"),
+    [
+        (Accuracy(**FLAGS), FORMATTED),
+        (Precision(**AVERAGED), f"{FORMATTED} n_true_positive n_false_positive n_classes"),
+        (Recall(**AVERAGED), f"{FORMATTED} n_true_positive n_false_negative n_classes"),
+        (F1(**AVERAGED), f"{FORMATTED} n_true_positive n_false_positive n_classes"),
+        (AUC(3, is_label_one_hot=True), "pred label output label_argmax"),
+        (AUCCore(), "input label output"),
+    ],
+    ids=lambda one: one.kind if isinstance(one, Model) else "",
+)
+def test_arguments_and_ports_are_those_that_people_know(block: Model, named: str):
+    # The counts that a metric does not need itself come out beside those that it is known for.
+    assert ports(block) - {"n_false_negative", "n_false_positive"} == set(named.split()) - {
+        "n_false_negative",
+        "n_false_positive",
+    }
+    assert ports(block) >= set(named.split())
+
+
+def test_a_chain_goes_on_into_the_predictions():
+    for block in (Accuracy(), F1(), AUC(3), AUC(1), TopKAccuracy(), ConfusionMatrix(3)):
+        assert block.inputs[0].name == "pred", block
+
+
+def test_the_difference_says_what_was_mistaken_for_what():
+    found = outputs(Accuracy(is_binary=True), pred=np.float32([0.9, 0.2, 0.7, 0.5]), label=np.int32([1, 1, 0, 0]))
+    assert found["metric_out"].tolist() == [0, -1, 1, 0]  # the second was missed, the third a false alarm
+    assert found["output"] == 0.5
+
+
+def test_classes_that_do_not_occur_are_left_out_of_the_mean():
+    found = outputs(Recall("macro", 5, is_pred_one_hot=False, is_label_one_hot=False), pred=[0, 1, 1], label=[0, 0, 1])
+    assert found["n_classes"] == 2
+    assert found["output"] == 0.75
+    assert found["n_true_positive"].tolist() == [1, 1, 0, 0, 0]
+
+
+def test_where_nothing_was_found_a_quotient_is_zero():
+    none = {"pred": np.float32([0.1, 0.2]), "label": np.int32([0, 0])}
+    for kind in (Precision, Recall, F1):
+        assert outputs(kind(is_binary=True), **none)["output"] == 0
+
+
+def test_an_empty_batch():
+    empty = {"pred": np.zeros((0, 3), "float32"), "label": np.zeros((0, 3), "float32")}
+    assert np.isnan(outputs(Accuracy(), **empty)["output"])
+    assert outputs(F1("macro", 3), **empty)["output"] == 0
+    assert outputs(ConfusionMatrix(3), **empty)["output"].tolist() == np.zeros((3, 3)).tolist()
+
+
+def test_numbers_that_are_no_class_are_in_no_count_of_their_own():
+    found = outputs(ClassCounts(2), pred=np.int32([0, 5, -1]), label=np.int32([0, 1, 1]))
+    assert [found[port].tolist() for port in ClassCounts.output_ports] == [[1, 0], [0, 0], [0, 2]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_area_is_the_share_of_pairs_in_order(seed: int):
+    random = np.random.default_rng(seed)
+    scores = random.integers(0, 4, 12).astype("float32")  # many ties
+    label = np.concatenate([[0, 1], random.integers(0, 2, 10)])
+    pairs = [(a > b) + (a == b) / 2 for a in scores[label == 1] for b in scores[label == 0]]
+    np.testing.assert_allclose(outputs(AUC(1), pred=scores, label=label)["output"], np.mean(pairs), 1e-6)
+
+
+def test_an_area_that_does_not_exist_is_nan():
+    for scores, label in (([0.1, 0.2], [1, 1]), ([0.1, 0.2], [0, 0]), ([np.nan, 0.2], [0, 1])):
+        assert np.isnan(outputs(AUC(1), pred=np.float32(scores), label=np.int32(label))["output"])
+
+
+def test_infinite_scores_are_scores():
+    found = outputs(AUC(1), pred=np.float32([np.inf, -np.inf, 0.0]), label=np.int32([1, 0, 0]))
+    assert found["output"] == 1
+
+
+def test_equal_scores_are_no_hit_for_all():
+    hits = outputs(TopKHits(1), pred=np.zeros((3, 3), "float32"), label=np.int32([0, 1, 2]))["output"]
+    assert hits.tolist() == [True, False, False]
+    hits = outputs(TopKHits(2), pred=np.full((2, 3), np.nan, "float32"), label=np.int32([0, 1]))["output"]
+    assert hits.tolist() == [False, False]
+    hits = outputs(TopKHits(5), pred=np.zeros((2, 3), "float32"), label=np.int32([3, -1]))["output"]
+    assert hits.tolist() == [False, False]
+
+
+def test_r2_of_the_mean_is_zero():
+    target = np.float32([[1.0], [2.0], [6.0]])
+    assert outputs(R2(), input=np.full((3, 1), 3.0, "float32"), target=target)["output"] == 0
+    assert outputs(R2(), input=target, target=target)["output"] == 1
+
+
+REFUSED = [
+    (
+        lambda: Accuracy(threshold=0.3),
+        """
+        UnknownOptionError: Accuracy cannot take threshold=0.3.
+            because  the class with the highest score counts, whatever the score
+            Try: Accuracy(is_binary=True, threshold=0.3), for one score for each sample.
+        """,
+    ),
+    (
+        lambda: Precision("macro"),
+        """
+        UnknownOptionError: Precision needs 'n_classes' to average over classes.
+            average  'macro'
+            Try: Precision("macro", n_classes=10)
+        """,
+    ),
+    (
+        lambda: fit_or_raise(Accuracy(is_binary=True), pred=(8, 1), label=((8,), "int32")),
+        """
+        ShapeError: cannot connect 'cast_1.output' to 'class_difference_0.label'.
+            output  (8,) int32
+            label   (8, 1)
+            Try: a label of the shape of the pred; reshape one of them.
+        """,
+    ),
+    (
+        lambda: fit_or_raise(TopKHits(2), pred=(8, 10), label=((8, 10), "int32")),
+        """
+        ShapeError: the input 'label' does not fit 'top_khits.label'.
+            given  (8, 10) int32
+            label  (8,)
+            Try: one whole number for each sample.
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("wrong", "text"), REFUSED)
+def test_what_does_not_fit_is_refused_with_what_to_try(wrong, text: str):
+    with pytest.raises(MithrilError) as found:
+        wrong()
+    assert f"{type(found.value).__name__}: {found.value}" == textwrap.dedent(text).strip()
