@@ -9,6 +9,7 @@ from typing import Any
 from mithril_nb.graph.paths import join_path, parameter_name
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph
 from mithril_nb.models.fields import Field, fields_of
+from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference
 from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import KINDS
@@ -34,8 +35,9 @@ def palette() -> tuple[dict[str, str], ...]:
 
 def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """Return what the inspector shows of every block, by path."""
+    starts = {name: note.initializer for name, note in flat(graph).notes.items() if note.initializer}
     return {
-        path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0))
+        path: _describe(path, node.name, node.block, inference, hues.get(path.split("/")[0], 0), starts)
         for path, node in graph.walk()
     }
 
@@ -45,7 +47,9 @@ def summary(constructor: type) -> str:
     return (inspect.getdoc(constructor) or "").partition("\n")[0]
 
 
-def _describe(path: str, name: str, block: Block, inference: Inference, hue: int) -> dict[str, Any]:
+def _describe(
+    path: str, name: str, block: Block, inference: Inference, hue: int, starts: Mapping[Any, str]
+) -> dict[str, Any]:
     specs = inference.blocks.get(path, BlockSpecs())
     constructor = KINDS.get(block.kind)
     return {
@@ -60,7 +64,8 @@ def _describe(path: str, name: str, block: Block, inference: Inference, hue: int
                    for port in block.inputs if port.role == "data"],
         "outputs": [{"port": port.name, "shape": _text(specs.outputs.get(port.name))} for port in block.outputs],
         "params": [
-            {"name": parameter_name(path, port), "shape": str(spec.shape) if spec else "unknown",
+            {"name": parameter_name(path, port), "shape": (str(spec.shape) if spec else "unknown")
+             + (f", starts as {starts[parameter_name(path, port)]}" if parameter_name(path, port) in starts else ""),
              "count": spec.size if spec else None}
             for port, spec in specs.params.items()
         ],
