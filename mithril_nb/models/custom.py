@@ -42,7 +42,7 @@ class Custom(Operator):
     input_dtypes = {"*": "any"}  # noqa: RUF012 - a ClassVar of Operator
 
     def __init__(self, name: str | None = None):
-        super().__init__(name)
+        Operator.__init__(self, name)  # by name: blocks that are no `Custom` take this over
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -63,6 +63,8 @@ def computed(cls: type[Operator]) -> None:
     """
     if "op" not in cls.__dict__:
         cls.op = cls.__name__  # ops of ours are written small: no class takes the place of one
+    if cls.__init__ is Operator.__init__:  # which takes the attributes of all operators; this one has none
+        cls.__init__ = Custom.__init__
     for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
         if not hasattr(cls, name):
             setattr(cls, name, value)

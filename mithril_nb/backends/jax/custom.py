@@ -126,7 +126,9 @@ def shapes(cls: type[Operator], options: Options, inputs: Specs) -> dict[str, Te
             )
             for port, spec in inputs.items()
         }
-        found = jax.eval_shape(lambda arrays: dict(kernel(Call(options, False, None), arrays)), structs)
+        call = Call(options, False, None)
+        # JAX sorts the keys of a dict; the function takes its arrays in the order of the ports.
+        found = jax.eval_shape(lambda arrays: dict(kernel(call, {port: arrays[port] for port in inputs})), structs)
     except (UnknownOptionError, ShapeError):
         raise
     except Exception as error:

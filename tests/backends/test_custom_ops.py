@@ -1,0 +1,362 @@
+"""Ops that people bring: register_op, register_primitive, Operator.compute; their shapes, gradients and refusals."""
+
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.ipython import CalledTexts, load, unload
+from mithril_nb.models import KINDS, Linear, Model, Operator, Relu
+from mithril_nb.models import custom as brought
+from mithril_nb.models.infer import infer
+from mithril_nb.models.naming import input_specs
+from mithril_nb.models.op import OPS
+
+X = np.linspace(-2, 2, 12, dtype="float32").reshape(4, 3)
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    """What a test registers is gone after it."""
+    tables = (KINDS, OPS, brought.PRIMITIVES, brought.GRADIENTS)
+    before = [dict(table) for table in tables]
+    yield
+    for table, old in zip(tables, before, strict=True):
+        table.clear()
+        table.update(old)
+
+
+def shapes(block: Model, **given: list) -> str:
+    graph = block.graph
+    return str(infer(graph, input_specs(graph, given)).outputs["output"])
+
+
+def test_an_op_of_a_backend_runs_in_a_model_with_gradients_and_shapes():
+    backend = ml.JaxBackend()
+
+    @backend.register_op("cube")
+    def cube(x):
+        return x**3
+
+    assert cube(2) == 8
+    np.testing.assert_allclose(backend.cube(X), X**3, rtol=1e-6)
+    model = Model() | Linear(5)(input="input", output="hidden")
+    model += ml.op("cube")(input="hidden", output="cubed")
+    model += Linear(2)
+    pm = ml.compile(model, backend, shapes={"input": ["batch", 3]})
+    assert str(pm.output_specs["output"]) == "('batch', 2) float32"
+    params = pm.randomize_params(0)
+    outputs, gradients = pm.evaluate(params, {"input": X}, {"output": np.ones((4, 2), "float32")})
+    hidden = X @ params["linear_0.weight"] + params["linear_0.bias"]
+    np.testing.assert_allclose(
+        outputs["output"], hidden**3 @ params["linear_1.weight"] + params["linear_1.bias"], rtol=1e-4, atol=1e-5
+    )
+    by_hidden = np.ones((4, 2)) @ params["linear_1.weight"].T * 3 * hidden**2
+    np.testing.assert_allclose(gradients["linear_0.weight"], X.T @ by_hidden, rtol=1e-4, atol=1e-4)
+
+
+def test_an_op_belongs_to_its_backend_and_may_stand_in_for_one_of_ours():
+    mine, other = ml.JaxBackend(), ml.JaxBackend()
+
+    @mine.register_op("relu")
+    def relu(x):
+        return jnp.where(x > 0, x, 0.5 * x)
+
+    found = [ml.compile(Relu(), one).evaluate({}, {"input": X})["output"] for one in (mine, other)]
+    np.testing.assert_allclose(found[0], np.where(X > 0, X, 0.5 * X))
+    np.testing.assert_allclose(found[1], np.maximum(X, 0))
+
+    mine.register_op("only_mine")(lambda x: x)
+    with pytest.raises(MithrilError, match="backend 'jax' has no kernel for op 'only_mine'"):
+        ml.compile(ml.op("only_mine"), other)
+
+
+def test_several_inputs_are_named_by_the_arguments():
+    backend = ml.JaxBackend()
+
+    @backend.register_op("scaled_sum")
+    def scaled_sum(left, right, scale=10.0):
+        return scale * (left + right)
+
+    block = ml.op("scaled_sum")
+    assert [port.name for port in block.inputs] == ["left", "right"]
+    found = ml.compile(block, backend).evaluate({}, {"left": X, "right": X})["output"]
+    np.testing.assert_allclose(found, 20 * X, rtol=1e-6)
+
+
+def test_shapes_are_found_with_names_for_sizes_where_that_can_be():
+    backend = ml.JaxBackend()
+    backend.register_op("doubled_rows")(lambda x: jnp.concatenate([x, x]))
+    backend.register_op("gram")(lambda x: x @ x.T)
+    backend.register_op("as_one_row")(lambda x: x.reshape(-1))
+    backend.register_op("halves")(lambda x: x[: x.shape[0] // 2])
+    backend.register_op("whole")(lambda x: x.astype("int32"))
+    assert shapes(ml.op("doubled_rows"), input=["n", 3]) == "('2*n', 3) float32"
+    assert shapes(ml.op("gram"), input=["n", 3]) == "('n', 'n') float32"
+    assert shapes(ml.op("as_one_row"), input=["n", 3]) == "('3*n',) float32"
+    assert shapes(ml.op("halves"), input=["n", 3]) == "('...',) float32", "no sum of products: not known yet"
+    assert shapes(ml.op("halves"), input=[6, 3]) == "(3, 3) float32"
+    assert shapes(ml.op("gram")) == "('...',) float32"
+    assert shapes(ml.op("whole"), input=["n"]) == "('n',) int32"
+
+
+def test_a_primitive_has_the_gradient_that_was_registered():
+    @ml.register_primitive("sin_times_x")
+    def sin_times_x(backend, x):
+        return backend.sin(x) * x
+
+    plain = ml.compile(ml.op("sin_times_x"), ml.JaxBackend())
+
+    @ml.register_primitive("sin_times_x_grad")
+    def sin_times_x_grad(backend, x, grad):
+        return 7 * grad * x
+
+    backend = ml.JaxBackend()
+    own = ml.compile(ml.op("sin_times_x"), backend)
+    np.testing.assert_allclose(backend.sin_times_x(backend.array(X)), np.sin(X) * X, rtol=1e-5)
+
+    def by_input(pm):
+        return jax.grad(lambda x: pm.forward({}, {"input": x})["output"].sum())(jnp.asarray(X))
+
+    np.testing.assert_allclose(by_input(own), 7 * X, rtol=1e-6)
+    del brought.GRADIENTS["sin_times_x"]
+    np.testing.assert_allclose(by_input(plain), np.sin(X) + X * np.cos(X), rtol=1e-4, atol=1e-6)
+
+
+def test_a_gradient_for_each_of_several_inputs():
+    @ml.register_primitive("taken")
+    def taken(backend, rows, places):
+        return rows[places]
+
+    @ml.register_primitive("taken_grad")
+    def taken_grad(backend, rows, places, grad):
+        return 3 * jnp.zeros_like(rows).at[places].add(grad), jnp.zeros(places.shape)
+
+    pm = ml.compile(Model() | Linear(2)(input="x", output="rows") | ml.op("taken")(rows="rows", places="places"))
+    params = {"linear_0.weight": np.eye(3, 2, dtype="float32"), "linear_0.bias": np.zeros(2, "float32")}
+    _, gradients = pm.evaluate(params, {"x": X, "places": np.array([1, 1])}, {"output": np.ones((2, 2), "float32")})
+    np.testing.assert_allclose(gradients["linear_0.bias"], [6, 6])
+
+
+def test_a_block_that_computes():
+    backend = ml.JaxBackend()
+
+    class SinTimeX(Operator):
+        def compute(self, inputs):
+            x = inputs["input"]
+            return {"output": backend.sin(x) * x}
+
+    class Shifted(Operator):
+        """Adds a number, and tells how many items there are."""
+
+        output_ports = ("output", "count")
+
+        def __init__(self, by, name=None):
+            super().__init__(name, by=by)
+
+        def compute(self, inputs):
+            return {"output": inputs["input"] + self.options["by"], "count": jnp.array(inputs["input"].size)}
+
+    model = Model() | SinTimeX()
+    model += Shifted(by=2.0)(output="shifted", count="count")
+    pm = ml.compile(model, backend, shapes={"input": ["n", 3]})
+    assert str(pm.output_specs["shifted"]) == "('n', 3) float32"
+    found = pm.evaluate({}, {"input": X})
+    np.testing.assert_allclose(found["shifted"], np.sin(X) * X + 2, rtol=1e-5)
+    assert found["count"] == 12
+    assert repr(Shifted(by=2.0)) == "Shifted(by=2.0)"
+    assert "infer" not in vars(Operator) or Operator.infer.__func__ is not SinTimeX.infer.__func__
+
+
+CELL = """
+class Times(Operator):
+    def compute(self, inputs):
+        return {"output": factor * inputs["input"]}
+"""
+
+
+def test_a_cell_may_run_twice():
+    for factor in (2.0, 3.0):
+        namespace = {"Operator": Operator, "__name__": "__main__", "factor": factor}
+        exec(CELL, namespace)
+        found = ml.compile(namespace["Times"]()).evaluate({}, {"input": X})["output"]
+        np.testing.assert_allclose(found, factor * X)
+        backend = ml.JaxBackend()
+        backend.register_op("times")(lambda x, factor=factor: factor * x)
+        np.testing.assert_allclose(ml.compile(ml.op("times"), backend).evaluate({}, {"input": X})["output"], factor * X)
+    assert KINDS["Times"] is namespace["Times"]
+
+
+def test_op_gives_blocks_of_ours_with_attributes():
+    assert ml.op("linear", dimension=3) == Linear(3)
+    assert ml.op("Linear", dimension=3) == Linear(3)
+
+
+def test_the_extension_is_loaded_once_and_unloaded():
+    class Shell:
+        ast_transformers: list = []  # noqa: RUF012
+
+    load(Shell)
+    ml.load_ipython_extension(Shell)
+    assert [type(one) for one in Shell.ast_transformers] == [CalledTexts]
+    unload(Shell)
+    assert Shell.ast_transformers == []
+
+
+backend = ml.JaxBackend()
+
+
+class Wrong(Operator):
+    def compute(self, inputs):
+        return {"out": inputs["input"]}
+
+
+class NoArray(Operator):
+    def compute(self, inputs):
+        return {"output": "text"}
+
+
+def of_primitive(function, gradient):
+    ml.register_primitive("wrong")(function)
+    ml.register_primitive("wrong_grad")(gradient)
+    pm = ml.compile(ml.op("wrong"), backend)
+    jax.grad(lambda x: pm.forward({}, {"input": x})["output"].sum())(jnp.asarray(X))
+
+
+def of_shapes(function, **given):
+    backend.register_op("picky")(function)
+    ml.compile(ml.op("picky"), backend, shapes=given)
+
+
+CASES = [
+    (
+        lambda: ml.op("gelo"),
+        """
+        UnknownOpError: there is no op 'gelo'.
+            known  COUNT ops; see list(mithril_nb.models.op.OPS)
+            Try: ml.op('gelu')
+        """,
+    ),
+    (
+        lambda: ml.op("zzzz"),
+        """
+        UnknownOpError: there is no op 'zzzz'.
+            known  COUNT ops; see list(mithril_nb.models.op.OPS)
+            Try: register it: @backend.register_op("zzzz")
+        """,
+    ),
+    (
+        lambda: backend.register_op(abs),
+        """
+        UnknownOptionError: 'abs' is no name for an op.
+            needs  text of letters, digits and '_'
+            Try: @backend.register_op("my_op")
+        """,
+    ),
+    (
+        lambda: ml.register_primitive("my op"),
+        """
+        UnknownOptionError: 'my op' is no name for an op.
+            needs  text of letters, digits and '_'
+            Try: @ml.register_primitive("my_op")
+        """,
+    ),
+    (
+        lambda: backend.register_op("many")(lambda *arrays: arrays[0]),
+        """
+        UnknownOptionError: backend.register_op('many') cannot tell which inputs '<lambda>' takes.
+            needs  a function of at least one array, each by a name of its own
+            Try: def many(x): ...
+        """,
+    ),
+    (
+        lambda: ml.register_primitive("lone")(lambda backend: 0),
+        """
+        UnknownOptionError: ml.register_primitive('lone') cannot tell which inputs '<lambda>' takes.
+            needs  a function of the backend, then at least one array, each by a name of its own
+            Try: def lone(backend, x): ...
+        """,
+    ),
+    (
+        lambda: ml.register_primitive("lone_grad")(lambda backend, grad: 0),
+        """
+        UnknownOptionError: ml.register_primitive('lone_grad') cannot tell which inputs '<lambda>' takes.
+            needs  a function of the backend, the arrays, then the gradient: at least one array, each by a name of its own
+            Try: def lone_grad(backend, x, grad): ...
+        """,  # noqa: E501
+    ),
+    (
+        lambda: backend.register_op("add")(lambda x: x),
+        """
+        UnknownOptionError: the function takes 1 arrays, the op 'add' has the inputs 'left', 'right'.
+            Try: def add(left, right): ...; or another name.
+        """,
+    ),
+    (
+        lambda: ml.register_primitive("Linear")(lambda backend, x: x),
+        """
+        NameTakenError: cannot define Linear: the kind 'Linear' exists.
+            defined by  mithril_nb.models.layers.Linear
+            Try: class MyLinear(Operator)
+        """,
+    ),
+    (
+        lambda: ml.compile(Wrong()).evaluate({}, {"input": X}),
+        """
+        UnknownOptionError: Wrong.compute returned 'out'.
+            needs  a dict with 'output'
+            Try: return {'output': ...}
+        """,
+    ),
+    (
+        lambda: ml.compile(NoArray()).evaluate({}, {"input": X}),
+        """
+        UnknownOptionError: NoArray.compute returned no array for 'output'.
+            given  str
+            Try: return an array.
+        """,
+    ),
+    (
+        lambda: of_primitive(lambda backend, x: 2 * x, lambda backend, x, grad: grad.sum()),
+        """
+        ShapeError: wrong_grad does not give a gradient of the shape of each input.
+            gave    ()
+            inputs  (4, 3)
+            Try: @ml.register_primitive("wrong_grad") on a function that returns one array for each input.
+        """,
+    ),
+    (
+        lambda: of_shapes(lambda x: x.reshape(2, 7), input=[4, 3]),
+        """
+        ShapeError: the input 'input' does not fit 'picky.input'.
+            given  (4, 3) float32
+            input  what 'picky' can take      TypeError: cannot reshape array of shape (4, 3) (size 12) into shape (2, 7) (size 14)
+            Try: other sizes, or look into the function.
+        """,  # noqa: E501
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), CASES)
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    expected = textwrap.dedent(text).strip().replace("COUNT", str(len(OPS)))
+    assert f"{type(error.value).__name__}: {error.value}" == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("matmull", "JaxBackend has no operation 'matmull'. Did you mean 'matmul'?"),
+        ("qqqq", "JaxBackend has no operation 'qqqq'. To add one: @backend.register_op(\"...\")."),
+    ],
+)
+def test_an_operation_that_does_not_exist(name: str, text: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(backend, name)
+    assert str(error.value) == text

@@ -1,0 +1,380 @@
+"""Options of `compile` act, or say by name why not; the whole text of what they say."""
+
+import textwrap
+import warnings
+
+import jax
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.backends.jax.watch import NotANumberError
+from mithril_nb.backends.notices import MithrilWarning
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import MLP, Add, Embedding, Linear, Log, Model, Relu
+
+X = np.linspace(-1, 1, 15, dtype="float32").reshape(5, 3)
+ONES = {"output": np.ones((5, 2), "float32")}
+BACKEND = ml.JaxBackend()
+FIVE = {"input": [5, 3]}
+
+
+def test_params_are_donated_where_gradients_take_their_place():
+    pm = ml.compile(MLP(3, [4], 2), BACKEND, jit_options={"donate_argnums": (0,)})
+    params = pm.randomize_params(0)
+    pm.evaluate(params, {"input": X})
+    assert not params["linear_0.weight"].is_deleted(), "outputs alone have no use for their memory"
+    _, gradients = pm.evaluate(params, {"input": X}, ONES)
+    assert params["linear_0.weight"].is_deleted()
+    expected = ml.compile(MLP(3, [4], 2), BACKEND).evaluate(pm.randomize_params(0), {"input": X}, ONES)[1]
+    for name, gradient in gradients.items():
+        np.testing.assert_allclose(gradient, expected[name], rtol=1e-6)
+
+
+def test_the_xla_computation_is_kept_if_it_is_asked_for():
+    kept = ml.compile(Linear(2), BACKEND, shapes=FIVE, jit_options={"xla_computation": True})
+    assert "stablehlo.dot_general" in kept.xla_computation
+    assert ml.compile(Linear(2), BACKEND, shapes=FIVE).xla_computation is None
+
+
+def test_without_fusion_there_are_no_fusions():
+    def compiled(**options):
+        pm = ml.compile(Model() | Relu(), BACKEND, shapes=FIVE, **options)
+        run = pm._run.lower({}, {"input": jax.nn.relu(X) + 1}, None)
+        return run.compile().as_text()
+
+    assert "fusion(" in compiled()
+    assert "fusion(" in compiled(optimizations={"fusion": True, "buffer_reuse": True, "layout_optimization": True})
+    assert "fusion(" not in compiled(optimizations={"fusion": False})
+
+
+def test_flags_of_the_backend_reach_its_programs():
+    backend = ml.JaxBackend(xla_flags=["--xla_cpu_enable_fast_math=true", "xla_backend_optimization_level=0"])
+    assert backend.compiler_options == {"xla_cpu_enable_fast_math": "True", "xla_backend_optimization_level": "0"}
+    pm = ml.compile(Linear(2), backend, shapes=FIVE)
+    assert dict(pm.options.compiler_options) == backend.compiler_options
+    assert pm.evaluate(pm.randomize_params(0), {"input": X})["output"].shape == (5, 2)
+    broken = ml.compile(Linear(2), BACKEND, shapes=FIVE)
+    object.__setattr__(broken.options, "compiler_options", {"xla_nonsense": "1"})
+    with pytest.raises(jax.errors.JaxRuntimeError, match="No such compile option: 'xla_nonsense'"):
+        broken._jitted()(broken.randomize_params(0), {"input": X})
+
+
+def test_constants_are_inputs_no_more():
+    pm = ml.compile(Model() | Add()(left="x", right="rate", output="y"), BACKEND, constants={"rate": [1.0, 2.0, 3.0]})
+    assert list(pm.input_specs) == ["x"]
+    np.testing.assert_allclose(pm.evaluate({}, {"x": X})["y"], X + np.array([1, 2, 3]))
+    rows = ml.compile(Embedding(4, 3), BACKEND, constants={"input": np.array([3, 1])})
+    params = rows.randomize_params(0)
+    np.testing.assert_array_equal(rows.evaluate(params, {})["output"], params["weight"][np.array([3, 1])])
+
+
+def test_frozen_params_have_no_gradient():
+    pm = ml.compile(MLP(3, [4], 2), BACKEND, frozen=["linear_0"])
+    _, gradients = pm.evaluate(pm.randomize_params(0), {"input": X}, ONES)
+    assert {name: bool(np.any(one)) for name, one in gradients.items()} == {
+        "linear_0.weight": False, "linear_0.bias": False, "linear_1.weight": True, "linear_1.bias": True,
+    }  # fmt: skip
+    assert [one.name for one in pm.parameters if not one.is_trainable] == ["linear_0.weight", "linear_0.bias"]
+    both = ml.compile(MLP(3, [4], 2), BACKEND, frozen=["linear_0"], trainable=["linear_0.bias"])
+    assert [one.name for one in both.parameters if not one.is_trainable] == ["linear_0.weight"]
+
+
+def test_static_shapes_hold_what_was_said_or_what_came_first():
+    said = ml.compile(Linear(2), BACKEND, shapes=FIVE, static_shapes=True)
+    params = said.randomize_params(0)
+    first = ml.compile(Linear(2), BACKEND, static_shapes=True)
+    named = ml.compile(Linear(2), BACKEND, shapes={"input": ["batch", 3]}, static_shapes=True)
+    for pm in (said, first, named):
+        assert pm.evaluate(params, {"input": X})["output"].shape == (5, 2)
+        with pytest.raises(MithrilError) as error:
+            pm.evaluate(params, {"input": X[:2]})
+        assert str(error.value) == (
+            "input 'input' has another shape than the model was compiled for.\n"
+            "    given         (2, 3)\n"
+            "    compiled for  (5, 3)\n"
+            "    Try: static_shapes=False compiles for each shape anew; or pad the batch."
+        )
+        assert pm.evaluate(params, {"input": X})["output"].shape == (5, 2)
+
+
+def test_a_call_has_params_of_its_own():
+    pm = ml.compile(Model() | Linear(2)(input="image", output="logits"), ml.JaxBackend(seed=1))
+    first = pm(X)
+    assert first.shape == (5, 2)
+    np.testing.assert_array_equal(pm(image=X), first)
+    np.testing.assert_array_equal(pm({"image": X}), first)
+    assert {name: one.shape for name, one in pm.params.items()} == {"linear_0.weight": (3, 2), "linear_0.bias": (2,)}
+    pm.params = {name: 0 * one for name, one in pm.params.items()}
+    assert not np.any(pm(X))
+    two = Model() | Linear(2)(input="x", output="a") | Linear(3)(input="x", output="b")
+    assert {name: one.shape for name, one in two.compile(BACKEND)(X).items()} == {"a": (5, 2), "b": (5, 3)}
+
+
+def test_debug_names_the_block_that_makes_nan():
+    model = Model() | Linear(3, name="before")
+    model += Log()
+    watched = ml.compile(model, ml.JaxBackend(debug=True), shapes=FIVE)
+    params = {"before.weight": np.eye(3, dtype="float32"), "before.bias": np.zeros(3, "float32")}
+    assert watched.evaluate(params, {"input": np.ones((5, 3), "float32")})["output"].shape == (5, 3)
+    with pytest.raises(NotANumberError) as error:
+        watched.evaluate(params, {"input": X})
+    assert str(error.value) == (
+        "'log_0.output' is NaN.\n"
+        "    input  (5, 3) from -1 to 1\n"
+        "    Try: look at what comes in; JaxBackend(debug=False) runs on."
+    )
+    assert np.isnan(ml.compile(model, BACKEND).evaluate(params, {"input": X})["output"]).any()
+
+
+def test_debug_holds_shapes_beside_what_was_inferred():
+    backend = ml.JaxBackend(debug=True)
+    backend.register_op("relu")(lambda x: x[:1])
+    with pytest.raises(MithrilError) as error:
+        ml.compile(Model() | Relu(), backend).evaluate({}, {"input": X})
+    assert str(error.value) == (
+        "'relu_0.output' has another shape than was inferred.\n"
+        "    inferred  (5, 3)\n"
+        "    made      (1, 3)\n"
+        "    Try: look into the function that computes it, or into the rule that infers its shape."
+    )
+
+
+def test_a_plain_model_has_no_python_of_ours_in_a_call():
+    pm = ml.compile(MLP(3, [4], 2), BACKEND, static_shapes=True, jit_options={"xla_computation": True})
+    assert pm.evaluate is pm._run
+    assert type(pm.evaluate) is type(jax.jit(abs))
+
+
+WARNED = [
+    (
+        {"jit_options": {"static_argnums": (0, 1)}},
+        "jit_options['static_argnums'] has no effect on 'params' and 'inputs': a dict of arrays cannot be static. What "
+        "is static in a model are the attributes of its blocks, and those are already.",
+    ),
+    (
+        {"jit_options": {"donate_argnums": 0}, "jit": False},
+        "jit_options['donate_argnums'] has no effect: jit=False, and only a jitted program can reuse memory.",
+    ),
+    (
+        {"tpu_options": {"replicate_inputs": True}},
+        "tpu_options['replicate_inputs'] has no effect: the backend has one device; see device_mesh.",
+    ),
+    (
+        {"tpu_options": {"allow_spmd": False}},
+        "tpu_options['allow_spmd'] has no effect: JAX compiles every program on several devices as SPMD.",
+    ),
+    (
+        {"optimizations": {"buffer_reuse": False}},
+        "optimizations['buffer_reuse']=False has no effect: XLA always reuses buffers.",
+    ),
+    (
+        {"optimizations": {"layout_optimization": False}},
+        "optimizations['layout_optimization']=False has no effect: XLA always chooses layouts.",
+    ),
+    (
+        {"optimizations": {"fusion": True}, "jit": False},
+        "optimizations['fusion'] has no effect: jit=False, and XLA sees one operation at a time.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), WARNED)
+def test_what_has_no_effect_is_said_once_at_the_line_that_asked(options, text):
+    with pytest.warns(MithrilWarning) as said:
+        ml.compile(Relu(), BACKEND, **options)
+    assert [str(one.message) for one in said] == [text]
+    assert said[0].filename == __file__
+
+
+def test_a_flag_for_another_platform_is_said():
+    with pytest.warns(MithrilWarning) as said:
+        backend = ml.JaxBackend(xla_flags=["--xla_gpu_autotune_level=4"])
+    assert [str(one.message) for one in said] == [
+        "the XLA flag 'xla_gpu_autotune_level' has no effect: it is for GPUs, and this backend runs on cpu."
+    ]
+    assert backend.compiler_options == {}
+
+
+def test_what_acts_warns_of_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ml.compile(
+            Relu(),
+            BACKEND,
+            jit_options={"donate_argnums": (0,), "xla_computation": True, "static_argnums": None},
+            tpu_options={"allow_spmd": True},
+            static_shapes=False,
+            optimizations={"fusion": True, "buffer_reuse": True, "layout_optimization": True},
+        )
+
+
+CASES = [
+    (
+        lambda: ml.compile(Relu(), jit_options={"donate_argnum": 0}),
+        """
+        UnknownOptionError: jit_options has no option 'donate_argnum'.
+            takes  static_argnums, donate_argnums, xla_computation
+            Try: jit_options={"donate_argnums": ...}
+        """,
+    ),
+    (
+        lambda: ml.compile(Relu(), optimizations=["fusion"]),
+        """
+        UnknownOptionError: optimizations=['fusion'] is no dict.
+            takes  fusion, buffer_reuse, layout_optimization
+            Try: optimizations={"fusion": ...}
+        """,
+    ),
+    (
+        lambda: ml.compile(Relu(), tpu_options={"zzz": 1}),
+        """
+        UnknownOptionError: tpu_options has no option 'zzz'.
+            takes  replicate_inputs, allow_spmd
+            Try: one of these.
+        """,
+    ),
+    (
+        lambda: ml.compile(Relu(), jit_options={"donate_argnums": (3,)}),
+        """
+        UnknownOptionError: jit_options['donate_argnums']=(3,) does not count the arguments of evaluate.
+            arguments  0 params, 1 inputs, 2 output_gradients
+            Try: jit_options={"donate_argnums": (0,)}
+        """,
+    ),
+    (
+        lambda: ml.compile(Relu(), optimizations={"fusion": "yes"}),
+        """
+        UnknownOptionError: optimizations['fusion']='yes' neither switches on nor off.
+            needs  True or False
+            Try: optimizations={"fusion": True}
+        """,
+    ),
+    (
+        lambda: ml.compile(Relu(), static_shapes="batch"),
+        """
+        UnknownOptionError: static_shapes='batch' neither switches on nor off.
+            needs  True or False
+            Try: ml.compile(model, backend, static_shapes=True)
+        """,
+    ),
+    (
+        lambda: ml.compile(Relu(), constants={"x": 1.0}),
+        """
+        UnexpectedInputError: the model has no input 'x'.
+            inputs  'input'
+            Try: constants = {'input': ...}
+        """,
+    ),
+    (
+        lambda: ml.compile(Relu(), constants={"input": "one"}),
+        """
+        UnknownOptionError: the constant for input 'input' is no array of numbers.
+            given  'one'
+            Try: constants={'input': 2.0}
+        """,
+    ),
+    (
+        lambda: ml.compile(MLP(3, [4], 2), frozen="linear_0"),
+        """
+        UnknownOptionError: frozen='linear_0' is no list of names.
+            Try: ml.compile(model, backend, frozen=["linear_0"])
+        """,
+    ),
+    (
+        lambda: ml.compile(MLP(3, [4], 2), frozen=["linear_0"], trainable=["linear_0"]),
+        """
+        UnknownOptionError: 'linear_0' stands in frozen and in trainable.
+            Try: name it in one of them.
+        """,
+    ),
+    (
+        lambda: ml.JaxBackend(xla_flags="--xla_foo"),
+        """
+        UnknownOptionError: xla_flags='--xla_foo' is no list of flags.
+            needs  a list of texts
+            Try: xla_flags=["--xla_cpu_enable_fast_math=true"]
+        """,
+    ),
+    (
+        lambda: ml.JaxBackend(xla_flags=["--xla_foo=1"]),
+        """
+        UnknownOptionError: XLA does not take the flag '--xla_foo=1'.
+            because  No such compile option: 'xla_foo'
+            Try: xla_flags=["--xla_cpu_enable_fast_math=true"], or no flags.
+        """,
+    ),
+    (
+        lambda: ml.JaxBackend(xla_flags=["--xla_force_host_platform_device_count=8"]),
+        """
+        UnknownOptionError: the XLA flag 'xla_force_host_platform_device_count' comes too late: it is read when JAX starts.
+            Try: os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8" before JAX is imported.
+        """,  # noqa: E501
+    ),
+    (
+        lambda: ml.JaxBackend(device_mesh=2),
+        """
+        DeviceNotFoundError: device_mesh=(2,) needs 2 devices, there is 1.
+            present  cpu:0
+            Try: XLA_FLAGS=--xla_force_host_platform_device_count=2 set before Python starts, or device_mesh=1.
+        """,
+    ),
+    (
+        lambda: ml.JaxBackend(debug="yes"),
+        """
+        UnknownOptionError: debug='yes' neither switches on nor off.
+            needs  True or False
+            Try: JaxBackend(debug=False)
+        """,
+    ),
+    (
+        lambda: BACKEND.set_platform("tpu"),
+        """
+        DeviceNotFoundError: no device 'tpu' on backend 'jax'.
+            present  cpu:0
+            Try: device="cpu:0"
+        """,
+    ),
+    (
+        lambda: BACKEND.ones(2, dtype="float64"),
+        """
+        UnknownOptionError: JAX makes no arrays of float64 unless it is told to.
+            because  it computes with 32 bits by default, and would cut these off
+            Try: backend.enable_x64(), or JaxBackend(dtype="float64") from the start; else dtype="float32".
+        """,
+    ),
+    (
+        lambda: BACKEND.array(["a", "b"]),
+        """
+        UnknownOptionError: cannot make an array of this.
+            given  ['a', 'b']
+            needs  numbers, or lists of numbers of one length at each depth
+            Try: backend.array([[1.0, 2.0], [3.0, 4.0]])
+        """,
+    ),
+    (
+        lambda: BACKEND.matmul(BACKEND.ones(3, 4), BACKEND.ones(3, 4)),
+        """
+        ShapeError: matmul cannot be done with these arguments.
+            given    (3, 4) float32, (3, 4) float32
+            because  dot_general requires contracting dimensions to have the same shape, got (4,) and (3,).
+            Try: help(backend.matmul)
+        """,
+    ),
+    (
+        lambda: BACKEND.cross_entropy(BACKEND.ones(3, 4), BACKEND.ones(3)),
+        """
+        ShapeError: cross_entropy cannot take targets of shape (3,) float32.
+            logits  (3, 4) float32
+            needs   (3,) whole numbers, or (3, 4) probabilities
+            Try: backend.array(labels, dtype="int32")
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), CASES)
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
