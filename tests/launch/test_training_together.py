@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -109,9 +110,12 @@ def test_two_processes_learn_what_one_learns(training, together):
 
 def test_one_is_killed_and_the_same_command_goes_on(training, together, launched, nothing_left, tmp_path):
     out, folder = tmp_path / "resumed.npz", tmp_path / "runs"
-    launcher = launched("--processes", "2", training, out, folder, "0.5")
+    launcher = launched("--processes", "2", training, out, folder, "1")
     pids = launcher.workers(2)
-    launcher.until(r"\[1\] epoch 1\n")
+    launcher.until(r"\[1\] epoch 2\n")
+    while not list(folder.glob("step-*.safetensors")):  # that of the first epoch, by a thread of process 0
+        assert launcher.process.poll() is None
+        time.sleep(0.01)
     os.kill(pids[1], signal.SIGKILL)
     assert launcher.wait(20) == 128 + signal.SIGKILL
     nothing_left([launcher.process.pid, *pids])
