@@ -64,7 +64,7 @@ def computed(cls: type[Operator]) -> None:
     if "op" not in cls.__dict__:
         cls.op = cls.__name__  # ops of ours are written small: no class takes the place of one
     if cls.__init__ is Operator.__init__:  # which takes the attributes of all operators; this one has none
-        cls.__init__ = Custom.__init__
+        cls.__init__ = Custom.__init__  # pyright: ignore
     for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
         if not hasattr(cls, name):
             setattr(cls, name, value)

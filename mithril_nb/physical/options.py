@@ -107,13 +107,13 @@ def _places(given: Any, key: str) -> tuple[int, ...]:
     if given is None:
         return ()
     places = tuple(given) if isinstance(given, Sequence) and not isinstance(given, str) else (given,)
-    if any(type(place) is not int or not 0 <= place < len(ARGUMENTS) for place in places):
+    if any(isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < len(ARGUMENTS) for one in places):
         raise UnknownOptionError(
             f"jit_options[{key!r}]={given!r} does not count the arguments of evaluate.",
             (("arguments", ", ".join(f"{place} {name}" for place, name in enumerate(ARGUMENTS))),),
             f'jit_options={{"{key}": (0,)}}',
         )
-    return tuple(sorted(set(places)))
+    return tuple(sorted({int(place) for place in places}))
 
 
 def _tpu_options(given: Mapping[str, Any] | None, backend: JaxBackend, parallelism: str | None) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
+from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mithril_nb.backends.jax.devices import check_even
@@ -75,7 +76,7 @@ class Spread:
 
     def _laid(self, array: Any, spec: PartitionSpec) -> Any:
         sharding = NamedSharding(self.mesh, spec)
-        if isinstance(array, jax.core.Tracer):
+        if isinstance(array, Tracer):
             return jax.lax.with_sharding_constraint(array, sharding)
         return jax.device_put(array, sharding)
 

@@ -22,7 +22,38 @@ class ArraysOnly(Backend):
         return [1] * shape
 
 
+class WithoutOnes(Backend):
+    """The backend of the documents: two of the three methods. To define it is no mistake; to make one is."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+
+    def tensor(self, data, dtype=None):
+        pass
+
+    def zeros(self, shape, dtype=None):
+        pass
+
+
 CASES = [
+    (
+        "a backend that lacks a method",
+        lambda: WithoutOnes(1, two=2),
+        """
+        IncompleteBackendError: cannot make a WithoutOnes: it lacks 'ones'.
+            has  tensor, zeros
+            Try: def ones(self, shape, dtype=None): ...
+        """,
+    ),
+    (
+        "no backend at all",
+        lambda: Backend(),
+        """
+        IncompleteBackendError: cannot make a Backend: it lacks 'ones', 'tensor', 'zeros'.
+            has  none of the methods that every backend has
+            Try: def ones(self, shape, dtype=None): ...
+        """,
+    ),
     (
         "an unknown option",
         lambda: ml.JaxBackend(amp=True),
