@@ -47,7 +47,7 @@ class SwiGLU(Composite):
         width = self.options["width"]
         hidden = self.options["hidden_size"] or max(1, 8 * width // 3)
         self |= Linear(hidden, use_bias, input_size=width, name="gate")(input="input")
-        self += SiLU(name="silu_0")
+        self += SiLU(name="silu")
         self |= Linear(hidden, use_bias, input_size=width, name="up")(input="input")
         self |= Multiply(name="product")(left="silu.output", right="up.output")
         self += Linear(width, use_bias, name="down")

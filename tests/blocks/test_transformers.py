@@ -1,0 +1,90 @@
+"""Transformers: sizes, sharing and starts of GPT-2, and what it may not see."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import GPT, TransformerBlock, TransformerEncoder
+
+
+def test_gpt_has_the_parameters_of_gpt2_small():
+    pm = ml.compile(GPT(), shapes={"input": [1, 8]})
+    sizes = {one.name: one.spec.size or 0 for one in pm.parameters}
+    assert sum(sizes.values()) == 124_439_808
+    assert sizes["embedding"] == 50257 * 768
+    assert sizes["block_11.attention.qkv.weight"] == 768 * 2304
+    untied = ml.compile(GPT(is_tied=False), shapes={"input": [1, 8]})
+    assert sum(one.spec.size or 0 for one in untied.parameters) == 124_439_808 + 50257 * 768
+
+
+def test_gpt_starts_as_gpt2_does():
+    pm = ml.compile(GPT(500, 64, 3, 4, 64), shapes={"input": [1, 8]})
+    for name, value in pm.randomize_params(0).items():
+        if name.endswith("bias"):
+            assert not value.any(), name
+        elif "norm" in name:
+            assert (value == 1).all(), name
+        else:
+            wanted = 0.02 / 6**0.5 if name.endswith(("out.weight", "down.weight")) else 0.02
+            assert float(value.std()) == pytest.approx(wanted, rel=0.05), name
+
+
+def test_gpt_begins_at_the_loss_of_a_guess_and_sees_no_later_token():
+    pm = ml.compile(GPT(100, 16, 2, 4, 32, dropout=0.1), shapes={"input": [2, 16]})
+    params = pm.randomize_params(0)
+    tokens = jax.random.randint(jax.random.key(0), (2, 16), 0, 100)
+    scores = pm.evaluate(params, {"input": tokens})["output"]
+    loss = -jax.nn.log_softmax(scores)[:, :-1, :].at[..., 0].get().mean()
+    assert float(loss) == pytest.approx(np.log(100), rel=0.05)
+    changed = pm.evaluate(params, {"input": tokens.at[:, 9:].set(0)})["output"]
+    np.testing.assert_allclose(scores[:, :9], changed[:, :9], 1e-5, 1e-6)
+    assert not np.allclose(scores[:, 9:], changed[:, 9:])
+
+
+def test_the_tied_embedding_learns_from_both_ends():
+    pm = ml.compile(GPT(10, 4, 1, 1, 8), shapes={"input": [1, 2]})
+    params = pm.randomize_params(0)
+    grad = jax.grad(lambda p: (pm.forward(p, {"input": jnp.asarray([[1, 2]])})["output"] ** 2).sum())(params)
+    # Every row is scored, also those of tokens that are not there.
+    assert bool((jnp.abs(grad["embedding"]).sum(1) > 0).all())
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_ten_blocks_keep_the_scale(norm_first: bool):
+    pm = ml.compile(TransformerEncoder(10, 64, 4, norm_first=norm_first), shapes={"input": [2, 16, 64]})
+    x = jax.random.normal(jax.random.key(0), (2, 16, 64))
+    assert 0.1 < float(pm.evaluate(pm.randomize_params(0), {"input": x})["output"].std()) < 10
+
+
+def test_dropout_acts_in_training_alone():
+    pm = ml.compile(TransformerBlock(8, 2, dropout=0.5), shapes={"input": [2, 3, 8]})
+    params, x = pm.randomize_params(0), jax.random.normal(jax.random.key(9), (2, 3, 8))
+    still = pm.forward(params, {"input": x})["output"]
+    first, again, other = (
+        pm.forward(params, {"input": x}, key=jax.random.key(seed), training=True)["output"] for seed in (0, 0, 1)
+    )
+    assert (first == again).all()
+    assert not np.allclose(first, other)
+    assert not np.allclose(first, still)
+
+
+def test_a_block_in_half_precision_stays_in_it():
+    pm = ml.compile(TransformerBlock(8, 2), ml.JaxBackend(dtype="bfloat16"), shapes={"input": [2, 3, 8]})
+    assert str(pm.output_specs["output"]) == "(2, 3, 8) bfloat16"
+    assert pm.evaluate(pm.randomize_params(0), {"input": jnp.ones((2, 3, 8), "bfloat16")})["output"].dtype == "bfloat16"
+
+
+def test_too_many_time_steps_are_refused():
+    with pytest.raises(MithrilError) as caught:
+        ml.compile(GPT(10, 4, 1, 1, 8), shapes={"input": [1, 5]})
+    assert str(caught.value) == (
+        "cannot connect 'tokens.output' to 'positions.input'.\n"
+        "    output  (1, 5, 8) float32\n"
+        "    input   at most 4 time steps      axis -2: 5 > 4\n"
+        "    Try: LearnedPositions(5), or shorter inputs."
+    )
