@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Endpoint
-from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.interop.layers import Imported, Layer
 from mithril_nb.models.flat import Flat, FlatOp, flat
 from mithril_nb.models.infer import Parameter
@@ -146,7 +146,7 @@ def _reordered(graph: Flat, pm: PhysicalModel, path: str, layer: Layer) -> Layer
     if not isinstance(spec, TensorSpec) or not _is_image(ops, flatten, spec):
         return layer
     weight, sizes = layer.params["weight"], spec.shape[1:]
-    if not all(isinstance(size, int) for size in sizes):
+    if LEADING in spec.shape or not all(isinstance(size, int) for size in sizes):
         raise ShapeError(
             f"the order of the rows of {layer.path!r} is not known.",
             (("because", f"{flatten.path!r} joins axes of unknown size: {spec}"),),
@@ -167,7 +167,7 @@ def _is_image(ops: Mapping[str, FlatOp], op: FlatOp, spec: TensorSpec) -> bool:
     while before is not None and before.block.op.endswith("_norm"):
         before = _before(ops, before)
     if before is None:
-        return len(spec.shape) > 3  # straight from the model's input: a batch of images
+        return LEADING in spec.shape or len(spec.shape) > 3  # straight from the model's input: a batch of images
     return any(word in before.block.op for word in _WINDOWS)
 
 

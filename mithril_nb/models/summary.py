@@ -66,7 +66,7 @@ def table(graph: LogicalGraph, inference: Inference, depth: int | None = None, d
         for op in flat(graph).ops
         if (names := {array for array in op.arrays.values() if array in work.owner and work.owner[array] != op.path})
     }
-    rows = [_HEAD]
+    rows: list[tuple[str, ...]] = [_HEAD]
     rows += [(_plain(name), "", work.text(spec), "", "") for name, spec in inference.inputs.items()]
     rows += work.rows(graph, "", 0)
     widths = [max(len(row[at]) for row in rows) for at in range(len(_HEAD))]

@@ -252,19 +252,19 @@ def test_linen_into_a_model_of_blocks(batch_norm):
 
 
 def test_haiku_into_a_model_of_blocks():
-    def there(x):
+    def there(x, is_training):
         x = hk.Conv2D(6, 3)(x)
-        x = jax.nn.relu(hk.BatchNorm(True, True, 0.9)(x, is_training=False))
+        x = jax.nn.relu(hk.BatchNorm(True, True, 0.9)(x, is_training))
         x = hk.Flatten()(hk.MaxPool((2, 2, 1), (2, 2, 1), "VALID")(x))
         x = hk.nets.MLP([8] * 11, activation=jnp.tanh, activate_final=True)(x)
         return hk.LayerNorm(-1, True, True, eps=1e-6)(x)
 
     x = x_of(2, 8, 6, 3)
     function = hk.without_apply_rng(hk.transform_with_state(there))
-    params, state = function.init(KEY, x)
+    params, state = function.init(KEY, x, True)
     params, state = (jax.tree.map(lambda leaf: leaf + jnp.asarray(0.1, leaf.dtype), tree) for tree in (params, state))
     pm = cnn(BatchNorm)
-    same(ours(ml.from_haiku(params, state, into=pm), first(x), pm), function.apply(params, state, x)[0])
+    same(ours(ml.from_haiku(params, state, into=pm), first(x), pm), function.apply(params, state, x, False)[0])
 
 
 def test_haiku_embedding_and_mlp():
@@ -283,7 +283,10 @@ def test_names_say_which_layer_belongs_where():
 
     x = x_of(5, 4)
     variables = randomized(Two().init(KEY, x))
-    pm = ml.compile(Model() | Linear(4, name="a") + Tanh() + Linear(4, name="b"), shapes={"input": [5, 4]})
+    model = Model() | Linear(4, name="a")
+    model += Tanh()
+    model += Linear(4, name="b")
+    pm = ml.compile(model, shapes={"input": [5, 4]})
     imported = ml.from_flax(variables, into=pm, names={"then_in": "a", "out": "b"})
     same(ours(imported, x, pm), Two().apply(variables, x))
 

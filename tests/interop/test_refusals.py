@@ -1,0 +1,160 @@
+"""What cannot be brought over is refused by name, with the reason."""
+
+from __future__ import annotations
+
+import textwrap
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import MLP, Conv2d, Flatten, Linear, Model
+
+KEY = jax.random.key(0)
+DENSE = {"kernel": np.ones((4, 8), "float32"), "bias": np.ones(8, "float32")}
+
+
+def double(x):
+    return 2 * x
+
+
+class Own(eqx.Module):
+    layer: eqx.nn.Linear
+
+    def __call__(self, x):
+        return self.layer(x) + x
+
+
+def pm_of(*blocks, shape=(2, 4)):
+    model = Model()
+    for block in blocks:
+        model += block
+    return ml.compile(model, shapes={"input": list(shape)})
+
+
+CASES = {
+    "no module": (
+        lambda: ml.from_equinox(3),
+        """
+        UnknownOptionError: cannot bring 3 over from Equinox.
+            needs  an Equinox module
+            Try: ml.from_equinox(eqx.nn.MLP(784, 10, 64, 2, key=key))""",
+    ),
+    "a module with code of its own": (
+        lambda: ml.from_equinox(Own(eqx.nn.Linear(4, 4, key=KEY))),
+        "because  Own says what it does in code",
+    ),
+    "a BatchNorm without its state": (
+        lambda: ml.from_equinox(eqx.nn.make_with_state(eqx.nn.BatchNorm)(4, "batch", mode="batch")[0]),
+        "because  its running statistics are in the state: give that too",
+    ),
+    "a function": (
+        lambda: ml.from_flax(nnx.Sequential(nnx.Linear(4, 2, rngs=nnx.Rngs(0)), double)),
+        "because  what a function does cannot be read from it",
+    ),
+    "features after images": (
+        lambda: ml.from_flax(
+            nnx.Sequential(nnx.Conv(3, 4, (3, 3), rngs=nnx.Rngs(0)), nnx.Linear(4, 2, rngs=nnx.Rngs(0)))
+        ),
+        "because  it works on the last axis: channels there, which are the second axis here",
+    ),
+    "circular padding": (
+        lambda: ml.from_flax(nnx.Conv(3, 4, (3, 3), padding="CIRCULAR", rngs=nnx.Rngs(0))),
+        "because  padding other than same, valid or numbers, a mask, or input_dilation",
+    ),
+    "variables without a model": (
+        lambda: ml.from_flax({"params": {"Dense_0": DENSE}}),
+        """
+        UnknownOptionError: cannot bring a Flax model over without its structure.
+            given  variables
+            Try: ml.from_flax(nnx_module), ml.from_flax(linen_module, variables), or ml.from_flax(variables, into=pm)""",  # noqa: E501
+    ),
+    "haiku without a model": (
+        lambda: ml.from_haiku({"linear": {"w": jnp.ones((4, 8)), "b": jnp.ones(8)}}),
+        """
+        UnknownOptionError: cannot bring a Haiku function over without a model.
+            because  what a function does cannot be read from its parameters
+            Try: compose the same with blocks: ml.from_haiku(params, into=ml.compile(model, shapes=...))""",
+    ),
+    "no parameters of Haiku": (
+        lambda: ml.from_haiku({"w": 3}),
+        """
+        UnknownOptionError: cannot bring {'w': 3} over from Haiku.
+            needs  arrays by name, by name of the module
+            Try: ml.from_haiku(transformed.init(key, x), into=pm)""",
+    ),
+    "an LSTM of Haiku": (
+        lambda: ml.from_haiku({"lstm/linear": {"w_i": jnp.ones((4, 8))}}, into=pm_of(Linear(8))),
+        """
+        UnknownOptionError: cannot bring 'lstm/linear' over from Haiku.
+            is       arrays w_i
+            because  no block here has such parameters
+            Try: compose the model with blocks, and ml.from_haiku(..., into=pm) for its parameters.""",
+    ),
+    "another number of layers": (
+        lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(MLP(4, [8], 8))),
+        """
+        UnexpectedInputError: Flax has 1 layers of kind 'linear', the model 2.
+            Flax   Dense_0
+            model  mlp_0/linear_0, mlp_0/linear_1
+            Try: names={"there": "here"}, or a model with the same layers.""",
+    ),
+    "other sizes": (
+        lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(9))),
+        """
+        ShapeError: 'Dense_0' of Flax does not fit 'linear_0.weight'.
+            Dense_0          (4, 8)
+            linear_0.weight  (4, 9) float32
+            Try: a block of the same sizes, or names={...} if it belongs to another one.""",
+    ),
+    "a bias too many": (
+        lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(8, use_bias=False))),
+        """
+        UnexpectedInputError: 'Dense_0' of Flax has more than 'linear_0' takes.
+            left over  bias
+            Try: a block that has these too, as Linear(..., use_bias=True).""",
+    ),
+    "no compiled model": (
+        lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=Linear(8)),
+        """
+        UnknownOptionError: cannot put parameters into Linear(dimension=8, use_bias=True, input_size=None).
+            needs  a compiled model
+            Try: ml.from_flax(..., into=ml.compile(model, shapes=...))""",
+    ),
+    "names of nothing": (
+        lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(8)), names={"Dense_1": "linear_0"}),
+        """
+        UnexpectedInputError: names={...} speaks of 'Dense_1', which has no parameters.
+            known  'Dense_0'
+            Try: one of these.""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_message(name):
+    call, text = CASES[name]
+    with pytest.raises(MithrilError) as error:
+        call()
+    said = f"{type(error.value).__name__}: {error.value}"
+    if text.startswith("because"):  # the rest shows the other library's own text of the module
+        assert text in [line.strip() for line in said.splitlines()]
+    else:
+        assert said == textwrap.dedent(text).strip("\n")
+
+
+def test_images_of_unknown_size_that_are_made_flat():
+    model = Model() | Conv2d(2, 3, in_channels=3)
+    model += Flatten()
+    model += Linear(5, input_size=32)
+    conv = {"kernel": np.ones((3, 3, 3, 2), "float32"), "bias": np.ones(2, "float32")}
+    dense = {"kernel": np.ones((32, 5), "float32"), "bias": np.ones(5, "float32")}
+    with pytest.raises(MithrilError) as error:
+        ml.from_flax({"params": {"Conv_0": conv, "Dense_0": dense}}, into=ml.compile(model))
+    assert str(error.value).splitlines()[0] == "the order of the rows of 'Dense_0' is not known."
+    assert str(error.value).endswith("Try: ml.compile(model, shapes=...) with the sizes of the images.")
