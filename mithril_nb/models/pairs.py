@@ -22,6 +22,7 @@ def paired(inputs: Specs, one: str, other: str) -> tuple[Dim, ...]:
         MismatchError: They do not fit.
 
     Examples:
+        >>> from mithril_nb.graph.spec import TensorSpec
         >>> paired({"input": TensorSpec(("n", 3)), "target": TensorSpec(())}, "input", "target")
         ('n', 3)
     """

@@ -1,6 +1,7 @@
 """Losses: ports, connected options, what is refused, and values where formulas have none."""
 
 import textwrap
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -117,7 +118,7 @@ def test_connected_options_act():
     ],
     ids=lambda one: f"{one!r}"[:40],
 )
-def test_values_and_gradients_are_finite_where_formulas_are_not(block: Model, x: list, t: object, dtype: str):
+def test_values_and_gradients_are_finite_where_formulas_are_not(block: Model, x: Any, t: Any, dtype: str):
     x = jnp.asarray(x, dtype)
     t = t if isinstance(t, np.ndarray) else jnp.asarray(t, dtype)
     found = outputs(block, input=x, target=t)["output"]
@@ -184,6 +185,14 @@ def test_values_are_those_of_optax():
         optax.softmax_cross_entropy(scores, smooth),
         1e-5,
     )
+
+
+def test_both_forms_of_cross_entropy_come_back_from_a_file():
+    for block in (CrossEntropy(weights=[1.0, 2.0]), CrossEntropy(categorical=False)):
+        model = Model() | block
+        assert ml.models.from_dict(ml.models.to_dict(model.graph)).graph == model.graph
+        changed = block(robust=True).model
+        assert (changed.block.op, changed.options["robust"]) == (block.block.op, True)
 
 
 def test_log_cosh_is_exact_near_zero():

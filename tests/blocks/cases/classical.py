@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import strategies as st
 from scipy import linalg, optimize, special, stats
@@ -36,7 +38,7 @@ from mithril_nb.models import (
 from tests.blocks.case import Arrays, Case, arrays, filled_shapes, shapes
 
 
-def _folded(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _folded(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     # By walking back and forth, not by a remainder.
     return {"output": np.interp(given["input"], np.arange(-47, 50, 4), [1, 5] * 12 + [1])}
 
@@ -44,10 +46,10 @@ def _folded(model: Model, params: Arrays, given: Arrays) -> Arrays:
 def _distances(draw: st.DrawFn) -> tuple[Model, Arrays]:
     width = draw(st.integers(1, 3))
     left, right = (draw(arrays((draw(st.integers(0, 4)), width), least)) for least in (-3.0, -2.0))
-    return DistanceMatrix(), {"left": left, "right": right, "norm": np.float64(draw(st.sampled_from((1.0, 1.5, 2.0))))}
+    return DistanceMatrix(), {"left": left, "right": right, "norm": np.asarray(draw(st.sampled_from((1.0, 1.5, 2.0))))}
 
 
-def _minkowski(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _minkowski(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     norm = float(given["norm"])
     return {"output": distance.cdist(given["left"], given["right"], "minkowski", p=norm) ** norm}
 
@@ -56,7 +58,7 @@ def _polynomial(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return PolynomialFeatures(draw(st.integers(1, 3))), {"input": draw(arrays(draw(filled_shapes), -1.5, 1.5))}
 
 
-def _features(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _features(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     x = given["input"]
     made = preprocessing.PolynomialFeatures(model.options["degree"], include_bias=False)
     rows = made.fit_transform(x.reshape(-1, x.shape[-1]))
@@ -68,11 +70,11 @@ def _joint(draw: st.DrawFn) -> tuple[Model, Arrays]:
     squares = distance.squareform(distance.pdist(points, "sqeuclidean"))
     return TsnePJoint(), {
         "squared_distances": squares,
-        "target_perplexity": np.float64(draw(st.sampled_from((1.5, 2.5)))),
+        "target_perplexity": np.asarray(draw(st.sampled_from((1.5, 2.5)))),
     }
 
 
-def _joint_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _joint_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     """By Brent's method, beside scikit-learn, which stops at a difference of 1e-5 in the entropy."""
     squares, wanted = given["squared_distances"], float(given["target_perplexity"])
     count = len(squares)
@@ -130,14 +132,14 @@ def _sets(draw: st.DrawFn) -> Arrays:
 
 
 def _number(draw: st.DrawFn, *choices: float) -> np.ndarray:
-    return np.float64(draw(st.sampled_from(choices)))
+    return np.asarray(draw(st.sampled_from(choices)))
 
 
 def _rbf(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return RBFKernel(), {**_sets(draw), "l_scale": _number(draw, 0.7, 2.0), "sigma": _number(draw, 0.5, 1.5)}
 
 
-def _rbf_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _rbf_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     made = pairwise.rbf_kernel(given["input1"], given["input2"], 0.5 / float(given["l_scale"]) ** 2)
     return {"output": given["sigma"] ** 2 * made}
 
@@ -147,7 +149,7 @@ def _polynomial_kernel(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return block, {**_sets(draw), "poly_coef": _number(draw, 0.5, 1.0), "degree": _number(draw, 1.0, 2.0, 3.0)}
 
 
-def _polynomial_kernel_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _polynomial_kernel_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     degree, shift = float(given["degree"]), float(given["poly_coef"])
     return {"output": pairwise.polynomial_kernel(given["input1"], given["input2"], degree, 1.0, shift)}
 
@@ -156,7 +158,7 @@ def _svm(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return KernelizedSVM(RBFKernel()), _rbf(draw)[1]
 
 
-def _svm_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _svm_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     kernel = _rbf_expected(model, params, given)["output"]
     return {"output": kernel @ params["weight"] + params["bias"]}
 
@@ -170,7 +172,7 @@ def _regression(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return block, {"input": _rows(draw, draw(st.integers(1, 2)))}
 
 
-def _regression_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _regression_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     return {"output": _features(model, params, given)["output"] @ params["weight"] + params["bias"]}
 
 
@@ -178,7 +180,7 @@ def _encoded(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return EncoderDistanceMatrix(draw(st.booleans())), {**_sets(draw), "norm": _number(draw, 1.5, 2.0, 8.0)}
 
 
-def _encoded_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _encoded_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     norm = float(_folded(model, params, {"input": given["norm"]})["output"])
     found = distance.cdist(given["input1"], given["input2"], "minkowski", p=norm)
     return {"output": found if model.options["get_final_distance"] else found**norm}
@@ -194,7 +196,7 @@ def _stress(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return MDSCore(draw(st.booleans())), {**given, "norm": _number(draw, 1.5, 2.0)}
 
 
-def _stress_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _stress_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     norm = float(given["norm"])
     wanted, found = given["distances"], given["pred_distances"]
     if not model.options["exact_distances"]:
@@ -212,11 +214,11 @@ def _neighbours(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return block, {**given, "p_joint": joint / joint.sum()}
 
 
-def _neighbours_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _neighbours_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     power = 2 if model.options["exact_distances"] else 1
     joint = given.get("p_joint")
     if joint is None:
-        squares = {"squared_distances": given["distances"] ** power, "target_perplexity": np.float64(2.0)}
+        squares = {"squared_distances": given["distances"] ** power, "target_perplexity": np.asarray(2.0)}
         joint = _joint_expected(model, params, squares)["output"]
     near = 1 / (1 + given["pred_distances"] ** power)
     np.fill_diagonal(near, 0)
@@ -227,10 +229,10 @@ def _scaled(draw: st.DrawFn) -> tuple[Model, Arrays]:
     input_type = draw(st.sampled_from(("distances", "powers", "points")))
     count = draw(st.integers(2, 4))
     given = draw(arrays((count, 3))) if input_type == "points" else _square(draw, count, -2.0)
-    return MDS(2, input_type), {"input": given, "norm": np.float64(2.0)}
+    return MDS(2, input_type), {"input": given, "norm": np.asarray(2.0)}
 
 
-def _scaled_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _scaled_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     wanted = given["input"]
     if model.options["input_type"] == "powers":
         wanted = np.sqrt(wanted)
@@ -242,10 +244,10 @@ def _scaled_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
 
 def _embedded(draw: st.DrawFn) -> tuple[Model, Arrays]:
     block = TSNE(2, perplexity=2.0, calculate_p_joint=True)
-    return block, {"input": _square(draw, draw(st.integers(4, 6)), -2.0), "norm": np.float64(2.0)}
+    return block, {"input": _square(draw, draw(st.integers(4, 6)), -2.0), "norm": np.asarray(2.0)}
 
 
-def _embedded_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _embedded_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     found = distance.squareform(distance.pdist(params["coords"]))
     core = _neighbours_expected(
         TSNECore(True, True, 2.0), params, {"distances": given["input"], "pred_distances": found}
@@ -258,8 +260,8 @@ def _gaussian(draw: st.DrawFn) -> tuple[Model, Arrays]:
     x, others = draw(arrays((draw(st.integers(1, 4)), 2))), draw(arrays((draw(st.integers(1, 3)), 2), -2.0, 2.5))
     given = {
         "label": draw(arrays((len(x), 1))),
-        "mu": np.float64(0.3),
-        "s": np.float64(0.1),
+        "mu": np.asarray(0.3),
+        "s": np.asarray(0.1),
         "k": pairwise.rbf_kernel(x, x, 0.5),
         "k_star": pairwise.rbf_kernel(others, others, 0.5) if new else pairwise.rbf_kernel(x, x, 0.5),
     }
@@ -269,7 +271,7 @@ def _gaussian(draw: st.DrawFn) -> tuple[Model, Arrays]:
     }
 
 
-def _gaussian_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _gaussian_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     count, across = len(given["k"]), given.get("k_cross", given["k"])
     term = given["k"] + float(given["s"]) * np.eye(count)
     label = given["label"][:, 0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -56,7 +57,7 @@ def _confusion(model: Model, given: Arrays) -> np.ndarray:
     return matrix
 
 
-def _counts(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _counts(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     matrix = _confusion(model, given)
     hits = np.diagonal(matrix)
     return {"true_positive": hits, "false_positive": matrix.sum(0) - hits, "false_negative": matrix.sum(1) - hits}
@@ -69,7 +70,7 @@ def _top(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return TopKHits(draw(st.integers(1, 6))), {"pred": scores, "label": _numbers(draw, count, shape)}
 
 
-def _top_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _top_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     best = np.argsort(-given["pred"], -1, kind="stable")[..., : model.options["k"]]
     return {"output": (best == given["label"][..., None]).any(-1)}
 
@@ -83,7 +84,7 @@ def _auc(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return AUCCore(), {"input": scores, "label": label}
 
 
-def _auc_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _auc_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     """Rates at each line, straight from their definition: samples at or above the score of each sample."""
     scores, label = given["input"], given["label"] == 1
     lines = np.concatenate([np.full((len(scores), 1), np.inf), -np.sort(-scores, -1)], -1)
@@ -125,7 +126,7 @@ def _accuracy(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return Accuracy(**flags), given
 
 
-def _accuracy_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _accuracy_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     pred, label = _plain(model, given)
     found = {"pred_formatted": pred, "label_formatted": label, "metric_out": pred - label}
     return {**found, "output": metrics.accuracy_score(label, pred)}
@@ -143,7 +144,7 @@ def _quotient(kind: type[Model]):
 
 
 def _quotient_expected(score: Callable[..., float]):
-    def expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+    def expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
         pred, label = _plain(model, given)
         average = "binary" if model.options["is_binary"] else model.options["average"]
         seen = len(np.union1d(pred, label))
@@ -163,7 +164,7 @@ def _area(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return AUC(3, one_hot), {"pred": scores, "label": np.eye(3)[label] if one_hot else label}
 
 
-def _area_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _area_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     """By counting pairs."""
     label = given["label"].argmax(-1) if given["label"].ndim > 1 else given["label"]
     columns = given["pred"].T if given["pred"].ndim > 1 else [given["pred"]]
@@ -181,7 +182,7 @@ def _top_accuracy(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return TopKAccuracy(draw(st.integers(1, 2))), given
 
 
-def _top_accuracy_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _top_accuracy_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     count = given["pred"].shape[-1]
     found = metrics.top_k_accuracy_score(given["label"], given["pred"], k=model.options["k"], labels=range(count))
     return {"output": found}
@@ -192,7 +193,7 @@ def _matrix(draw: st.DrawFn) -> tuple[Model, Arrays]:
     return ConfusionMatrix(3, **flags), given
 
 
-def _matrix_expected(model: Model, params: Arrays, given: Arrays) -> Arrays:
+def _matrix_expected(model: Model, params: Arrays, given: Arrays) -> dict[str, Any]:
     pred, label = _plain(model, given)
     return {"output": metrics.confusion_matrix(label, pred, labels=range(3))}
 
