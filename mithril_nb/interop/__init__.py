@@ -1,4 +1,4 @@
-"""Parameters, and plain models, to and from other libraries and their files. Each library is imported only when used."""
+"""Parameters and plain models of other libraries, and files of parameters. A library is imported only when used."""
 
 from mithril_nb.interop.equinox import from_equinox
 from mithril_nb.interop.flax import from_flax

@@ -25,7 +25,7 @@ def from_flax(
     into: PhysicalModel | None = None,
     names: Mapping[str, str] | None = None,
 ) -> Imported:
-    """Return a model with the parameters of a Flax module. Images are `(batch, channels, ...)` here, `(..., channels)` there.
+    """Return a model with the parameters of a Flax module; images are `(batch, channels, ...)` here.
 
     Dense or Linear, Conv, LayerNorm, RMSNorm, GroupNorm, BatchNorm, Embed, Dropout, pools and Sequential are read, and
     the usual activation functions. What another module does in its `__call__` cannot be read from it: compose the same
@@ -149,17 +149,17 @@ def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
         raise refused("Flax", path or "the module", module, f"{kind} says what it does in code")
 
 
-Arrays_ = Callable[[], Layer]
+Read = Callable[[], Layer]
 
 
-def _dense(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+def _dense(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     chain.last_axis(path, module)
     layer = arrays()
     size, width = layer.params["weight"].shape
     chain.add(blocks.Linear(width, module.use_bias, size), layer)
 
 
-def _conv(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+def _conv(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     axes = 1 if isinstance(module.kernel_size, int) else len(module.kernel_size)
     padding = padding_of(module.padding, axes)
     if padding is None or module.mask is not None or any(one != 1 for one in pairs(module.input_dilation, axes)):
@@ -174,7 +174,7 @@ def _conv(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
     )
 
 
-def _norm(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+def _norm(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     kind = type(module).__name__
     axes = (getattr(module, "reduction_axes", -1), getattr(module, "feature_axes", -1), getattr(module, "axis", -1))
     if kind != "GroupNorm" and any(axis not in (-1, (-1,), [-1]) for axis in axes):
@@ -198,16 +198,16 @@ def _norm(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
         chain.per_channel(blocks.GroupNorm(groups, scale, shift, eps), layer, count)
 
 
-def _embed(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+def _embed(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     layer = arrays()
     chain.add(blocks.Embedding(*layer.params["weight"].shape), layer)
 
 
-def _dropout(chain: Chain, module: Any, path: str, arrays: Arrays_) -> None:
+def _dropout(chain: Chain, module: Any, path: str, arrays: Read) -> None:
     chain.add(blocks.Dropout(module.rate))
 
 
-_READ: dict[str, Callable[[Chain, Any, str, Arrays_], None]] = {
+_READ: dict[str, Callable[[Chain, Any, str, Read], None]] = {
     "Dense": _dense, "Linear": _dense, "Conv": _conv, "Embed": _embed, "Dropout": _dropout,
     **dict.fromkeys(_NORMS, _norm),
 }  # fmt: skip

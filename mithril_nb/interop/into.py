@@ -113,15 +113,15 @@ def _matched(
                 )  # fmt: skip
             waiting.setdefault(kind, []).append(path)
     there = {kind: [one for one in layers if one.kind == kind and one.path not in names] for kind in _all_kinds(layers)}
-    for kind in {*waiting, *there}:
-        if len(waiting.get(kind, ())) != len(there.get(kind, ())):
+    for kind in sorted({*waiting, *there}):
+        mine, theirs = waiting.get(kind, []), there.get(kind, [])
+        if len(mine) != len(theirs):
             raise UnexpectedInputError(
-                f"{library} has {len(there.get(kind, ()))} layers of kind {kind!r}, the model {len(waiting.get(kind, ()))}.",
-                ((library, ", ".join(one.path for one in there.get(kind, ())) or "none"),
-                 ("model", ", ".join(waiting.get(kind, ())) or "none")),
+                f"{library} has {len(theirs)} layers of kind {kind!r}, the model {len(mine)}.",
+                ((library, ", ".join(one.path for one in theirs) or "none"), ("model", ", ".join(mine) or "none")),
                 'names={"there": "here"}, or a model with the same layers.',
-            )  # fmt: skip
-        found |= dict(zip(waiting.get(kind, ()), there.get(kind, ()), strict=True))
+            )
+        found |= dict(zip(mine, theirs, strict=True))
     return found
 
 
