@@ -57,6 +57,8 @@ class Convolution(Operator):
             return unknown
         cls._check_channels(options, shape, weight, count)
         out = cls.channels(weight, count)[1]
+        if isinstance(out, int) and out % count:
+            raise MismatchError("groups", f"a number that divides {out} channels", "groups=1", f"got {count}")
         kernel = [size for size in weight[2:] if isinstance(size, int)]
         found = windows(options, cls.axes, kernel) if len(kernel) == cls.axes else None
         output = (LEADING,) if shape is None or found is None else (shape[0], out, *cls.sizes(options, shape, found))
@@ -70,9 +72,9 @@ class Convolution(Operator):
         output: Shape = outputs["output"].shape if "output" in outputs else ()
         if len(shape) != cls.axes + 2 or shape[0] == LEADING:
             return {}
-        batch = output[0] if len(output) == len(shape) and output[0] != LEADING else shape[0]
+        batch = output[:1] if len(output) == len(shape) and LEADING not in output[:1] else shape[:1]
         channels = options.get("in_channels")
-        return {"input": (batch, channels if isinstance(channels, int) else shape[1], *shape[2:])}
+        return {"input": (*batch, channels if isinstance(channels, int) else shape[1], *shape[2:])}
 
     @classmethod
     def weight_shape(cls, options: Options, channels: Dim, groups: int) -> Shape:

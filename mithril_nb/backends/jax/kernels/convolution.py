@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 
 import jax
@@ -10,6 +11,8 @@ import numpy as np
 from jax import lax
 
 from mithril_nb.backends.jax.kernels.registry import kernel
+from mithril_nb.errors import ConnectionError
+from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.windows import Windows, transposed_pads, windows
 from mithril_nb.program import Arrays, Call
 
@@ -145,15 +148,22 @@ _LAYOUTS = {3: ("NCH", "OIH", "NCH"), 4: ("NCHW", "OIHW", "NCHW"), 5: ("NCDHW", 
 
 
 def _windows(call: Call, axes: int, size: tuple[int, ...] | None = None) -> Windows:
-    found = windows(call.options, axes, size)
-    assert found is not None, "the value of each connected attribute is known when a program is traced"
+    try:
+        found = windows(call.options, axes, size)
+    except MismatchError as mismatch:
+        # Inference knows every value that does not come from an array, and has refused what does not fit.
+        raise ConnectionError(
+            f"the {mismatch.port} of a window comes from an array: it is known only while the model runs.",
+            (("needs", mismatch.need),),
+            f"{mismatch.advice}, or a connection that carries a value, as that of Size(dim=2).",
+            port=mismatch.port,
+        ) from None
+    assert found is not None, "a program is traced with the value of each attribute"
     return found
 
 
 def _groups(call: Call) -> int:
-    groups = call.options.get("groups", 1)
-    assert isinstance(groups, int)
-    return groups
+    return operator.index(call.options.get("groups", 1))
 
 
 def _size(call: Call) -> tuple[int, int]:

@@ -1,0 +1,289 @@
+"""Convolutions and pools: what the cases do not see."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import (
+    KINDS,
+    AdaptiveAvgPool2d,
+    AvgPool2d,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    Convolution2D,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    GlobalAvgPool2d,
+    MaxPool2D,
+    MaxPool2d,
+    Model,
+    PrimitiveConvolution1D,
+    PrimitiveConvolution2D,
+    Size,
+    ToTuple,
+)
+
+POOL = ("kernel_size stride padding dilation", "input kernel_size stride padding dilation output")
+TABLE = {
+    "PrimitiveConvolution1D": ("use_bias", "input weight stride padding dilation output bias"),
+    "PrimitiveConvolution2D": ("use_bias", "input weight stride padding dilation groups output bias"),
+    "PrimitiveMaxPool1D": POOL,
+    "PrimitiveMaxPool2D": POOL,
+    "PrimitiveAvgPool2D": POOL,
+    "MaxPool1D": POOL,
+    "MaxPool2D": POOL,
+    "AvgPool2D": POOL,
+    "Convolution1D": (
+        "kernel_size out_channels stride padding dilation use_bias",
+        "input weight stride padding dilation output",
+    ),
+    "Convolution2D": (
+        "kernel_size out_channels stride padding dilation groups use_bias",
+        "input weight stride padding dilation groups output",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", TABLE)
+def test_arguments_and_ports_are_those_of_the_table(kind: str) -> None:
+    arguments, ports = TABLE[kind]
+    block = KINDS[kind]()
+    assert list(block.options)[: len(arguments.split())] == arguments.split()
+    assert set(ports.split()) <= {port.name for port in (*block.inputs, *block.outputs)}
+
+
+def run(model: Model, params: Any = None, **inputs: Any) -> Any:
+    pm = ml.compile(model, shapes={name: array.shape for name, array in inputs.items()})
+    return pm.evaluate(pm.randomize_params(0) if params is None else params, inputs)["output"]
+
+
+def image(*shape: int, dtype: str = "float32") -> Any:
+    return jnp.asarray(np.random.default_rng(0).normal(size=shape), dtype)
+
+
+def test_attributes_may_be_connected() -> None:
+    x = image(2, 3, 4, 8)
+    model = Model()
+    model |= Size(dim=2)(input="x", output="rows")
+    model |= MaxPool2D(2)(input="x", kernel_size="rows", output="output")
+    np.testing.assert_array_equal(run(model, x=x), run(MaxPool2d(4), input=x))
+    model = Model()
+    model |= Size(dim=0)(input="y", output="groups")
+    model |= Convolution2D(3, 4, padding=1)(input="x", groups="groups", output="output")
+    x, params = image(2, 6, 5, 5), {"weight": image(4, 3, 3, 3), "bias": image(4)}
+    named = {f"convolution2_d_0.{name}": array for name, array in params.items()}
+    expected = run(Conv2d(4, 3, padding=1, groups=2), params, input=x)
+    np.testing.assert_array_equal(run(model, named, x=x, y=jnp.zeros(2)), expected)
+    # What is not known yet makes no shape that is guessed.
+    assert str(ml.compile(model).output_specs["output"]) == "('...',) float32"
+
+
+def test_windows_may_be_given() -> None:
+    x, weight = image(2, 4, 6, 6), image(3, 2, 3, 3)
+    given = Model() | PrimitiveConvolution2D(use_bias=False)(input="x", weight="w", stride=2, groups=2, output="output")
+    learned = run(Conv2d(3 * 1, 3, stride=2, padding=0, use_bias=False), {"weight": image(3, 4, 3, 3)}, input=x)
+    assert learned.shape == (2, 3, 2, 2)
+    with pytest.raises(MithrilError):  # 3 channels do not divide into 2 groups
+        run(given, x=x, w=weight)
+    weight = image(6, 2, 3, 3)
+    expected = run(Conv2d(6, 3, stride=2, padding=0, groups=2, use_bias=False), {"weight": weight}, input=x)
+    np.testing.assert_array_equal(run(given, x=x, w=weight), expected)
+    unsized = Model() | Convolution2D(use_bias=False, stride=2, groups=2)(input="x", weight="w", output="output")
+    np.testing.assert_array_equal(run(unsized, x=x, w=weight), expected)
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(1, 1), (3, 1), (2, 2), (3, 2), (4, 2), (2, 3), (5, 3)])
+@pytest.mark.parametrize("padding", ["same", "valid"])
+def test_transposed_convolutions_are_those_of_flax(kernel: int, stride: int, padding: str) -> None:
+    x = image(2, 3, 5, 6)
+    theirs = linen.ConvTranspose(4, (kernel,) * 2, (stride,) * 2, padding.upper(), transpose_kernel=True)
+    params = theirs.init(jax.random.key(0), x.transpose(0, 2, 3, 1))
+    expected = theirs.apply(params, x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)
+    weight = params["params"]["kernel"].transpose(3, 2, 0, 1)  # (h, w, out, in)
+    ours = ConvTranspose2d(4, kernel, stride=stride, padding=padding, use_bias=False)
+    out = run(ours, {"weight": weight}, input=x)
+    if padding == "valid" and stride > kernel:  # Flax adds what no window reaches; PyTorch and we do not
+        expected = expected[:, :, : out.shape[2], : out.shape[3]]
+    np.testing.assert_allclose(out, expected, 1e-4, 1e-5)
+
+
+def test_a_transposed_convolution_is_the_gradient_of_its_convolution() -> None:
+    x, weight = image(2, 4, 9, 8), image(6, 2, 3, 3)
+    how: Any = {"stride": 2, "padding": (1, (0, 1)), "dilation": 2, "groups": 2, "use_bias": False}
+    out, back = jax.vjp(lambda x: run(Conv2d(6, 3, **how), {"weight": weight}, input=x), x)
+    ours = run(ConvTranspose2d(4, 3, output_padding=0, **how), {"weight": weight}, input=out)
+    expected = back(out)[0]
+    rows, columns = ours.shape[2:]
+    # Items at the end that no window reached have no gradient, and are not made.
+    np.testing.assert_allclose(ours, expected[:, :, :rows, :columns], 1e-4, 1e-4)
+    assert not np.any(expected[:, :, rows:])
+    assert not np.any(expected[:, :, :, columns:])
+
+
+def test_one_item_windows_of_size_1_and_empty_batches() -> None:
+    x = image(0, 2, 4, 4)
+    for block in (Conv2d(3), ConvTranspose2d(3), MaxPool2d(2), AvgPool2d(2), AdaptiveAvgPool2d(3), GlobalAvgPool2d()):
+        assert run(block, input=x).shape[0] == 0
+    one = image(1, 1, 1, 1)
+    np.testing.assert_array_equal(run(MaxPool2d(1), input=one), one)
+    np.testing.assert_array_equal(run(AvgPool2d(1), input=one), one)
+    np.testing.assert_array_equal(run(AdaptiveAvgPool2d(1), input=one), one)
+
+
+def test_nan_and_infinity_stay_in_their_windows() -> None:
+    x = image(1, 1, 4, 4).at[0, 0, 0, 0].set(jnp.nan).at[0, 0, 3, 3].set(jnp.inf)
+    for block in (MaxPool2d(2), AvgPool2d(2), AdaptiveAvgPool2d(2)):
+        out = run(block, input=x)[0, 0]
+        assert np.isnan(out[0, 0])
+        assert np.isinf(out[1, 1])
+        assert np.isfinite(out[[0, 1], [1, 0]]).all()
+    dilated = run(MaxPool2d(2, 1, dilation=2), input=x)[0, 0]
+    assert np.isnan(dilated[0, 0])
+    assert np.isinf(dilated[1, 1])
+    assert np.isfinite(dilated[0, 1])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_means_in_16_bits_are_summed_in_32(dtype: str) -> None:
+    x = jnp.full((1, 1, 64, 64), 1000.0, dtype)  # the sum of a window is beyond float16
+    backend = ml.JaxBackend(dtype=dtype)
+    for block in (AvgPool2d(64), AdaptiveAvgPool2d(1), GlobalAvgPool2d()):
+        out = ml.compile(block, backend, shapes={"input": x.shape}).evaluate({}, {"input": x})["output"]
+        assert out.dtype == dtype
+        np.testing.assert_array_equal(out.ravel(), x[0, 0, 0, :1])
+
+
+def specs(model: Model, *shape: Any) -> str:
+    return str(ml.compile(model, shapes={"input": shape}).output_specs["output"])
+
+
+def test_sizes_may_be_names() -> None:
+    assert specs(Conv2d(4, 3, stride=2, padding=1), "n", 3, "h", 9) == "('n', 4, '(h-1)//2+1', 5) float32"
+    assert specs(Conv2d(4, 3, dilation=2, padding="valid"), "n", 3, "h", 9) == "('n', 4, 'h-4', 5) float32"
+    assert specs(ConvTranspose1d(4, 4, stride=2), "n", 3, "t") == "('n', 4, '(t)*2') float32"
+    assert specs(AvgPool2d(2), "n", "c", "h", "w") == "('n', 'c', '(h-2)//2+1', '(w-2)//2+1') float32"
+    assert specs(AdaptiveAvgPool2d((2, 3)), "n", "c", "h", "w") == "('n', 'c', 2, 3) float32"
+
+
+MESSAGES = [
+    (
+        "groups that do not divide",
+        lambda: Conv2d(4, groups=3),
+        """
+        UnknownOptionError: Conv2d cannot take groups=3.
+            needs  a number that divides out_channels, which is 4
+            Try: Conv2d(out_channels=4, groups=1)
+        """,
+    ),
+    (
+        "padding of another rank",
+        lambda: Conv3d(4, padding=(1, 2)),
+        """
+        UnknownOptionError: Conv3d cannot take padding=(1, 2).
+            needs  'same', 'valid', a number, 3 numbers, or 3 pairs (before, after)
+            means  `"same"`, `"valid"`, a number, one for each axis, or a pair (before, after) for each.
+            Try: Conv3d(out_channels=4, padding='same')
+        """,
+    ),
+    (
+        "negative padding",
+        lambda: MaxPool2d(2, padding=-1),
+        """
+        UnknownOptionError: MaxPool2d cannot take padding=-1.
+            needs  'same', 'valid', a number, 2 numbers, or 2 pairs (before, after)
+            means  `"valid"` adds nothing, `"same"` keeps `ceil(size / stride)` windows; or a number, one for each axis, or a pair (before, after) for each.
+            Try: MaxPool2d(padding='same')
+        """,  # noqa: E501 - as it is shown
+    ),
+    (
+        "channels that do not divide",
+        lambda: specs(Conv2d(4, groups=2), 1, 3, 8, 8),
+        """
+        ShapeError: the input 'input' does not fit 'conv2d.input'.
+            given  (1, 3, 8, 8) float32
+            input  channels that divide into 2 groups      axis 1: 3 channels
+            Try: Conv2d(..., groups=1)
+        """,
+    ),
+    (
+        "a series for an image",
+        lambda: specs(Conv1d(4), 1, 3, 8, 8),
+        """
+        ShapeError: the input 'input' does not fit 'conv1d.input'.
+            given  (1, 3, 8, 8) float32
+            input  (batch, channels, length)      rank 4 != 3
+            Try: shapes={"input": [32, 1, 28]}
+        """,
+    ),
+    (
+        "a window with gaps that is too great",
+        lambda: specs(Conv2d(4, 3, dilation=4, padding="valid"), 1, 3, 8, 8),
+        """
+        ShapeError: the input 'input' does not fit 'conv2d.input'.
+            given  (1, 3, 8, 8) float32
+            input  at least 9 on axis 2      axis 2: 8 < 9
+            Try: a smaller kernel_size, or padding='same'; the window is 9x9.
+        """,
+    ),
+    (
+        "a given weight of another rank",
+        lambda: ml.compile(PrimitiveConvolution1D(use_bias=False), shapes={"input": [1, 3, 8], "weight": [4, 3]}),
+        """
+        ShapeError: the input 'weight' does not fit 'primitive_convolution1_d.weight'.
+            given   (4, 3) float32
+            weight  (out, in / groups, length)      rank 2
+            Try: a weight of this shape.
+        """,
+    ),
+    (
+        "padding that takes everything",
+        lambda: specs(ConvTranspose1d(4, 3, padding=3), 1, 3, 2),
+        """
+        ShapeError: the input 'input' does not fit 'conv_transpose1d.input'.
+            given  (1, 3, 2) float32
+            input  more on axis 2      axis 2: 2
+            Try: less padding.
+        """,
+    ),
+    (
+        "no pixels",
+        lambda: specs(GlobalAvgPool2d(), 1, 3, 0, 4),
+        """
+        ShapeError: the input 'input' does not fit 'global_avg_pool2d.input'.
+            given  (1, 3, 0, 4) float32
+            input  an image with pixels      axis 2: 0
+            Try: a larger image.
+        """,
+    ),
+    (
+        "a stride from an array",
+        lambda: run(
+            Model()
+            | ToTuple(2)(input1=2, input2=1, output="step")
+            | MaxPool2D(2)(input="x", stride="step", output="output"),
+            x=image(1, 1, 4, 4),
+        ),
+        """
+        ConnectionError: the stride of a window comes from an array: it is known only while the model runs.
+            needs  2 whole numbers from 1 on
+            Try: stride=2, or a connection that carries a value, as that of Size(dim=2).
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [case[1:] for case in MESSAGES], ids=[case[0] for case in MESSAGES])
+def test_message(call: Any, text: str) -> None:
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
