@@ -1,4 +1,4 @@
-"""Print the benchmarks as a table: `python -m benchmarks [--quick] [--only evaluate train observation startup]`."""
+"""Print the benchmarks as a table: `python -m benchmarks [--quick] [--only NAME ...]`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.compose import compose_tables
 from benchmarks.evaluate import evaluate_comparisons
 from benchmarks.interleaved import Comparison
 from benchmarks.observation import observation_comparisons
@@ -22,13 +23,14 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "train": train_step_comparisons,
     "observation": observation_comparisons,
 }
+PARTS = [*COMPARISONS, "startup", "compose"]
 
 
 def main() -> None:
     """Run what was asked for and print it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a figure to quote")
-    parser.add_argument("--only", nargs="+", choices=[*COMPARISONS, "startup"], default=[*COMPARISONS, "startup"])
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     options = parser.parse_args()
     rounds, repeats = (30, 3) if options.quick else (200, 7)
     console = Console()
@@ -45,6 +47,9 @@ def main() -> None:
         for name, seconds in startup_times(repeats):
             table.add_row(name, si(seconds))
         console.print(table)
+    if "compose" in options.only:
+        for table in compose_tables(repeats):
+            console.print(table)
 
 
 def comparison_table(found: Iterator[Comparison]) -> Table:

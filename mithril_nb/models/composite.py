@@ -41,5 +41,7 @@ class Composite(Model):
 
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)
+        if cls.__name__.startswith("_"):
+            return  # what some blocks have in common is no kind of block
         refuse_second(cls, "kind", cls.__name__, KINDS.get(cls.__name__))
         KINDS[cls.__name__] = cls

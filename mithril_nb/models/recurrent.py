@@ -68,7 +68,7 @@ class _Cell(Operator):
             before = inputs["prev_hidden"].shape
             known = size is not None and LEADING not in (shape[0], before[0])
             rest = plus(before[0], times(shape[0], -1)) if known else LEADING
-            outputs["hidden_compl"] = (rest, *before[1:-1], size) if known else _only(size)
+            outputs["hidden_compl"] = (rest, *before[1:-1], size) if known and size is not None else _only(size)
         wanted = options["output_size"]
         out = _dim(wanted) if wanted is not None else step
         if options["use_output"]:
@@ -188,7 +188,7 @@ class LSTMCellBody(Operator):
             _check_rows(port, shape, spec.shape, may_be_more=False)
         rows = shape[0] if shape else LEADING
         known = rows != LEADING and size is not None
-        output = (times(rows, 2), *shape[1:-1], size) if known else _only(size)
+        output = (times(rows, 2), *shape[1:-1], size) if known and size is not None else _only(size)
         gates = _gates("input_size" if step is None else step, "hidden_size" if size is None else size)
         return Inferred({"output": output}, gates)
 
@@ -291,7 +291,7 @@ class _Recurrent(Operator):
                 advice = "the state that another block of this kind ends with, or leave use_initial_state out."
                 raise MismatchError(port, str(state), advice, str(inputs[port].shape))
         output = (*shape[:-1], size) if shape != (LEADING,) else (LEADING, size)
-        step: Dim = "input_size" if shape == (LEADING,) else shape[-1]
+        step: Dim = "input_size" if shape == (LEADING,) else tuple(shape)[-1]
         params = {**_row_of_gates(step, size, cls.gates), "bias_n": (size,)}
         return Inferred(
             {"output": output if options["return_sequence"] else state, **dict.fromkeys(cls.states, state)},
@@ -333,7 +333,7 @@ class LSTM(_Recurrent):
         hidden_size: Size of the hidden state and of the memory.
         return_sequence: Whether `output` has the hidden state of every step, or of the last alone.
         return_state: Whether what the last step left is an output too: `hidden` and `cell`.
-        use_initial_state: Whether there are inputs `initial_hidden` and `initial_cell`; by default it starts from zeros.
+        use_initial_state: Whether there are inputs `initial_hidden` and `initial_cell`; else it starts from zeros.
         is_reversed: Whether the last step goes first.
         use_bias: Whether to add biases.
 
@@ -373,9 +373,10 @@ class GRU(_Recurrent):
 
 
 def _last(port: str, spec: TensorSpec) -> Dim | None:
-    if len(spec.shape) < 2 and spec.shape != (LEADING,):
+    *rest, last = spec.shape or (None,)
+    if not rest and last != LEADING:
         raise MismatchError(port, "(batch, ..., features)", "an array with 2 axes or more.", f"rank {len(spec.shape)}")
-    return None if spec.shape[-1] == LEADING else spec.shape[-1]
+    return None if last == LEADING else last
 
 
 def _only(size: Dim | None) -> tuple[Dim, ...]:

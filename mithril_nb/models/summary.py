@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from operator import index
-from typing import Any
+from typing import Any, SupportsIndex
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.paths import join_path
@@ -157,11 +157,9 @@ def _plain(text: str) -> str:
 
 
 def _checked(depth: Any) -> int | None:
-    try:
-        if depth is None or (not isinstance(depth, bool) and index(depth) >= 0):
-            return depth
-    except TypeError:
-        pass
+    whole = isinstance(depth, SupportsIndex) and not isinstance(depth, bool)
+    if depth is None or (whole and index(depth) >= 0):
+        return depth
     raise UnknownOptionError(
         f"cannot show {depth!r} levels.", (("needs", "a whole number, or None for all"),), "depth=1"
     )

@@ -361,9 +361,9 @@ CASES = [
     ),
     (
         "a quite unknown kind",
-        lambda: kind_named("Fourier"),
+        lambda: kind_named("Qxyzzy"),
         """
-        UnknownBlockError: unknown kind of block 'Fourier'.
+        UnknownBlockError: unknown kind of block 'Qxyzzy'.
             known  list(mithril_nb.models.KINDS)
             Try: one of these kinds.
         """,

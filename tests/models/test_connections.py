@@ -247,7 +247,5 @@ def test_message(call, text):
 def test_a_connection_has_no_truth_value_and_an_unknown_name_is_an_attribute_error():
     with pytest.raises(TypeError, match="a connection has no truth value before the model runs"):
         bool(Linear(3).output)
-    with pytest.raises(
-        AttributeError, match="no connection 'outputt'. Did you mean 'output'"
-    ):
+    with pytest.raises(AttributeError, match=r"no connection 'outputt'\. Did you mean 'output'"):
         Linear(3).outputt  # noqa: B018

@@ -1,6 +1,7 @@
 """A model as data, as a file and as Python: each gives an equal graph back."""
 
 import json
+from contextlib import suppress
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +56,7 @@ def noted(draw: st.DrawFn) -> Model:
     for _ in range(draw(st.integers(1, 3))):
         end = draw(st.sampled_from([*ends, *gives, "nothing"]))
         array = draw(st.sampled_from([*arrays, "nothing"]))
-        try:
+        with suppress(MithrilError):  # nothing of that name
             draw(st.sampled_from((
                 lambda: model.set_shapes({end: draw(st.sampled_from((["n", 4], ["..."], [2, 4])))}),  # noqa: B023
                 lambda: model.set_types({end: "float32"}),  # noqa: B023
@@ -63,8 +64,6 @@ def noted(draw: st.DrawFn) -> Model:
                 lambda: model.set_initializers({array: draw(st.sampled_from(("he_normal", "normal(0.5, 1)")))}),  # noqa: B023
                 lambda: model.expose_keys(end),  # noqa: B023
             )))()  # fmt: skip
-        except MithrilError:
-            pass  # nothing of that name
     return model
 
 

@@ -163,7 +163,7 @@ CASES = [
         ShapeError: the input 'input' does not fit 'softmax.input'.
             given  (2, 1) float32
             input  an array that has axis 2      rank 2
-            Try: Softmax(axis=-1)
+            Try: Softmax(axis=1)
         """,
     ),
     (

@@ -28,10 +28,9 @@ def linear(params: Arrays, name: str, x: np.ndarray) -> np.ndarray:
 
 def norm(params: Arrays, name: str, x: np.ndarray, kind: str = "layer") -> np.ndarray:
     """The norm of a block inside."""
-    centered = x - x.mean(-1, keepdims=True) if kind == "layer" else x
-    return centered / np.sqrt((centered**2).mean(-1, keepdims=True) + 1e-5) * params[f"{name}.weight"] + params.get(
-        f"{name}.bias", 0
-    )
+    centered, eps = (x - x.mean(-1, keepdims=True), 1e-5) if kind == "layer" else (x, 1e-6)
+    scaled = centered / np.sqrt((centered**2).mean(-1, keepdims=True) + eps)
+    return scaled * params[f"{name}.weight"] + params.get(f"{name}.bias", 0)
 
 
 def gelu_tanh(x: np.ndarray) -> np.ndarray:
