@@ -1,4 +1,4 @@
-"""Print the benchmarks as a table: `python -m benchmarks [--quick] [--only NAME ...]`."""
+"""Print the benchmarks as a table: `python -m benchmarks [--quick] [--only evaluate train compose ...]`."""
 
 from __future__ import annotations
 
