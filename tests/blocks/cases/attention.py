@@ -229,7 +229,5 @@ CASES = [
         "MultiHeadAttention",
         _multi_head_attention,
         lambda model, params, given: {"output": multi_head_attention(model, params, given)},
-        # Scores are sums of products of sums: in float32 they know the weights to 1e-5 of the largest, not of each.
-        tolerance=1e-4,
     ),
 ]

@@ -23,7 +23,7 @@ def _cell(block: type[Model], *states: str):
         says = draw(st.booleans())
         made = block(size if says else None, output_size, use_output, use_complement)
         # The harness gives axes of one number one name, so where a rule can tell them apart they have one size:
-        # test_recurrent has the others.
+        # test_sequences has the others.
         more = 0 if use_complement else draw(st.integers(0, 2))
         inputs = {"input": draw(arrays((rows, *middle, size if says else draw(few))))}
         return made, inputs | {f"prev_{state}": draw(arrays((rows + more, *middle, size))) for state in states}

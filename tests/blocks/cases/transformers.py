@@ -156,10 +156,10 @@ def _rows_like(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 
 CASES = [
-    # Sums of products of sums, some nearly cancelled by a norm: in float32 to 1e-4.
-    Case("TransformerBlock", _transformer_block, _transformer_block_reference, tolerance=1e-3, tolerance64=1e-8),
-    Case("TransformerEncoder", _transformer_encoder, _transformer_encoder_reference, tolerance=1e-3, tolerance64=1e-8),
-    Case("GPT", _gpt, _gpt_reference, tolerance=1e-4),
+    Case("TransformerBlock", _transformer_block, _transformer_block_reference),
+    Case("TransformerEncoder", _transformer_encoder, _transformer_encoder_reference),
+    # The scores are sums over a width of what five norms have scaled up: 8e-6 at worst in 60 examples.
+    Case("GPT", _gpt, _gpt_reference, tolerance=3e-5),
     Case(
         "FeedForward",
         _feed_forward,
