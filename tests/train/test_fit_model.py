@@ -34,7 +34,7 @@ def test_a_physical_model_trains_at_any_batch_size(digits: Any, rows: Any) -> No
     pm = ml.compile(classifier(), ml.JaxBackend(), shapes={"input": [rows, 64]})
     assert isinstance(pm, Trainable)
     run = fit(pm, train, epochs=1, batch_size=50).wait()
-    outputs = pm.evaluate(run.params, {"input": train[0]})["output"]
+    outputs = pm.forward(run.params, {"input": train[0]})["output"]
     assert run.evaluate(train)["accuracy"] == pytest.approx(np.mean(np.argmax(outputs, axis=-1) == train[1]))
 
 
