@@ -14,6 +14,7 @@ from mithril_nb.models import (
     normalization,
     recurrent,
     reductions,
+    sequences,
     shaping,
     statics,
     transformers,
@@ -41,6 +42,7 @@ from mithril_nb.models.op import Operator
 from mithril_nb.models.recurrent import *
 from mithril_nb.models.reductions import *
 from mithril_nb.models.registry import KINDS
+from mithril_nb.models.sequences import *
 from mithril_nb.models.shaping import *
 from mithril_nb.models.source import to_source
 from mithril_nb.models.statics import *
@@ -84,6 +86,7 @@ __all__ += metrics.__all__
 __all__ += normalization.__all__
 __all__ += recurrent.__all__
 __all__ += reductions.__all__
+__all__ += sequences.__all__
 __all__ += shaping.__all__
 __all__ += statics.__all__
 __all__ += transformers.__all__
