@@ -157,9 +157,10 @@ def _plain(text: str) -> str:
 
 
 def _checked(depth: Any) -> int | None:
-    whole = isinstance(depth, SupportsIndex) and not isinstance(depth, bool)
-    if depth is None or (whole and index(depth) >= 0):
-        return depth
+    if depth is None:
+        return None
+    if isinstance(depth, SupportsIndex) and not isinstance(depth, bool) and index(depth) >= 0:
+        return index(depth)
     raise UnknownOptionError(
         f"cannot show {depth!r} levels.", (("needs", "a whole number, or None for all"),), "depth=1"
     )
