@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,10 +27,12 @@ ROOMS = [
     "models",
     "program",
     "backends",
-    "viz",
     "stages",
     "cost",
+    "physical",
     "train",
+    "interop",
+    "viz",
     "session",
     "widgets",
     "cli",
@@ -47,3 +50,25 @@ def _rank(item: pytest.Item) -> tuple[bool, bool, int]:
     room = item.path.relative_to(ROOT).parts[1] if item.path.is_relative_to(ROOT) else ""
     place = ROOMS.index(room) if room in ROOMS else len(ROOMS)
     return item.get_closest_marker("browser") is not None, item.get_closest_marker("slow") is not None, place
+
+
+@pytest.fixture(autouse=True)
+def nothing_leaks() -> Iterator[None]:
+    """Undo what a test does to the process: the kinds of blocks it defines and JAX's x64 mode."""
+    from mithril_nb.models.op import OPS
+    from mithril_nb.models.registry import KINDS
+
+    tables: list[dict] = [KINDS, OPS]
+    if "mithril_nb.backends.jax.kernels" in sys.modules:
+        tables.append(sys.modules["mithril_nb.backends.jax.kernels"].KERNELS)
+    before = [dict(table) for table in tables]
+    jax = sys.modules.get("jax")
+    is_wide = jax is not None and jax.config.read("jax_enable_x64")
+    yield
+    for table, known in zip(tables, before, strict=True):
+        if table != known:
+            table.clear()
+            table.update(known)
+    jax = sys.modules.get("jax")
+    if jax is not None and jax.config.read("jax_enable_x64") != is_wide:
+        jax.config.update("jax_enable_x64", is_wide)

@@ -55,7 +55,9 @@ def frontend(venv: Environment) -> int:
 
 def unit(venv: Environment) -> int:
     """Unit and property tests, and the examples in docstrings."""
-    return _pytest(venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules")
+    # One process per core: most of the time goes into what XLA compiles for each of thousands of small programs.
+    many = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
+    return _pytest(venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules", *many)
 
 
 def notebooks(venv: Environment) -> int:

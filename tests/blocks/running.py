@@ -18,7 +18,8 @@ from mithril_nb.program import run
 def outputs(block: Model, **given: Any) -> dict[str, Any]:
     """What a block without params gives for arrays by port."""
     arrays = {port: jnp.asarray(array) for port, array in given.items()}
-    return run(block.graph, JaxBackend().toolkit, {}, arrays)
+    toolkit = JaxBackend().toolkit
+    return jax.jit(lambda arrays: run(block.graph, toolkit, {}, arrays))(arrays)
 
 
 def gradients(block: Model, **given: Any) -> dict[str, np.ndarray]:
@@ -27,11 +28,13 @@ def gradients(block: Model, **given: Any) -> dict[str, np.ndarray]:
     floating = {port: array for port, array in arrays.items() if jnp.issubdtype(array.dtype, jnp.floating)}
     rest = {port: array for port, array in arrays.items() if port not in floating}
 
+    toolkit = JaxBackend().toolkit
+
     def total(floating: Any) -> Any:
-        found = run(block.graph, JaxBackend().toolkit, {}, {**floating, **rest})
+        found = run(block.graph, toolkit, {}, {**floating, **rest})
         return sum(one.sum() for one in found.values() if jnp.issubdtype(one.dtype, jnp.floating))
 
-    return {port: np.asarray(found) for port, found in jax.grad(total)(floating).items()}
+    return {port: np.asarray(found) for port, found in jax.jit(jax.grad(total))(floating).items()}
 
 
 def ports(block: Model) -> set[str]:

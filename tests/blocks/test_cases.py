@@ -71,7 +71,8 @@ def test_values_are_those_of_others(name: str, data: st.DataObject):
             params, state = _arrays(_inferred(model.graph, inputs, dtype))
             # What is rounded to float32 is the same for both: the question is what is computed from it.
             given_ = {port: _rounded(array, dtype) for port, array in inputs.items()}
-            found = _run(model.graph, _as(params, dtype), _as(state, dtype), _as(given_, dtype))
+            compiled = jax.jit(lambda p, s, i: _run(model.graph, p, s, i))
+            found = compiled(_as(params, dtype), _as(state, dtype), _as(given_, dtype))
             rounded = {name: _rounded(array, dtype) for name, array in {**params, **state}.items()}
         expected = case.reference(model, rounded, given_)
         for port, value in expected.items():
@@ -99,7 +100,7 @@ def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObjec
             found = _run(model.graph, params, _as(state, "float64"), {**floating, **whole})
             return [value for value in found.values() if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)]
 
-        check_grads(outputs, (_as(params, "float64"), _as(floating, "float64")), 1, ("rev",), 1e-4, 1e-4, 1e-5)
+        check_grads(jax.jit(outputs), (_as(params, "float64"), _as(floating, "float64")), 1, ("rev",), 1e-4, 1e-4, 1e-5)
 
 
 def _drawn(case: Case, data: st.DataObject) -> tuple[Model, Arrays]:
