@@ -331,7 +331,8 @@ def fork() -> Iterator[Callable[[str], tuple[int, str]]]:
     ) as server:
 
         def ran(code: str) -> tuple[int, str]:
-            assert server.stdin and server.stdout
+            assert server.stdin is not None
+            assert server.stdout is not None
             server.stdin.write(json.dumps(code) + "\n")
             server.stdin.flush()
             status, text = json.loads(server.stdout.readline())
