@@ -300,7 +300,7 @@ CASES = [
         lambda: ml.register_primitive("Linear")(lambda backend, x: x),
         """
         NameTakenError: cannot define Linear: the kind 'Linear' exists.
-            defined by  mithril_nb.models.layers.Linear
+            defined by  mithril_nb.models.library.layers.linear.Linear
             Try: class MyLinear(Operator)
         """,
     ),

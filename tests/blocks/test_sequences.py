@@ -11,7 +11,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
 from mithril_nb.models import GRU, LSTM, RNN, GRUCell, Linear, LSTMCell, Model, Relu, RNNCell
-from mithril_nb.models.sequences import (
+from mithril_nb.models.library.networks.sequences import (
     Bidirectional,
     EncoderDecoder,
     EncoderDecoderInference,

@@ -97,6 +97,23 @@ def test_imports_run_one_way() -> None:
     assert problems == []
 
 
+def test_what_composes_does_not_know_the_blocks() -> None:
+    """`models/` finds blocks by name in its registry; only its door names the library. The library's folders stack."""
+    library = PACKAGE / "models" / "library"
+    stack = ["operations", "layers", "networks", "objectives", "classical"]
+    problems = []
+    for path in python_files():
+        if room_of(path) != "models" or path.name == "__init__.py":
+            continue
+        folder = path.parent.name if path.is_relative_to(library) else ""
+        above = stack[stack.index(folder) + 1 :] if folder else [""]
+        prefixes = tuple(f"mithril_nb.models.library.{name}".rstrip(".") for name in above)
+        problems += [
+            f"{path.relative_to(ROOT)}:{line} {name}" for line, name in imports(path) if name.startswith(prefixes)
+        ]
+    assert problems == []
+
+
 def test_the_check_sees_an_import_that_runs_the_wrong_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), "PACKAGE", tmp_path)
     monkeypatch.setitem(globals(), "ROOT", tmp_path)

@@ -32,7 +32,7 @@ CASES = [
         lambda: second_class("Swish", "relu"),
         """
         NameTakenError: cannot define Swish: the op 'relu' exists.
-            defined by  mithril_nb.models.activations.Relu
+            defined by  mithril_nb.models.library.operations.activations.Relu
             Try: op = "my_relu"
         """,
     ),
@@ -41,7 +41,7 @@ CASES = [
         lambda: second_class("Relu", "swish"),
         """
         NameTakenError: cannot define Relu: the kind 'Relu' exists.
-            defined by  mithril_nb.models.activations.Relu
+            defined by  mithril_nb.models.library.operations.activations.Relu
             Try: class MyRelu(Operator)
         """,
     ),
@@ -303,7 +303,7 @@ CASES = [
         "a class in place of a block",
         lambda: Model() + Linear,
         """
-        UnknownOptionError: cannot add <class 'mithril_nb.models.layers.Linear'> to a model.
+        UnknownOptionError: cannot add <class 'mithril_nb.models.library.layers.linear.Linear'> to a model.
             needs  a block, or a block with connections
             Try: model += Linear(64), or model |= Linear(64)(input="x")
         """,

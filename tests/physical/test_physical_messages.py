@@ -59,7 +59,7 @@ CASES = [
         "a class",
         lambda: ml.compile(Linear),
         """
-        UnknownOptionError: cannot compile <class 'mithril_nb.models.layers.Linear'>.
+        UnknownOptionError: cannot compile <class 'mithril_nb.models.library.layers.linear.Linear'>.
             needs  a model
             Try: ml.compile(Linear(10), ...)
         """,

@@ -1,4 +1,4 @@
-"""Blocks of `models/activations.py`."""
+"""Blocks of `models/library/operations/activations.py`."""
 
 from __future__ import annotations
 

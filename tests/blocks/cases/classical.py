@@ -1,4 +1,4 @@
-"""Blocks of `models/classical.py`."""
+"""Blocks of `models/library/classical`."""
 
 from __future__ import annotations
 

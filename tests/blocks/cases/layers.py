@@ -1,4 +1,4 @@
-"""Blocks of `models/layers.py`; those of images are in `convolution.py`."""
+"""Blocks of `models/library/layers/linear.py`; those of images are in `convolution.py`."""
 
 from __future__ import annotations
 

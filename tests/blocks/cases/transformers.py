@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import special
 
 from mithril_nb.models import GPT, FeedForward, Model, SwiGLU, TransformerBlock, TransformerEncoder, Unembedding
-from mithril_nb.models.sequences import RowsLike
+from mithril_nb.models.library.networks.sequences import RowsLike
 from tests.blocks.case import Arrays, Case, arrays
 from tests.blocks.cases.attention import multi_head_attention
 

@@ -11,7 +11,7 @@ from jax import lax
 
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ShapeError
-from mithril_nb.models.elementwise import floating
+from mithril_nb.models.library.operations.elementwise import floating
 from mithril_nb.program import Arrays, Call
 
 Function = Callable[..., jax.Array]

@@ -13,7 +13,7 @@ from jax import lax
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ConnectionError
 from mithril_nb.models.dims import MismatchError
-from mithril_nb.models.windows import Windows, transposed_pads, windows
+from mithril_nb.models.library.layers.windows import Windows, transposed_pads, windows
 from mithril_nb.program import Arrays, Call
 
 

@@ -11,7 +11,7 @@ from jax import lax
 
 from mithril_nb.backends.jax.kernels.arithmetic import elementwise, in_floating, scalar
 from mithril_nb.backends.jax.kernels.registry import kernel
-from mithril_nb.models.reductions import summed
+from mithril_nb.models.library.operations.reductions import summed
 from mithril_nb.program import Arrays, Call
 
 

@@ -15,9 +15,9 @@ from mithril_nb.backends.jax.kernels.statics import is_value
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import StaticSpec
 from mithril_nb.models.dims import MismatchError
-from mithril_nb.models.index_rules import Rows, index_items, picked_value
-from mithril_nb.models.joining import pad_pairs
-from mithril_nb.models.shape_rules import as_sizes, flat_span, reshaped, stretched
+from mithril_nb.models.library.operations.index_rules import Rows, index_items, picked_value
+from mithril_nb.models.library.operations.joining import pad_pairs
+from mithril_nb.models.library.operations.shape_rules import as_sizes, flat_span, reshaped, stretched
 from mithril_nb.program import Arrays, Call
 
 

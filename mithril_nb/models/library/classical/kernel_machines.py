@@ -1,0 +1,209 @@
+"""Linear models of features: regressions, kernels, and machines that lean on them."""
+
+from __future__ import annotations
+
+from math import comb, factorial
+from typing import Annotated
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.spec import LEADING
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.connection import IOKey
+from mithril_nb.models.dims import MismatchError
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.layers.linear import Linear
+from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.library.operations.activations import Sigmoid
+from mithril_nb.models.library.operations.arithmetic import Add, Divide, MatrixMultiply, Multiply, Power
+from mithril_nb.models.library.operations.elementwise import Exponential, Sign, Square
+from mithril_nb.models.library.operations.joining import CartesianDifference
+from mithril_nb.models.library.operations.reductions import Sum
+from mithril_nb.models.library.operations.reshaping import Transpose
+from mithril_nb.models.model import Model
+from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Specs
+
+__all__ = [
+    "KernelizedSVM",
+    "LinearSVM",
+    "LogisticRegression",
+    "PolynomialFeatures",
+    "PolynomialKernel",
+    "PolynomialRegression",
+    "RBFKernel",
+]
+
+
+class PolynomialFeatures(Operator):
+    """Gives all products of up to `degree` items of the last axis, by degree, without the constant 1.
+
+    For `(a, b)` and degree 2: `a, b, a², a b, b²`. The order is that of scikit-learn.
+
+    Args:
+        degree: The greatest number of factors.
+
+    Examples:
+        >>> PolynomialFeatures(3)
+        PolynomialFeatures(degree=3)
+    """
+
+    op = "polynomial_features"
+    category = "Classical"
+    option_ports = ("degree",)
+    formula = "y = all of Π x[k]^e[k], 1 ≤ Σ e ≤ degree"
+
+    def __init__(self, degree: Annotated[int, Range(1, 16)] = 2, name: str | None = None):
+        super().__init__(name, degree=degree)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(*lead, d)` gives `(*lead, C(d + degree, degree) - 1)`."""
+        shape, degree = inputs["input"].shape, options["degree"]
+        if not shape:
+            raise MismatchError("input", "at least one axis", "give the input a last axis of features.", "rank 0")
+        if shape == (LEADING,) or degree == UNKNOWN:
+            return Inferred({"output": (LEADING,)})
+        assert isinstance(degree, int)
+        width = shape[-1]
+        if isinstance(width, int):
+            return Inferred({"output": (*shape[:-1], comb(width + degree, degree) - 1)})
+        steps = "*".join(f"({width}+{step})" for step in range(1, degree + 1))
+        return Inferred({"output": (*shape[:-1], f"{steps}//{factorial(degree)}-1")})
+
+
+class PolynomialRegression(Composite):
+    """Sums products of the items of the last axis, each with a learned weight.
+
+    Args:
+        degree: The greatest number of factors of a product.
+        dimension: Size of the last axis of the output; by default 1.
+
+    Examples:
+        >>> [node.name for node in PolynomialRegression(3).graph.nodes]
+        ['polynomial_features_0', 'linear_0']
+    """
+
+    category = "Classical"
+    formula = "y = PolynomialFeatures(x) W + b"
+
+    def __init__(self, degree: Annotated[int, Range(1, 16)], dimension: Size | None = None, name: str | None = None):
+        super().__init__(name, degree=degree, dimension=dimension)
+        self |= (features := PolynomialFeatures(self.options["degree"]))(input="input")
+        self |= Linear(self.options["dimension"] or 1)(
+            input=features.output, weight="weight", bias="bias", output="output"
+        )
+
+
+class LogisticRegression(Composite):
+    """Says how likely a yes is (Cox, 1958). `output` is the logit: train it with `BinaryCrossEntropy()`.
+
+    Examples:
+        >>> [port.name for port in LogisticRegression().outputs]
+        ['output', 'probs_output']
+    """
+
+    category = "Classical"
+    formula = "output = x w + b, probs_output = sigmoid(output)"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+        output = IOKey("output", expose=True)
+        self |= (linear := Linear(1))(input="input", weight="weight", bias="bias", output=output)
+        self |= Sigmoid()(input=linear.output, output="probs_output")
+
+
+class LinearSVM(Composite):
+    """Separates two classes, -1 and 1, by a plane (Cortes and Vapnik, 1995).
+
+    `output` is the score: train it with `HingeLoss()`, and `L2()` of the weight. `decision_output` is its sign.
+
+    Examples:
+        >>> [port.name for port in LinearSVM().outputs]
+        ['output', 'decision_output']
+    """
+
+    category = "Classical"
+    formula = "output = x w + b, decision_output = sign(output)"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+        output = IOKey("output", expose=True)
+        self |= (linear := Linear(1))(input="input", weight="weight", bias="bias", output=output)
+        self |= Sign()(input=linear.output, output="decision_output")
+
+
+class RBFKernel(Composite):
+    """Says how near points are to each other: the squared exponential kernel (Rasmussen and Williams, 2006, eq. 2.31).
+
+    Examples:
+        >>> sorted(port.name for port in RBFKernel().inputs)
+        ['input1', 'input2', 'l_scale', 'sigma']
+    """
+
+    category = "Classical"
+    formula = "y[i, j] = sigma² exp(-|input1[i] - input2[j]|² / (2 l_scale²))"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+        self |= (difference := CartesianDifference())(left="input1", right="input2")
+        self |= (squares := Square())(input=difference.output)
+        self |= (distance := Sum(axis=-1))(input=squares.output)
+        self |= (scale := Square())(input="l_scale")
+        self |= (exponent := Divide())(numerator=distance.output, denominator=-2.0 * scale.output)
+        self |= (nearness := Exponential())(input=exponent.output)
+        self |= (variance := Square())(input="sigma")
+        self |= Multiply()(left=nearness.output, right=variance.output, output="output")
+
+
+class PolynomialKernel(Composite):
+    """Multiplies points as if all products of their items were items too (Schölkopf and Smola, 2002, eq. 2.30).
+
+    Args:
+        robust: Whether gradients are finite where the product is zero; see `Power`.
+
+    Examples:
+        >>> sorted(port.name for port in PolynomialKernel().inputs)
+        ['degree', 'input1', 'input2', 'poly_coef']
+    """
+
+    category = "Classical"
+    formula = "y[i, j] = (input1[i] · input2[j] + poly_coef) ^ degree"
+
+    def __init__(self, robust: bool = True, name: str | None = None):
+        super().__init__(name, robust=robust)
+        self |= (turned := Transpose())(input="input2")
+        self |= (products := MatrixMultiply())(left="input1", right=turned.output)
+        self |= (shifted := Add())(left=products.output, right="poly_coef")
+        self |= Power(robust)(base=shifted.output, exponent="degree", output="output")
+
+
+class KernelizedSVM(Composite):
+    """Separates two classes by a plane in the space of a kernel (Boser et al., 1992).
+
+    `input1` are the points to tell, `input2` the points that it leans on, each with a learned weight. Train `output`
+    with `HingeLoss()`, and `QuadraticFormRegularizer()` of the weight.
+
+    Args:
+        kernel: What compares two sets of points, as its first two inputs. Further inputs keep their names.
+
+    Examples:
+        >>> sorted(port.name for port in KernelizedSVM(RBFKernel()).inputs)
+        ['bias', 'input1', 'input2', 'l_scale', 'sigma', 'weight']
+    """
+
+    category = ""
+    formula = "y = kernel(input1, input2) w + b"
+
+    def __init__(self, kernel: Model, name: str | None = None):
+        takes = [port.name for port in kernel.inputs if port.role == "data"] if isinstance(kernel, Model) else []
+        named = ["input1", "input2"] if {"input1", "input2"} <= set(takes) else takes[:2]
+        if len(named) < 2 or not kernel.outputs:
+            raise UnknownOptionError(
+                f"KernelizedSVM cannot take kernel={kernel!r}.",
+                (("needs", "a block that takes two sets of points"),),
+                "KernelizedSVM(RBFKernel())",
+            )
+        super().__init__(name)
+        feeds = {port: port for port in takes} | dict(zip(named, ("input1", "input2"), strict=True))
+        self |= kernel(**feeds)
+        products = getattr(kernel, kernel.outputs[0].name)
+        self |= Linear(1)(input=products, weight="weight", bias="bias", output="output")

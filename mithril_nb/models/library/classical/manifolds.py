@@ -1,0 +1,452 @@
+"""Points whose distances are those that are given: multidimensional scaling and t-SNE."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.dims import MismatchError
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.classical.gaussian_processes import square
+from mithril_nb.models.library.layers.windows import Size as Width
+from mithril_nb.models.library.objectives.losses import KLDivergence
+from mithril_nb.models.library.operations.arithmetic import Add, Divide, Power, Subtract
+from mithril_nb.models.library.operations.elementwise import Absolute, Buffer, Square
+from mithril_nb.models.library.operations.generators import EyeComplement
+from mithril_nb.models.library.operations.reductions import Sum
+from mithril_nb.models.library.operations.statics import Size
+from mithril_nb.models.model import Model, Placed
+from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
+
+__all__ = [
+    "MDS",
+    "TSNE",
+    "Coordinates",
+    "DistanceEncoder",
+    "DistanceMatrix",
+    "EncoderDistanceMatrix",
+    "MDSCore",
+    "NormModifier",
+    "TSNECore",
+    "TsnePJoint",
+]
+
+Threshold = Annotated[float, Range(0.0, 1.0)]
+InputType = Literal["distances", "powers", "points"]
+Perplexity = Annotated[float, Range(1.0, 1e6)]
+
+
+class NormModifier(Operator):
+    """Folds any number into the orders of norms from 1 to 5, so that training cannot leave them.
+
+    Numbers from 1 to 5 stay as they are; beyond, it goes back and forth between the two: a triangle wave of period 8.
+
+    Examples:
+        >>> NormModifier()
+        NormModifier()
+    """
+
+    op = "norm_modifier"
+    category = "Classical"
+    formula = "y = 1 + |(x + 3) mod 8 - 4|"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays."""
+        return Inferred({"output": inputs["input"].shape})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The input has the output's shape."""
+        return {"input": outputs["output"].shape}
+
+
+class DistanceMatrix(Operator):
+    """Measures each point of one set from each of another, by Minkowski's distance to the power of its order.
+
+    The root is left out: take `EncoderDistanceMatrix`, or raise to `1 / norm`, for the distance itself.
+
+    Examples:
+        >>> [port.name for port in DistanceMatrix().inputs]
+        ['left', 'right', 'norm']
+    """
+
+    op = "distance_matrix"
+    category = "Classical"
+    input_ports = ("left", "right", "norm")
+    formula = "y[i, j] = Σ_k |left[i, k] - right[j, k]| ^ norm"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(n, features)`, `(m, features)` and a number give `(n, m)`."""
+        scalar(inputs, "norm", "one order for all distances.")
+        (rows, width), (columns, other) = points(inputs, "left"), points(inputs, "right")
+        if isinstance(width, int) and isinstance(other, int) and width != other:
+            detail = f"axis 1: {other} != {width}"
+            raise MismatchError("right", f"(points, {width})", "points of the same space.", detail)
+        return Inferred({"output": (LEADING,) if rows is None or columns is None else (rows, columns)})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Both sides are points of one space; rows and columns of the output are their numbers."""
+        found: dict[str, tuple[Dim, ...]] = {"norm": ()}
+        sizes = outputs["output"].shape
+        for place, (port, other) in enumerate((("left", "right"), ("right", "left"))):
+            size, width = points(inputs, port)[0], points(inputs, other)[1]
+            if len(sizes) == 2 and LEADING not in sizes:
+                size = sizes[place]
+            if size is not None and width is not None:
+                found[port] = (size, width)
+        return found
+
+
+class TsnePJoint(Operator):
+    """Turns squared distances between points into the probabilities that t-SNE seeks to keep (van der Maaten, 2008).
+
+    Each point sees the others through a normal distribution, as wide as gives the perplexity that is asked for; its
+    width is found by bisection. The two views of each pair are then averaged. They are data: no gradient goes through.
+
+    Args:
+        threshold: The least that probabilities are divided by; by default the dtype's epsilon.
+
+    Examples:
+        >>> [port.name for port in TsnePJoint().inputs]
+        ['squared_distances', 'target_perplexity', 'threshold']
+    """
+
+    op = "tsne_p_joint"
+    category = "Classical"
+    input_ports = ("squared_distances", "target_perplexity")
+    option_ports = ("threshold",)
+    formula = "y[i, j] = (p[j | i] + p[i | j]) / 2n, p[j | i] ∝ exp(-β[i] d²[i, j])"
+
+    def __init__(self, threshold: Threshold | None = None, name: str | None = None):
+        super().__init__(name, threshold=threshold)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(n, n)` and a number give `(n, n)`."""
+        scalar(inputs, "target_perplexity", "one perplexity for all points.")
+        return Inferred({"output": square(inputs, "squared_distances")})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The distances have the output's shape."""
+        return {"squared_distances": outputs["output"].shape, "target_perplexity": ()}
+
+
+class Coordinates(Operator):
+    """Holds a learned point for each row of its input, which it otherwise does not look at.
+
+    Args:
+        dimension: Number of coordinates of a point.
+
+    Examples:
+        >>> Coordinates(2).inputs
+        (Port(name='input', role='data'), Port(name='coords', role='param'))
+    """
+
+    op = "coordinates"
+    category = "Classical"
+    formula = "y = coords"
+    initializers: ClassVar = {"coords": Initializer("normal", scale=0.01)}
+    input_dtypes: ClassVar = {"*": "any"}
+
+    def __init__(self, dimension: Width | None = None, name: str | None = None):
+        super().__init__(name, dimension=dimension)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(n, ...)` gives `(n, dimension)`."""
+        shape, dimension = inputs["input"].shape, options["dimension"]
+        if not shape:
+            raise MismatchError("input", "at least one axis", "one row for each point.", "rank 0")
+        points: Dim = "points" if shape[0] == LEADING else shape[0]
+        width: Dim = dimension if isinstance(dimension, int) else "prediction_dim"
+        return Inferred({"output": (points, width)}, {"coords": (points, width)})
+
+
+class EncoderDistanceMatrix(Composite):
+    """Measures each point of one set from each of another, by a norm whose order may be learned.
+
+    Minkowski's distance; the order is kept between 1 and 5 by `NormModifier`.
+
+    Args:
+        get_final_distance: Whether to take the root; without, it gives distances to the power of the order.
+        robust: Whether the gradient of the root is finite where two points are one; see `Power`.
+
+    Examples:
+        >>> [port.name for port in EncoderDistanceMatrix().inputs]
+        ['norm', 'input1', 'input2']
+    """
+
+    category = "Classical"
+    formula = "y[i, j] = (Σ_k |input1[i, k] - input2[j, k]| ^ p) ^ (1 / p)"
+
+    def __init__(self, get_final_distance: bool = True, robust: bool = True, name: str | None = None):
+        super().__init__(name, get_final_distance=get_final_distance, robust=robust)
+        self |= (order := NormModifier())(input="norm")
+        powers = DistanceMatrix()
+        if not get_final_distance:
+            self |= powers(left="input1", right="input2", norm=order.output, output="output")
+            return
+        self |= powers(left="input1", right="input2", norm=order.output)
+        self |= Power(robust)(base=powers.output, exponent=1.0 / order.output, output="output")
+
+
+class MDSCore(Composite):
+    """Says how far distances are from those that are wanted: the stress of multidimensional scaling.
+
+    At `norm` 2 it is Kruskal's stress-1 (1964), as normed by the wanted distances.
+
+    Args:
+        exact_distances: Whether both are distances; otherwise they are distances to the power of the order.
+        robust: Whether the gradients of roots are finite at zero; see `Power`.
+
+    Examples:
+        >>> sorted(port.name for port in MDSCore().inputs)
+        ['distances', 'norm', 'pred_distances']
+    """
+
+    category = "Classical"
+    formula = "y = (Σ |d - pred|^p / Σ d^p) ^ (1 / p)"
+
+    def __init__(self, exact_distances: bool = True, robust: bool = True, name: str | None = None):
+        super().__init__(name, exact_distances=exact_distances, robust=robust)
+        self |= (order := NormModifier())(input="norm")
+        self |= (root := Divide())(numerator=1.0, denominator=order.output)
+        wanted, found = "distances", "pred_distances"
+        if not exact_distances:
+            self |= (wanted_root := Power(robust))(base="distances", exponent=root.output)
+            self |= (found_root := Power(robust))(base="pred_distances", exponent=root.output)
+            wanted, found = wanted_root.output, found_root.output
+        self |= (difference := Subtract())(left=wanted, right=found)
+        self |= (error := Absolute())(input=difference.output)
+        self |= (errors := Power())(base=error.output, exponent=order.output)
+        self |= (all_errors := Sum())(input=errors.output)
+        self |= (powers := Power())(base=wanted, exponent=order.output)
+        self |= (whole := Sum())(input=powers.output)
+        self |= (share := Divide())(numerator=all_errors.output, denominator=whole.output)
+        self |= Power(robust)(base=share.output, exponent=root.output, output="output")
+
+
+class TSNECore(Composite):
+    """Says how far the neighbours of points are from those that are wanted (van der Maaten and Hinton, 2008).
+
+    The Kullback-Leibler divergence of the wanted probabilities `p_joint` and those of Student's distribution of the
+    predicted distances.
+
+    Args:
+        exact_distances: Whether both are distances; otherwise they are squared ones.
+        calculate_p_joint: Whether `p_joint` is calculated from `distances`, by `TsnePJoint`. Otherwise it comes in: it
+            does not change while points are moved, so that one calculation may serve all steps.
+        perplexity: How many neighbours a point has, roughly; for the calculation.
+
+    Examples:
+        >>> sorted(port.name for port in TSNECore().inputs)
+        ['p_joint', 'pred_distances']
+        >>> sorted(port.name for port in TSNECore(calculate_p_joint=True).inputs)
+        ['distances', 'pred_distances']
+    """
+
+    category = "Classical"
+    formula = "y = Σ p log(p / q), q[i, j] ∝ 1 / (1 + pred[i, j]²), i ≠ j"
+
+    def __init__(
+        self,
+        exact_distances: bool = True,
+        calculate_p_joint: bool = False,
+        perplexity: Perplexity = 20.0,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name, exact_distances=exact_distances, calculate_p_joint=calculate_p_joint, perplexity=perplexity
+        )
+
+        def squared(port: str) -> object:
+            if not exact_distances:
+                return port
+            self.__ior__((one := Square())(input=port))
+            return one.output
+
+        if calculate_p_joint:
+            wanted = TsnePJoint()
+            self |= wanted(
+                squared_distances=squared("distances"), target_perplexity=self.options["perplexity"], output="p_joint"
+            )
+        self |= (beyond := Add())(left=squared("pred_distances"), right=1.0)
+        self |= (size := Size(dim=0))(input="pred_distances")
+        self |= (others := EyeComplement())(N=size.output)
+        self |= (near := Divide())(numerator=others.output, denominator=beyond.output)
+        self |= (whole := Sum())(input=near.output)
+        self |= (share := Divide())(numerator=near.output, denominator=whole.output)
+        self |= (each := KLDivergence())(input=share.output, target="p_joint")
+        self |= Sum()(input=each.output, output="output")
+
+
+class DistanceEncoder(Composite):
+    """Moves points until their distances are those that are given: what MDS and t-SNE have in common.
+
+    Args:
+        base_model: What compares both: takes `distances` and `pred_distances`, and perhaps `norm`, and gives `output`.
+        input_type: What comes in: distances of all points, the same to the power of the norm's order (the base model
+            then gets both so), or points whose distances are taken.
+        prediction_dim: Number of coordinates; by default as many as the connected `coords` have.
+
+    Examples:
+        >>> sorted(port.name for port in DistanceEncoder(MDSCore(), prediction_dim=2).inputs)
+        ['coords', 'input', 'norm']
+    """
+
+    category = ""
+    formula = "y = base(distances of input, distances of coords)"
+
+    def __init__(
+        self,
+        base_model: Model,
+        input_type: InputType = "distances",
+        prediction_dim: Width | None = None,
+        name: str | None = None,
+    ):
+        _check_base(base_model, input_type)
+        super().__init__(name)
+        self |= (points := Coordinates(prediction_dim))(input="input", coords="coords")
+        encoded = EncoderDistanceMatrix(get_final_distance=input_type != "powers")
+        self |= encoded(input1=points.output, input2=points.output, norm="norm")
+        takes = [port.name for port in base_model.inputs if port.role == "data"]
+        feeds: dict[str, object] = {port: port for port in takes}
+        feeds["pred_distances"] = encoded.output
+        if "distances" in takes:
+            feeds["distances"] = "input"
+            if input_type == "points":
+                self |= (given := EncoderDistanceMatrix())(input1="input", input2="input", norm="norm")
+                feeds["distances"] = given.output
+        self |= base_model(**feeds, output="output")
+        self |= Buffer()(input=points.output, output="predicted_coords")
+
+
+class MDS(Composite):
+    """Multidimensional scaling: learns points whose distances are those that are given, as `fit` lowers `output`.
+
+    Args:
+        prediction_dim: Number of coordinates of a point.
+        input_type: What comes in: `"distances"` of all points, the same to the power of the norm's order
+            (`"powers"`), or `"points"`, whose distances are taken.
+
+    Examples:
+        >>> MDS(2)
+        MDS(prediction_dim=2, input_type='distances')
+    """
+
+    category = "Classical"
+    formula = "y = stress of the distances of coords"
+
+    def __init__(self, prediction_dim: Width, input_type: InputType = "distances", name: str | None = None):
+        super().__init__(name, prediction_dim=prediction_dim, input_type=input_type)
+        core = MDSCore(exact_distances=input_type != "powers")
+        self |= _encoder(core, self.options)
+
+
+class TSNE(Composite):
+    """t-SNE: learns points that have the neighbours of those that are given, as `fit` lowers `output`.
+
+    The method's own norm is 2.
+
+    Args:
+        prediction_dim: Number of coordinates of a point.
+        input_type: What comes in: `"distances"` of all points, squared ones (`"powers"`), or `"points"`.
+        preplexity: The perplexity, as Mithril spells it.
+        calculate_p_joint: Whether the wanted probabilities are calculated from the input at each step. Otherwise they
+            come in as `p_joint`: see `TSNECore`.
+        perplexity: How many neighbours a point has, roughly; by default what `preplexity` says.
+
+    Examples:
+        >>> TSNE(2, perplexity=5).options["perplexity"]
+        5.0
+    """
+
+    category = "Classical"
+    formula = "y = Σ p log(p / q)"
+
+    def __init__(
+        self,
+        prediction_dim: Width,
+        input_type: InputType = "distances",
+        preplexity: Perplexity = 20.0,
+        calculate_p_joint: bool = False,
+        perplexity: Perplexity | None = None,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name,
+            prediction_dim=prediction_dim,
+            input_type=input_type,
+            preplexity=preplexity,
+            calculate_p_joint=calculate_p_joint,
+            perplexity=perplexity,
+        )
+        wanted = preplexity if perplexity is None else perplexity
+        self |= _encoder(TSNECore(input_type != "powers", calculate_p_joint, wanted), self.options)
+
+
+def _encoder(core: Model, options: Options) -> Placed:
+    """The encoder of a method, all its ports under their own names."""
+    encoder = DistanceEncoder(core, options["input_type"], options["prediction_dim"])  # pyright: ignore
+    return encoder(**{port.name: port.name for port in (*encoder.inputs, *encoder.outputs)})
+
+
+def _check_base(base_model: object, input_type: object) -> None:
+    """Refuse what cannot compare distances."""
+    call = "DistanceEncoder(MDSCore(), prediction_dim=2)"
+    if not isinstance(base_model, Model):
+        raise UnknownOptionError(
+            f"DistanceEncoder cannot take base_model={base_model!r}.",
+            (("needs", "a block that compares distances"),),
+            call,
+        )
+    found = sorted(port.name for port in (*base_model.inputs, *base_model.outputs))
+    if not {"pred_distances", "output"} <= set(found):
+        raise UnknownOptionError(
+            f"DistanceEncoder cannot take {base_model.kind} as base_model.",
+            (("needs", "the ports 'pred_distances' and 'output'"), ("has", ", ".join(found) or "none")),
+            call,
+        )
+    if input_type not in ("distances", "powers", "points"):
+        raise UnknownOptionError(
+            f"DistanceEncoder cannot take input_type={input_type!r}.",
+            (("needs", "one of 'distances', 'powers', 'points'"),),
+            call,
+        )
+
+
+def points(inputs: Specs, port: str) -> tuple[Dim | None, Dim | None]:
+    """Return how many points an input holds, and of how many features; `None` where that is not known.
+
+    Raises:
+        MismatchError: It is no matrix.
+    """
+    shape = inputs[port].shape
+    if LEADING in shape[:1]:
+        return None, (shape[-1] if len(shape) > 1 else None)
+    if len(shape) != 2:
+        raise MismatchError(port, "(points, features)", "one row for each point.", f"rank {len(shape)} != 2")
+    return shape[0], shape[1]
+
+
+def scalar(inputs: Specs, port: str, advice: str) -> None:
+    """Raise if an input is more than one number.
+
+    Raises:
+        MismatchError: It has axes.
+    """
+    shape = inputs[port].shape
+    if shape != (LEADING,) and shape != ():
+        raise MismatchError(port, "one number, of shape ()", advice)

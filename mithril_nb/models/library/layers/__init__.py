@@ -1,0 +1,27 @@
+"""Layers: one operation with parameters, or over a window; attention too."""
+
+from mithril_nb.models.library.layers import (
+    attention,
+    convolution,
+    linear,
+    normalization,
+    pooling,
+    recurrent,
+    transposed,
+)
+from mithril_nb.models.library.layers.attention import *
+from mithril_nb.models.library.layers.convolution import *
+from mithril_nb.models.library.layers.linear import *
+from mithril_nb.models.library.layers.normalization import *
+from mithril_nb.models.library.layers.pooling import *
+from mithril_nb.models.library.layers.recurrent import *
+from mithril_nb.models.library.layers.transposed import *
+
+__all__ = []
+__all__ += attention.__all__
+__all__ += convolution.__all__
+__all__ += linear.__all__
+__all__ += normalization.__all__
+__all__ += pooling.__all__
+__all__ += recurrent.__all__
+__all__ += transposed.__all__

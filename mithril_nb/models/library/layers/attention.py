@@ -1,0 +1,460 @@
+"""Attention and what goes with it: heads, masks, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.dims import MismatchError, broadcast, product, quotient
+from mithril_nb.models.dtypes import promoted
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.layers.linear import Linear
+from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.model import Model
+from mithril_nb.models.op import UNKNOWN, Inferred, Initializer, Operator, Options, Specs
+
+__all__ = [
+    "LearnedPositions",
+    "MergeHeads",
+    "MultiHeadAttention",
+    "PositionalEncoding",
+    "RotaryEmbedding",
+    "ScaledDotProduct",
+    "SplitHeads",
+]
+
+Heads = Annotated[int, Range(1, 4096)]
+
+
+class ScaledDotProduct(Operator):
+    """Attention: each query takes the mean of the values, weighted by how its key matches (Vaswani et al., 2017).
+
+    Arrays are `(..., time, features)`. Keys and values may have fewer heads, on the third axis from the end, than
+    queries: each then serves several of them. A query that may look nowhere gets zeros.
+
+    Args:
+        is_causal: Whether a query at time t sees only keys up to time t.
+        scale: What scores are multiplied by; by default one over the square root of the number of features.
+        dropout_p: Chance, in training, that a weight is dropped.
+        use_attn_mask: Whether there is an input `attn_mask`: truth values that say what is seen, or numbers that are
+            added to the scores. Its axes are `(..., query time, key time)`.
+        use_lengths: Whether there is an input `lengths`: how many of the first keys are seen, for each of a batch.
+
+    Examples:
+        >>> [port.name for port in ScaledDotProduct(use_attn_mask=True).inputs if port.role == "data"]
+        ['query', 'key', 'value', 'attn_mask']
+    """
+
+    op = "scaled_dot_product"
+    category = "Layers"
+    formula = "y = softmax(query keyᵀ scale) value"
+    option_ports: ClassVar = ("dropout_p", "is_causal", "scale")
+    input_dtypes: ClassVar = {"attn_mask": "any", "lengths": "int32"}
+
+    def __init__(
+        self,
+        is_causal: bool = True,
+        scale: float | None = None,
+        dropout_p: Annotated[float, Range(0.0, 0.99)] = 0.0,
+        use_attn_mask: bool = False,
+        use_lengths: bool = False,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name,
+            is_causal=is_causal,
+            scale=scale,
+            dropout_p=dropout_p,
+            use_attn_mask=use_attn_mask,
+            use_lengths=use_lengths,
+        )
+
+    @classmethod
+    def data_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return `query`, `key`, `value`, and those of `attn_mask` and `lengths` that are used."""
+        more = (port for port in ("attn_mask", "lengths") if options[f"use_{port}"])
+        return ("query", "key", "value", *more)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(..., t, e)`, `(..., s, e)` and `(..., s, f)` give `(..., t, f)`."""
+        lead, (time, features) = _ends("query", inputs["query"], 2)
+        key_lead, (steps, key_features) = _ends("key", inputs["key"], 2)
+        value_lead, (value_steps, out) = _ends("value", inputs["value"], 2)
+        _same("key", "query", key_features, features, -1)
+        _same("value", "key", value_steps, steps, -2)
+        for port, other in (("key", key_lead), ("value", value_lead)):
+            lead = _served(port, lead, other)
+        dtype = promoted([inputs[port].dtype for port in ("query", "key", "value")])
+        if "attn_mask" in inputs:
+            _check_mask(inputs["attn_mask"], (*lead, time, steps))
+        return Inferred({"output": TensorSpec(_joined(lead, (time, out)), dtype)})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
+        """Queries and keys have the same number of features."""
+        features, key_features = (_ends(port, inputs[port], 1)[1][0] for port in ("query", "key"))
+        if features is None and key_features is not None:
+            return {"query": (LEADING, key_features)}
+        return {"key": (LEADING, features)} if key_features is None and features is not None else {}
+
+
+class SplitHeads(Operator):
+    """Cuts the last axis into heads: `(..., time, heads * size)` becomes `(..., heads, time, size)`.
+
+    Args:
+        heads: Number of heads. Two numbers cut keys and values out of one array, three also queries; all heads are of
+            one size.
+
+    Examples:
+        >>> [port.name for port in SplitHeads((12, 4, 4)).outputs]
+        ['query', 'key', 'value']
+    """
+
+    op = "split_heads"
+    category = "Shape"
+    formula = "y[h, t] = x[t, h]"
+
+    def __init__(self, heads: Annotated[Sequence[int], Range(1, 4096)], name: str | None = None):
+        super().__init__(name, heads=heads)
+
+    @classmethod
+    def result_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return `output`, or `query`, `key` and `value`."""
+        return {1: ("output",), 2: ("key", "value")}.get(len(_numbers(options["heads"])), ("query", "key", "value"))
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(..., t, h * size)` gives `(..., h, t, size)` for each part."""
+        heads = _numbers(options["heads"])
+        if len(heads) > 3 or not heads:
+            raise MismatchError("input", "one, two or three numbers of heads", "SplitHeads((12, 12, 12))", str(heads))
+        lead, (time, width) = _ends("input", inputs["input"], 2)
+        total = sum(heads)
+        if isinstance(width, int) and width % total:
+            raise MismatchError(
+                "input",
+                f"a last axis that {total} heads divide",
+                f"Linear({-(-width // total) * total}) before it, or other numbers of heads.",
+                f"{width} = {total} * {width // total} + {width % total}",
+            )
+        size = None if width is None else quotient((width,), (total,))
+        ports = cls.result_ports(options)
+        return Inferred(
+            {port: _joined(lead, (count, time, size)) for port, count in zip(ports, heads, strict=True)},
+        )
+
+
+class MergeHeads(Operator):
+    """Joins heads into one axis: `(..., heads, time, size)` becomes `(..., time, heads * size)`.
+
+    Examples:
+        >>> MergeHeads()
+        MergeHeads()
+    """
+
+    op = "merge_heads"
+    category = "Shape"
+    formula = "y[t] = all x[h, t] in one row"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(..., h, t, size)` gives `(..., t, h * size)`."""
+        lead, (heads, time, size) = _ends("input", inputs["input"], 3)
+        width = None if heads is None or size is None else product((heads, size))
+        return Inferred({"output": _joined(lead, (time, width))})
+
+
+class _Positions(Operator):
+    """Base of the blocks that tell each time step of `(..., time, features)` where it stands."""
+
+    category = "Layers"
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
+        """The input has the output's shape."""
+        return {"input": outputs["output"].shape} if "output" in outputs else {}
+
+
+class PositionalEncoding(_Positions):
+    """Adds sines and cosines of the time, of longer and longer waves (Vaswani et al., 2017).
+
+    Args:
+        hidden_dim: Number of features: size of the last axis of the input.
+        max_len: Most time steps that an input may have.
+
+    Examples:
+        >>> PositionalEncoding(512)
+        PositionalEncoding(hidden_dim=512, max_len=5000)
+    """
+
+    op = "positional_encoding"
+    formula = "y[t, 2i] = x + sin(t / 10000^(2i/d)), y[t, 2i+1] = x + cos(...)"
+    option_ports: ClassVar = ("hidden_dim", "max_len")
+
+    def __init__(self, hidden_dim: Size, max_len: Size = 5000, name: str | None = None):
+        super().__init__(name, hidden_dim=hidden_dim, max_len=max_len)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays."""
+        lead, (time, width) = _ends("input", inputs["input"], 2)
+        wanted, most = options["hidden_dim"], options["max_len"]
+        if isinstance(width, int) and wanted != UNKNOWN and width != wanted:
+            raise MismatchError(
+                "input", f"(..., time, {wanted})", f"PositionalEncoding({width})", f"{width} != {wanted}"
+            )
+        _check_time(time, most, f"PositionalEncoding({wanted}, max_len={time})")
+        return Inferred({"output": _joined(lead, (time, width if wanted == UNKNOWN else _dim(wanted)))})
+
+
+class RotaryEmbedding(_Positions):
+    """Turns pairs of features by angles that grow with the time, so that scores see distances (Su et al., 2021).
+
+    Stands between the heads of queries and keys and their product.
+
+    Args:
+        base: Wavelength of the slowest pair, over 2 π.
+        is_interleaved: Whether neighbours are pairs, as in GPT-J; by default the halves are, as in Llama.
+        start: Time of the first step: so many have gone before.
+
+    Examples:
+        >>> RotaryEmbedding()
+        RotaryEmbedding(base=10000.0, is_interleaved=False, start=0)
+    """
+
+    op = "rotary_embedding"
+    formula = "y[t] = R(t base^(-2i/d)) x[t]"
+    option_ports: ClassVar = ("start",)
+
+    def __init__(
+        self,
+        base: Annotated[float, Range(1.0, 1e12)] = 10000.0,
+        is_interleaved: bool = False,
+        start: Annotated[int, Range(0, 2**31 - 1)] = 0,
+        name: str | None = None,
+    ):
+        super().__init__(name, base=base, is_interleaved=is_interleaved, start=start)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays; the features come in pairs."""
+        _, (_, width) = _ends("input", inputs["input"], 2)
+        if isinstance(width, int) and width % 2:
+            raise MismatchError("input", "an even number of features", "heads of an even size.", f"axis -1: {width}")
+        return Inferred({"output": inputs["input"].shape})
+
+
+class LearnedPositions(_Positions):
+    """Adds a learned row to each time step, as GPT-2 does.
+
+    Args:
+        context: Most time steps that an input may have.
+
+    Examples:
+        >>> LearnedPositions(1024)
+        LearnedPositions(context=1024)
+    """
+
+    op = "learned_positions"
+    formula = "y[t] = x[t] + W[t]"
+    initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
+
+    def __init__(self, context: Size, name: str | None = None):
+        super().__init__(name, context=context)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays; there are `context` rows."""
+        _, (time, width) = _ends("input", inputs["input"], 2)
+        _check_time(time, options["context"], f"LearnedPositions({time}), or shorter inputs.")
+        row = _dim(options["context"]), width if width is not None else "features"
+        return Inferred({"output": inputs["input"].shape}, {"weight": row})
+
+
+class MultiHeadAttention(Composite):
+    """Lets each time step look at others, through several heads, each with a map of its own (Vaswani et al., 2017).
+
+    Args:
+        width: Size of the last axis of input and output.
+        heads: Number of heads, which divides the width.
+        kv_heads: Number of heads of keys and values, each of which serves several queries; by default as many.
+        is_causal: Whether a step sees only itself and those before.
+        dropout: Chance, in training, that a weight is dropped.
+        use_bias: Whether the maps have biases.
+        use_rotary: Whether queries and keys are turned by their positions.
+        is_cross: Whether keys and values come from another input, `memory`.
+        use_attn_mask: Whether there is an input `attn_mask`, as `ScaledDotProduct` has.
+        use_lengths: Whether there is an input `lengths`: how many of the first steps count, for each of a batch.
+
+    Raises:
+        UnknownOptionError: Numbers of heads that do not divide.
+
+    Examples:
+        >>> [node.name for node in MultiHeadAttention(64, 4, is_causal=True).graph.nodes]
+        ['qkv', 'split', 'attention', 'merge', 'out']
+    """
+
+    category = "Layers"
+    formula = "y = W merge(attention(heads of W x))"
+
+    def __init__(
+        self,
+        width: Size,
+        heads: Heads = 8,
+        kv_heads: Heads | None = None,
+        is_causal: bool = False,
+        dropout: Annotated[float, Range(0.0, 0.99)] = 0.0,
+        use_bias: bool = True,
+        use_rotary: bool = False,
+        is_cross: bool = False,
+        use_attn_mask: bool = False,
+        use_lengths: bool = False,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name,
+            width=width,
+            heads=heads,
+            kv_heads=kv_heads,
+            is_causal=is_causal,
+            dropout=dropout,
+            use_bias=use_bias,
+            use_rotary=use_rotary,
+            is_cross=is_cross,
+            use_attn_mask=use_attn_mask,
+            use_lengths=use_lengths,
+        )
+        width, heads = self.options["width"], self.options["heads"]
+        served = self.options["kv_heads"] or heads
+        _check_divides(self, heads=heads, width=width)
+        _check_divides(self, kv_heads=served, heads=heads)
+        size = width // heads
+
+        def linear(columns: int, name: str) -> Linear:
+            return Linear(columns, use_bias, input_size=width, name=name)
+
+        # One product of matrices makes queries, keys and values, as far as they come from one input.
+        if is_cross:
+            self |= linear(width, "query")(input="input")
+            self |= SplitHeads((heads,), name="split_query")(input="query.output")
+            self |= linear(2 * served * size, "kv")(input="memory")
+            self |= SplitHeads((served, served), name="split")(input="kv.output")
+            ends = {"query": "split_query.output", "key": "split.key", "value": "split.value"}
+        else:
+            self |= linear((heads + 2 * served) * size, "qkv")(input="input")
+            self |= SplitHeads((heads, served, served), name="split")(input="qkv.output")
+            ends = {port: f"split.{port}" for port in ("query", "key", "value")}
+        if use_rotary:
+            for port in ("query", "key"):
+                self |= RotaryEmbedding(name=f"rotary_{port}")(input=ends[port])
+                ends[port] = f"rotary_{port}.output"
+        ends |= {port: port for port, used in (("attn_mask", use_attn_mask), ("lengths", use_lengths)) if used}
+        product = ScaledDotProduct(is_causal, None, dropout, use_attn_mask, use_lengths, name="attention")
+        self |= product(**ends)
+        self |= MergeHeads(name="merge")(input="attention.output")
+        self |= linear(width, "out")(input="merge.output")
+
+
+_AXES = {1: "(..., features)", 2: "(..., time, features)", 3: "(..., heads, time, size)"}
+
+
+def _ends(port: str, spec: TensorSpec, count: int) -> tuple[tuple[Dim, ...], tuple[Dim | None, ...]]:
+    """The first axes, and the last `count`; `None` for one of which nothing is known."""
+    shape = spec.shape
+    if shape[:1] == (LEADING,):
+        known = shape[1:]
+        if len(known) < count:
+            return (LEADING,), (*(None,) * (count - len(known)), *known)
+    elif len(shape) < count:
+        raise MismatchError(port, _AXES[count], f"an array with {count} axes or more.", f"rank {len(shape)}")
+    return shape[: len(shape) - count], shape[len(shape) - count :]
+
+
+def _joined(lead: tuple[Dim, ...], last: tuple[Dim | None, ...]) -> tuple[Dim, ...]:
+    """The shape of first and last axes; from an unknown one on, those before it are not told."""
+    known: list[Dim] = []
+    for dim in reversed(last):
+        if dim is None:
+            return (LEADING, *reversed(known))
+        known.append(dim)
+    return (*lead, *reversed(known))
+
+
+def _same(port: str, other: str, size: Dim | None, wanted: Dim | None, axis: int) -> None:
+    if isinstance(size, int) and isinstance(wanted, int) and size != wanted:
+        raise MismatchError(
+            port,
+            f"{wanted} on axis {axis}, as the {other} has",
+            f"give {port} and {other} the same size there.",
+            f"axis {axis}: {size} != {wanted}",
+        )
+
+
+def _served(port: str, lead: tuple[Dim, ...], other: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """The first axes of queries that keys or values serve, which may have fewer heads."""
+    if lead[-1:] and other[-1:] and other[-1] != LEADING:
+        heads, fewer = lead[-1], other[-1]
+        divides = isinstance(heads, int) and isinstance(fewer, int) and 0 < fewer < heads and heads % fewer == 0
+        if heads == LEADING or divides:
+            other = (*other[:-1], 1)
+    try:
+        return broadcast(TensorSpec(lead), TensorSpec(other))
+    except MismatchError as found:
+        raise MismatchError(
+            port,
+            f"first axes that go with {lead} of the query",
+            "the same sizes, or a number of heads that divides the query's.",
+            str(other),
+        ) from found
+
+
+def _check_mask(mask: TensorSpec, scores: tuple[Dim | None, ...]) -> None:
+    if "int" in mask.dtype:
+        need = "truth values, or floating numbers to be added"
+        raise MismatchError("attn_mask", need, 'array.astype("bool")', f"dtype {mask.dtype}")
+    unknown = LEADING in scores or LEADING in mask.shape
+    pairs = list(zip(reversed(mask.shape), reversed(scores), strict=False))
+    fits = all(
+        size in (1, wanted) or not isinstance(size, int) or not isinstance(wanted, int) for size, wanted in pairs
+    )
+    if not fits or (len(mask.shape) > len(scores) and not unknown):
+        raise MismatchError(
+            "attn_mask",
+            f"a shape that broadcasts to the scores' {scores}",
+            "axes (..., query time, key time).",
+            str(mask.shape),
+        )
+
+
+def _check_time(time: Dim | None, most: Value, advice: str) -> None:
+    if isinstance(time, int) and isinstance(most, int) and time > most:
+        raise MismatchError("input", f"at most {most} time steps", advice, f"axis -2: {time} > {most}")
+
+
+def _check_divides(model: Model, **numbers: int) -> None:
+    (part, few), (whole, many) = numbers.items()
+    if many % few:
+        near = max(number for number in range(1, few + 1) if many % number == 0)
+        raise UnknownOptionError(
+            f"{type(model).__name__} cannot cut {whole}={many} into {part}={few}.",
+            (("because", f"{many} = {few} * {many // few} + {many % few}"),),
+            f"{part}={near}",
+        )
+
+
+def _dim(value: Value) -> int:
+    assert isinstance(value, int)
+    return value
+
+
+def _numbers(value: Value) -> tuple[int, ...]:
+    assert isinstance(value, tuple)
+    return tuple(_dim(number) for number in value)

@@ -1,0 +1,154 @@
+"""Blocks with parameters, and those that change the shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.models.dims import MismatchError
+from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
+
+__all__ = [
+    "Embedding",
+    "Linear",
+]
+
+
+class Linear(Operator):
+    """Affine map of the last axis.
+
+    The weight is stored as `(in, out)`, so Haiku's, Flax's and (transposed) Equinox's parameters come across.
+
+    Args:
+        dimension: Size of the last axis of the output.
+        use_bias: Whether to add a bias.
+        input_size: Size of the last axis of the input; by default taken from the input.
+
+    Examples:
+        >>> Linear(64)(input_size=784).model
+        Linear(dimension=64, use_bias=True, input_size=784)
+    """
+
+    op = "linear"
+    category = "Layers"
+    formula = "y = x W + b"
+    initializers: ClassVar = {"weight": Initializer("he_uniform"), "bias": Initializer("zeros")}
+
+    def __init__(self, dimension: Size, use_bias: bool = True, input_size: Size | None = None, name: str | None = None):
+        super().__init__(name, dimension=dimension, use_bias=use_bias, input_size=input_size)
+
+    @classmethod
+    def param_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return `weight`, and `bias` if there is one."""
+        return ("weight", "bias") if options["use_bias"] else ("weight",)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(*lead, in)` gives `(*lead, dimension)`."""
+        shape, width, size = inputs["input"].shape, _number(options["dimension"]), options["input_size"]
+        if not shape:
+            raise MismatchError("input", "at least one axis", "give the input a last axis to map.", "rank 0")
+        last = shape[-1]
+        if last == LEADING:
+            last = size if size is not None else "input_size"
+        if size is not None and isinstance(last, int) and last != size:
+            raise MismatchError(
+                "input",
+                f"(..., {size})",
+                f"Linear({width}, input_size={last}), or leave input_size out.",
+                f"axis {len(shape) - 1}: {last} != {size}",
+            )
+        lead = shape if shape == (LEADING,) else shape[:-1]
+        weight = (_dim(last if size is None else size), width)
+        params: dict[str, tuple[Dim, ...]] = {"weight": weight}
+        if options["use_bias"]:
+            params["bias"] = (width,)
+        return Inferred({"output": (*lead, width)}, params)
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The leading axes are those of the output, the last is `input_size`."""
+        shape, size = inputs["input"].shape, options["input_size"]
+        last = size if isinstance(size, int) else shape[-1] if shape and shape[-1] != LEADING else None
+        if last is None:
+            return {}
+        output = outputs["output"].shape if "output" in outputs else ()
+        return {"input": (*(output[:-1] if len(output) > 1 else (LEADING,) if output else shape[:-1]), last)}
+
+
+class Embedding(Operator):
+    """Looks up a learned row for each whole number.
+
+    Where one of its arguments is `None`, the weight must be given.
+
+    Args:
+        num_embeddings: Number of rows: inputs run from 0 to one less.
+        dim: Length of a row.
+
+    Examples:
+        >>> Embedding(1000, 64)
+        Embedding(num_embeddings=1000, dim=64)
+    """
+
+    op = "embedding"
+    category = "Layers"
+    formula = "y = W[x]"
+    initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
+    input_dtypes: ClassVar = {"input": "int32"}
+
+    def __init__(self, num_embeddings: Size | None = None, dim: Size | None = None, name: str | None = None):
+        super().__init__(name, num_embeddings=num_embeddings, dim=dim)
+
+    @classmethod
+    def data_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return `input`, and the weight too if its shape is not told."""
+        return ("input",) if cls.param_ports(options) else ("input", "weight")
+
+    @classmethod
+    def param_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return `weight`."""
+        return () if None in (options["num_embeddings"], options["dim"]) else ("weight",)
+
+    @classmethod
+    def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
+        """From 0 to the last row."""
+        rows = options["num_embeddings"]
+        return {} if rows is None else {"input": (0, _number(rows) - 1)}
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`shape` gives `(*shape, dim)`."""
+        rows, length = options["num_embeddings"], options["dim"]
+        if cls.param_ports(options):
+            length = _number(length)
+            return Inferred({"output": (*inputs["input"].shape, length)}, {"weight": (_number(rows), length)})
+        weight = inputs["weight"].shape
+        if weight[:1] == (LEADING,):
+            return Inferred({"output": (LEADING,)})
+        said = zip(weight, (rows, length), strict=False)
+        if len(weight) != 2 or any(_is_number(has, need) and has != need for has, need in said):
+            raise MismatchError("weight", f"({rows or 'rows'}, {length or 'dim'})", "a weight of this shape.")
+        return Inferred({"output": (*inputs["input"].shape, weight[1])})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The axes of the output but the last."""
+        shape = outputs["output"].shape if "output" in outputs else ()
+        return {"input": shape[:-1]} if shape and shape != (LEADING,) else {}
+
+
+def _is_number(*dims: Value | Dim) -> bool:
+    return all(isinstance(dim, int) for dim in dims)
+
+
+def _dim(value: Value | Dim) -> Dim:
+    assert isinstance(value, int | str)
+    return value
+
+
+def _number(value: Value) -> int:
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,334 @@
+"""Blocks that give activations mean and scale."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.models.connection import Connection
+from mithril_nb.models.dims import MismatchError
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.model import Placed
+from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
+
+__all__ = [
+    "BatchNorm",
+    "BatchNorm1d",
+    "BatchNorm2D",
+    "BatchNorm2d",
+    "ElementWiseAffine",
+    "GroupNorm",
+    "InstanceNorm",
+    "LayerNorm",
+    "RMSNorm",
+]
+
+Share = Annotated[float, Range(0.0, 1.0)]
+STATES = ("running_mean", "running_var")
+
+
+class _Norm(Operator):
+    category = "Layers"
+    initializers: ClassVar = {"weight": Initializer("ones"), "bias": Initializer("zeros")}
+
+    @classmethod
+    def param_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return those of `weight` and `bias` that are used."""
+        return tuple(port for port, flag in (("weight", "use_scale"), ("bias", "use_bias")) if options.get(flag))
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The shape stays."""
+        return {"input": outputs["output"].shape} if "output" in outputs else {}
+
+
+class _LastAxis(_Norm):
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays; scale and shift have the size of the last axis."""
+        shape = inputs["input"].shape
+        if not shape:
+            raise MismatchError("input", "at least one axis", "give the input a last axis to normalize.", "rank 0")
+        last: Dim = "features" if shape[-1] == LEADING else shape[-1]
+        return Inferred({"output": shape}, {port: (last,) for port in cls.param_ports(options)})
+
+
+class LayerNorm(_LastAxis):
+    """Gives the last axis mean 0 and variance 1, then scales and shifts it (Ba et al., 2016).
+
+    Mithril calls the port of the bias `b`; that name is taken too.
+
+    Args:
+        use_scale: Whether to scale by a parameter.
+        use_bias: Whether to shift by a parameter.
+        eps: Added to the variance, so that a constant row does not divide by zero.
+
+    Examples:
+        >>> LayerNorm()
+        LayerNorm(use_scale=True, use_bias=True, eps=1e-05)
+    """
+
+    op = "layer_norm"
+    formula = "y = (x - mean) / √(var + eps) w + b"
+
+    def __init__(self, use_scale: bool = True, use_bias: bool = True, eps: Share = 1e-5, name: str | None = None):
+        super().__init__(name, use_scale=use_scale, use_bias=use_bias, eps=eps)
+
+    def __call__(self, /, **settings: Any) -> Placed:
+        """Say where its ports go, as `Model.__call__`; `b` is the bias."""
+        return super().__call__(**{"bias" if key == "b" else key: value for key, value in settings.items()})
+
+    @property
+    def b(self) -> Connection:
+        """The port of the bias, under Mithril's name."""
+        return self.bias
+
+
+class RMSNorm(_LastAxis):
+    """Gives the last axis a mean square of 1, then scales it (Zhang and Sennrich, 2019).
+
+    Args:
+        use_scale: Whether to scale by a parameter.
+        eps: Added to the mean square, so that a row of zeros does not divide by zero.
+
+    Examples:
+        >>> RMSNorm()
+        RMSNorm(use_scale=True, eps=1e-06)
+    """
+
+    op = "rms_norm"
+    formula = "y = x / √(mean(x²) + eps) w"
+    initializers: ClassVar = {"weight": Initializer("ones")}
+
+    def __init__(self, use_scale: bool = True, eps: Share = 1e-6, name: str | None = None):
+        super().__init__(name, use_scale=use_scale, eps=eps)
+
+
+class ElementWiseAffine(_Norm):
+    """Scales and shifts each item of the last axis by parameters of its own.
+
+    Examples:
+        >>> [port.name for port in ElementWiseAffine().inputs]
+        ['input', 'weight', 'bias']
+    """
+
+    op = "element_wise_affine"
+    formula = "y = x w + b"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def param_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return `weight` and `bias`."""
+        return "weight", "bias"
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays; scale and shift have the size of the last axis."""
+        return _LastAxis.infer.__func__(cls, options, inputs)  # pyright: ignore
+
+
+class _Channels(_Norm):
+    """Arrays are `(batch, channels, ...)`; scale and shift have a number for each channel."""
+
+    ranks: ClassVar[tuple[int, ...]] = ()
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays; parameters have a number for each channel."""
+        shape = inputs["input"].shape
+        is_open = shape[:1] == (LEADING,)
+        if not is_open and (len(shape) < 2 or len(shape) not in (cls.ranks or (len(shape),))):
+            need = {(2, 3): "(batch, channels), or (batch, channels, length)", (4,): "(batch, channels, height, width)"}
+            wanted = need.get(cls.ranks, "(batch, channels, ...)")
+            has = f"rank {len(shape)} != {cls.ranks[0]}" if len(cls.ranks) == 1 else f"rank {len(shape)}"
+            raise MismatchError("input", wanted, "an array with a batch and channels.", has)
+        said = options.get("num_features")
+        channels: Dim = "channels" if is_open else shape[1]
+        if isinstance(said, int):
+            if isinstance(channels, int) and channels != said:
+                advice = f"{cls.__name__}({channels}), or leave num_features out."
+                raise MismatchError("input", f"(batch, {said}, ...)", advice, f"axis 1: {channels} != {said}")
+            channels = said
+        cls.check(options, shape, channels)
+        params = {port: (channels,) for port in cls.param_ports(options)}
+        return Inferred({"output": shape}, params, {port: (channels,) for port in cls.state_ports})
+
+    @classmethod
+    def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
+        """Raise if it cannot take so many channels."""
+
+
+class GroupNorm(_Channels):
+    """Gives each group of channels of a sample mean 0 and variance 1, then scales and shifts channels (Wu, He 2018).
+
+    Args:
+        num_groups: Into how many groups the channels are divided.
+        use_scale: Whether to scale by a parameter.
+        use_bias: Whether to shift by a parameter.
+        eps: Added to the variance, so that a constant group does not divide by zero.
+
+    Examples:
+        >>> GroupNorm(4)
+        GroupNorm(num_groups=4, use_scale=True, use_bias=True, eps=1e-05)
+    """
+
+    op = "group_norm"
+    formula = "y = (x - mean of group) / √(var of group + eps) w + b"
+
+    def __init__(
+        self,
+        num_groups: Size = 32,
+        use_scale: bool = True,
+        use_bias: bool = True,
+        eps: Share = 1e-5,
+        name: str | None = None,
+    ):
+        super().__init__(name, num_groups=num_groups, use_scale=use_scale, use_bias=use_bias, eps=eps)
+
+    @classmethod
+    def check(cls, options: Options, shape: tuple[Dim, ...], channels: Dim) -> None:
+        """The groups have one size."""
+        groups = options["num_groups"]
+        if isinstance(channels, int) and isinstance(groups, int) and (channels % groups or not channels):
+            need, advice = f"channels that divide into {groups} groups", f"GroupNorm({_divisor(channels, groups)})"
+            raise MismatchError("input", need, advice, f"axis 1: {channels} channels")
+
+
+def _divisor(channels: int, most: int) -> int:
+    return next(groups for groups in range(min(channels, most) or 1, 0, -1) if channels % groups == 0)
+
+
+class InstanceNorm(_Channels):
+    """Gives each channel of each sample mean 0 and variance 1, then scales and shifts it (Ulyanov et al., 2016).
+
+    Args:
+        use_scale: Whether to scale by a parameter.
+        use_bias: Whether to shift by a parameter.
+        eps: Added to the variance, so that a constant channel does not divide by zero.
+
+    Examples:
+        >>> InstanceNorm()
+        InstanceNorm(use_scale=True, use_bias=True, eps=1e-05)
+    """
+
+    op = "instance_norm"
+    formula = "y = (x - mean of channel) / √(var of channel + eps) w + b"
+
+    def __init__(self, use_scale: bool = True, use_bias: bool = True, eps: Share = 1e-5, name: str | None = None):
+        super().__init__(name, use_scale=use_scale, use_bias=use_bias, eps=eps)
+
+
+class BatchNorm(_Channels):
+    """Gives each channel mean 0 and variance 1 over the batch, then scales and shifts it (Ioffe and Szegedy, 2015).
+
+    While it trains, it takes mean and variance of the batch, and moves its state towards them; else it takes the state.
+
+    Args:
+        num_features: Number of channels; by default taken from the input.
+        use_scale: Whether to scale by a parameter.
+        use_bias: Whether to shift by a parameter.
+        eps: Added to the variance, so that a constant channel does not divide by zero.
+        momentum: How far a step moves the state: `(1 - momentum) * old + momentum * new`, as in PyTorch.
+        inference: Whether to take the state; `None` follows the program: no in `fit`, yes in `evaluate`.
+
+    Examples:
+        >>> [port.name for port in BatchNorm().inputs if port.role == "state"]
+        ['running_mean', 'running_var']
+    """
+
+    op = "batch_norm"
+    formula = "y = (x - mean of channel) / √(var of channel + eps) w + b"
+    state_ports = STATES
+    initializers: ClassVar = {
+        **_Norm.initializers,
+        "running_mean": Initializer("zeros"),
+        "running_var": Initializer("ones"),
+    }
+
+    def __init__(
+        self,
+        num_features: Size | None = None,
+        use_scale: bool = True,
+        use_bias: bool = True,
+        eps: Share = 1e-5,
+        momentum: Share = 0.1,
+        inference: bool | None = None,
+        name: str | None = None,
+    ):
+        given = {"num_features": num_features, "use_scale": use_scale, "use_bias": use_bias, "eps": eps}
+        super().__init__(name, **given, momentum=momentum, inference=inference)
+
+
+class BatchNorm1d(BatchNorm):
+    """`BatchNorm` of `(batch, channels)` or `(batch, channels, length)`.
+
+    Args:
+        num_features: Number of channels; by default taken from the input.
+        use_scale: Whether to scale by a parameter.
+        use_bias: Whether to shift by a parameter.
+        eps: Added to the variance, so that a constant channel does not divide by zero.
+        momentum: How far a step moves the state: `(1 - momentum) * old + momentum * new`, as in PyTorch.
+        inference: Whether to take the state; `None` follows the program: no in `fit`, yes in `evaluate`.
+
+    Examples:
+        >>> BatchNorm1d(8).options["num_features"]
+        8
+    """
+
+    op = "batch_norm1d"
+    ranks = (2, 3)
+
+
+class BatchNorm2d(BatchNorm):
+    """`BatchNorm` of images, `(batch, channels, height, width)`.
+
+    Args:
+        num_features: Number of channels; by default taken from the input.
+        use_scale: Whether to scale by a parameter.
+        use_bias: Whether to shift by a parameter.
+        eps: Added to the variance, so that a constant channel does not divide by zero.
+        momentum: How far a step moves the state: `(1 - momentum) * old + momentum * new`, as in PyTorch.
+        inference: Whether to take the state; `None` follows the program: no in `fit`, yes in `evaluate`.
+
+    Examples:
+        >>> BatchNorm2d(8).options["num_features"]
+        8
+    """
+
+    op = "batch_norm2d"
+    ranks = (4,)
+
+
+class BatchNorm2D(BatchNorm):
+    """`BatchNorm2d` as in Mithril: it takes its state, also in training, unless `inference` says otherwise.
+
+    Args:
+        num_features: Number of channels; by default taken from the input.
+        use_scale: Whether to scale by a parameter.
+        use_bias: Whether to shift by a parameter.
+        eps: Added to the variance, so that a constant channel does not divide by zero.
+        momentum: How far a step moves the state: `(1 - momentum) * old + momentum * new`.
+        inference: Whether to take the state, and leave it as it is; `None` follows the program, as in `BatchNorm2d`.
+
+    Examples:
+        >>> BatchNorm2D().options["inference"]
+        True
+    """
+
+    op = "table_batch_norm2d"
+    ranks = (4,)
+
+    def __init__(
+        self,
+        num_features: Size | None = None,
+        use_scale: bool = True,
+        use_bias: bool = True,
+        eps: Share = 1e-5,
+        momentum: Share = 0.1,
+        inference: bool | None = True,
+        name: str | None = None,
+    ):
+        super().__init__(num_features, use_scale, use_bias, eps, momentum, inference, name)

@@ -1,0 +1,96 @@
+"""Models that are made of the blocks they are given."""
+
+from __future__ import annotations
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.connection import Connection
+from mithril_nb.models.library.layers.linear import Linear
+from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.model import Model
+from mithril_nb.models.registry import kind_named
+
+__all__ = [
+    "Layer",
+    "Residual",
+    "Sequential",
+]
+
+
+class Sequential(Composite):
+    """Blocks one after the other: each reads the output of the one before.
+
+    Args:
+        blocks: The blocks; one may stand there several times, each time with parameters of its own.
+
+    Examples:
+        >>> from mithril_nb.models import Relu
+        >>> [node.name for node in Sequential(Linear(8), Relu(), Linear(2)).graph.nodes]
+        ['linear_0', 'relu_0', 'linear_1']
+    """
+
+    def __init__(self, *blocks: Model, name: str | None = None):
+        super().__init__(name)
+        for block in blocks:
+            self += block
+
+
+class Layer(Composite):
+    """An affine map of the last axis, and an activation.
+
+    Args:
+        activation: What comes after the map.
+        dimension: Size of the last axis of the output; with `None` weight and bias must be given.
+
+    Examples:
+        >>> from mithril_nb.models import Relu
+        >>> [port.name for port in Layer(Relu(), 8).inputs]
+        ['input', 'weight', 'bias']
+    """
+
+    formula = "y = act(x W + b)"
+
+    def __init__(self, activation: Model, dimension: Size | None = None, name: str | None = None):
+        super().__init__(name)
+        if dimension is None:
+            self |= kind_named("MatrixMultiply")()(left="input", right="weight")
+            self += kind_named("Add")()(right="bias")
+        else:
+            self |= Linear(dimension)(input="input", weight="weight", bias="bias")
+        self += activation
+
+
+class Residual(Composite):
+    """A way around a block: its output is added to its input (He et al., 2016).
+
+    Args:
+        block: What is gone around.
+        shortcut: What stands in the way around; `None` for nothing.
+
+    Raises:
+        UnknownOptionError: A block that takes or gives nothing.
+
+    Examples:
+        >>> [node.name for node in Residual(Linear(8)).graph.nodes]
+        ['linear_0', 'add_0']
+    """
+
+    formula = "y = x + block(x)"
+
+    def __init__(self, block: Model, shortcut: Model | None = None, name: str | None = None):
+        super().__init__(name)
+        way = self._reading(block)
+        around = "input" if shortcut is None else self._reading(shortcut)
+        self |= kind_named("Add")()(left=around, right=way, output="output")
+
+    def _reading(self, block: Model) -> Connection:
+        """Add a block that reads the input; return its output."""
+        data = [port.name for port in block.inputs if port.role == "data"] if isinstance(block, Model) else ["input"]
+        if not data or (isinstance(block, Model) and not block.outputs):
+            raise UnknownOptionError(
+                f"cannot make Residual around {block!r}: it has no {'output' if data else 'input'}.",
+                (("needs", "a block with an input and an output"),),
+                "Residual(Linear(64))",
+            )
+        self |= block(**{data[0]: "input"})
+        return Connection(block, block.outputs[0].name)

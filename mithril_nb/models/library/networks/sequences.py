@@ -1,0 +1,315 @@
+"""Cells step by step: from one to many, from many to one, from sequence to sequence; and both ways along the time.
+
+Sequences of different lengths stand in one batch, the longest first. A step takes as many rows as there still are.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.spec import LEADING, TensorSpec
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.connection import IOKey
+from mithril_nb.models.dims import MismatchError
+from mithril_nb.models.library.operations.arithmetic import Add
+from mithril_nb.models.library.operations.joining import Concat
+from mithril_nb.models.library.operations.reshaping import PermuteTensor
+from mithril_nb.models.model import Model, with_attributes
+from mithril_nb.models.op import Inferred, Operator, Options, Specs
+
+__all__ = [
+    "Bidirectional",
+    "EncoderDecoder",
+    "EncoderDecoderInference",
+    "ManyToOne",
+    "OneToMany",
+    "OneToManyInference",
+    "RowsLike",
+]
+
+
+class RowsLike(Operator):
+    """Keeps the first rows of an array: as many as another one has.
+
+    Examples:
+        >>> [port.name for port in RowsLike().inputs]
+        ['input', 'like']
+    """
+
+    op = "rows_like"
+    category = "Shape"
+    formula = "y = input[:rows of like]"
+    input_ports = ("input", "like")
+    input_dtypes: ClassVar = {"*": "any"}
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(m, *rest)` and `(n, ...)` give `(n, *rest)`."""
+        rows, shape = inputs["like"].shape[:1], inputs["input"].shape
+        for port in cls.input_ports:
+            if not inputs[port].shape:
+                raise MismatchError(port, "at least one axis", "an array with an axis of rows.", "rank 0")
+        if isinstance(rows[0], int) and isinstance(shape[0], int) and rows[0] > shape[0]:
+            advice = "sequences in the order of their length, the longest first."
+            raise MismatchError("like", f"at most the {shape[0]} rows of the input", advice, f"axis 0: {rows[0]}")
+        kept = (LEADING, *shape[1:]) if LEADING in (rows[0], shape[0]) else (*rows, *shape[1:])
+        return Inferred({"output": TensorSpec(kept, inputs["input"].dtype)})
+
+
+class OneToMany(Composite):
+    """Runs a cell step by step from one input: each output is the next input (Mithril's decoder in training).
+
+    Inputs are `input`, `initial_hidden` (and `initial_cell`), and `target1`, `target2`, ..., which say how many
+    sequences still go on. Outputs are `output0`, `output1`, ..., and what the last step left.
+
+    Args:
+        cell_type: The cell, as `RNNCell()`; all steps share its parameters.
+        max_sequence_length: Number of steps.
+        teacher_forcing: Whether each step reads the target of the step before in place of its output.
+
+    Raises:
+        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+
+    Examples:
+        >>> from mithril_nb.models import RNNCell
+        >>> [port.name for port in OneToMany(RNNCell(), 3).outputs]
+        ['output0', 'output1', 'hidden', 'output2']
+    """
+
+    def __init__(
+        self, cell_type: Model, max_sequence_length: int, teacher_forcing: bool = False, name: str | None = None
+    ):
+        super().__init__(name)
+        cell = _cell(self, cell_type, use_output=True, use_complement=False)
+        _check_length(self, "max_sequence_length", max_sequence_length)
+        for step in range(max_sequence_length):
+            source = "input"
+            if step:
+                before = f"target{step - 1}" if teacher_forcing else f"step_{step - 1}.output"
+                self |= RowsLike(name=f"rows_{step}")(input=before, like=f"target{step}")
+                source = f"rows_{step}.output"
+            _add_step(self, cell, step, source, is_last=step == max_sequence_length - 1)
+
+
+class OneToManyInference(Composite):
+    """Runs a cell step by step from one input: each output is the next input, for all sequences to the end.
+
+    Args:
+        cell_type: The cell, as `RNNCell()`; all steps share its parameters.
+        max_sequence_length: Number of steps.
+
+    Raises:
+        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+
+    Examples:
+        >>> from mithril_nb.models import RNNCell
+        >>> [port.name for port in OneToManyInference(RNNCell(), 3).inputs]
+        ['input', 'initial_hidden', 'w_ih', 'w_hh', 'w_ho', 'bias_h', 'bias_o']
+    """
+
+    def __init__(self, cell_type: Model, max_sequence_length: int, name: str | None = None):
+        super().__init__(name)
+        cell = _cell(self, cell_type, use_output=True, use_complement=False)
+        _check_length(self, "max_sequence_length", max_sequence_length)
+        for step in range(max_sequence_length):
+            source = f"step_{step - 1}.output" if step else "input"
+            _add_step(self, cell, step, source, is_last=step == max_sequence_length - 1)
+
+
+class ManyToOne(Composite):
+    """Runs a cell over inputs `input0`, `input1`, ...: `hidden_concat` is where each sequence ended.
+
+    The rows of `hidden_concat` are in the order of the first input.
+
+    Args:
+        cell_type: The cell, as `RNNCell()`; all steps share its parameters.
+        max_sequence_length: Number of steps.
+
+    Raises:
+        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+
+    Examples:
+        >>> from mithril_nb.models import GRUCell
+        >>> [port.name for port in ManyToOne(GRUCell(), 3).outputs]
+        ['hidden_concat']
+    """
+
+    def __init__(self, cell_type: Model, max_sequence_length: int, name: str | None = None):
+        super().__init__(name)
+        _check_length(self, "max_sequence_length", max_sequence_length)
+        # The first step has all sequences: none has ended before.
+        first = _cell(self, cell_type, use_complement=False)
+        cell = _cell(self, cell_type, use_complement=True)
+        if max_sequence_length > 1 and "hidden_compl" not in {port.name for port in cell.outputs}:
+            raise _no_cell(self, cell_type, "an output hidden_compl: the rows of prev_hidden beyond those of the input")
+        last = max_sequence_length - 1
+        for step in range(max_sequence_length):
+            _add_step(self, cell if step else first, step, f"input{step}", is_last=step == last, ends={"hidden"})
+        ended = [f"step_{last}.hidden", *(f"step_{step}.hidden_compl" for step in range(last, 0, -1))]
+        joined = {f"input{place}": source for place, source in enumerate(ended, start=1)}
+        self |= Concat(len(ended), axis=0, name="ends")(**joined, output="hidden_concat")
+
+
+class EncoderDecoder(Composite):
+    """From sequence to sequence (Sutskever et al., 2014): a `ManyToOne`, then a `OneToMany` that starts where it ended.
+
+    What the decoder reads has `decoder_` before its name: `decoder_input`, `decoder_w_ih`, ...
+
+    Args:
+        cell_type: The cell of both, as `RNNCell()`; each has parameters of its own.
+        max_input_sequence_length: Number of steps of the encoder.
+        max_target_sequence_length: Number of steps of the decoder.
+        teacher_forcing: Whether the decoder reads targets in place of its own outputs.
+
+    Raises:
+        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+
+    Examples:
+        >>> from mithril_nb.models import RNNCell
+        >>> [port.name for port in EncoderDecoder(RNNCell(), 2, 2).inputs if port.role == "data"]
+        ['input0', 'initial_hidden', 'input1', 'indices', 'decoder_input', 'target1']
+    """
+
+    def __init__(
+        self,
+        cell_type: Model,
+        max_input_sequence_length: int,
+        max_target_sequence_length: int,
+        teacher_forcing: bool = False,
+        name: str | None = None,
+    ):
+        super().__init__(name)
+        _check_length(self, "max_target_sequence_length", max_target_sequence_length)
+        decoder = OneToMany(cell_type, max_target_sequence_length, teacher_forcing, name="decoder")
+        _encode_decode(self, cell_type, max_input_sequence_length, decoder)
+
+
+class EncoderDecoderInference(Composite):
+    """The same as `EncoderDecoder` without targets: the decoder runs to the end for all sequences.
+
+    Args:
+        cell_type: The cell of both, as `RNNCell()`; each has parameters of its own.
+        max_input_sequence_length: Number of steps of the encoder.
+        max_target_sequence_length: Number of steps of the decoder.
+
+    Raises:
+        UnknownOptionError: `cell_type` is no cell, or there are no steps.
+
+    Examples:
+        >>> from mithril_nb.models import RNNCell
+        >>> [port.name for port in EncoderDecoderInference(RNNCell(), 2, 2).outputs]
+        ['output0', 'hidden', 'output1']
+    """
+
+    def __init__(
+        self,
+        cell_type: Model,
+        max_input_sequence_length: int,
+        max_target_sequence_length: int,
+        name: str | None = None,
+    ):
+        super().__init__(name)
+        _check_length(self, "max_target_sequence_length", max_target_sequence_length)
+        decoder = OneToManyInference(cell_type, max_target_sequence_length, name="decoder")
+        _encode_decode(self, cell_type, max_input_sequence_length, decoder)
+
+
+class Bidirectional(Composite):
+    """Runs a recurrent block from both ends of the time, each way with parameters of its own.
+
+    Args:
+        layer: An `RNN`, `LSTM` or `GRU` block.
+        merge: Whether the two outputs stand side by side along the last axis, or are summed.
+
+    Raises:
+        UnknownOptionError: `layer` cannot be reversed.
+
+    Examples:
+        >>> from mithril_nb.models import LSTM
+        >>> [node.name for node in Bidirectional(LSTM(32)).graph.nodes]
+        ['forward', 'backward', 'merge']
+    """
+
+    def __init__(self, layer: Model, merge: Literal["concat", "sum"] = "concat", name: str | None = None):
+        super().__init__(name)
+        if not isinstance(layer, Model) or "is_reversed" not in layer.options:
+            raise UnknownOptionError(
+                f"Bidirectional cannot reverse {layer!r}.", (("needs", "RNN, LSTM or GRU"),), "Bidirectional(LSTM(32))"
+            )
+        if merge not in ("concat", "sum"):
+            raise UnknownOptionError(
+                f"Bidirectional cannot take merge={merge!r}.",
+                (("needs", "one of 'concat', 'sum'"),),
+                "Bidirectional(LSTM(32), merge='concat')",
+            )
+        for way, is_reversed in (("forward", False), ("backward", True)):
+            self |= _named(with_attributes(layer, {"is_reversed": is_reversed}), way)(input="input")
+        ends = ("input1", "input2") if merge == "concat" else ("left", "right")
+        both = Concat(2, axis=-1, name="merge") if merge == "concat" else Add(name="merge")
+        self |= both(**dict(zip(ends, ("forward.output", "backward.output"), strict=True)), output="output")
+
+
+def _cell(model: Model, cell: Model, **wanted: bool) -> Model:
+    """The cell with those of its attributes set that it has."""
+    if not isinstance(cell, Model):
+        raise _no_cell(model, cell, "a block")
+    ports = {port.name for port in cell.inputs}
+    cell = with_attributes(cell, {key: value for key, value in wanted.items() if key in cell.options})
+    outputs = {port.name for port in cell.outputs}
+    for port in ("input", "prev_hidden"):
+        if port not in ports:
+            raise _no_cell(model, cell, f"an input {port}")
+    needed = {port.removeprefix("prev_") for port in ports if port.startswith("prev_")}
+    for port in sorted(needed | ({"output"} if wanted.get("use_output") else set())):
+        if port not in outputs:
+            raise _no_cell(model, cell, f"an output {port}")
+    return cell
+
+
+def _no_cell(model: Model, cell: Any, needs: str) -> UnknownOptionError:
+    kind = type(model).__name__
+    return UnknownOptionError(
+        f"{kind} cannot run {cell!r} step by step.", (("needs", needs),), f"{kind}(RNNCell(hidden_size=32), ...)"
+    )
+
+
+def _check_length(model: Model, name: str, length: Any) -> None:
+    if isinstance(length, bool) or not isinstance(length, int) or length < 1:
+        kind = type(model).__name__
+        raise UnknownOptionError(
+            f"{kind} cannot take {name}={length!r}.", (("needs", "a whole number from 1"),), f"{kind}(..., {name}=10)"
+        )
+
+
+def _add_step(
+    model: Model, cell: Model, step: int, source: str, *, is_last: bool, ends: frozenset[str] | set[str] = frozenset()
+) -> None:
+    """Add a cell that goes on from the step before, with the parameters that all steps share."""
+    params = {port.name: port.name for port in cell.inputs if port.role == "param"}
+    outputs = {port.name for port in cell.outputs}
+    states = [port.name.removeprefix("prev_") for port in cell.inputs if port.name.startswith("prev_")]
+    before = {f"prev_{state}": f"step_{step - 1}.{state}" if step else f"initial_{state}" for state in states}
+    names = {"output": IOKey(f"output{step}", expose=True)} if "output" in outputs else {}
+    last = {state: state for state in states if is_last and state not in ends}
+    model |= _named(cell, f"step_{step}")(input=source, **params, **before, **names, **last)
+
+
+def _named(model: Model, name: str) -> Model:
+    return Model.of_block(model.block, name)
+
+
+def _encode_decode(model: Model, cell: Model, steps: int, decoder: Model) -> None:
+    _check_length(model, "max_input_sequence_length", steps)
+    # Nobody reads the encoder's outputs: it needs no parameters for them.
+    encoder = ManyToOne(_cell(model, cell, use_output=False), steps, name="encoder")
+    more = {port.name: f"encoder_{port.name}" for port in encoder.outputs if port.name != "hidden_concat"}
+    model |= encoder(**{port.name: port.name for port in encoder.inputs}, **more)
+    model |= PermuteTensor(name="order")(input="encoder.hidden_concat", indices="indices")
+    inputs = {port.name: port.name for port in decoder.inputs if port.name.startswith("target")}
+    inputs |= {port.name: f"decoder_{port.name}" for port in decoder.inputs if port.name not in inputs}
+    outputs = {port.name: port.name for port in decoder.outputs}
+    model |= decoder(**{**inputs, "initial_hidden": "order.output"}, **outputs)

@@ -1,0 +1,368 @@
+"""Transformers, made of attention, norms and linear maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
+
+from mithril_nb.graph.closing import closed, made_edges
+from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph, Note
+from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.dims import MismatchError
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.layers.attention import Heads, LearnedPositions, MultiHeadAttention
+from mithril_nb.models.library.layers.linear import Embedding, Linear
+from mithril_nb.models.library.layers.normalization import LayerNorm, RMSNorm
+from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.library.operations.activations import Dropout, Gelu, Relu, SiLU
+from mithril_nb.models.library.operations.arithmetic import Add, Multiply
+from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
+
+__all__ = [
+    "GPT",
+    "FeedForward",
+    "SwiGLU",
+    "TransformerBlock",
+    "TransformerEncoder",
+    "Unembedding",
+]
+
+Chance = Annotated[float, Range(0.0, 0.99)]
+Activation = Literal["gelu", "gelu_tanh", "relu", "swiglu"]
+Layers = Annotated[int, Range(1, 4096)]
+
+
+class SwiGLU(Composite):
+    """Two maps, one of which gates the other, and a map back (Shazeer, 2020).
+
+    Args:
+        width: Size of the last axis of input and output.
+        hidden_size: Size in between; by default 8/3 of the width, so that there are as many parameters as with a plain
+            map to four times the width.
+        use_bias: Whether the maps have biases.
+
+    Examples:
+        >>> [node.name for node in SwiGLU(64).graph.nodes]
+        ['gate', 'silu', 'up', 'product', 'down']
+    """
+
+    category = "Composites"
+    formula = "y = (silu(x W) x V) U"
+
+    def __init__(self, width: Size, hidden_size: Size | None = None, use_bias: bool = False, name: str | None = None):
+        super().__init__(name, width=width, hidden_size=hidden_size, use_bias=use_bias)
+        width = self.options["width"]
+        hidden = self.options["hidden_size"] or max(1, 8 * width // 3)
+        self |= Linear(hidden, use_bias, input_size=width, name="gate")(input="input")
+        self += SiLU(name="silu")
+        self |= Linear(hidden, use_bias, input_size=width, name="up")(input="input")
+        self |= Multiply(name="product")(left="silu.output", right="up.output")
+        self += Linear(width, use_bias, name="down")
+
+
+class FeedForward(Composite):
+    """A map to a greater width, an activation, and a map back.
+
+    Args:
+        width: Size of the last axis of input and output.
+        hidden_size: Size in between; by default four times the width.
+        activation: What stands between the maps; `"gelu_tanh"` is the approximation that GPT-2 uses.
+        use_bias: Whether the maps have biases.
+
+    Examples:
+        >>> [node.name for node in FeedForward(64).graph.nodes]
+        ['up', 'gelu_0', 'down']
+    """
+
+    category = "Composites"
+    formula = "y = act(x W + b) V + c"
+
+    def __init__(
+        self,
+        width: Size,
+        hidden_size: Size | None = None,
+        activation: Literal["gelu", "gelu_tanh", "relu"] = "gelu",
+        use_bias: bool = True,
+        name: str | None = None,
+    ):
+        super().__init__(name, width=width, hidden_size=hidden_size, activation=activation, use_bias=use_bias)
+        width = self.options["width"]
+        self |= Linear(self.options["hidden_size"] or 4 * width, use_bias, input_size=width, name="up")(input="input")
+        self += Relu() if activation == "relu" else Gelu(approximate=activation == "gelu_tanh")
+        self += Linear(width, use_bias, name="down")
+
+
+class TransformerBlock(Composite):
+    """Attention over time, then a map of each step by itself, each added to what went in (Vaswani et al., 2017).
+
+    Args:
+        width: Size of the last axis of input and output.
+        heads: Number of heads, which divides the width.
+        hidden_size: Size in between the two maps; by default four times the width, or 8/3 with `"swiglu"`.
+        activation: What stands between the maps.
+        is_causal: Whether a step sees only itself and those before.
+        dropout: Chance, in training, that a weight of the attention, or an item that is to be added, is dropped.
+        norm: Which norm.
+        norm_first: Whether the norms stand before attention and maps, as in GPT-2, or after the sums, as in BERT.
+        kv_heads: Number of heads of keys and values; by default as many.
+        use_rotary: Whether queries and keys are turned by their positions.
+        use_bias: Whether the maps have biases.
+        use_attn_mask: Whether there is an input `attn_mask`, as `ScaledDotProduct` has.
+        use_lengths: Whether there is an input `lengths`: how many of the first steps count, for each of a batch.
+
+    Raises:
+        UnknownOptionError: Numbers of heads that do not divide.
+
+    Examples:
+        >>> [node.name for node in TransformerBlock(64, 4).graph.nodes]
+        ['norm_1', 'attention', 'sum_1', 'norm_2', 'mlp', 'sum_2']
+    """
+
+    category = "Composites"
+    formula = "z = x + attention(norm(x)), y = z + mlp(norm(z))"
+
+    def __init__(
+        self,
+        width: Size,
+        heads: Heads = 8,
+        hidden_size: Size | None = None,
+        activation: Activation = "gelu",
+        is_causal: bool = False,
+        dropout: Chance = 0.0,
+        norm: Literal["layer", "rms"] = "layer",
+        norm_first: bool = True,
+        kv_heads: Heads | None = None,
+        use_rotary: bool = False,
+        use_bias: bool = True,
+        use_attn_mask: bool = False,
+        use_lengths: bool = False,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name,
+            width=width,
+            heads=heads,
+            hidden_size=hidden_size,
+            activation=activation,
+            is_causal=is_causal,
+            dropout=dropout,
+            norm=norm,
+            norm_first=norm_first,
+            kv_heads=kv_heads,
+            use_rotary=use_rotary,
+            use_bias=use_bias,
+            use_attn_mask=use_attn_mask,
+            use_lengths=use_lengths,
+        )
+        attention = MultiHeadAttention(
+            width,
+            heads,
+            kv_heads,
+            is_causal,
+            dropout,
+            use_bias,
+            use_rotary,
+            use_attn_mask=use_attn_mask,
+            use_lengths=use_lengths,
+            name="attention",
+        )
+        if activation == "swiglu":
+            mlp = SwiGLU(width, hidden_size, use_bias, name="mlp")
+        else:
+            mlp = FeedForward(width, hidden_size, activation, use_bias, name="mlp")
+        last = "input"
+        for number, part in enumerate((attention, mlp), start=1):
+            name = str(part.name)
+            more = {port.name: port.name for port in part.inputs if port.name in ("attn_mask", "lengths")}
+            normal = (LayerNorm if norm == "layer" else RMSNorm)(name=f"norm_{number}")
+            if norm_first:
+                self |= normal(input=last)
+            self |= part(input=f"norm_{number}.output" if norm_first else last, **more)
+            if dropout:
+                self |= Dropout(dropout, name=f"dropout_{number}")(input=f"{name}.output")
+                name = f"dropout_{number}"
+            self |= Add(name=f"sum_{number}")(left=last, right=f"{name}.output")
+            last = f"sum_{number}.output"
+            if not norm_first:
+                self |= normal(input=last)
+                last = f"norm_{number}.output"
+
+
+class TransformerEncoder(Composite):
+    """Transformer blocks one after the other; if their norms stand first, one more after the last.
+
+    Args:
+        layers: Number of blocks.
+        width: Size of the last axis of input and output.
+        heads: Number of heads, which divides the width.
+        hidden_size: Size in between the two maps of a block.
+        activation: What stands between the maps.
+        is_causal: Whether a step sees only itself and those before.
+        dropout: Chance, in training, that a weight of the attention, or an item that is to be added, is dropped.
+        norm: Which norm.
+        norm_first: Whether the norms stand before attention and maps.
+        kv_heads: Number of heads of keys and values; by default as many.
+        use_rotary: Whether queries and keys are turned by their positions.
+        use_bias: Whether the maps have biases.
+        use_lengths: Whether there is an input `lengths`: how many of the first steps count, for each of a batch.
+
+    Raises:
+        UnknownOptionError: Numbers of heads that do not divide.
+
+    Examples:
+        >>> [node.name for node in TransformerEncoder(2, 64, 4).graph.nodes]
+        ['block_0', 'block_1', 'norm']
+    """
+
+    category = "Composites"
+    formula = "y = norm(block(... block(x)))"
+
+    def __init__(
+        self,
+        layers: Layers,
+        width: Size,
+        heads: Heads = 8,
+        hidden_size: Size | None = None,
+        activation: Activation = "gelu",
+        is_causal: bool = False,
+        dropout: Chance = 0.0,
+        norm: Literal["layer", "rms"] = "layer",
+        norm_first: bool = True,
+        kv_heads: Heads | None = None,
+        use_rotary: bool = False,
+        use_bias: bool = True,
+        use_lengths: bool = False,
+        name: str | None = None,
+    ):
+        every = {
+            "width": width,
+            "heads": heads,
+            "hidden_size": hidden_size,
+            "activation": activation,
+            "is_causal": is_causal,
+            "dropout": dropout,
+            "norm": norm,
+            "norm_first": norm_first,
+            "kv_heads": kv_heads,
+            "use_rotary": use_rotary,
+            "use_bias": use_bias,
+            "use_lengths": use_lengths,
+        }
+        super().__init__(name, layers=layers, **every)
+        block = TransformerBlock(**every)
+        source = "input"
+        for number in range(self.options["layers"]):
+            more = {"lengths": "lengths"} if use_lengths else {}
+            self |= self.of_block(block.block, f"block_{number}")(input=source, **more)
+            source = f"block_{number}.output"
+        if norm_first:
+            self += (LayerNorm if norm == "layer" else RMSNorm)(name="norm")
+
+
+class Unembedding(Operator):
+    """Scores of each row of an embedding: what `Embedding` looks up, the other way round.
+
+    Shares its weight with an `Embedding` where both are given one name.
+
+    Args:
+        num_embeddings: Number of rows, and of scores.
+
+    Examples:
+        >>> Unembedding(1000)
+        Unembedding(num_embeddings=1000)
+    """
+
+    op = "unembedding"
+    category = "Layers"
+    formula = "y = x Wᵀ"
+    initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
+
+    def __init__(self, num_embeddings: Size, name: str | None = None):
+        super().__init__(name, num_embeddings=num_embeddings)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(..., dim)` gives `(..., num_embeddings)`."""
+        shape, rows = inputs["input"].shape, options["num_embeddings"]
+        assert isinstance(rows, int)
+        if not shape:
+            raise MismatchError("input", "at least one axis", "give the input a last axis to map.", "rank 0")
+        last: Dim = "input_size" if shape[-1] == LEADING else shape[-1]
+        return Inferred({"output": (*(shape if shape == (LEADING,) else shape[:-1]), rows)}, {"weight": (rows, last)})
+
+
+class GPT(Composite):
+    """GPT-2 (Radford et al., 2019): from tokens, as whole numbers, to the scores of each token to be the next.
+
+    With its defaults it is GPT-2 small, of 124,439,808 parameters. Weights start normal with a standard deviation of
+    0.02, those of maps that end in a sum with 0.02 over the square root of the number of sums.
+
+    Args:
+        vocabulary: Number of tokens.
+        context: Most time steps that an input may have.
+        layers: Number of transformer blocks.
+        heads: Number of heads of each.
+        width: Size of the last axis between the blocks.
+        dropout: Chance, in training, that an item is dropped.
+        is_tied: Whether the scores are made with the embedding of the tokens, or with a map of their own.
+
+    Raises:
+        UnknownOptionError: A number of heads that does not divide the width.
+
+    Examples:
+        >>> model = GPT(vocabulary=100, context=16, layers=2, heads=2, width=8)
+        >>> [node.name for node in model.graph.nodes]
+        ['tokens', 'positions', 'block_0', 'block_1', 'norm', 'head']
+    """
+
+    category = "Composites"
+    formula = "y = norm(block(... block(W[x] + P))) Wᵀ"
+
+    def __init__(
+        self,
+        vocabulary: Size = 50257,
+        context: Size = 1024,
+        layers: Layers = 12,
+        heads: Heads = 12,
+        width: Size = 768,
+        dropout: Chance = 0.0,
+        is_tied: bool = True,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name,
+            vocabulary=vocabulary,
+            context=context,
+            layers=layers,
+            heads=heads,
+            width=width,
+            dropout=dropout,
+            is_tied=is_tied,
+        )
+        layers = self.options["layers"]
+        block = TransformerBlock(width, heads, None, "gelu_tanh", True, dropout)
+        weight = {"weight": "embedding"} if is_tied else {}
+        self |= Embedding(vocabulary, width, name="tokens")(input="input", **weight)
+        self += LearnedPositions(context, name="positions")
+        if dropout:
+            self += Dropout(dropout, name="dropout")
+        for number in range(layers):
+            self += self.of_block(block.block, f"block_{number}")
+        self += LayerNorm(name="norm")
+        if is_tied:
+            self += Unembedding(vocabulary, name="head")(**weight)
+        else:
+            self += Linear(vocabulary, use_bias=False, input_size=width, name="head")
+        plain, ending = "normal(0.02)", f"normal({0.02 / (2 * layers) ** 0.5})"
+        starts = {"attention.qkv": plain, "attention.out": ending, "mlp.up": plain, "mlp.down": ending}
+        names = {f"block_{number}.{part}.weight": text for number in range(layers) for part, text in starts.items()}
+        if not is_tied:
+            names["head.weight"] = plain
+        self._edit(lambda graph: _starting(graph, names))
+
+
+def _starting(graph: LogicalGraph, starts: Mapping[str, str]) -> LogicalGraph:
+    """The graph with what is said of how params start, all at once."""
+    notes = {Endpoint(BOUNDARY, name): Note(initializer=text) for name, text in starts.items()}
+    return closed(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, **notes})

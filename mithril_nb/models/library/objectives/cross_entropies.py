@@ -1,0 +1,242 @@
+"""Losses that say how surprising a class is. All logarithms are natural."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.graph.spec import LEADING, Dim
+from mithril_nb.models.dims import MismatchError, agree, meet, place_of
+from mithril_nb.models.fields import Range, plain
+from mithril_nb.models.library.objectives.pairs import Axis, Paired, Threshold
+from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+
+__all__ = [
+    "BinaryCrossEntropy",
+    "CrossEntropy",
+    "FocalLoss",
+    "SoftCrossEntropy",
+]
+
+
+class BinaryCrossEntropy(Paired):
+    """Says item by item how surprising a yes or no is. Targets are 1 and 0, or probabilities between.
+
+    Args:
+        input_type: Whether the input holds logits, of which the sigmoid is the probability of a yes, or probabilities.
+        pos_weight: How much a yes counts: a number, or one for each item of the last axis; `"auto"` for the number of
+            noes in the batch divided by that of yeses, as is usual where yeses are rare.
+        threshold: How near to zero a probability counts as none, with `robust`; by default the dtype's least normal
+            number.
+        robust: Whether values and gradients are finite where a probability is zero, or a logit infinite. The logarithm
+            then goes on below the threshold t as `2 log t - log(2t - x)`; for logits it stays at `log t`.
+
+    Examples:
+        >>> BinaryCrossEntropy()
+        BinaryCrossEntropy(input_type='logits', pos_weight=1.0, threshold=None, robust=False)
+    """
+
+    op = "binary_cross_entropy"
+    option_ports = ("pos_weight", "threshold", "robust")
+    formula = "y = -(w t log p + (1 - t) log(1 - p))"
+
+    def __init__(
+        self,
+        input_type: Literal["logits", "probs"] = "logits",
+        pos_weight: Any = 1.0,
+        threshold: Threshold | None = None,
+        robust: bool = False,
+        name: str | None = None,
+    ):
+        _check_weights("BinaryCrossEntropy", "pos_weight", pos_weight)
+        super().__init__(name, input_type=input_type, pos_weight=pos_weight, threshold=threshold, robust=robust)
+
+
+class FocalLoss(Paired):
+    """Binary cross entropy of logits, in which items that are easily told count less (Lin et al., 2017).
+
+    Args:
+        gamma: How much less; 0 makes it plain cross entropy.
+        alpha: How much a yes counts, beside `1 - alpha` for a no; `None` for the same.
+
+    Examples:
+        >>> FocalLoss()
+        FocalLoss(gamma=2.0, alpha=0.25)
+    """
+
+    op = "focal_loss"
+    formula = "y = -α (1 - p)^γ log p, p the probability of what is so"
+
+    def __init__(
+        self,
+        gamma: Annotated[float, Range(0.0, 10.0)] = 2.0,
+        alpha: Annotated[float, Range(0.0, 1.0)] | None = 0.25,
+        name: str | None = None,
+    ):
+        super().__init__(name, gamma=gamma, alpha=alpha)
+
+
+class SoftCrossEntropy(Operator):
+    """Cross entropy with targets that are probabilities of all classes: what `CrossEntropy(categorical=False)` is.
+
+    Args:
+        input_type: Whether the input holds logits, of which the softmax is taken, or probabilities.
+        weights: How much each class counts; see `CrossEntropy`.
+        robust: Whether to go on where a probability is zero; see `CrossEntropy`.
+        threshold: How near to zero that is.
+        axis: Where the classes are.
+        label_smoothing: Share of the target that is spread over all classes.
+
+    Examples:
+        >>> SoftCrossEntropy().inputs[1]
+        Port(name='target', role='data')
+    """
+
+    op = "soft_cross_entropy"
+    category = "Losses"
+    input_ports = ("input", "target")
+    option_ports = ("weights", "threshold", "robust")
+    formula = "y = -Σ_c w[c] t[c] log p[c]"
+
+    def __init__(
+        self,
+        input_type: Literal["logits", "probs"] = "logits",
+        weights: Any = "",
+        robust: bool = False,
+        threshold: Threshold | None = None,
+        axis: Axis = 1,
+        label_smoothing: Annotated[float, Range(0.0, 1.0)] = 0.0,
+        name: str | None = None,
+    ):
+        _check_weights("SoftCrossEntropy", "weights", weights)
+        super().__init__(
+            name,
+            input_type=input_type,
+            weights=weights,
+            robust=robust,
+            threshold=threshold,
+            axis=axis,
+            label_smoothing=label_smoothing,
+        )
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(batch, classes, *rest)` and a target of the same shape give `(batch, *rest)`."""
+        shape, target = inputs["input"].shape, inputs["target"].shape
+        rest, classes = _without_classes(options, shape)
+        _check_count(options["weights"], classes)
+        if meet(shape, target, {}) is None:
+            raise MismatchError("target", str(shape), "CrossEntropy(), for targets that are numbers of classes.")
+        return Inferred({"output": (LEADING,) if rest is None else rest})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Input and target have one shape."""
+        return {"input": inputs["target"].shape, "target": inputs["input"].shape}
+
+
+class CrossEntropy(SoftCrossEntropy):
+    """Says for each sample how surprising its class is.
+
+    Args:
+        input_type: Whether the input holds logits, of which the softmax is taken, or probabilities.
+        weights: How much each class counts: a number for each; `""` for all the same; `"auto"` for
+            `samples / (classes * samples of this class)`, counted in the batch (King and Zeng, 2001). A `Mean` after it
+            divides by the number of samples, not by the sum of their weights.
+        robust: Whether values and gradients are finite where a probability is zero, or a logit -∞. The logarithm then
+            goes on below the threshold t as `2 log t - log(2t - x)`; for logits it stays at `log t`.
+        threshold: The t above; by default the dtype's least normal number.
+        categorical: Whether a target is the number of its class; otherwise it is a probability for each class.
+        axis: Where the classes are: 1 for `(batch, classes, ...)`, as images are; -1 for `(batch, time, classes)`.
+        label_smoothing: Share of the target that is spread over all classes (Szegedy et al., 2016).
+
+    Examples:
+        >>> CrossEntropy().options["categorical"], CrossEntropy(categorical=False).block.op
+        (True, 'soft_cross_entropy')
+    """
+
+    op = "cross_entropy"
+    formula = "y = -w[t] log p[t]"
+    input_dtypes: ClassVar = {"target": "int32"}
+
+    def __init__(
+        self,
+        input_type: Literal["logits", "probs"] = "logits",
+        weights: Any = "",
+        robust: bool = False,
+        threshold: Threshold | None = None,
+        categorical: bool = True,
+        axis: Axis = 1,
+        label_smoothing: Annotated[float, Range(0.0, 1.0)] = 0.0,
+        name: str | None = None,
+    ):
+        if not categorical:
+            # What an input takes belongs to the op: whole numbers for one, probabilities for the other.
+            self.op = SoftCrossEntropy.op  # pyright: ignore[reportAttributeAccessIssue]
+        _check_weights("CrossEntropy", "weights", weights)
+        Operator.__init__(
+            self,
+            name,
+            input_type=input_type,
+            weights=weights,
+            robust=robust,
+            threshold=threshold,
+            categorical=categorical,
+            axis=axis,
+            label_smoothing=label_smoothing,
+        )
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(batch, classes, *rest)` and a target `(batch, *rest)` give `(batch, *rest)`."""
+        shape, target = inputs["input"].shape, inputs["target"].shape
+        rest, classes = _without_classes(options, shape)
+        _check_count(options["weights"], classes)
+        found = target if rest is None else meet(rest, target, {})
+        if found is None:
+            advice = "one whole number for each sample."
+            if agree(shape, target):
+                advice = "CrossEntropy(categorical=False), for targets that are probabilities."
+            elif agree(shape[:-1], target):
+                advice = "CrossEntropy(axis=-1), for classes that are on the last axis."
+            raise MismatchError("target", str(rest), advice)
+        return Inferred({"output": found})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The target has the input's shape without the classes, as the output has."""
+        rest, _ = _without_classes(options, inputs["input"].shape)
+        return {"target": outputs["output"].shape if rest is None else rest}
+
+
+def _without_classes(options: Options, shape: tuple[Dim, ...]) -> tuple[tuple[Dim, ...] | None, Dim | None]:
+    """The shape of the samples, and how many classes there are; `None` where that is not known."""
+    axis = options["axis"]
+    assert isinstance(axis, int)
+    place = place_of("input", axis, shape)
+    return (None, None) if place is None else ((*shape[:place], *shape[place + 1 :]), shape[place])
+
+
+def _check_count(weights: Any, classes: Dim | None) -> None:
+    if isinstance(weights, tuple) and isinstance(classes, int) and len(weights) != classes:
+        raise MismatchError(
+            "input", f"{len(weights)} classes, one for each of weights", f"weights of {classes} numbers, or 'auto'."
+        )
+
+
+def _check_weights(kind: str, argument: str, weights: Any) -> None:
+    """Refuse a word that is none, and what is no row of numbers."""
+    words = ("auto",) if argument == "pos_weight" else ("", "auto")
+    try:
+        found = plain(weights)
+    except TypeError:
+        found = None
+    numbers = found if isinstance(found, tuple) else (found,)
+    is_row = all(isinstance(one, int | float) and not isinstance(one, bool) and one >= 0 for one in numbers)
+    if found not in words and not (is_row and (isinstance(found, tuple) or argument == "pos_weight")):
+        one = "a number, or " if argument == "pos_weight" else ""
+        raise UnknownOptionError(
+            f"{kind} cannot take {argument}={weights!r}.",
+            (("needs", f"{one}a number from 0 for each class, or {' or '.join(map(repr, words))}"),),
+            f'{kind}({argument}="auto")',
+        )

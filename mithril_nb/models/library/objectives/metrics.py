@@ -1,0 +1,395 @@
+"""Metrics: how good predictions are, in float32 whatever the model computes in.
+
+They have no gradient, `MeanSquaredError` and `R2` apart.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.connection import Connection, IOKey, Tensorlike
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.objectives.counting import (
+    AUCCore,
+    ClassCounts,
+    ClassDifference,
+    Classes,
+    ClassesSeen,
+    ConfusionCounts,
+    TopKHits,
+)
+from mithril_nb.models.library.objectives.losses import SquaredError
+from mithril_nb.models.library.operations.arithmetic import Divide, Maximum
+from mithril_nb.models.library.operations.elementwise import Buffer
+from mithril_nb.models.library.operations.indexing import OneHot
+from mithril_nb.models.library.operations.logic import Greater
+from mithril_nb.models.library.operations.reductions import ArgMax, Mean, Trapezoid
+from mithril_nb.models.library.operations.reshaping import Transpose
+from mithril_nb.models.library.operations.statics import Cast
+from mithril_nb.models.op import Operator
+
+__all__ = [
+    "AUC",
+    "F1",
+    "R2",
+    "Accuracy",
+    "ConfusionMatrix",
+    "MeanSquaredError",
+    "Precision",
+    "Recall",
+    "TopKAccuracy",
+]
+
+
+class _Classified(Composite):
+    """What metrics of classes share: predictions and labels as numbers of classes, and their difference.
+
+    Predictions are scores of all classes on the last axis, of which the highest counts (`is_pred_one_hot`), numbers of
+    classes, or, with `is_binary`, one score for each sample, that says yes above the threshold. Labels likewise; those
+    of a binary metric are 1 and 0.
+    """
+
+    category = "Metrics"
+
+    def _classify(
+        self, threshold: float | None, is_binary: bool, is_pred_one_hot: bool, is_label_one_hot: bool
+    ) -> Connection:
+        """Add what turns predictions and labels into numbers; return the difference of both."""
+        kind = type(self).__name__
+        if threshold is not None and not is_binary:
+            raise UnknownOptionError(
+                f"{kind} cannot take threshold={threshold!r}.",
+                (("because", "the class with the highest score counts, whatever the score"),),
+                f"{kind}(is_binary=True, threshold={threshold!r}), for one score for each sample.",
+            )
+        pred, label = IOKey("pred_formatted", expose=True), IOKey("label_formatted", expose=True)
+        if is_binary:
+            self |= (above := Greater())(left="pred", right=0.5 if threshold is None else threshold)
+            self |= (found := Cast("int32"))(input=above.output, output=pred)
+            self |= (true := Cast("int32"))(input="label", output=label)
+        else:
+            self |= (found := _number(is_pred_one_hot))(input="pred", output=pred)
+            self |= (true := _number(is_label_one_hot))(input="label", output=label)
+        self |= (difference := ClassDifference())(
+            pred=found.output, label=true.output, output=IOKey("metric_out", expose=True)
+        )
+        return difference.output
+
+
+class Accuracy(_Classified):
+    """Says how many of the predictions are right.
+
+    Of one score for each class, the highest is the prediction. `metric_out` is the difference of the predicted and the
+    true number of each sample: 0 where it is right.
+
+    Args:
+        threshold: Above which score a binary prediction is a yes; by default 0.5, for probabilities; 0 suits logits.
+        is_binary: Whether `pred` is one score for each sample, and labels are 1 and 0. The next two do not matter then.
+        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis; otherwise it holds numbers of
+            classes.
+        is_label_one_hot: The same of `label`.
+
+    Examples:
+        >>> [port.name for port in Accuracy().outputs]
+        ['pred_formatted', 'label_formatted', 'metric_out', 'output']
+    """
+
+    formula = "y = number of samples with pred = label / number of samples"
+
+    def __init__(
+        self,
+        threshold: float | None = None,
+        is_binary: bool = False,
+        is_pred_one_hot: bool = True,
+        is_label_one_hot: bool = True,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name,
+            threshold=threshold,
+            is_binary=is_binary,
+            is_pred_one_hot=is_pred_one_hot,
+            is_label_one_hot=is_label_one_hot,
+        )
+        difference = self._classify(threshold, is_binary, is_pred_one_hot, is_label_one_hot)
+        self |= Mean()(input=(difference == 0).cast("float32"), output="output")
+
+
+Average = Literal["micro", "macro", "weighted"]
+
+
+class _Counted(_Classified):
+    """What metrics share that are a quotient of counts."""
+
+    def __init__(
+        self,
+        average: Average = "micro",
+        n_classes: Classes | None = None,
+        threshold: float | None = None,
+        is_binary: bool = False,
+        is_pred_one_hot: bool = True,
+        is_label_one_hot: bool = True,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name,
+            average=average,
+            n_classes=n_classes,
+            threshold=threshold,
+            is_binary=is_binary,
+            is_pred_one_hot=is_pred_one_hot,
+            is_label_one_hot=is_label_one_hot,
+        )
+        if n_classes is None and average != "micro" and not is_binary:
+            kind = type(self).__name__
+            raise UnknownOptionError(
+                f"{kind} needs 'n_classes' to average over classes.",
+                (("average", repr(average)),),
+                f'{kind}("{average}", n_classes=10)',
+            )
+        wrong = self._classify(threshold, is_binary, is_pred_one_hot, is_label_one_hot)
+        numbers = {"pred": self.pred_formatted, "label": self.label_formatted}
+        self |= (seen := ClassesSeen())(**numbers, output=IOKey("n_classes", expose=True))
+        per_class = average != "micro" and not is_binary
+        if per_class or is_binary:
+            self |= (counts := ClassCounts(n_classes if per_class else 2))(**numbers)
+            found = [getattr(counts, port) for port in ClassCounts.output_ports]
+            found = found if per_class else [count[1] for count in found]
+        else:
+            # Each wrong one was found where it was not, and missed where it was.
+            misses = (wrong != 0).cast("int32").sum()
+            found = [(wrong == 0).cast("int32").sum(), misses, misses]
+        kept = []
+        for port, count in zip(("n_true_positive", "n_false_positive", "n_false_negative"), found, strict=True):
+            self |= (one := Buffer())(input=count, output=IOKey(port, expose=True))
+            kept.append(one.output)
+        above, below = self._quotient(*kept)
+        self |= (divisor := Maximum())(left=below, right=1)
+        if not per_class:
+            self |= Divide()(numerator=above, denominator=divisor.output, output="output")
+            return
+        self |= (score := Divide())(numerator=above, denominator=divisor.output)
+        weight = kept[0] + kept[2] if average == "weighted" else None
+        scores, count = (score.output, seen.output) if weight is None else (score.output * weight, weight.sum())
+        self |= (most := Maximum())(left=count, right=1)
+        self |= Divide()(numerator=scores.sum(), denominator=most.output, output="output")
+
+    @staticmethod
+    def _quotient(hits: Tensorlike, alarms: Tensorlike, misses: Tensorlike) -> tuple[Tensorlike, Tensorlike]:
+        raise NotImplementedError
+
+
+class Precision(_Counted):
+    """Says which share of the found is right.
+
+    0 where nothing was found.
+    Its counts come out too: numbers, or one for each class with `"macro"` and `"weighted"`. `n_classes` is how many
+    classes occur.
+
+    Args:
+        average: `"micro"` counts all samples alike, `"macro"` takes the mean over the classes that occur in predictions
+            or labels, `"weighted"` weighs them by how often they are true.
+        n_classes: How many classes there are; for all averages but `"micro"`.
+        threshold: Above which score a binary prediction is a yes; by default 0.5, for probabilities; 0 suits logits.
+        is_binary: Whether `pred` is one score for each sample, and labels are 1 and 0: class 1 alone counts.
+        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis, not numbers of classes.
+        is_label_one_hot: The same of `label`.
+
+    Examples:
+        >>> Precision("macro", n_classes=3).options["average"]
+        'macro'
+    """
+
+    formula = "y = true positives / (true positives + false positives)"
+
+    @staticmethod
+    def _quotient(hits: Tensorlike, alarms: Tensorlike, misses: Tensorlike) -> tuple[Tensorlike, Tensorlike]:
+        return hits, hits + alarms
+
+
+class Recall(_Counted):
+    """Says which share of what is there was found.
+
+    0 where nothing is there.
+    Its counts come out too: numbers, or one for each class with `"macro"` and `"weighted"`. `n_classes` is how many
+    classes occur.
+
+    Args:
+        average: `"micro"` counts all samples alike, `"macro"` takes the mean over the classes that occur in predictions
+            or labels, `"weighted"` weighs them by how often they are true.
+        n_classes: How many classes there are; for all averages but `"micro"`.
+        threshold: Above which score a binary prediction is a yes; by default 0.5, for probabilities; 0 suits logits.
+        is_binary: Whether `pred` is one score for each sample, and labels are 1 and 0: class 1 alone counts.
+        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis, not numbers of classes.
+        is_label_one_hot: The same of `label`.
+
+    Examples:
+        >>> Recall("macro", n_classes=3).options["average"]
+        'macro'
+    """
+
+    formula = "y = true positives / (true positives + false negatives)"
+
+    @staticmethod
+    def _quotient(hits: Tensorlike, alarms: Tensorlike, misses: Tensorlike) -> tuple[Tensorlike, Tensorlike]:
+        return hits, hits + misses
+
+
+class F1(_Counted):
+    """Takes the harmonic mean of precision and recall (van Rijsbergen, 1979).
+
+    0 where nothing is there, nor found.
+    Its counts come out too: numbers, or one for each class with `"macro"` and `"weighted"`. `n_classes` is how many
+    classes occur.
+
+    Args:
+        average: `"micro"` counts all samples alike, `"macro"` takes the mean over the classes that occur in predictions
+            or labels, `"weighted"` weighs them by how often they are true.
+        n_classes: How many classes there are; for all averages but `"micro"`.
+        threshold: Above which score a binary prediction is a yes; by default 0.5, for probabilities; 0 suits logits.
+        is_binary: Whether `pred` is one score for each sample, and labels are 1 and 0: class 1 alone counts.
+        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis, not numbers of classes.
+        is_label_one_hot: The same of `label`.
+
+    Examples:
+        >>> F1("macro", n_classes=3).options["average"]
+        'macro'
+    """
+
+    formula = "y = 2 true positives / (2 true positives + false positives + false negatives)"
+
+    @staticmethod
+    def _quotient(hits: Tensorlike, alarms: Tensorlike, misses: Tensorlike) -> tuple[Tensorlike, Tensorlike]:
+        return hits + hits, hits + hits + alarms + misses
+
+
+class AUC(Composite):
+    """Takes the area below the ROC curve: the chance that a sample of a class scores higher than one that is not.
+
+    Of pairs that score the same, half count. One value for each class against all others, of which `Mean` makes the
+    macro average (Hand and Till, 2001, discuss others); NaN for a class that all samples have, or none.
+
+    Args:
+        n_classes: How many classes there are. With 1, `pred` is one score for each sample and labels are 1 and 0.
+        is_label_one_hot: Whether `label` is 1 at the true class on its last axis, not the number of the class.
+
+    Examples:
+        >>> [port.name for port in AUC(3).outputs]
+        ['label_argmax', 'output']
+    """
+
+    category = "Metrics"
+    formula = "y[c] = P(pred[i, c] > pred[j, c]) for i of class c and j of another"
+
+    def __init__(self, n_classes: Classes, is_label_one_hot: bool = True, name: str | None = None):
+        super().__init__(name, n_classes=n_classes, is_label_one_hot=is_label_one_hot)
+        many = self.options["n_classes"] > 1
+        # The scores come first, so that a chain goes on into them.
+        self |= (scores := Transpose() if many else Buffer())(input="pred")
+        self |= (numbers := _number(many and is_label_one_hot))(
+            input="label", output=IOKey("label_argmax", expose=True)
+        )
+        true = numbers.output
+        if many:
+            self |= (one_hot := OneHot(self.options["n_classes"], axis=0, dtype="int32"))(input=true)
+            true = one_hot.output
+        self |= (curve := AUCCore())(input=scores.output, label=true)
+        self |= Trapezoid()(y=curve.output[1], x=curve.output[0], output="output")
+
+
+class TopKAccuracy(Composite):
+    """Says for how many samples the true class is among the k that have the highest scores.
+
+    Args:
+        k: How many classes may stand before the line.
+        is_label_one_hot: Whether `label` is 1 at the true class on its last axis, not the number of the class.
+
+    Examples:
+        >>> sorted(port.name for port in TopKAccuracy(5).inputs)
+        ['label', 'pred']
+    """
+
+    category = "Metrics"
+    formula = "y = number of samples whose label is among the k highest of pred / number of samples"
+
+    def __init__(self, k: Annotated[int, Range(1, 2**20)] = 5, is_label_one_hot: bool = False, name: str | None = None):
+        super().__init__(name, k=k, is_label_one_hot=is_label_one_hot)
+        self |= (scores := Buffer())(input="pred")  # first, so that a chain goes on into it
+        self |= (true := _number(is_label_one_hot))(input="label")
+        self |= (hits := TopKHits(self.options["k"]))(pred=scores.output, label=true.output)
+        self |= Mean()(input=hits.output.cast("float32"), output="output")
+
+
+class ConfusionMatrix(Composite):
+    """Counts how often each true class, by row, was predicted as each class, by column.
+
+    Args:
+        n_classes: How many classes there are.
+        is_pred_one_hot: Whether `pred` holds a score for each class on its last axis, not numbers of classes.
+        is_label_one_hot: The same of `label`.
+
+    Examples:
+        >>> sorted(port.name for port in ConfusionMatrix(3).inputs)
+        ['label', 'pred']
+    """
+
+    category = "Metrics"
+    formula = "y[i, j] = number of samples of class i that were predicted as j"
+
+    def __init__(
+        self,
+        n_classes: Annotated[int, Range(1, 2**14)],
+        is_pred_one_hot: bool = True,
+        is_label_one_hot: bool = True,
+        name: str | None = None,
+    ):
+        super().__init__(name, n_classes=n_classes, is_pred_one_hot=is_pred_one_hot, is_label_one_hot=is_label_one_hot)
+        self |= (found := _number(is_pred_one_hot))(input="pred")
+        self |= (true := _number(is_label_one_hot))(input="label")
+        self |= ConfusionCounts(self.options["n_classes"])(pred=found.output, label=true.output, output="output")
+
+
+class MeanSquaredError(Composite):
+    """Takes the mean of all squared differences of items and their targets.
+
+    Examples:
+        >>> [node.name for node in MeanSquaredError().graph.nodes]
+        ['squared_error_0', 'mean_0']
+    """
+
+    category = "Metrics"
+    formula = "y = mean (input - target)²"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+        self |= (error := SquaredError())(input="input", target="target")
+        self |= Mean()(input=error.output, output="output")
+
+
+class R2(Composite):
+    """Says which share of the variance of the targets is explained: 1 for a perfect prediction, 0 for their mean.
+
+    Samples are on the first axis; of several columns it takes the mean. If all targets are the same, it is -∞ or NaN.
+
+    Examples:
+        >>> [port.name for port in R2().inputs]
+        ['input', 'target']
+    """
+
+    category = "Metrics"
+    formula = "y = 1 - Σ (input - target)² / Σ (target - mean target)²"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+        self |= (error := SquaredError())(input="input", target="target")
+        self |= (middle := Mean(axis=0, keepdim=True))(input="target")
+        self |= (spread := SquaredError())(input="target", target=middle.output)
+        share = error.output.sum(axis=0) / spread.output.sum(axis=0)
+        self |= Mean()(input=1.0 - share, output="output")
+
+
+def _number(is_one_hot: bool) -> Operator:
+    """What makes the number of a class: of scores on the last axis, or of a number in any dtype."""
+    return ArgMax(axis=-1) if is_one_hot else Cast("int32")

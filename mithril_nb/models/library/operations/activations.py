@@ -1,0 +1,388 @@
+"""Activations: blocks without parameters, most of which act on each item by itself."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from mithril_nb.graph.spec import LEADING
+from mithril_nb.models.dims import MismatchError
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.operations.elementwise import Elementwise
+from mithril_nb.models.library.operations.reductions import Axis, axes_of, places
+from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+
+__all__ = [
+    "Celu",
+    "Dropout",
+    "Elu",
+    "Gelu",
+    "Glu",
+    "HardSigmoid",
+    "HardSwish",
+    "HardTanh",
+    "LeakyRelu",
+    "LogSigmoid",
+    "LogSoftmax",
+    "Mish",
+    "Relu",
+    "Relu6",
+    "Selu",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Softplus",
+    "Softsign",
+    "Tanh",
+]
+
+
+class _Elementwise(Elementwise):
+    category = "Activations"
+    input_dtypes: ClassVar = {}
+    takes = ("floating",)
+
+
+class Relu(_Elementwise):
+    """Keeps what is positive and sets the rest to zero.
+
+    Examples:
+        >>> Relu()
+        Relu()
+    """
+
+    op = "relu"
+    formula = "y = max(x, 0)"
+
+
+class Gelu(_Elementwise):
+    """Weights each item by the normal distribution's chance to be below it (Hendrycks and Gimpel, 2016).
+
+    Args:
+        approximate: Whether to use the tanh formula in place of the exact one.
+
+    Examples:
+        >>> Gelu()
+        Gelu(approximate=False)
+    """
+
+    op = "gelu"
+    formula = "y = x Φ(x)"
+
+    def __init__(self, approximate: bool = False, name: str | None = None):
+        Operator.__init__(self, name, approximate=approximate)
+
+
+class Sigmoid(_Elementwise):
+    """Squeezes each item between 0 and 1.
+
+    Examples:
+        >>> Sigmoid()
+        Sigmoid()
+    """
+
+    op = "sigmoid"
+    formula = "y = 1 / (1 + exp(-x))"
+
+
+class Tanh(_Elementwise):
+    """Squeezes each item between -1 and 1.
+
+    Examples:
+        >>> Tanh()
+        Tanh()
+    """
+
+    op = "tanh"
+    formula = "y = tanh(x)"
+
+
+class Relu6(_Elementwise):
+    """Keeps items between 0 and 6, and sets those beyond to these.
+
+    Examples:
+        >>> Relu6()
+        Relu6()
+    """
+
+    op = "relu6"
+    formula = "y = min(max(x, 0), 6)"
+
+
+class LeakyRelu(_Elementwise):
+    """Keeps what is positive and makes the rest smaller.
+
+    Args:
+        slope: What the rest is multiplied by.
+
+    Examples:
+        >>> LeakyRelu()
+        LeakyRelu(slope=0.01)
+    """
+
+    op = "leaky_relu"
+    option_ports = ("slope",)
+    formula = "y = x if x >= 0 else slope x"
+
+    def __init__(self, slope: float = 0.01, name: str | None = None):
+        Operator.__init__(self, name, slope=slope)
+
+
+class Softplus(_Elementwise):
+    """Is a smooth Relu.
+
+    Examples:
+        >>> Softplus()
+        Softplus()
+    """
+
+    op = "softplus"
+    formula = "y = log(1 + exp(x))"
+
+
+class SiLU(_Elementwise):
+    """Weights each item by its sigmoid; also called Swish (Elfwing et al., 2017).
+
+    Examples:
+        >>> SiLU()
+        SiLU()
+    """
+
+    op = "silu"
+    formula = "y = x sigmoid(x)"
+
+
+class Mish(_Elementwise):
+    """Weights each item by the tanh of its softplus (Misra, 2019).
+
+    Examples:
+        >>> Mish()
+        Mish()
+    """
+
+    op = "mish"
+    formula = "y = x tanh(log(1 + exp(x)))"
+
+
+class Elu(_Elementwise):
+    """Keeps what is positive; the rest nears -alpha (Clevert et al., 2015).
+
+    Args:
+        alpha: What the rest nears, without its sign.
+
+    Examples:
+        >>> Elu()
+        Elu(alpha=1.0)
+    """
+
+    op = "elu"
+    formula = "y = x if x > 0 else alpha (exp(x) - 1)"
+
+    def __init__(self, alpha: float = 1.0, name: str | None = None):
+        Operator.__init__(self, name, alpha=alpha)
+
+
+class Selu(_Elementwise):
+    """Is a scaled Elu that keeps mean 0 and variance 1 from block to block (Klambauer et al., 2017).
+
+    Examples:
+        >>> Selu()
+        Selu()
+    """
+
+    op = "selu"
+    formula = "y = 1.0507 (x if x > 0 else 1.6733 (exp(x) - 1))"
+
+
+class Celu(_Elementwise):
+    """Is an Elu without a kink at 0 (Barron, 2017).
+
+    Args:
+        alpha: What the negative part nears, without its sign.
+
+    Examples:
+        >>> Celu()
+        Celu(alpha=1.0)
+    """
+
+    op = "celu"
+    formula = "y = x if x > 0 else alpha (exp(x / alpha) - 1)"
+
+    def __init__(self, alpha: Annotated[float, Range(1e-6, 1e6)] = 1.0, name: str | None = None):
+        Operator.__init__(self, name, alpha=alpha)
+
+
+class HardSigmoid(_Elementwise):
+    """Is a sigmoid of straight lines.
+
+    Examples:
+        >>> HardSigmoid()
+        HardSigmoid()
+    """
+
+    op = "hard_sigmoid"
+    formula = "y = min(max(x + 3, 0), 6) / 6"
+
+
+class HardTanh(_Elementwise):
+    """Keeps items between -1 and 1, and sets those beyond to these.
+
+    Examples:
+        >>> HardTanh()
+        HardTanh()
+    """
+
+    op = "hard_tanh"
+    formula = "y = min(max(x, -1), 1)"
+
+
+class HardSwish(_Elementwise):
+    """Weights each item by its `HardSigmoid` (Howard et al., 2019).
+
+    Examples:
+        >>> HardSwish()
+        HardSwish()
+    """
+
+    op = "hard_swish"
+    formula = "y = x min(max(x + 3, 0), 6) / 6"
+
+
+class LogSigmoid(_Elementwise):
+    """Takes the logarithm of the sigmoid, exact also where that is near 0.
+
+    Examples:
+        >>> LogSigmoid()
+        LogSigmoid()
+    """
+
+    op = "log_sigmoid"
+    formula = "y = -log(1 + exp(-x))"
+
+
+class Softsign(_Elementwise):
+    """Squeezes each item between -1 and 1, slower than tanh.
+
+    Examples:
+        >>> Softsign()
+        Softsign()
+    """
+
+    op = "softsign"
+    formula = "y = x / (1 + |x|)"
+
+
+class _AlongAxis(_Elementwise):
+    def __init__(self, axis: Axis = -1, name: str | None = None):
+        Operator.__init__(self, name, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays; the axis must exist."""
+        places(cls.__name__, inputs["input"].shape, axes_of(options["axis"]))
+        return super().infer(options, inputs)
+
+
+class Softmax(_AlongAxis):
+    """Turns scores along an axis into positive weights that sum to 1.
+
+    Args:
+        axis: The axis; -1 is the last one.
+
+    Examples:
+        >>> Softmax()
+        Softmax(axis=-1)
+    """
+
+    op = "softmax"
+    formula = "y = exp(x) / Σ exp(x)"
+
+
+class LogSoftmax(_AlongAxis):
+    """Takes the logarithm of `Softmax`, exact also where that is near 0.
+
+    Args:
+        axis: The axis; -1 is the last one.
+
+    Examples:
+        >>> LogSoftmax()
+        LogSoftmax(axis=-1)
+    """
+
+    op = "log_softmax"
+    formula = "y = x - log Σ exp(x)"
+
+
+class Glu(_Elementwise):
+    """Gates the first half of an axis by the second (Dauphin et al., 2016; Shazeer, 2020).
+
+    Args:
+        activation: What is done to the gate: `"sigmoid"` for GLU, `"silu"` for SwiGLU, `"gelu"` for GeGLU, `"relu"` for
+            ReGLU, `"tanh"` for the gate of WaveNet's halves.
+        axis: The axis that is cut in two.
+
+    Examples:
+        >>> Glu("silu")
+        Glu(activation='silu', axis=-1)
+    """
+
+    op = "glu"
+    formula = "y = a act(b), x = [a, b]"
+
+    def __init__(
+        self,
+        activation: Literal["sigmoid", "silu", "gelu", "relu", "tanh"] = "sigmoid",
+        axis: Axis = -1,
+        name: str | None = None,
+    ):
+        Operator.__init__(self, name, activation=activation, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The axis gets half its size."""
+        shape = inputs["input"].shape
+        at = places("Glu", shape, axes_of(options["axis"]))
+        if at is None:
+            return Inferred({"output": (LEADING,)})
+        (place,) = at
+        size = shape[place]
+        if isinstance(size, int) and size % 2:
+            raise MismatchError(
+                "input", f"an even size on axis {place}", f"{size + 1} there, for two halves.", f"axis {place}: {size}"
+            )
+        halved = list(shape)
+        halved[place] = size // 2 if isinstance(size, int) else f"({size})//2"
+        return Inferred({"output": tuple(halved)})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The axis has twice the size of the output's."""
+        output = outputs["output"].shape
+        at = places("Glu", output, axes_of(options["axis"]))
+        half = None if at is None else output[at[0]]
+        if at is None or not isinstance(half, int):
+            return {}
+        doubled = list(output)
+        doubled[at[0]] = 2 * half
+        return {"input": tuple(doubled)}
+
+
+class Dropout(_Elementwise):
+    """In training, sets items to zero at random and scales up the rest; otherwise changes nothing.
+
+    Args:
+        p: Chance of an item to be dropped.
+        training: Whether to drop; `None` follows the program: yes in `fit`, no in `evaluate`.
+
+    Examples:
+        >>> Dropout(0.5)
+        Dropout(p=0.5, training=None)
+    """
+
+    op = "dropout"
+    category = "Layers"
+    formula = "y = x m / (1 - p), m ~ Bernoulli(1 - p)"
+
+    def __init__(
+        self, p: Annotated[float, Range(0.0, 0.99)] = 0.5, training: bool | None = None, name: str | None = None
+    ):
+        Operator.__init__(self, name, p=p, training=training)

@@ -1,0 +1,434 @@
+"""Blocks on each item by itself, and what they share with those that pair the items of several arrays."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.dims import MismatchError, broadcast
+from mithril_nb.models.dtypes import promoted
+from mithril_nb.models.op import Inferred, Operator, Options, Shapes, Specs
+
+__all__ = [
+    "Abs",
+    "Absolute",
+    "Arctan",
+    "Buffer",
+    "Ceil",
+    "Cos",
+    "Cosine",
+    "Erf",
+    "Exp",
+    "Expm1",
+    "Exponential",
+    "Floor",
+    "Log1p",
+    "Negate",
+    "Round",
+    "Rsqrt",
+    "Sign",
+    "Sin",
+    "Sine",
+    "Square",
+    "StopGradient",
+    "Tan",
+]
+
+Kind = Literal["truth", "whole", "floating", "complex"]
+_WORDS = {"truth": "truth values", "whole": "whole", "floating": "floating", "complex": "complex"}
+
+ANY: tuple[Kind, ...] = ("floating", "whole", "complex", "truth")
+NUMBERS: tuple[Kind, ...] = ("floating", "whole", "complex")
+"""For what complex numbers may go through as well."""
+
+
+def kind_of(dtype: str) -> Kind:
+    """Return what kind of values a dtype has.
+
+    Examples:
+        >>> kind_of("uint8"), kind_of("bfloat16")
+        ('whole', 'floating')
+    """
+    if dtype == "bool":
+        return "truth"
+    return "whole" if "int" in dtype else "complex" if dtype.startswith("complex") else "floating"
+
+
+def floating(dtype: str) -> str:
+    """Return the dtype that JAX computes in where a result cannot be whole numbers.
+
+    Examples:
+        >>> floating("bool"), floating("int64"), floating("bfloat16")
+        ('float32', 'float64', 'bfloat16')
+    """
+    if kind_of(dtype) in ("truth", "whole"):
+        return "float64" if dtype.endswith("64") else "float32"
+    return dtype
+
+
+def given_dtype(gives: str, dtype: str) -> str:
+    """Return the dtype of a result, from what an op gives and the dtype of what goes in."""
+    return {"same": dtype, "floating": floating(dtype), "truth": "bool"}[gives]
+
+
+def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
+    """Raise if an input has values of another kind than a rule takes.
+
+    Raises:
+        MismatchError: It has.
+    """
+    if kind_of(spec.dtype) not in taken:
+        words = " or ".join(_WORDS[kind] for kind in taken if kind != "truth") + " numbers"
+        raise MismatchError(
+            port,
+            words + (", or truth values" if "truth" in taken else ""),
+            'x.cast("float32") before it.',
+            f"dtype {spec.dtype}",
+        )
+
+
+def broadcast_all(inputs: Specs) -> tuple[Dim, ...]:
+    """Return the shape that several inputs broadcast to; a mismatch names the input that does not fit the ones before.
+
+    Raises:
+        MismatchError: Two sizes differ and neither is 1.
+
+    Examples:
+        >>> broadcast_all({"a": TensorSpec((3, 1)), "b": TensorSpec((4,)), "c": TensorSpec(())})
+        (3, 4)
+    """
+    (_, so_far), *rest = inputs.items()
+    for port, spec in rest:
+        try:
+            so_far = TensorSpec(broadcast(so_far, spec))
+        except MismatchError as found:
+            raise MismatchError(port, found.need, found.advice, found.detail) from None
+    return so_far.shape
+
+
+def broadcast_back(inputs: Specs, output: tuple[Dim, ...]) -> Shapes:
+    """Return what inputs must be, given the shape that they broadcast to: where the others are 1, its sizes are theirs.
+
+    Examples:
+        >>> broadcast_back({"left": TensorSpec(("...",)), "right": TensorSpec(())}, ("batch", 3))
+        {'left': ('batch', 3)}
+        >>> broadcast_back({"left": TensorSpec(("n", "m")), "right": TensorSpec((4, 1))}, (4, 3))
+        {'left': ('n', 3), 'right': (4, 1)}
+    """
+    found: dict[str, tuple[Dim, ...]] = {}
+    for port, spec in inputs.items():
+        others = [other.shape for name, other in inputs.items() if name != port]
+        if all(shape == () for shape in others):
+            found[port] = output
+        elif LEADING not in (*spec.shape[:1], *output[:1], *(dim for shape in others for dim in shape[:1])):
+            shape = list(spec.shape)
+            for place in range(1, len(shape) + 1):
+                if all(place > len(other) or other[-place] == 1 for other in others) and place <= len(output):
+                    shape[-place] = output[-place]
+            found[port] = tuple(shape)
+    return found
+
+
+class Elementwise(Operator):
+    """An op on each item by itself: the shape stays.
+
+    Attributes:
+        takes: Kinds of values that it takes.
+        gives: What comes out: the input's dtype, a floating one, or truth values.
+    """
+
+    category = "Arithmetic"
+    input_dtypes: ClassVar = {"*": "any"}
+    takes: ClassVar[tuple[Kind, ...]] = ("floating", "whole")
+    gives: ClassVar[Literal["same", "floating", "truth"]] = "same"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays as it is."""
+        spec = inputs["input"]
+        check_kind("input", spec, cls.takes)
+        return Inferred({"output": TensorSpec(spec.shape, given_dtype(cls.gives, spec.dtype))})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The input has the shape of the output; what may be connected besides is one number."""
+        return {"input": outputs["output"].shape, **dict.fromkeys(cls.option_ports, ())}
+
+
+class Broadcasting(Operator):
+    """An op on the items of several arrays, paired by NumPy's broadcasting.
+
+    Attributes:
+        takes: Kinds of values that its inputs take.
+        gives: What comes out: the dtype that the inputs promote to, a floating one, or truth values.
+    """
+
+    input_ports = ("left", "right")
+    category = "Arithmetic"
+    input_dtypes: ClassVar = {"*": "any"}
+    takes: ClassVar[tuple[Kind, ...]] = ("floating", "whole")
+    gives: ClassVar[Literal["same", "floating", "truth"]] = "same"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape that all inputs broadcast to."""
+        for port, spec in inputs.items():
+            check_kind(port, spec, cls.takes)
+        dtype = given_dtype(cls.gives, promoted([spec.dtype for spec in inputs.values()]))
+        return Inferred({"output": TensorSpec(broadcast_all(inputs), dtype)})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """Where the others have size 1, an input has the sizes of the output."""
+        return broadcast_back(inputs, outputs["output"].shape)
+
+
+class Buffer(Elementwise):
+    """Gives what it gets: a place to name, or to hang something on.
+
+    Examples:
+        >>> Buffer()
+        Buffer()
+    """
+
+    op = "buffer"
+    category = "Values"
+    formula = "y = x"
+    takes = ANY
+
+
+class StopGradient(Elementwise):
+    """Gives what it gets; no gradient goes back through it.
+
+    Examples:
+        >>> StopGradient()
+        StopGradient()
+    """
+
+    op = "stop_gradient"
+    category = "Values"
+    formula = "y = x, ∂y/∂x = 0"
+    takes = ANY
+
+
+class Absolute(Elementwise):
+    """Drops the sign of each item; of a complex number it takes the length.
+
+    Examples:
+        >>> Absolute()
+        Absolute()
+    """
+
+    op = "absolute"
+    formula = "y = |x|"
+    takes = NUMBERS
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays; lengths of complex numbers are floating."""
+        spec = inputs["input"]
+        lengths = {"complex64": "float32", "complex128": "float64"}
+        if spec.dtype not in lengths:
+            return super().infer(options, inputs)
+        return Inferred({"output": TensorSpec(spec.shape, lengths[spec.dtype])})
+
+
+class Negate(Elementwise):
+    """Turns the sign of each item.
+
+    Examples:
+        >>> Negate()
+        Negate()
+    """
+
+    op = "negate"
+    formula = "y = -x"
+    takes = NUMBERS
+
+
+class Sign(Elementwise):
+    """Gives -1, 0 or 1, as each item is below, at or above zero.
+
+    Examples:
+        >>> Sign()
+        Sign()
+    """
+
+    op = "sign"
+    formula = "y = x / |x|, 0 at 0"
+
+
+class Square(Elementwise):
+    """Multiplies each item by itself.
+
+    Examples:
+        >>> Square()
+        Square()
+    """
+
+    op = "square"
+    formula = "y = x²"
+    takes = NUMBERS
+
+
+class Floor(Elementwise):
+    """Rounds each item down.
+
+    Examples:
+        >>> Floor()
+        Floor()
+    """
+
+    op = "floor"
+    formula = "y = ⌊x⌋"
+
+
+class Ceil(Elementwise):
+    """Rounds each item up.
+
+    Examples:
+        >>> Ceil()
+        Ceil()
+    """
+
+    op = "ceil"
+    formula = "y = ⌈x⌉"
+
+
+class Round(Elementwise):
+    """Rounds each item to the nearest whole number, a half to the even one.
+
+    Examples:
+        >>> Round()
+        Round()
+    """
+
+    op = "round"
+    formula = "y = round(x)"
+
+
+class Exponential(Elementwise):
+    """Raises e to each item.
+
+    Examples:
+        >>> Exponential()
+        Exponential()
+    """
+
+    op = "exp"
+    formula = "y = exp(x)"
+    takes = NUMBERS
+    gives = "floating"
+
+
+class Expm1(Elementwise):
+    """Gives exp(x) - 1, exact also where x is near 0.
+
+    Examples:
+        >>> Expm1()
+        Expm1()
+    """
+
+    op = "expm1"
+    formula = "y = exp(x) - 1"
+    gives = "floating"
+
+
+class Log1p(Elementwise):
+    """Gives log(1 + x), exact also where x is near 0.
+
+    Examples:
+        >>> Log1p()
+        Log1p()
+    """
+
+    op = "log1p"
+    formula = "y = log(1 + x)"
+    gives = "floating"
+
+
+class Rsqrt(Elementwise):
+    """Gives one over the square root of each item.
+
+    Examples:
+        >>> Rsqrt()
+        Rsqrt()
+    """
+
+    op = "rsqrt"
+    formula = "y = 1 / √x"
+    gives = "floating"
+
+
+class Sine(Elementwise):
+    """Takes the sine of each item, an angle in radians.
+
+    Examples:
+        >>> Sine()
+        Sine()
+    """
+
+    op = "sin"
+    formula = "y = sin(x)"
+    gives = "floating"
+
+
+class Cosine(Elementwise):
+    """Takes the cosine of each item, an angle in radians.
+
+    Examples:
+        >>> Cosine()
+        Cosine()
+    """
+
+    op = "cos"
+    formula = "y = cos(x)"
+    gives = "floating"
+
+
+class Tan(Elementwise):
+    """Takes the tangent of each item, an angle in radians.
+
+    Examples:
+        >>> Tan()
+        Tan()
+    """
+
+    op = "tan"
+    formula = "y = tan(x)"
+    gives = "floating"
+
+
+class Arctan(Elementwise):
+    """Gives the angle, in radians, whose tangent each item is.
+
+    Examples:
+        >>> Arctan()
+        Arctan()
+    """
+
+    op = "arctan"
+    formula = "y = arctan(x)"
+    gives = "floating"
+
+
+class Erf(Elementwise):
+    """Takes the error function of each item.
+
+    Examples:
+        >>> Erf()
+        Erf()
+    """
+
+    op = "erf"
+    formula = "y = 2/√π ∫₀ˣ exp(-t²) dt"
+    gives = "floating"
+
+
+Abs, Exp, Sin, Cos = Absolute, Exponential, Sine, Cosine

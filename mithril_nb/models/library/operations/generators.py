@@ -1,0 +1,372 @@
+"""Blocks that make arrays: of one value, of a row of numbers, of random ones."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
+from mithril_nb.models.dims import MismatchError, at_least_0, plus, times
+from mithril_nb.models.library.operations.shape_rules import as_sizes
+from mithril_nb.models.library.operations.statics import dtype_option
+from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Specs
+
+__all__ = [
+    "Arange",
+    "Eye",
+    "EyeComplement",
+    "Full",
+    "Ones",
+    "OnesLike",
+    "PrimitiveRandInt",
+    "PrimitiveRandn",
+    "RandInt",
+    "Randn",
+    "Zeros",
+    "ZerosLike",
+]
+
+
+class _Made(Operator):
+    input_ports = ()
+    category = "Values"
+    input_dtypes: ClassVar = {"*": "int32", "key": "uint32"}
+
+
+class Ones(_Made):
+    """Gives ones.
+
+    Args:
+        shape: The shape; it may be connected, as to `x.shape()`.
+        dtype: The dtype; by default the model's.
+
+    Examples:
+        >>> Ones((2, 3))
+        Ones(shape=(2, 3), dtype=None)
+    """
+
+    op = "ones"
+    option_ports = ("shape", "dtype")
+    formula = "y = 1"
+
+    def __init__(self, shape: Any = None, dtype: Any = None, name: str | None = None):
+        super().__init__(name, shape=shape, dtype=_name(dtype))
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape that is asked for."""
+        return _made(wanted_shape(options["shape"]), options["dtype"])
+
+
+class Zeros(Ones):
+    """Gives zeros.
+
+    Args:
+        shape: The shape; it may be connected, as to `x.shape()`.
+        dtype: The dtype; by default the model's.
+
+    Examples:
+        >>> Zeros((2, 3))
+        Zeros(shape=(2, 3), dtype=None)
+    """
+
+    op = "zeros"
+    formula = "y = 0"
+
+
+class Full(_Made):
+    """Gives an array of one value.
+
+    Args:
+        shape: The shape; it may be connected, as to `x.shape()`.
+        value: The value.
+        dtype: The dtype; by default the model's.
+
+    Examples:
+        >>> Full((2, 3), 0.5)
+        Full(shape=(2, 3), value=0.5, dtype=None)
+    """
+
+    op = "full"
+    option_ports = ("shape", "value", "dtype")
+    input_dtypes: ClassVar = {"shape": "int32"}
+    formula = "y = value"
+
+    def __init__(self, shape: Any = None, value: float = 0.0, dtype: Any = None, name: str | None = None):
+        super().__init__(name, shape=shape, value=value, dtype=_name(dtype))
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape that is asked for."""
+        return _made(wanted_shape(options["shape"]), options["dtype"])
+
+
+class ZerosLike(Operator):
+    """Gives zeros, as many as the input has items, and of its dtype.
+
+    Examples:
+        >>> ZerosLike()
+        ZerosLike()
+    """
+
+    op = "zeros_like"
+    category = "Values"
+    input_dtypes: ClassVar = {"*": "any"}
+    formula = "y = 0"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape of the input."""
+        return Inferred({"output": inputs["input"].shape})
+
+
+class OnesLike(ZerosLike):
+    """Gives ones, as many as the input has items, and of its dtype.
+
+    Examples:
+        >>> OnesLike()
+        OnesLike()
+    """
+
+    op = "ones_like"
+    formula = "y = 1"
+
+
+class Eye(_Made):
+    """Gives a matrix with ones on the diagonal, zeros elsewhere.
+
+    Args:
+        N: Number of rows.
+        M: Number of columns; by default as many.
+        dtype: The dtype; by default the model's.
+
+    Examples:
+        >>> Eye(3)
+        Eye(N=3, M=None, dtype=None)
+    """
+
+    op = "eye"
+    option_ports = ("N", "M", "dtype")
+    formula = "y[i, j] = 1 if i = j, else 0"
+
+    def __init__(self, N: int | None = None, M: int | None = None, dtype: Any = None, name: str | None = None):
+        super().__init__(name, N=N, M=M, dtype=_name(dtype))
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(N, M)`."""
+        rows, columns = options["N"], options["M"]
+        columns = rows if columns is None else columns
+        if UNKNOWN in (rows, columns):
+            return _made((LEADING,), options["dtype"])
+        return _made((_size("N", rows), _size("M", columns)), options["dtype"])
+
+
+class EyeComplement(Eye):
+    """Gives a matrix with zeros on the diagonal, ones elsewhere.
+
+    Args:
+        N: Number of rows.
+        M: Number of columns; by default as many.
+        dtype: The dtype; by default the model's.
+
+    Examples:
+        >>> EyeComplement(3)
+        EyeComplement(N=3, M=None, dtype=None)
+    """
+
+    op = "eye_complement"
+    formula = "y[i, j] = 0 if i = j, else 1"
+
+
+class Arange(_Made):
+    """Gives numbers in a row, one step apart.
+
+    Args:
+        start: The first; given alone, it is the stop, and the first is 0.
+        stop: Where it ends: this one is not reached.
+        step: The step.
+        dtype: The dtype; by default `"int32"` if all three are whole, else the model's.
+
+    Examples:
+        >>> Arange(0, 10, 2)
+        Arange(start=0, stop=10, step=2, dtype=None)
+        >>> Arange(stop=3)
+        Arange(start=0, stop=3, step=1, dtype=None)
+    """
+
+    op = "arange"
+    option_ports = ("start", "stop", "step", "dtype")
+    formula = "y[i] = start + i step"
+
+    def __init__(self, start: Any = 0, stop: Any = None, step: Any = 1, dtype: Any = None, name: str | None = None):
+        super().__init__(name, start=start, stop=stop, step=step, dtype=_name(dtype))
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """As many as there are steps to the stop."""
+        start, stop, step = (options[port] for port in ("start", "stop", "step"))
+        if UNKNOWN in (start, stop, step):
+            return _made((LEADING,), options["dtype"])
+        for port, bound in (("start", start), ("stop", stop), ("step", step)):
+            if isinstance(bound, bool) or not isinstance(bound, int | float | str) or (port == "step" and bound == 0):
+                need = "a number" if port != "step" else "a number other than 0"
+                raise MismatchError(port, need, "Arange(0, 10, 2), or a connected size: stop=x.shape()[0].")
+        is_whole = not any(isinstance(bound, float) for bound in (start, stop, step))
+        return _made((steps(start, stop, step),), options["dtype"] or ("int32" if is_whole else None))  # pyright: ignore
+
+
+class Randn(_Made):
+    """Draws normally distributed numbers.
+
+    Args:
+        shape: The shape; it may be connected, as to `x.shape()`.
+        dtype: The dtype; by default the model's.
+        key: A whole number that says which; connected, a random key. Without one, each call draws anew.
+
+    Examples:
+        >>> Randn((2, 3))
+        Randn(shape=(2, 3), dtype=None, key=None)
+    """
+
+    op = "randn"
+    option_ports = ("shape", "dtype", "key")
+    category = "Random"
+    formula = "y ~ N(0, 1)"
+
+    def __init__(self, shape: Any = None, dtype: Any = None, key: int | None = None, name: str | None = None):
+        super().__init__(name, shape=shape, dtype=_name(dtype), key=key)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape that is asked for."""
+        return _made(wanted_shape(options["shape"]), options["dtype"])
+
+
+class PrimitiveRandn(Randn):
+    """Draws normally distributed numbers, as Randn does.
+
+    Args:
+        shape: The shape; it may be connected, as to `x.shape()`.
+        dtype: The dtype; by default the model's.
+        key: A whole number that says which; connected, a random key. Without one, each call draws anew.
+
+    Examples:
+        >>> PrimitiveRandn((2, 3), key=0)
+        PrimitiveRandn(shape=(2, 3), dtype=None, key=0)
+    """
+
+    op = "primitive_randn"
+
+
+class RandInt(_Made):
+    """Draws whole numbers, all equally likely.
+
+    Args:
+        shape: The shape; it may be connected, as to `x.shape()`.
+        low: The least.
+        high: One more than the greatest.
+        dtype: The dtype; by default `"int32"`.
+        key: A whole number that says which; connected, a random key. Without one, each call draws anew.
+
+    Examples:
+        >>> RandInt((2, 3), 0, 10)
+        RandInt(shape=(2, 3), low=0, high=10, dtype=None, key=None)
+    """
+
+    op = "rand_int"
+    option_ports = ("shape", "low", "high", "dtype", "key")
+    category = "Random"
+    formula = "y ~ U{low, ..., high - 1}"
+
+    def __init__(
+        self,
+        shape: Any = None,
+        low: int = 0,
+        high: int = 2,
+        dtype: Any = None,
+        key: int | None = None,
+        name: str | None = None,
+    ):
+        super().__init__(name, shape=shape, low=low, high=high, dtype=_name(dtype), key=key)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape that is asked for."""
+        low, high, dtype = options["low"], options["high"], options["dtype"] or "int32"
+        if isinstance(low, int) and isinstance(high, int) and low >= high:
+            raise MismatchError("high", f"a number above low={low}", f"RandInt(shape, {low}, {low + 10})", f"{high}")
+        if isinstance(dtype, str) and dtype != UNKNOWN and "int" not in dtype:
+            raise MismatchError("dtype", "a dtype of whole numbers", 'dtype="int32"', f"{dtype}")
+        return _made(wanted_shape(options["shape"]), dtype)
+
+
+class PrimitiveRandInt(RandInt):
+    """Draws whole numbers, all equally likely, as RandInt does.
+
+    Args:
+        shape: The shape; it may be connected, as to `x.shape()`.
+        low: The least.
+        high: One more than the greatest.
+        dtype: The dtype; by default `"int32"`.
+        key: A whole number that says which; connected, a random key. Without one, each call draws anew.
+
+    Examples:
+        >>> PrimitiveRandInt((2, 3), 0, 10, key=0)
+        PrimitiveRandInt(shape=(2, 3), low=0, high=10, dtype=None, key=0)
+    """
+
+    op = "primitive_rand_int"
+
+
+def wanted_shape(value: Value) -> tuple[Dim, ...]:
+    """Return a shape that a block is to make.
+
+    Raises:
+        MismatchError: It is none.
+
+    Examples:
+        >>> wanted_shape((2, "batch")), wanted_shape(3)
+        ((2, 'batch'), (3,))
+    """
+    if value == UNKNOWN:
+        return (LEADING,)
+    sizes = as_sizes("shape", value)
+    if any(isinstance(size, int) and size < 0 for size in sizes):
+        raise MismatchError("shape", "sizes from 0", "shape=(2, 3)", f"{sizes}")
+    return sizes
+
+
+def steps(start: int | float | str, stop: int | float | str, step: int | float | str) -> Dim:
+    """Return how many numbers there are from a start to a stop.
+
+    Examples:
+        >>> steps(0, 10, 3), steps(0, "n", 1), steps(1, "n", 2)
+        (4, 'n', '(max(n-1,0)+1)//2')
+    """
+    if not isinstance(start, str) and not isinstance(stop, str) and not isinstance(step, str):
+        if all(isinstance(bound, int) for bound in (start, stop, step)):
+            return len(range(int(start), int(stop), int(step)))
+        return max(0, int(-((start - stop) // step)))
+    if isinstance(step, int) and not isinstance(start, float) and not isinstance(stop, float):
+        far, near = (stop, start) if step > 0 else (start, stop)
+        length = at_least_0(plus(far, times(near, -1)))
+        return length if step in (1, -1) else f"({plus(length, abs(step) - 1)})//{abs(step)}"
+    return LEADING
+
+
+def _size(port: str, value: Value) -> Dim:
+    if isinstance(value, bool) or not isinstance(value, int | str) or (isinstance(value, int) and value < 0):
+        raise MismatchError(port, "a size from 0", f"{port}=3, or a connected size: {port}=x.shape()[0].")
+    return value
+
+
+def _made(shape: tuple[Dim, ...], dtype: Value) -> Inferred:
+    return Inferred({"output": shape if dtype is None else TensorSpec(shape, dtype_option("dtype", dtype))})
+
+
+def _name(dtype: Any) -> str | None:
+    return None if dtype is None else str(as_dtype(dtype))

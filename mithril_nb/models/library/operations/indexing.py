@@ -1,0 +1,257 @@
+"""Blocks that pick items of an array."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
+from mithril_nb.models.dims import MismatchError, broadcast, least, place_of
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.operations.index_rules import Rows, index_items, indexed, picked_value
+from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
+from mithril_nb.models.op import UNKNOWN, Inferred, Options, Shapes, Specs
+
+__all__ = [
+    "Gather",
+    "Indexer",
+    "OneHot",
+    "Take",
+    "TransposedDiagonal",
+    "Tril",
+    "Triu",
+]
+
+
+class Indexer(Rearranging):
+    """Picks items by an index, as `x[...]` does in NumPy; of a tuple, as in Python.
+
+    Args:
+        index: For each axis a whole number, `("slice", start, stop, step)`, `None` for a new axis, `"..."` for all the
+            axes that are not named, or numbers in tuples. It may also be connected: to a number or array of whole
+            numbers, or to a Slice block.
+
+    Examples:
+        >>> Indexer((0, ("slice", 1, None, None)))
+        Indexer(index=(0, ('slice', 1, None, None)))
+    """
+
+    op = "indexer"
+    option_ports = ("index",)
+    formula = "y = x[index]"
+    takes_values = True
+
+    def __init__(self, index: Any = (), name: str | None = None):
+        super().__init__(name, index=index)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
+        """NumPy's rule."""
+        spec, index = inputs["input"], inputs.get("index")
+        if isinstance(index, TensorSpec):
+            if "int" not in index.dtype:
+                raise MismatchError(
+                    "index", "whole numbers", "Where(...) picks by truth values.", f"dtype {index.dtype}"
+                )
+            items = (Rows(index.shape),)
+        elif options["index"] == UNKNOWN:
+            items = None
+        else:
+            items = index_items(options["index"])
+        if isinstance(spec, StaticSpec):
+            return Inferred({"output": StaticSpec(is_known=False) if items is None else picked_value(spec, items)})
+        if items is None or (isinstance(index, TensorSpec) and LEADING in index.shape[:1]):
+            return Inferred({"output": TensorSpec((LEADING,), spec.dtype)})
+        return Inferred({"output": TensorSpec(indexed(spec.shape, items), spec.dtype)})
+
+
+class Take(Rearranging):
+    """Picks items along an axis by an array of whole numbers.
+
+    A number out of range gives NaN, or the least number of a dtype without NaN.
+
+    Args:
+        axis: The axis; `None` counts all items in one row.
+
+    Examples:
+        >>> [port.name for port in Take(axis=0).inputs]
+        ['input', 'indices', 'axis']
+    """
+
+    op = "take"
+    input_ports = ("input", "indices")
+    option_ports = ("axis",)
+    input_dtypes: ClassVar = {"input": "any", "indices": "int32"}
+    formula = "y[i] = x[indices[i]]"
+
+    def __init__(self, axis: int | None = None, name: str | None = None):
+        super().__init__(name, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape of the indices in place of the axis."""
+        shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
+        if axis is None:
+            return Inferred({"output": some})
+        place = place_of("input", axis, shape) if isinstance(axis, int) else None
+        if place is None or (LEADING in some[:1] and place):
+            return NOTHING_KNOWN
+        return Inferred({"output": (*shape[:place], *some, *shape[place + 1 :])})
+
+
+class Gather(Rearranging):
+    """Picks along an axis, at each place another item: `y[i, j] = x[i, indices[i, j]]` along the last one.
+
+    Args:
+        axis: The axis.
+
+    Examples:
+        >>> Gather(axis=1)
+        Gather(axis=1)
+    """
+
+    op = "gather"
+    input_ports = ("input", "indices")
+    option_ports = ("axis",)
+    input_dtypes: ClassVar = {"input": "any", "indices": "int32"}
+    formula = "y[i, j] = x[i, indices[i, j]]"
+
+    def __init__(self, axis: int = -1, name: str | None = None):
+        super().__init__(name, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape of the indices, broadcast with the input on the other axes."""
+        shape, some, axis = inputs["input"].shape, inputs["indices"].shape, options["axis"]
+        if not isinstance(axis, int) or LEADING in shape[:1] or LEADING in some[:1]:
+            return NOTHING_KNOWN
+        place = place_of("input", axis, shape)
+        assert place is not None
+        if len(some) != len(shape):
+            raise MismatchError(
+                "indices", f"as many axes as the input {shape}", "ExpandDims().", f"rank {len(some)} != {len(shape)}"
+            )
+        one, other = (tuple(1 if at == place else size for at, size in enumerate(sizes)) for sizes in (shape, some))
+        try:
+            sizes = list(broadcast(TensorSpec(one), TensorSpec(other)))
+        except MismatchError as error:
+            raise MismatchError(
+                "indices", f"sizes that broadcast with {shape} but for axis {place}", error.advice, error.detail
+            ) from None
+        sizes[place] = some[place]
+        return Inferred({"output": tuple(sizes)})
+
+
+class OneHot(Rearranging):
+    """Turns each whole number into a row of zeros with a 1 at its place; a number out of range gives zeros.
+
+    Args:
+        num_classes: Length of a row.
+        axis: Where the new axis stands in the output.
+        dtype: Dtype of the output; by default the model's.
+
+    Examples:
+        >>> OneHot(10)
+        OneHot(num_classes=10, axis=-1, dtype=None)
+    """
+
+    op = "one_hot"
+    option_ports = ("num_classes",)
+    input_dtypes: ClassVar = {"input": "int32"}
+    formula = "y[i, c] = 1 if x[i] = c, else 0"
+
+    def __init__(
+        self,
+        num_classes: Annotated[int, Range(1, 2**20)],
+        axis: int = -1,
+        dtype: str | None = None,
+        name: str | None = None,
+    ):
+        super().__init__(
+            name, num_classes=num_classes, axis=axis, dtype=None if dtype is None else str(as_dtype(dtype))
+        )
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`shape` gives `(*shape, num_classes)`."""
+        shape, count, axis, dtype = inputs["input"].shape, options["num_classes"], options["axis"], options["dtype"]
+        assert isinstance(axis, int)
+        place = len(shape) if axis == -1 else place_of("input", axis, shape, more=1)
+        known = count != UNKNOWN and place is not None and isinstance(count, int | str)
+        sizes = (*shape[:place], count, *shape[place:]) if known else (LEADING,)
+        return Inferred({"output": TensorSpec(sizes, str(dtype)) if dtype else sizes})  # pyright: ignore
+
+
+class _Triangle(Rearranging):
+    option_ports = ("k",)
+
+    def __init__(self, k: int = 0, name: str | None = None):
+        super().__init__(name, k=k)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays."""
+        shape = inputs["input"].shape
+        if LEADING not in shape[:1] and len(shape) < 2:
+            raise MismatchError("input", "(..., rows, columns)", "an input of at least two axes.", f"rank {len(shape)}")
+        return Inferred({"output": shape})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The same shape."""
+        return {"input": outputs["output"].shape} if "output" in outputs else {}
+
+
+class Triu(_Triangle):
+    """Sets what is below a diagonal of the last two axes to zero.
+
+    Args:
+        k: Which diagonal: 0 is the main one, those above are positive.
+
+    Examples:
+        >>> Triu()
+        Triu(k=0)
+    """
+
+    op = "triu"
+    formula = "y[i, j] = x[i, j] if j - i ≥ k, else 0"
+
+
+class Tril(_Triangle):
+    """Sets what is above a diagonal of the last two axes to zero.
+
+    Args:
+        k: Which diagonal: 0 is the main one, those above are positive.
+
+    Examples:
+        >>> Tril()
+        Tril(k=0)
+    """
+
+    op = "tril"
+    formula = "y[i, j] = x[i, j] if j - i ≤ k, else 0"
+
+
+class TransposedDiagonal(Rearranging):
+    """Gives the diagonal of a matrix as a column.
+
+    Examples:
+        >>> TransposedDiagonal()
+        TransposedDiagonal()
+    """
+
+    op = "transposed_diagonal"
+    formula = "y[i, 0] = x[i, i]"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(n, m)` gives `(min(n, m), 1)`."""
+        shape = inputs["input"].shape
+        if LEADING in shape[:1]:
+            return NOTHING_KNOWN
+        if len(shape) != 2:
+            raise MismatchError("input", "(rows, columns)", "x.reshape(rows, -1)", f"rank {len(shape)} != 2")
+        sizes: tuple[Dim, ...] = (least(*shape), 1)
+        return Inferred({"output": sizes})

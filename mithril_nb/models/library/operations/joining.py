@@ -1,0 +1,416 @@
+"""Arrays side by side, repeated, padded, cut, turned round."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.dims import MismatchError, place_of, plus, product, quotient
+from mithril_nb.models.fields import Range
+from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
+from mithril_nb.models.library.operations.shape_rules import places_of
+from mithril_nb.models.library.operations.statics import numbered_ports
+from mithril_nb.models.op import UNKNOWN, Inferred, Options, Shapes, Specs
+
+__all__ = [
+    "CartesianDifference",
+    "Concat",
+    "Flip",
+    "Pad",
+    "RepeatItems",
+    "Roll",
+    "Split",
+    "Stack",
+    "Tile",
+]
+
+Many = Annotated[int, Range(1, 1024)]
+
+
+class Concat(Rearranging):
+    """Joins arrays along an axis.
+
+    Args:
+        n: How many; they come in as `input1`, `input2`, ...
+        axis: The axis; `None` joins all items in one row.
+
+    Examples:
+        >>> [port.name for port in Concat(2).inputs if port.role == "data"]
+        ['input1', 'input2']
+    """
+
+    op = "concat"
+    option_ports = ("axis",)
+    formula = "y = [x1, x2, ...] along an axis"
+
+    def __init__(self, n: Many = 2, axis: int | None = 0, name: str | None = None):
+        super().__init__(name, n=n, axis=axis)
+
+    @classmethod
+    def data_ports(cls, options: Options) -> tuple[str, ...]:
+        """`input1`, `input2`, ..."""
+        return numbered_ports(options["n"])
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The sizes along the axis add up; the others must be the same."""
+        shapes, axis = [spec.shape for spec in inputs.values()], options["axis"]
+        if axis is None:
+            if any(LEADING in shape[:1] for shape in shapes):
+                return NOTHING_KNOWN
+            return Inferred({"output": (plus(*(product(shape) for shape in shapes)),)})
+        if not isinstance(axis, int) or any(LEADING in shape[:1] for shape in shapes):
+            return NOTHING_KNOWN
+        place = place_of("input1", axis, shapes[0])
+        assert place is not None
+        sizes = list(same_sizes(inputs, place))
+        sizes[place] = plus(*(shape[place] for shape in shapes))
+        return Inferred({"output": tuple(sizes)})
+
+
+class Stack(Rearranging):
+    """Puts arrays of one shape side by side, along a new axis.
+
+    Args:
+        n: How many; they come in as `input1`, `input2`, ...
+        axis: Where the new axis stands in the output.
+
+    Examples:
+        >>> Stack(3)
+        Stack(n=3, axis=0)
+    """
+
+    op = "stack"
+    option_ports = ("axis",)
+    formula = "y = [x1, x2, ...] along a new axis"
+
+    def __init__(self, n: Many = 2, axis: int = 0, name: str | None = None):
+        super().__init__(name, n=n, axis=axis)
+
+    @classmethod
+    def data_ports(cls, options: Options) -> tuple[str, ...]:
+        """`input1`, `input2`, ..."""
+        return numbered_ports(options["n"])
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape of each, with a new axis."""
+        axis = options["axis"]
+        if not isinstance(axis, int) or any(LEADING in spec.shape[:1] for spec in inputs.values()):
+            return NOTHING_KNOWN
+        sizes = same_sizes(inputs)
+        place = place_of("input1", axis, sizes, more=1)
+        return Inferred({"output": (*sizes[:place], len(inputs), *sizes[place:])})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """What one is, all are."""
+        shape, axis = outputs["output"].shape if "output" in outputs else (LEADING,), options["axis"]
+        if LEADING in shape[:1] or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+            return {}
+        place = axis % len(shape)
+        return dict.fromkeys(numbered_ports(options["n"]), (*shape[:place], *shape[place + 1 :]))
+
+
+class RepeatItems(Rearranging):
+    """Gives each item several times, one after the other.
+
+    Args:
+        repeats: How often.
+        axis: Along which axis; `None` for all items in one row.
+
+    Examples:
+        >>> RepeatItems(2, axis=0)
+        RepeatItems(repeats=2, axis=0)
+    """
+
+    op = "repeat_items"
+    option_ports = ("axis",)
+    formula = "y = x[0], x[0], x[1], x[1], ..."
+
+    def __init__(self, repeats: Annotated[int, Range(0, 2**20)] = 2, axis: int | None = None, name: str | None = None):
+        super().__init__(name, repeats=repeats, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """One size grows."""
+        shape, axis, repeats = inputs["input"].shape, options["axis"], options["repeats"]
+        assert isinstance(repeats, int)
+        if axis is None:
+            return NOTHING_KNOWN if LEADING in shape[:1] else Inferred({"output": (product((*shape, repeats)),)})
+        place = place_of("input", axis, shape) if isinstance(axis, int) else None
+        if place is None:
+            return NOTHING_KNOWN
+        return Inferred({"output": (*shape[:place], product((shape[place], repeats)), *shape[place + 1 :])})
+
+
+class Tile(Rearranging):
+    """Gives the whole array several times, along each axis.
+
+    Args:
+        reps: How often, for each axis, the last ones last; a number is for the last axis.
+
+    Examples:
+        >>> Tile((2, 1))
+        Tile(reps=(2, 1))
+    """
+
+    op = "tile"
+    option_ports = ("reps",)
+    formula = "y = x, x, ..."
+
+    def __init__(self, reps: Any = 2, name: str | None = None):
+        super().__init__(name, reps=reps)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Each size grows; missing axes are of size 1."""
+        shape, reps = inputs["input"].shape, options["reps"]
+        if reps == UNKNOWN:
+            return NOTHING_KNOWN
+        times_ = reps if isinstance(reps, tuple) else (reps,)
+        if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in times_):
+            raise MismatchError("input", f"whole numbers from 0 as reps, not {reps!r}", "Tile((2, 1))")
+        if LEADING in shape[:1]:
+            return NOTHING_KNOWN
+        rank = max(len(shape), len(times_))
+        sizes = (*(1,) * (rank - len(shape)), *shape)
+        counts = (*(1,) * (rank - len(times_)), *(one for one in times_ if isinstance(one, int)))
+        return Inferred({"output": tuple(product(pair) for pair in zip(sizes, counts, strict=True))})
+
+
+class Pad(Rearranging):
+    """Adds items of one value around an array.
+
+    Args:
+        pad_width: For each axis how many before and how many after: `((1, 1), (0, 2))`. One pair, or one number, is
+            for all axes.
+        value: The value.
+
+    Examples:
+        >>> Pad(((0, 0), (1, 1)))
+        Pad(pad_width=((0, 0), (1, 1)), value=0.0)
+    """
+
+    op = "pad"
+    option_ports = ("pad_width",)
+    formula = "y = x, with zeros around"
+
+    def __init__(self, pad_width: Any = None, value: float = 0.0, name: str | None = None):
+        super().__init__(name, pad_width=pad_width, value=value)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Each size grows by what is added."""
+        shape, width = inputs["input"].shape, options["pad_width"]
+        if width == UNKNOWN:
+            return NOTHING_KNOWN
+        if LEADING in shape[:1]:
+            pad_pairs(width, None)
+            return NOTHING_KNOWN
+        pairs = pad_pairs(width, len(shape))
+        return Inferred({"output": tuple(plus(size, *pair) for size, pair in zip(shape, pairs, strict=True))})
+
+
+class Split(Rearranging):
+    """Cuts an array into equal parts, which are stacked along a new first axis: `x.split(3)[0]` is the first third.
+
+    Args:
+        split_size: How many parts; the size of the axis is a multiple of it.
+        axis: The axis that is cut.
+
+    Examples:
+        >>> Split(3, axis=-1)
+        Split(split_size=3, axis=-1)
+    """
+
+    op = "split"
+    option_ports = ("split_size", "axis")
+    formula = "y[i] = part i of x"
+
+    def __init__(self, split_size: Many, axis: int = 0, name: str | None = None):
+        super().__init__(name, split_size=split_size, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(a, n)` gives `(parts, a, n / parts)`."""
+        shape, parts, axis = inputs["input"].shape, options["split_size"], options["axis"]
+        place = place_of("input", axis, shape) if isinstance(axis, int) else None
+        if place is None or not isinstance(parts, int) or LEADING in shape[:1]:
+            return NOTHING_KNOWN
+        size = quotient((shape[place],), (parts,)) if parts > 0 else None
+        if size is None:
+            raise MismatchError(
+                "input",
+                f"a multiple of {parts} on axis {place}",
+                "as many parts as go into it.",
+                f"axis {place}: {shape[place]} is none",
+            )
+        return Inferred({"output": (parts, *shape[:place], size, *shape[place + 1 :])})
+
+
+class Flip(Rearranging):
+    """Turns the order of items round.
+
+    Args:
+        axis: Along which axis, or which axes; by default all.
+
+    Examples:
+        >>> Flip(0)
+        Flip(axis=0)
+    """
+
+    op = "flip"
+    option_ports = ("axis",)
+    formula = "y[i] = x[n - 1 - i]"
+
+    def __init__(self, axis: Any = None, name: str | None = None):
+        super().__init__(name, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays."""
+        return _same_shape(options["axis"], inputs["input"])
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The same shape."""
+        return {"input": outputs["output"].shape} if "output" in outputs else {}
+
+
+class Roll(Rearranging):
+    """Moves items along an axis; what leaves at one end comes in at the other.
+
+    Args:
+        shift: By how many places; for several axes, one each.
+        axis: Along which; by default as if all items were in one row.
+
+    Examples:
+        >>> Roll(1, axis=-1)
+        Roll(shift=1, axis=-1)
+    """
+
+    op = "roll"
+    option_ports = ("shift", "axis")
+    formula = "y[i] = x[i - shift]"
+
+    def __init__(self, shift: Any = 1, axis: Any = None, name: str | None = None):
+        super().__init__(name, shift=shift, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays."""
+        shift, axis = options["shift"], options["axis"]
+        if isinstance(shift, tuple) and len(shift) != (len(axis) if isinstance(axis, tuple) else 1) and axis != UNKNOWN:
+            raise MismatchError(
+                "input", f"an axis for each of shift={shift!r}", "Roll((1, 2), axis=(0, 1))", f"axis={axis!r}"
+            )
+        return _same_shape(axis, inputs["input"])
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The same shape."""
+        return {"input": outputs["output"].shape} if "output" in outputs else {}
+
+
+class CartesianDifference(Rearranging):
+    """Subtracts each row of one array from each row of another.
+
+    Examples:
+        >>> [port.name for port in CartesianDifference().inputs]
+        ['left', 'right']
+    """
+
+    op = "cartesian_difference"
+    input_ports = ("left", "right")
+    category = "Arithmetic"
+    formula = "y[i, j] = left[i] - right[j]"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(n, d)` and `(m, d)` give `(n, m, d)`."""
+        for port in cls.input_ports:
+            shape = inputs[port].shape
+            if LEADING not in shape[:1] and len(shape) != 2:
+                raise MismatchError(port, "(rows, features)", "x.reshape(rows, -1)", f"rank {len(shape)} != 2")
+        left, right = inputs["left"].shape, inputs["right"].shape
+        if LEADING in left[:1] or LEADING in right[:1]:
+            return NOTHING_KNOWN
+        a, b = left[1], right[1]
+        if isinstance(a, int) and isinstance(b, int) and a != b and 1 not in (a, b):
+            raise MismatchError(
+                "right", f"(rows, {a}), as left has {left}", "as many features in both.", f"axis 1: {b} != {a}"
+            )
+        last: Dim = b if a == 1 else a if b == 1 or isinstance(a, int) else b
+        return Inferred({"output": (left[0], right[0], last)})
+
+
+def same_sizes(inputs: Specs, but: int | None = None) -> tuple[Dim, ...]:
+    """Return the shape that all inputs have, a number where one of them has it.
+
+    Args:
+        inputs: Specs by port.
+        but: An axis on which they may differ.
+
+    Raises:
+        MismatchError: They differ.
+    """
+    (first, one), *others = inputs.items()
+    sizes = list(one.shape)
+    for port, spec in others:
+        need = f"{tuple('any' if axis == but else size for axis, size in enumerate(sizes))}, as {first} has {one.shape}"
+        if len(spec.shape) != len(sizes):
+            raise MismatchError(
+                port, need, "arrays with as many axes as each other.", f"rank {len(spec.shape)} != {len(sizes)}"
+            )
+        for axis, (size, other) in enumerate(zip(sizes, spec.shape, strict=True)):
+            if axis == but or size == other:
+                continue
+            if isinstance(size, int) and isinstance(other, int):
+                raise MismatchError(port, need, "the same sizes on the other axes.", f"axis {axis}: {other} != {size}")
+            sizes[axis] = other if isinstance(other, int) else size
+    return tuple(sizes)
+
+
+def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
+    """Return how much is added before and after each axis.
+
+    Args:
+        width: A number, a pair, or a pair for each axis.
+        rank: The number of axes; `None` if it is not known.
+
+    Raises:
+        MismatchError: It is none of these.
+
+    Examples:
+        >>> pad_pairs(1, 2), pad_pairs((1, 2), 2), pad_pairs(((0, 0), (1, 2)), 2)
+        (((1, 1), (1, 1)), ((1, 2), (1, 2)), ((0, 0), (1, 2)))
+    """
+    whole = width
+    if isinstance(width, int) and not isinstance(width, bool):
+        width = (width, width)
+    if isinstance(width, tuple) and len(width) == 2 and all(isinstance(one, int) for one in width):
+        width = (width,) * (rank or 0)
+    pairs = width if isinstance(width, tuple) else ()
+    found = [pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2]
+    if not isinstance(width, tuple) or len(found) < len(pairs) or not all(_is_count(n) for pair in found for n in pair):
+        raise MismatchError("input", f"pad_width in pairs of numbers from 0, not {whole!r}", "Pad(((0, 0), (1, 1)))")
+    if rank is not None and len(found) != rank:
+        raise MismatchError(
+            "input", f"rank {len(found)}, for pad_width={whole!r}", "a pair for each axis.", f"rank {rank}"
+        )
+    return tuple((int(before), int(after)) for before, after in found)  # pyright: ignore
+
+
+def _is_count(value: Value) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _same_shape(axis: Value, spec: TensorSpec) -> Inferred:
+    if axis is not None and axis != UNKNOWN:
+        places_of("axis", axis, spec.shape)
+    return Inferred({"output": spec.shape})

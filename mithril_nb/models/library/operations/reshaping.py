@@ -1,0 +1,360 @@
+"""The same items in another shape or order of axes."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from mithril_nb.graph.spec import LEADING, Spec, TensorSpec
+from mithril_nb.models.dims import MismatchError, place_of, product
+from mithril_nb.models.folding import as_array
+from mithril_nb.models.library.operations.shape_rules import as_sizes, flat_span, places_of, reshaped, stretched
+from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Shapes, Specs
+
+__all__ = [
+    "AtLeast1D",
+    "BroadcastTo",
+    "ExpandDims",
+    "Flatten",
+    "Identity",
+    "PermuteTensor",
+    "Reshape",
+    "Squeeze",
+    "SwapAxes",
+    "Transpose",
+]
+
+NOTHING_KNOWN: Inferred = Inferred({"output": (LEADING,)})
+
+
+class Rearranging(Operator):
+    """A block of this family: takes arrays of any dtype, which the output keeps."""
+
+    category = "Shape"
+    input_dtypes: ClassVar = {"*": "any"}
+
+    @classmethod
+    def wanted_dtype(cls, port: str, dtype: str) -> str:
+        """Return `"int32"` for attributes that are connected, as shapes and axes."""
+        return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
+
+
+class Reshape(Rearranging):
+    """Gives the items in another shape, in the same order.
+
+    Args:
+        shape: Sizes. One may be -1, for what is left. A name stands for a size too: for what is left if it is the only
+            one open, else for the size that the input has at the same place, as in `("batch", -1)`.
+
+    Examples:
+        >>> Reshape((2, -1))
+        Reshape(shape=(2, -1))
+    """
+
+    op = "reshape"
+    option_ports = ("shape",)
+    formula = "y = x in another shape"
+    takes_values = True
+
+    def __init__(self, shape: Any = None, name: str | None = None):
+        super().__init__(name, shape=shape)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
+        """The shape, with -1 and names found."""
+        array, target = as_array("input", inputs["input"], "float32"), options["shape"]
+        if target == UNKNOWN:
+            return Inferred({"output": TensorSpec((LEADING,), array.dtype)})
+        shape = reshaped(array.shape, as_sizes("shape", target), connected="shape" in inputs)
+        return Inferred({"output": TensorSpec(shape, array.dtype)})
+
+
+class Flatten(Rearranging):
+    """Joins axes into one: by default all but the first, `(batch, a, b)` becomes `(batch, a b)`.
+
+    Args:
+        start_dim: The first axis that is joined; 0 for all.
+        end_dim: The last one.
+
+    Examples:
+        >>> Flatten()
+        Flatten(start_dim=1, end_dim=-1)
+    """
+
+    op = "flatten"
+    option_ports = ("start_dim", "end_dim")
+    formula = "y[n] = all of x[n] in one row"
+
+    def __init__(self, start_dim: int = 1, end_dim: int = -1, name: str | None = None):
+        super().__init__(name, start_dim=start_dim, end_dim=end_dim)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(batch, *rest)` gives `(batch, product of rest)`."""
+        shape, start, end = inputs["input"].shape, options["start_dim"], options["end_dim"]
+        if not isinstance(start, int) or not isinstance(end, int):
+            return NOTHING_KNOWN
+        span = flat_span(shape, start, end)
+        if span is None:
+            return NOTHING_KNOWN
+        first, last = span
+        return Inferred({"output": (*shape[:first], product(shape[first:last]), *shape[last:])})
+
+
+class Squeeze(Rearranging):
+    """Takes axes of size 1 away.
+
+    Args:
+        axis: Which, one or several; by default all.
+
+    Examples:
+        >>> Squeeze()
+        Squeeze(axis=None)
+    """
+
+    op = "squeeze"
+    option_ports = ("axis",)
+    formula = "y = x without axes of size 1"
+
+    def __init__(self, axis: Any = None, name: str | None = None):
+        super().__init__(name, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """What is not 1; of a size that is not known, nobody knows."""
+        shape, axis = inputs["input"].shape, options["axis"]
+        if axis == UNKNOWN:
+            return NOTHING_KNOWN
+        if axis is None:
+            named = [place for place, size in enumerate(shape) if isinstance(size, str)]
+            tail = tuple(size for size in shape[named[-1] + 1 if named else 0 :] if size != 1)
+            return Inferred({"output": (LEADING, *tail) if named else tail})
+        places = places_of("axis", axis, shape)
+        if places is None:
+            return NOTHING_KNOWN
+        for place in places:
+            if isinstance(shape[place], int) and shape[place] != 1:
+                raise MismatchError(
+                    "input",
+                    f"size 1 on axis {place}",
+                    "Squeeze(), which takes all axes of size 1 away.",
+                    f"axis {place}: {shape[place]} != 1",
+                )
+        return Inferred({"output": tuple(size for place, size in enumerate(shape) if place not in places)})
+
+
+class ExpandDims(Rearranging):
+    """Adds axes of size 1.
+
+    Args:
+        axis: Where, in the output; one or several.
+
+    Examples:
+        >>> ExpandDims(-1)
+        ExpandDims(axis=-1)
+    """
+
+    op = "expand_dims"
+    option_ports = ("axis",)
+    formula = "y = x with an axis of size 1"
+
+    def __init__(self, axis: Any = 0, name: str | None = None):
+        super().__init__(name, axis=axis)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """A 1 at each place."""
+        shape, axis = inputs["input"].shape, options["axis"]
+        if axis == UNKNOWN:
+            return NOTHING_KNOWN
+        places = places_of("axis", axis, shape, adds=True)
+        if places is None:
+            return NOTHING_KNOWN
+        sizes = iter(shape)
+        return Inferred(
+            {"output": tuple(1 if place in places else next(sizes) for place in range(len(shape) + len(places)))}
+        )
+
+
+class AtLeast1D(Rearranging):
+    """Gives a single number an axis of size 1; other arrays stay as they are.
+
+    Examples:
+        >>> AtLeast1D()
+        AtLeast1D()
+    """
+
+    op = "at_least_1d"
+    formula = "y = x, with an axis at least"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`()` gives `(1,)`."""
+        return Inferred({"output": inputs["input"].shape or (1,)})
+
+
+class BroadcastTo(Rearranging):
+    """Repeats along axes of size 1, and along new ones in front, until a shape is reached.
+
+    Args:
+        shape: Sizes. A name stands for the size that the input has there, counted from the last axis.
+
+    Examples:
+        >>> BroadcastTo((3, 4))
+        BroadcastTo(shape=(3, 4))
+    """
+
+    op = "broadcast_to"
+    option_ports = ("shape",)
+    formula = "y = x, repeated to a shape"
+    takes_values = True
+
+    def __init__(self, shape: Any = None, name: str | None = None):
+        super().__init__(name, shape=shape)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
+        """The shape, if the input fits."""
+        array, target = as_array("input", inputs["input"], "float32"), options["shape"]
+        if target == UNKNOWN:
+            return Inferred({"output": TensorSpec((LEADING,), array.dtype)})
+        shape = stretched(array.shape, as_sizes("shape", target), connected="shape" in inputs)
+        return Inferred({"output": TensorSpec(shape, array.dtype)})
+
+
+class Transpose(Rearranging):
+    """Gives the axes in another order.
+
+    Args:
+        axes: For each axis of the output, which axis of the input it is; by default the order is reversed.
+
+    Examples:
+        >>> Transpose((0, 2, 1))
+        Transpose(axes=(0, 2, 1))
+    """
+
+    op = "transpose"
+    option_ports = ("axes",)
+    formula = "y[j, i] = x[i, j]"
+
+    def __init__(self, axes: Any = None, name: str | None = None):
+        super().__init__(name, axes=axes)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The sizes in the other order."""
+        shape, axes = inputs["input"].shape, options["axes"]
+        if axes == UNKNOWN or LEADING in shape[:1]:
+            return NOTHING_KNOWN
+        if axes is None or axes == ():
+            return Inferred({"output": shape[::-1]})
+        places = places_of("axes", axes, shape)
+        assert places is not None
+        if len(places) != len(shape):
+            raise MismatchError(
+                "input",
+                f"rank {len(places)}, for axes={axes!r}",
+                "axes that name each axis of the input once.",
+                f"rank {len(shape)}",
+            )
+        return Inferred({"output": tuple(shape[place] for place in places)})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The sizes back in their order."""
+        shape, axes = outputs["output"].shape if "output" in outputs else (LEADING,), options["axes"]
+        if LEADING in shape[:1]:
+            return {}
+        if axes is None or axes == ():
+            return {"input": shape[::-1]}
+        order = [axis % len(shape) for axis in axes if isinstance(axis, int)] if isinstance(axes, tuple) else []
+        if sorted(order) != list(range(len(shape))):
+            return {}
+        return {"input": tuple(shape[order.index(place)] for place in range(len(shape)))}
+
+
+class SwapAxes(Rearranging):
+    """Swaps two axes.
+
+    Args:
+        axis1: One axis.
+        axis2: The other.
+
+    Examples:
+        >>> SwapAxes(-1, -2)
+        SwapAxes(axis1=-1, axis2=-2)
+    """
+
+    op = "swap_axes"
+    option_ports = ("axis1", "axis2")
+    formula = "y[j, i] = x[i, j]"
+
+    def __init__(self, axis1: int, axis2: int, name: str | None = None):
+        super().__init__(name, axis1=axis1, axis2=axis2)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """Two sizes swapped."""
+        shape, axes = inputs["input"].shape, (options["axis1"], options["axis2"])
+        places = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
+        if len(places) < 2 or None in places:
+            return NOTHING_KNOWN
+        sizes = list(shape)
+        one, other = (place for place in places if place is not None)
+        sizes[one], sizes[other] = sizes[other], sizes[one]
+        return Inferred({"output": tuple(sizes)})
+
+
+class PermuteTensor(Rearranging):
+    """Takes rows in an order that is itself data: `input[indices]`.
+
+    Examples:
+        >>> [port.name for port in PermuteTensor().inputs]
+        ['input', 'indices']
+    """
+
+    op = "permute_tensor"
+    input_ports = ("input", "indices")
+    input_dtypes: ClassVar = {"input": "any", "indices": "int32"}
+    formula = "y[i] = x[indices[i]]"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """`(rows, *rest)` and `(*some,)` give `(*some, *rest)`."""
+        shape, some = inputs["input"].shape, inputs["indices"].shape
+        if shape == ():
+            raise MismatchError("input", "at least one axis", "give the input an axis of rows.", "rank 0")
+        if LEADING in shape[:1]:
+            return NOTHING_KNOWN
+        return Inferred({"output": (*some, *shape[1:])})
+
+
+class Identity(Rearranging):
+    """Gives what it is given; a place to name, or to hang a note on.
+
+    Examples:
+        >>> Identity()
+        Identity()
+    """
+
+    op = "identity"
+    formula = "y = x"
+    takes_values = True
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
+        """The same."""
+        return Inferred({"output": inputs["input"]})
+
+    @classmethod
+    def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
+        """The same, back."""
+        return {"input": outputs["output"].shape} if "output" in outputs else {}

@@ -1,0 +1,395 @@
+"""Values that flow beside arrays: shapes, lengths, dtypes, tuples of such. They are known before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from mithril_nb.graph.records import Value as Plain
+from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
+from mithril_nb.models.constants import dtype_of, shape_of
+from mithril_nb.models.dims import MismatchError, place_of, product
+from mithril_nb.models.folding import as_array
+from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options
+
+__all__ = [
+    "Cast",
+    "Dtype",
+    "Item",
+    "Length",
+    "Shape",
+    "Size",
+    "Slice",
+    "TensorToList",
+    "ToList",
+    "ToTensor",
+    "ToTuple",
+    "Value",
+]
+
+Specs = dict[str, Spec]
+_NOT_KNOWN = StaticSpec(is_known=False)
+
+
+class _Static(Operator):
+    category = "Shape"
+    input_dtypes: ClassVar = {"*": "any"}
+    takes_values = True
+
+    @classmethod
+    def wanted_dtype(cls, port: str, dtype: str) -> str:
+        """Return `"int32"` for attributes that are connected, as axes."""
+        return "int32" if port in cls.option_ports else super().wanted_dtype(port, dtype)
+
+
+class Shape(_Static):
+    """Gives the shape: sizes that are not known yet stay names.
+
+    Examples:
+        >>> from mithril_nb.models import Model
+        >>> from mithril_nb.models.infer import infer
+        >>> infer(Shape().graph, {"input": TensorSpec(("batch", 3))}).outputs["output"]
+        static ('batch', 3)
+    """
+
+    op = "shape"
+    formula = "y = the sizes of x"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape as a value."""
+        shape = as_array("input", inputs["input"], "float32").shape
+        return Inferred({"output": _NOT_KNOWN if shape == (LEADING,) else StaticSpec(shape)})
+
+
+class Length(_Static):
+    """Gives the size of the first axis, or the number of items of a tuple.
+
+    Examples:
+        >>> Length()
+        Length()
+    """
+
+    op = "length"
+    formula = "y = the number of x[0], x[1], ..."
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The first size."""
+        shape = as_array("input", inputs["input"], "float32").shape
+        if not shape:
+            raise MismatchError("input", "at least one axis", "Size() counts the items of any array.", "rank 0")
+        return Inferred({"output": _NOT_KNOWN if shape[0] == LEADING else StaticSpec(shape[0])})
+
+
+class Size(_Static):
+    """Gives the number of items, or the sizes of some axes.
+
+    Args:
+        dim: An axis, or several; `None` for the number of all items.
+
+    Examples:
+        >>> Size(0)
+        Size(dim=0)
+    """
+
+    op = "size"
+    option_ports = ("dim",)
+    formula = "y = the number of items of x"
+
+    def __init__(self, dim: Any = None, name: str | None = None):
+        super().__init__(name, dim=dim)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The product of the sizes, or one of them."""
+        shape, dim = as_array("input", inputs["input"], "float32").shape, options["dim"]
+        if dim is None:
+            return Inferred({"output": _NOT_KNOWN if LEADING in shape[:1] else StaticSpec(product(shape))})
+        if dim == UNKNOWN:
+            return Inferred({"output": _NOT_KNOWN})
+        axes = dim if isinstance(dim, tuple) else (dim,)
+        if not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in axes):
+            raise MismatchError("input", f"a whole number as dim, not {dim!r}", "Size(dim=0)")
+        places = [place_of("input", axis, shape) for axis in axes if isinstance(axis, int)]
+        sizes = tuple(shape[place] for place in places if place is not None)
+        if len(sizes) < len(axes):
+            return Inferred({"output": _NOT_KNOWN})
+        return Inferred({"output": StaticSpec(sizes if isinstance(dim, tuple) else sizes[0])})
+
+
+class Item(_Static):
+    """Gives the only item, without any axis.
+
+    Examples:
+        >>> Item()
+        Item()
+    """
+
+    op = "item"
+    formula = "y = the one item of x"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """An array without axes; of a tuple of one, what is in it."""
+        spec = inputs["input"]
+        if isinstance(spec, StaticSpec):
+            value = spec.value
+            while isinstance(value, tuple) and len(value) == 1 and value != (LEADING,):
+                value = value[0]
+            if not isinstance(value, tuple):
+                return Inferred({"output": StaticSpec(value, spec.is_known)})
+            raise MismatchError("input", "one item", "Indexer(0) takes the first.", f"{len(value)} != 1")
+        count = _count(spec.shape)
+        if isinstance(count, int) and count != 1:
+            axis = next((axis for axis, size in enumerate(spec.shape) if size != 1), 0)
+            raise MismatchError(
+                "input", "one item", "Indexer(...) to take one of them.", f"axis {axis}: {spec.shape[axis]} != 1"
+            )
+        return Inferred({"output": TensorSpec((), spec.dtype)})
+
+
+class Cast(_Static):
+    """Gives the items in another dtype.
+
+    Args:
+        dtype: The dtype: `"float32"`, `ml.int32`, ...
+
+    Examples:
+        >>> Cast("float16")
+        Cast(dtype='float16')
+    """
+
+    op = "cast"
+    option_ports = ("dtype",)
+    formula = "y = x as dtype"
+
+    def __init__(self, dtype: Any = None, name: str | None = None):
+        super().__init__(name, dtype=None if dtype is None else str(as_dtype(dtype)))
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape stays."""
+        shape = as_array("input", inputs["input"], "float32").shape
+        return Inferred({"output": TensorSpec(shape, dtype_option("dtype", options["dtype"]))})
+
+
+class Dtype(_Static):
+    """Gives the name of the dtype.
+
+    Examples:
+        >>> Dtype()
+        Dtype()
+    """
+
+    op = "dtype"
+    formula = "y = the dtype of x"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The name as a value."""
+        spec = inputs["input"]
+        if isinstance(spec, StaticSpec):
+            return Inferred({"output": StaticSpec(dtype_of(spec.value)) if spec.is_known else _NOT_KNOWN})
+        return Inferred({"output": StaticSpec(str(spec.dtype))})
+
+
+class ToTensor(_Static):
+    """Makes an array of a number, or of numbers in tuples in tuples.
+
+    Args:
+        dtype: Its dtype; by default the model's for floating numbers, `"int32"` for whole ones, `"bool"` for truth
+            values.
+
+    Examples:
+        >>> ToTensor("float32")
+        ToTensor(dtype='float32')
+    """
+
+    op = "to_tensor"
+    option_ports = ("dtype",)
+    category = "Values"
+    formula = "y = x as an array"
+
+    def __init__(self, dtype: Any = None, name: str | None = None):
+        super().__init__(name, dtype=None if dtype is None else str(as_dtype(dtype)))
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The shape of the nesting."""
+        spec, dtype = inputs["input"], options["dtype"]
+        if isinstance(spec, StaticSpec) and spec.is_known and not _is_even(spec.value):
+            raise MismatchError("input", "tuples of one length at each depth", "tuples of one length.", "ragged")
+        array = as_array("input", spec, "")
+        name = array.dtype if dtype is None else dtype_option("dtype", dtype)
+        # Without a dtype, floating numbers are of the model's.
+        return Inferred({"output": TensorSpec(array.shape, name) if name else array.shape})
+
+
+class TensorToList(_Static):
+    """Gives the items as numbers in tuples in tuples. What they are is known only when the model runs.
+
+    Examples:
+        >>> TensorToList()
+        TensorToList()
+    """
+
+    op = "tensor_to_list"
+    category = "Values"
+    formula = "y = x as nested tuples"
+
+    def __init__(self, name: str | None = None):
+        super().__init__(name)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """A value that is not known; a value stays as it is."""
+        spec = inputs["input"]
+        return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
+
+
+class ToTuple(_Static):
+    """Puts values side by side in a tuple; a shape to reshape to, for one.
+
+    Args:
+        n: How many; they come in as `input1`, `input2`, ... By default one `input`, whose items are taken.
+
+    Examples:
+        >>> [port.name for port in ToTuple(2).inputs], [port.name for port in ToTuple().inputs]
+        (['input1', 'input2'], ['input'])
+    """
+
+    op = "to_tuple"
+    category = "Values"
+    formula = "y = (x1, x2, ...)"
+
+    def __init__(self, n: int | None = None, name: str | None = None):
+        super().__init__(name, n=n)
+
+    @classmethod
+    def data_ports(cls, options: Options) -> tuple[str, ...]:
+        """`input1`, `input2`, ..."""
+        return numbered_ports(options["n"]) or ("input",)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The values, as far as each is known."""
+        if "input" in inputs:
+            spec = inputs["input"]
+            return Inferred({"output": spec if isinstance(spec, StaticSpec) else _NOT_KNOWN})
+        specs = [inputs[port] for port in numbered_ports(options["n"])]
+        values = [spec.value for spec in specs if isinstance(spec, StaticSpec) and spec.is_known]
+        return Inferred({"output": StaticSpec(tuple(values)) if len(values) == len(specs) else _NOT_KNOWN})
+
+
+class ToList(ToTuple):
+    """Puts values side by side, as ToTuple does: what flows between blocks is not changed, so a list is a tuple here.
+
+    Args:
+        n: How many; they come in as `input1`, `input2`, ... By default one `input`, whose items are taken.
+
+    Examples:
+        >>> [port.name for port in ToList(2).inputs]
+        ['input1', 'input2']
+    """
+
+    op = "to_list"
+
+
+class Slice(_Static):
+    """Gives a slice to index with: `Indexer()(input="x", index=slice_block.output)`.
+
+    Args:
+        start: Place of the first item.
+        stop: Place after the last one.
+        step: Step from one to the next.
+
+    Examples:
+        >>> Slice(1, 3)
+        Slice(start=1, stop=3, step=None)
+    """
+
+    op = "slice"
+    input_ports = ()
+    option_ports = ("start", "stop", "step")
+    category = "Values"
+    formula = "y = start:stop:step"
+
+    def __init__(
+        self, start: int | None = None, stop: int | None = None, step: int | None = None, name: str | None = None
+    ):
+        super().__init__(name, start=start, stop=stop, step=step)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The three numbers."""
+        bounds = tuple(options[port] for port in cls.option_ports)
+        return Inferred({"output": _NOT_KNOWN if UNKNOWN in bounds else StaticSpec(("slice", *bounds))})
+
+
+class Value(_Static):
+    """Always gives the same value, that is no array: a size, an axis, a shape.
+
+    Args:
+        value: A number, a text, or tuples of such.
+
+    Examples:
+        >>> Value((2, -1))
+        Value(value=(2, -1))
+    """
+
+    op = "value"
+    input_ports = ()
+    category = "Values"
+    formula = "y = value"
+
+    def __init__(self, value: Any = None, name: str | None = None):
+        super().__init__(name, value=value)
+
+    @classmethod
+    def infer(cls, options: Options, inputs: Specs) -> Inferred:
+        """The value."""
+        return Inferred({"output": StaticSpec(options["value"])})
+
+
+def numbered_ports(n: Plain) -> tuple[str, ...]:
+    """Return the names of as many inputs.
+
+    Examples:
+        >>> numbered_ports(2)
+        ('input1', 'input2')
+    """
+    return tuple(f"input{number}" for number in range(1, n + 1)) if isinstance(n, int) else ()
+
+
+def dtype_option(port: str, dtype: Plain) -> str:
+    """Return the dtype that an attribute holds, or that comes over its connection.
+
+    Raises:
+        MismatchError: It is none, or not known before the program runs.
+    """
+    if dtype is None or dtype == UNKNOWN or not isinstance(dtype, str):
+        raise MismatchError(port, "a dtype that is known before anything runs", 'dtype="float32"')
+    return str(as_dtype(dtype))
+
+
+def _count(shape: tuple[Dim, ...]) -> Dim | None:
+    return None if LEADING in shape[:1] else product(shape)
+
+
+def _is_even(value: Plain) -> bool:
+    """Whether tuples in tuples have one length at each depth."""
+    if not isinstance(value, tuple):
+        return True
+    return len({shape_of(one) for one in value}) <= 1 and all(_is_even(one) for one in value)
