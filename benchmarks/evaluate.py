@@ -6,31 +6,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
 
-import mithril_nb as ml
 from benchmarks.interleaved import Comparison, compare
-from benchmarks.plain import SIZES, mlp_forward, mlp_params, samples
-from mithril_nb.models import Linear, Model, Relu
-
-
-def model_of(widths: tuple[int, ...]) -> Model:
-    """Return the MLP of the benchmarks, composed of blocks."""
-    model = Model()
-    for place, width in enumerate(widths[1:]):
-        if place:
-            model += Relu()
-        model += Linear(dimension=width)
-    return model
+from benchmarks.plain import WORKLOADS
 
 
 def evaluate_comparisons(rounds: int) -> Iterator[Comparison]:
-    """Yield the comparison for each size."""
-    for name, (widths, batch_size, bar) in SIZES.items():
-        physical = ml.compile(model_of(widths), ml.JaxBackend(), shapes={"input": [batch_size, widths[0]]})
-        params, x = mlp_params(widths), samples(batch_size, widths[0])[0]
-        plain = jax.jit(mlp_forward)
+    """Yield the comparison for each model; both sides must compute the same."""
+    for work in WORKLOADS.values():
+        physical = work.compiled()
+        params, x = physical.randomize_params(0), work.samples()[0]
+        plain = jax.jit(work.forward)
+        np.testing.assert_allclose(physical.evaluate(params, {"input": x})["output"], plain(params, x), 1e-3, 1e-3)
         ours, theirs = repeated(physical.evaluate, params, {"input": x}), repeated(plain, params, x)
-        yield compare(f"evaluate, {name}", ours, theirs, bar=bar, rounds=rounds)
+        yield compare(f"evaluate, {work.name}", ours, theirs, bar=work.bar, rounds=rounds)
 
 
 def repeated(program: Callable[..., Any], *args: Any) -> Callable[[int], object]:

@@ -27,8 +27,9 @@ def plain_shapes(layers: int = LAYERS) -> dict[str, tuple[int, ...]]:
     return shapes | {"norm.weight": (WIDTH,), "norm.bias": (WIDTH,)}
 
 
-def plain_forward(params: dict[str, Any], tokens: Any, layers: int = LAYERS) -> Any:
+def plain_forward(params: dict[str, Any], tokens: Any, layers: int = LAYERS, heads: int = HEADS) -> Any:
     """Return the logits."""
+    width = params["embedding"].shape[1]
 
     def linear(name: str, x: Any) -> Any:
         return x @ params[f"{name}.weight"] + params[f"{name}.bias"]
@@ -40,13 +41,13 @@ def plain_forward(params: dict[str, Any], tokens: Any, layers: int = LAYERS) -> 
 
     def attention(name: str, x: Any) -> Any:
         batch, time, _ = x.shape
-        whole = linear(f"{name}.qkv", x).reshape(batch, time, 3, HEADS, WIDTH // HEADS)
+        whole = linear(f"{name}.qkv", x).reshape(batch, time, 3, heads, width // heads)
         query, key, value = whole[:, :, 0], whole[:, :, 1], whole[:, :, 2]
-        scores = jnp.einsum("bthd,bshd->bhts", query, key) / (WIDTH // HEADS) ** 0.5
+        scores = jnp.einsum("bthd,bshd->bhts", query, key) / (width // heads) ** 0.5
         seen = jnp.tril(jnp.ones((time, time), bool))
         weights = jax.nn.softmax(jnp.where(seen, scores, jnp.finfo(scores.dtype).min))
         mixed = jnp.einsum("bhts,bshd->bthd", weights, value)
-        return linear(f"{name}.out", mixed.reshape(batch, time, WIDTH))
+        return linear(f"{name}.out", mixed.reshape(batch, time, width))
 
     x = jnp.take(params["embedding"], tokens, axis=0) + params["positions.weight"][: tokens.shape[1]]
     for number in range(layers):

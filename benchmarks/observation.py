@@ -10,39 +10,20 @@ import jax
 import numpy as np
 
 from benchmarks.interleaved import Comparison, compare
-from benchmarks.plain import CLASSES, adam_step, mlp_params, samples
-from benchmarks.train_step import LEARNING_RATE, forward
-from mithril_nb.graph.spec import TensorSpec
+from benchmarks.plain import CLASSES, Workload, adam_step, mlp, mlp_forward
+from benchmarks.train_step import LEARNING_RATE
+from mithril_nb.physical import PhysicalModel
 from mithril_nb.train import CURVES, Run, fit
 
-WIDTHS, BATCH_SIZE = (64, 128, 128, 128, CLASSES), 128
+WORK = Workload("MLP 3x128, batch 128", lambda: mlp((128, 128, 128, CLASSES)), mlp_forward, (128, 64))
 """A step of about 1 ms on two cores."""
 SAMPLES = 128 * 64
 
 
-class PlainMLP:
-    """The MLP of the benchmarks as `fit` takes it."""
-
-    input_names, output_names, needs_key = ("input",), ("output",), False
-    is_immutable = True
-
-    def __init__(self, widths: tuple[int, ...]):
-        self.widths = widths
-        self.input_specs = {"input": TensorSpec(("batch", widths[0]))}
-
-    def forward(self, params: Any, inputs: Any, *, key: Any = None, training: bool = False) -> Any:
-        """Return the logits by name."""
-        return forward(params, inputs)
-
-    def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
-        """Return fresh params."""
-        return mlp_params(self.widths, seed or 0)
-
-
 def observation_comparisons(rounds: int) -> Iterator[Comparison]:
     """Yield what watching costs, and what the whole of `fit` costs over a loop without events, history and checks."""
-    x, labels = (np.asarray(array) for array in samples(SAMPLES, WIDTHS[0]))
-    model = PlainMLP(WIDTHS)
+    x, labels = (np.asarray(array) for array in WORK.samples(SAMPLES))
+    model = WORK.compiled()
     watched, unwatched, counted = (epochs_of(watching(model, x, labels, each)) for each in (True, False, False))
     plain = plain_loop(x, labels)
     # A block must last longer than the tenth of a second between two looks.
@@ -53,9 +34,9 @@ def observation_comparisons(rounds: int) -> Iterator[Comparison]:
     yield compare("  fit's own loop over the same by hand", counted, plain, **slow)
 
 
-def watching(model: PlainMLP, x: np.ndarray, labels: np.ndarray, is_watched: bool) -> Run:
+def watching(model: PhysicalModel, x: np.ndarray, labels: np.ndarray, is_watched: bool) -> Run:
     """Return a run; if it is watched, as a workbench does it: the new rows and a snapshot, ten times a second."""
-    run = fit(model, (x, labels), epochs=1, batch_size=BATCH_SIZE)
+    run = fit(model, (x, labels), epochs=1, batch_size=WORK.shape[0])
     sent, messages = 0, deque(maxlen=1)
 
     def tell(event: object) -> None:
@@ -76,8 +57,8 @@ def epochs_of(run: Run) -> Callable[[int], object]:
 
 def plain_loop(x: np.ndarray, labels: np.ndarray) -> Callable[[int], object]:
     """Return a function that takes so many epochs of a loop by hand: shuffled batches, one loss read at the end."""
-    step, optimizer = adam_step(LEARNING_RATE)
-    params = mlp_params(WIDTHS)
+    step, optimizer = adam_step(WORK.forward, LEARNING_RATE)
+    params = WORK.compiled().randomize_params(0)
     state = [params, optimizer.init(params)]
     rng = np.random.default_rng(0)
 
@@ -85,8 +66,8 @@ def plain_loop(x: np.ndarray, labels: np.ndarray) -> Callable[[int], object]:
         params, opt_state = state
         for _ in range(count):
             order = rng.permutation(len(x))
-            for start in range(0, len(x), BATCH_SIZE):
-                indices = order[start : start + BATCH_SIZE]
+            for start in range(0, len(x), WORK.shape[0]):
+                indices = order[start : start + WORK.shape[0]]
                 params, opt_state, loss = step(params, opt_state, x[indices], labels[indices])
         state[:] = params, opt_state
         jax.block_until_ready(loss)

@@ -1,9 +1,9 @@
-"""The models of the benchmarks, written by hand in plain JAX: what ours is compared with."""
+"""The programs of the benchmarks: each as a model of our blocks, and by hand in plain JAX over the same params."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -11,26 +11,60 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+import mithril_nb as ml
+from benchmarks.gpt import plain_forward
+from mithril_nb.models import CNN, GPT, Linear, Model, Relu
+from mithril_nb.physical import PhysicalModel
+
 CLASSES = 10
-SIZES = {
-    "MLP 4x256, batch 128": ((64, 256, 256, 256, 256, CLASSES), 128, 1.02),
-    "MLP 4x32, batch 8": ((64, 32, 32, 32, 32, CLASSES), 8, 1.05),
-}
-"""Widths, batch size, and bar of each model."""
 
 
-def mlp_params(widths: tuple[int, ...], seed: int = 0) -> dict[str, Any]:
-    """Return the params of an MLP by name, weights stored as (in, out)."""
-    rng = np.random.default_rng(seed)
-    params: dict[str, Any] = {}
-    for place, (rows, columns) in enumerate(pairwise(widths)):
-        params[f"linear_{place}.weight"] = jnp.asarray(rng.normal(size=(rows, columns)) / rows**0.5, jnp.float32)
-        params[f"linear_{place}.bias"] = jnp.zeros(columns)
-    return params
+@dataclass(frozen=True)
+class Workload:
+    """A model twice.
+
+    Attributes:
+        name: What it is.
+        model: Composes it of our blocks, from an input `input` to logits `output`.
+        forward: The same by hand: params by name, and the input, give the logits.
+        shape: Shape of the input, the batch first.
+        bar: What ours may take, over what the one by hand takes.
+        tokens: How many tokens there are, if the input is tokens and the targets are one for each; else 0.
+    """
+
+    name: str
+    model: Callable[[], Model]
+    forward: Callable[[dict[str, Any], Any], Any]
+    shape: tuple[int, ...]
+    bar: float = 1.02
+    tokens: int = 0
+
+    def compiled(self) -> PhysicalModel:
+        """Return our model, compiled for its shape."""
+        return ml.compile(self.model(), ml.JaxBackend(), shapes={"input": list(self.shape)})
+
+    def samples(self, batch_size: int | None = None) -> tuple[Any, Any]:
+        """Return inputs and targets of one batch."""
+        shape = (batch_size or self.shape[0], *self.shape[1:])
+        rng = np.random.default_rng(1)
+        if self.tokens:
+            return tuple(jnp.asarray(rng.integers(0, self.tokens, shape), jnp.int32) for _ in range(2))
+        x = rng.normal(size=shape).astype(np.float32)
+        return jnp.asarray(x), jnp.asarray(rng.integers(0, CLASSES, shape[0]), jnp.int32)
+
+
+def mlp(widths: tuple[int, ...]) -> Model:
+    """Return Linear blocks with a Relu between them."""
+    model = Model()
+    for place, width in enumerate(widths):
+        if place:
+            model += Relu()
+        model += Linear(dimension=width)
+    return model
 
 
 def mlp_forward(params: dict[str, Any], x: Any) -> Any:
-    """Return the logits: linear blocks with a relu between them."""
+    """Return the logits of `mlp`."""
     depth = len(params) // 2
     for place in range(depth):
         x = x @ params[f"linear_{place}.weight"] + params[f"linear_{place}.bias"]
@@ -39,19 +73,43 @@ def mlp_forward(params: dict[str, Any], x: Any) -> Any:
     return x
 
 
-def samples(batch_size: int, features: int, seed: int = 1) -> tuple[Any, Any]:
-    """Return inputs and labels of one batch."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(batch_size, features)).astype(np.float32)
-    return jnp.asarray(x), jnp.asarray(rng.integers(0, CLASSES, batch_size), jnp.int32)
+def cnn_forward(params: dict[str, Any], x: Any) -> Any:
+    """Return the logits of `CNN`."""
+    for place in range(len(params) // 2 - 1):
+        x = jax.lax.conv_general_dilated(x, params[f"conv2d_{place}.weight"], (1, 1), "SAME")
+        x = jax.nn.relu(x + params[f"conv2d_{place}.bias"][:, None, None])
+        x = jax.lax.reduce_window(x, -jnp.inf, jax.lax.max, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+    return x.reshape(len(x), -1) @ params["linear_0.weight"] + params["linear_0.bias"]
 
 
-def adam_step(learning_rate: float) -> tuple[Callable[..., Any], Any]:
+def gpt_forward(params: dict[str, Any], x: Any) -> Any:
+    """Return the logits of the small `GPT`."""
+    return plain_forward(params, x, layers=4, heads=4)
+
+
+WORKLOADS = {
+    one.name: one
+    for one in (
+        Workload("MLP 4x256, batch 128", lambda: mlp((256, 256, 256, 256, CLASSES)), mlp_forward, (128, 64)),
+        Workload("MLP 4x32, batch 8", lambda: mlp((32, 32, 32, 32, CLASSES)), mlp_forward, (8, 64), 1.05),
+        Workload("CNN 32-64 on 16x16, batch 32", lambda: CNN((32, 64), CLASSES), cnn_forward, (32, 1, 16, 16)),
+        Workload(
+            "GPT 4x128, 8 times 64 tokens",
+            lambda: GPT(vocabulary=256, context=64, layers=4, heads=4, width=128),
+            gpt_forward,
+            (8, 64),
+            tokens=256,
+        ),
+    )
+}
+
+
+def adam_step(forward: Callable[[Any, Any], Any], learning_rate: float) -> tuple[Callable[..., Any], Any]:
     """Return a step as one writes it by hand, jitted and donated, and its optimizer."""
     optimizer = optax.adam(learning_rate)
 
     def loss(params: Any, x: Any, labels: Any) -> Any:
-        return optax.softmax_cross_entropy_with_integer_labels(mlp_forward(params, x), labels).mean()
+        return optax.softmax_cross_entropy_with_integer_labels(forward(params, x), labels).mean()
 
     def step(params: Any, opt_state: Any, x: Any, labels: Any) -> Any:
         value, grads = jax.value_and_grad(loss)(params, x, labels)

@@ -12,8 +12,7 @@ from typing import Any
 import jax
 
 import mithril_nb as ml
-from benchmarks.evaluate import model_of
-from benchmarks.plain import SIZES
+from benchmarks.plain import WORKLOADS
 from mithril_nb.train import programs
 
 IMPORTS = ("import mithril_nb", "import jax", "import mithril_nb.train")
@@ -23,10 +22,10 @@ def startup_times(repeats: int) -> Iterator[tuple[str, float]]:
     """Yield names and median seconds."""
     for statement in IMPORTS:
         yield f"{statement}, in a new process", median(lambda statement=statement: _import_s(statement), repeats)
-    widths, batch_size, _ = SIZES["MLP 4x256, batch 128"]
-    yield "compose the MLP 4x256", median(lambda: _timed(lambda: model_of(widths)), 20 * repeats)
-    shapes = {"input": [batch_size, widths[0]]}
-    model = model_of(widths)
+    work = WORKLOADS["MLP 4x256, batch 128"]
+    yield "compose the MLP 4x256", median(lambda: _timed(work.model), 20 * repeats)
+    shapes = {"input": list(work.shape)}
+    model = work.model()
     bound = median(lambda: _timed(lambda: ml.compile(model, shapes=shapes)), repeats)
     yield "ml.compile (bind and infer shapes)", bound
     program = programs(ml.compile(model, shapes=shapes))["train step"]

@@ -81,14 +81,18 @@ def test_steps_are_those_of_flax(images: Any) -> None:
         )
         return optax.softmax_cross_entropy_with_integer_labels(logits, y).mean(), after
 
+    @jax.jit
+    def step_of(theirs: Any, stats: Any, held: Any, x: Any, y: Any) -> Any:
+        (value, after), grads = jax.value_and_grad(loss_of, has_aux=True)(theirs, stats, x, y)
+        updates, held = optimizer.update(grads, held, theirs)
+        return optax.apply_updates(theirs, updates), held, value, after
+
     steps = 0
     for event in run:
         if event.kind != "step":
             continue
         batch = slice(steps % 4 * 8, steps % 4 * 8 + 8)
-        (value, after), grads = jax.value_and_grad(loss_of, has_aux=True)(theirs, stats, x[batch], y[batch])
-        updates, held = optimizer.update(grads, held, theirs)
-        theirs = optax.apply_updates(theirs, updates)
+        theirs, held, value, after = step_of(theirs, stats, held, x[batch], y[batch])
         spread = after["intermediates"]["spread"][0]
         variance = 0.9 * stats["norm"]["var"] + 0.1 * spread
         stats = {"norm": {"mean": after["batch_stats"]["norm"]["mean"], "var": variance}}
@@ -102,7 +106,9 @@ def test_steps_are_those_of_flax(images: Any) -> None:
         np.testing.assert_allclose(run.model_state[MEAN], stats["norm"]["mean"], 1e-4, 1e-6)
         np.testing.assert_allclose(run.model_state[VARIANCE], stats["norm"]["var"], 1e-4, 1e-6)
     assert steps == 8
-    logits = model.apply({"params": theirs, "batch_stats": stats}, x, False)
+    logits = jax.jit(lambda theirs, stats: model.apply({"params": theirs, "batch_stats": stats}, x, False))(
+        theirs, stats
+    )
     np.testing.assert_allclose(
         pm.evaluate(run.params, {"input": x}, state=run.model_state)["output"], logits, 1e-4, 1e-4
     )

@@ -276,7 +276,24 @@ class MaxPool1D(_MaxPool):
         super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
 
 
-class MaxPool2D(_MaxPool):
+class _ConnectedPool2D(_Pool):
+    """What Mithril's pools of images share: each attribute is a port too."""
+
+    axes = 2
+    option_ports = ("kernel_size", "stride", "padding", "dilation")
+
+    def __init__(
+        self,
+        kernel_size: Pair = 2,
+        stride: Pair | None = None,
+        padding: Any = (0, 0),
+        dilation: Pair = (1, 1),
+        name: str | None = None,
+    ):
+        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
+
+
+class MaxPool2D(_ConnectedPool2D):
     """Takes the greatest item of each window, as `MaxPool2d`; attributes may be connected, as in Mithril.
 
     Args:
@@ -291,21 +308,10 @@ class MaxPool2D(_MaxPool):
     """
 
     op = "table_max_pool2d"
-    axes = 2
-    option_ports = ("kernel_size", "stride", "padding", "dilation")
-
-    def __init__(
-        self,
-        kernel_size: Pair = 2,
-        stride: Pair | None = None,
-        padding: Any = (0, 0),
-        dilation: Pair = (1, 1),
-        name: str | None = None,
-    ):
-        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
+    formula = _MaxPool.formula
 
 
-class AvgPool2D(_AvgPool):
+class AvgPool2D(_ConnectedPool2D):
     """Takes the mean of each window, as `AvgPool2d`; attributes may be connected, as in Mithril.
 
     Args:
@@ -320,18 +326,7 @@ class AvgPool2D(_AvgPool):
     """
 
     op = "table_avg_pool2d"
-    axes = 2
-    option_ports = ("kernel_size", "stride", "padding", "dilation")
-
-    def __init__(
-        self,
-        kernel_size: Pair = 2,
-        stride: Pair | None = None,
-        padding: Any = (0, 0),
-        dilation: Pair = (1, 1),
-        name: str | None = None,
-    ):
-        super().__init__(name, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation)
+    formula = _AvgPool.formula
 
 
 class PrimitiveMaxPool1D(MaxPool1D):
