@@ -13,7 +13,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import KINDS, Elu, Glu, LeakyRelu, Linear, LogSigmoid, LogSoftmax, Model, Relu, SiLU, Softmax
-from mithril_nb.models import activations as family
+from mithril_nb.models.library.operations import activations as family
 from mithril_nb.models.infer import infer
 from mithril_nb.program import run
 
