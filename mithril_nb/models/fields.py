@@ -41,6 +41,17 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Start:
+    """What the palette gives a new block where the default is `None`. Stands in an `Annotated` type of a signature.
+
+    Attributes:
+        value: The value.
+    """
+
+    value: Value
+
+
+@dataclass(frozen=True)
 class Field:
     """One attribute of a block, as an inspector needs to know it.
 
@@ -54,6 +65,7 @@ class Field:
         range: Least and most, for numbers.
         choices: What a choice may be.
         doc: One sentence from the docstring.
+        start: What the palette gives a new block in place of the default; `None` for the default.
     """
 
     name: str
@@ -64,11 +76,14 @@ class Field:
     range: Range | None = None
     choices: tuple[str, ...] = ()
     doc: str = ""
+    start: Value = None
 
 
 @cache
 def fields_of(constructor: type) -> tuple[Field, ...]:
-    """Return the fields of a kind of block, in the order of its signature; `name` is left out.
+    """Return the fields of a kind of block, in the order of its signature.
+
+    `name` is left out, and what can only be given by its name: that is another spelling of the fields.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -79,7 +94,7 @@ def fields_of(constructor: type) -> tuple[Field, ...]:
     docs = _argument_docs(constructor.__doc__ or "")
     found = []
     for parameter in list(inspect.signature(constructor.__init__).parameters.values())[1:]:
-        if parameter.name == "name":
+        if parameter.name == "name" or parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             continue
         required = parameter.default is inspect.Parameter.empty
         found.append(
@@ -145,7 +160,7 @@ def _may_be_none(field: Field) -> bool:
 
 def _call(kind: str, fields: tuple[Field, ...], shown: str = "") -> str:
     """A call that works, with what is required and the field that is asked for."""
-    named = [field for field in fields if field.is_required or field.name == shown]
+    named = [field for field in fields if field.is_required or field.start is not None or field.name == shown]
     return f"{kind}({', '.join(f'{field.name}={example(field)!r}' for field in named)})"
 
 
@@ -223,8 +238,9 @@ def _need(field: Field) -> str:
 
 def example(field: Field) -> Value:
     """Return a value that the field can take, for a message."""
-    if field.default is not None:
-        return field.default
+    for value in (field.start, field.default):
+        if value is not None:
+            return value
     several = (2,) * field.range.length if field.range and field.range.length else (64, 64)
     return {
         "int": 64,
@@ -239,13 +255,15 @@ def example(field: Field) -> Value:
 
 def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Field:
     limits: Range | None = None
+    start: Value = None
     optional = False
 
     def peel(hint: Any) -> Any:
-        nonlocal limits, optional
+        nonlocal limits, start, optional
         if get_origin(hint) is Annotated:
             inner, *notes = get_args(hint)
             limits = next((note for note in notes if isinstance(note, Range)), limits)
+            start = next((note.value for note in notes if isinstance(note, Start)), start)
             return peel(inner)
         options = get_args(hint)
         if type(None) in options:
@@ -256,11 +274,11 @@ def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Fiel
 
     bare = peel(hint)
     if get_origin(bare) is Literal:
-        return Field(name, "choice", default, required, optional, None, tuple(get_args(bare)), doc)
+        return Field(name, "choice", default, required, optional, None, tuple(get_args(bare)), doc, start)
     types: dict[Any, FieldType] = {int: "int", float: "float", bool: "bool", str: "text", Any: "value"}
     kind: FieldType = types.get(bare, "ints")
     value = tuple(default) if isinstance(default, list | tuple) else default
-    return Field(name, kind, value, required, optional, limits, (), doc)
+    return Field(name, kind, value, required, optional, limits, (), doc, start)
 
 
 def _argument_docs(doc: str) -> dict[str, str]:

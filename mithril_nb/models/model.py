@@ -440,8 +440,12 @@ def _refuse_call(kind: _Kind, error: TypeError, named: Mapping[str, Any]) -> NoR
     arguments = kind.__signature__.parameters.values()
     takes = ", ".join(str(one.replace(annotation=one.empty)) for one in arguments)
     given = ", ".join(f"{key}={value!r}" for key, value in named.items())
-    examples = {field.name: repr(example(field)) for field in fields_of(kind)} if kind in KINDS.values() else {}
-    needed = [one.name for one in arguments if one.default is one.empty and one.kind not in _STARRED]
+    fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
+    examples = {name: repr(example(field)) for name, field in fields.items()}
+    started = [name for name, field in fields.items() if field.start is not None]
+    needed = [
+        one.name for one in arguments if one.name in started or (one.default is one.empty and one.kind not in _STARRED)
+    ]
     call = ", ".join(f"{name}={examples.get(name, '...')}" for name in needed)
     raise UnknownOptionError(
         f"cannot make {kind.__name__}: {error}.",

@@ -198,7 +198,9 @@ EDITS: Mapping[str, Callable[..., Change]] = {
 def _fresh(kind: str) -> Block:
     """A block of a kind with what it needs to start from."""
     constructor = kind_named(kind)
-    return constructor(**{field.name: example(field) for field in fields_of(constructor) if field.is_required}).block
+    needed = {field.name: example(field) for field in fields_of(constructor) if field.is_required}
+    started = {field.name: field.start for field in fields_of(constructor) if field.start is not None}
+    return constructor(**needed, **started).block
 
 
 def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint, Endpoint]:

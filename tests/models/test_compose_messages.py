@@ -47,11 +47,11 @@ CASES = [
     ),
     (
         "what is required",
-        lambda: Linear(),
+        lambda: Conv2d(),
         """
-        UnknownOptionError: cannot make Linear: missing a required argument: 'dimension'.
-            takes  dimension, use_bias=True, input_size=None, name=None
-            Try: Linear(dimension=64)
+        UnknownOptionError: cannot make Conv2d: missing a required argument: 'out_channels'.
+            takes  out_channels, kernel_size=3, in_channels=None, stride=1, padding='same', use_bias=True, dilation=1, groups=1, name=None
+            Try: Conv2d(out_channels=64)
         """,
     ),
     (
@@ -59,7 +59,7 @@ CASES = [
         lambda: Linear(64, width=1),
         """
         UnknownOptionError: cannot make Linear: got an unexpected keyword argument 'width'.
-            takes  dimension, use_bias=True, input_size=None, name=None
+            takes  dimension=None, use_bias=True, input_size=None, name=None
             given  width=1
             Try: Linear(dimension=64)
         """,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
+from mithril_nb.models.fields import Start
 from mithril_nb.models.library.layers.convolving import Convolution
 from mithril_nb.models.library.layers.windows import Line, Pair, Size, Triple
 
@@ -164,8 +165,8 @@ class Convolution1D(Convolution):
 
     def __init__(
         self,
-        kernel_size: Line | None = None,
-        out_channels: Size | None = None,
+        kernel_size: Annotated[Line | None, Start(3)] = None,
+        out_channels: Annotated[Size | None, Start(16)] = None,
         stride: Line = 1,
         padding: Any = 0,
         dilation: Line = 1,
@@ -201,8 +202,8 @@ class Convolution2D(Convolution):
 
     def __init__(
         self,
-        kernel_size: Pair | None = None,
-        out_channels: Size | None = None,
+        kernel_size: Annotated[Pair | None, Start((3, 3))] = None,
+        out_channels: Annotated[Size | None, Start(16)] = None,
         stride: Pair = (1, 1),
         padding: Any = (0, 0),
         dilation: Pair = (1, 1),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.dims import MismatchError
+from mithril_nb.models.fields import Start
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
 
@@ -23,7 +24,7 @@ class Linear(Operator):
     The weight is stored as `(in, out)`, so Haiku's, Flax's and (transposed) Equinox's parameters come across.
 
     Args:
-        dimension: Size of the last axis of the output.
+        dimension: Size of the last axis of the output; with `None`, weight and bias must be given.
         use_bias: Whether to add a bias.
         input_size: Size of the last axis of the input; by default taken from the input.
 
@@ -37,20 +38,34 @@ class Linear(Operator):
     formula = "y = x W + b"
     initializers: ClassVar = {"weight": Initializer("he_uniform"), "bias": Initializer("zeros")}
 
-    def __init__(self, dimension: Size, use_bias: bool = True, input_size: Size | None = None, name: str | None = None):
+    def __init__(
+        self,
+        dimension: Annotated[Size | None, Start(64)] = None,
+        use_bias: bool = True,
+        input_size: Size | None = None,
+        name: str | None = None,
+    ):
         super().__init__(name, dimension=dimension, use_bias=use_bias, input_size=input_size)
+
+    @classmethod
+    def data_ports(cls, options: Options) -> tuple[str, ...]:
+        """Return `input`, and the weights too if their shapes are not told."""
+        return ("input", *_weights(options)) if options["dimension"] is None else ("input",)
 
     @classmethod
     def param_ports(cls, options: Options) -> tuple[str, ...]:
         """Return `weight`, and `bias` if there is one."""
-        return ("weight", "bias") if options["use_bias"] else ("weight",)
+        return () if options["dimension"] is None else _weights(options)
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """`(*lead, in)` gives `(*lead, dimension)`."""
-        shape, width, size = inputs["input"].shape, _number(options["dimension"]), options["input_size"]
+        shape, size = inputs["input"].shape, options["input_size"]
         if not shape:
             raise MismatchError("input", "at least one axis", "give the input a last axis to map.", "rank 0")
+        if options["dimension"] is None:
+            return Inferred({"output": _mapped(inputs)})
+        width = _number(options["dimension"])
         last = shape[-1]
         if last == LEADING:
             last = size if size is not None else "input_size"
@@ -99,7 +114,12 @@ class Embedding(Operator):
     initializers: ClassVar = {"weight": Initializer("normal", scale=0.02)}
     input_dtypes: ClassVar = {"input": "int32"}
 
-    def __init__(self, num_embeddings: Size | None = None, dim: Size | None = None, name: str | None = None):
+    def __init__(
+        self,
+        num_embeddings: Annotated[Size | None, Start(64)] = None,
+        dim: Annotated[Size | None, Start(64)] = None,
+        name: str | None = None,
+    ):
         super().__init__(name, num_embeddings=num_embeddings, dim=dim)
 
     @classmethod
@@ -138,6 +158,30 @@ class Embedding(Operator):
         """The axes of the output but the last."""
         shape = outputs["output"].shape if "output" in outputs else ()
         return {"input": shape[:-1]} if shape and shape != (LEADING,) else {}
+
+
+def _weights(options: Options) -> tuple[str, ...]:
+    return ("weight", "bias") if options["use_bias"] else ("weight",)
+
+
+def _mapped(inputs: Specs) -> tuple[Dim, ...]:
+    """The shape that an array has when it is mapped by a weight that is given."""
+    shape, weight = inputs["input"].shape, inputs["weight"].shape
+    if weight[:1] == (LEADING,):
+        return (LEADING,)
+    if len(weight) != 2:
+        need = f"({'input_size' if shape[-1] == LEADING else shape[-1]}, dimension)"
+        raise MismatchError("weight", need, "Linear(64), which brings a weight of its own.", f"rank {len(weight)}")
+    if _is_number(shape[-1], weight[0]) and shape[-1] != weight[0]:
+        detail = f"axis 0: {weight[0]} != {shape[-1]}"
+        raise MismatchError(
+            "weight", f"({shape[-1]}, dimension)", "Linear(64), which brings a weight of its own.", detail
+        )
+    bias = inputs["bias"].shape if "bias" in inputs else weight[1:]
+    if bias[:1] != (LEADING,) and (len(bias) != 1 or (_is_number(*bias, weight[1]) and bias[0] != weight[1])):
+        raise MismatchError("bias", f"({weight[1]},)", "one number for each column of the weight.")
+    lead = shape if shape == (LEADING,) else shape[:-1]
+    return (*lead, weight[1])
 
 
 def _is_number(*dims: Value | Dim) -> bool:

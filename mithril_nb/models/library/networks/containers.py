@@ -7,8 +7,8 @@ from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import Connection
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.library.operations.arithmetic import Add
 from mithril_nb.models.model import Model
-from mithril_nb.models.registry import kind_named
 
 __all__ = [
     "Layer",
@@ -52,11 +52,7 @@ class Layer(Composite):
 
     def __init__(self, activation: Model, dimension: Size | None = None, name: str | None = None):
         super().__init__(name)
-        if dimension is None:
-            self |= kind_named("MatrixMultiply")()(left="input", right="weight")
-            self += kind_named("Add")()(right="bias")
-        else:
-            self |= Linear(dimension)(input="input", weight="weight", bias="bias")
+        self |= Linear(dimension)(input="input", weight="weight", bias="bias")
         self += activation
 
 
@@ -81,7 +77,7 @@ class Residual(Composite):
         super().__init__(name)
         way = self._reading(block)
         around = "input" if shortcut is None else self._reading(shortcut)
-        self |= kind_named("Add")()(left=around, right=way, output="output")
+        self |= Add()(left=around, right=way, output="output")
 
     def _reading(self, block: Model) -> Connection:
         """Add a block that reads the input; return its output."""

@@ -1,15 +1,18 @@
-"""Models that are made of blocks, under one name."""
+"""The multilayer perceptron."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
+from mithril_nb.models.library.networks.containers import Layer
 from mithril_nb.models.library.operations.activations import Gelu, Relu, Sigmoid, Tanh
+from mithril_nb.models.model import Model
 
 __all__ = [
     "MLP",
@@ -21,18 +24,27 @@ _ACTIVATIONS = {"relu": Relu, "gelu": Gelu, "sigmoid": Sigmoid, "tanh": Tanh}
 class MLP(Composite):
     """Linear blocks with an activation between them.
 
+    Mithril spells it otherwise, with an activation behind each Linear: `MLP([Relu(), Softmax()], [256, 10])`. The
+    parameters are then called `weight0`, `bias0`, `weight1` and so on.
+
     Args:
         input_size: Size of the last axis of the input; by default taken from the input.
         hidden_sizes: Widths of the hidden blocks.
         output_size: Width of the last block.
         activation: What stands between two blocks.
+        activations: In Mithril's spelling, what comes after each Linear block.
+        dimensions: In Mithril's spelling, the width of each Linear block; one that is `None` must be given its weight.
+        input_name_templates: In Mithril's spelling, what the parameters are called, but for the number behind it:
+            `{"weight": "w", "bias": "b"}`.
 
     Raises:
-        UnknownOptionError: A size that does not fit.
+        UnknownOptionError: A size that does not fit; not as many activations as widths.
 
     Examples:
         >>> [node.name for node in MLP(784, [512, 256], 10).graph.nodes]
         ['linear_0', 'relu_0', 'linear_1', 'relu_1', 'linear_2']
+        >>> [port.name for port in MLP(activations=[Relu(), Tanh()], dimensions=[8, 2]).inputs]
+        ['input', 'weight0', 'bias0', 'weight1', 'bias1']
     """
 
     category = "Composites"
@@ -45,17 +57,41 @@ class MLP(Composite):
         output_size: Size = 10,
         activation: Literal["relu", "gelu", "sigmoid", "tanh"] = "relu",
         name: str | None = None,
+        *,
+        activations: Sequence[Model] | None = None,
+        dimensions: Sequence[int | None] | None = None,
+        input_name_templates: Mapping[str, str] | None = None,
     ):
+        if isinstance(input_size, list | tuple):
+            activations, dimensions = input_size, hidden_sizes
+        if activations is not None or dimensions is not None or input_name_templates is not None:
+            super().__init__(name)
+            self._layers(activations or (), dimensions or (), input_name_templates or {})
+            return
         super().__init__(
             name, input_size=input_size, hidden_sizes=hidden_sizes, output_size=output_size, activation=activation
         )
-        options = self.options
-        hidden = options["hidden_sizes"]
-        assert isinstance(hidden, tuple)
-        size = options["input_size"]
-        for width in (*hidden, options["output_size"]):
-            assert isinstance(width, int)
-            if self.graph.nodes:
-                self += _ACTIVATIONS[str(options["activation"])]()
-            self += Linear(width, input_size=size)
-            size = None
+        options: Any = self.options
+        self += Linear((*options["hidden_sizes"], options["output_size"])[0], input_size=options["input_size"])
+        for width in (*options["hidden_sizes"], options["output_size"])[1:]:
+            self += _ACTIVATIONS[options["activation"]]()
+            self += Linear(width)
+
+    def _layers(self, activations: Sequence[Model], dimensions: Sequence[int | None], names: Mapping[str, str]) -> None:
+        unknown = [port for port in names if port not in ("weight", "bias")]
+        if len(activations) != len(dimensions) or not activations or unknown:
+            raise UnknownOptionError(
+                "cannot make MLP of these layers.",
+                (
+                    ("activations", f"{len(activations)}, one for each layer"),
+                    ("dimensions", f"{len(dimensions)}, one for each layer"),
+                    *((("names", f"of weight and bias, not of {unknown[0]!r}"),) if unknown else ()),
+                ),
+                "MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])",
+            )
+        source: Any = "input"
+        for number, (activation, dimension) in enumerate(zip(activations, dimensions, strict=True)):
+            named = {port: f"{names.get(port, port)}{number}" for port in ("weight", "bias")}
+            layer = Layer(activation, dimension)
+            self |= layer(input=source, **named)
+            source = layer.output
