@@ -198,7 +198,7 @@ def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
             in_order = False
             continue
         text = _literal(dict(value) if field.name == "carry" and bodies else value)  # pyright: ignore
-        given.append(text if in_order and field.is_required else f"{field.name}={text}")
+        given.append(text if in_order and (field.is_required or field.start is not None) else f"{field.name}={text}")
     if name:
         given.append(f"name={name!r}")
     return f"{block.kind}({', '.join(given)})"

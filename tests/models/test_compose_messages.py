@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from mithril_nb.errors import MithrilError
-from mithril_nb.models import MLP, Conv2d, Dropout, Linear, MaxPool2d, Model, Operator, Relu
+from mithril_nb.models import MLP, Conv2d, Dropout, Linear, MaxPool2d, Model, OneHot, Operator, Relu
 from mithril_nb.models.model import with_attributes
 from mithril_nb.models.registry import kind_named
 
@@ -47,11 +47,11 @@ CASES = [
     ),
     (
         "what is required",
-        lambda: Conv2d(),
+        lambda: OneHot(),
         """
-        UnknownOptionError: cannot make Conv2d: missing a required argument: 'out_channels'.
-            takes  out_channels, kernel_size=3, in_channels=None, stride=1, padding='same', use_bias=True, dilation=1, groups=1, name=None
-            Try: Conv2d(out_channels=64)
+        UnknownOptionError: cannot make OneHot: missing a required argument: 'num_classes'.
+            takes  num_classes, axis=-1, dtype=None, name=None
+            Try: OneHot(num_classes=64)
         """,
     ),
     (
@@ -87,8 +87,8 @@ CASES = [
         lambda: Linear("many"),
         """
         UnknownOptionError: Linear cannot take dimension='many'.
-            needs  a whole number from 1 to 1048576
-            means  Size of the last axis of the output.
+            needs  a whole number from 1 to 1048576, or None
+            means  Size of the last axis of the output; with `None`, weight and bias must be given.
             Try: Linear(dimension=64)
         """,
     ),
@@ -97,8 +97,8 @@ CASES = [
         lambda: Linear(True),
         """
         UnknownOptionError: Linear cannot take dimension=True.
-            needs  a whole number from 1 to 1048576
-            means  Size of the last axis of the output.
+            needs  a whole number from 1 to 1048576, or None
+            means  Size of the last axis of the output; with `None`, weight and bias must be given.
             Try: Linear(dimension=64)
         """,
     ),
@@ -107,8 +107,8 @@ CASES = [
         lambda: Linear(0),
         """
         UnknownOptionError: Linear cannot take dimension=0.
-            needs  a whole number from 1 to 1048576
-            means  Size of the last axis of the output.
+            needs  a whole number from 1 to 1048576, or None
+            means  Size of the last axis of the output; with `None`, weight and bias must be given.
             Try: Linear(dimension=64)
         """,
     ),
@@ -117,8 +117,8 @@ CASES = [
         lambda: Linear(2.5),
         """
         UnknownOptionError: Linear cannot take dimension=2.5.
-            needs  a whole number from 1 to 1048576
-            means  Size of the last axis of the output.
+            needs  a whole number from 1 to 1048576, or None
+            means  Size of the last axis of the output; with `None`, weight and bias must be given.
             Try: Linear(dimension=64)
         """,
     ),
@@ -127,8 +127,8 @@ CASES = [
         lambda: Linear(float("inf")),
         """
         UnknownOptionError: Linear cannot take dimension=inf.
-            needs  a whole number from 1 to 1048576
-            means  Size of the last axis of the output.
+            needs  a whole number from 1 to 1048576, or None
+            means  Size of the last axis of the output; with `None`, weight and bias must be given.
             Try: Linear(dimension=64)
         """,
     ),
@@ -137,19 +137,19 @@ CASES = [
         lambda: Linear(2**21),
         """
         UnknownOptionError: Linear cannot take dimension=2097152.
-            needs  a whole number from 1 to 1048576
-            means  Size of the last axis of the output.
+            needs  a whole number from 1 to 1048576, or None
+            means  Size of the last axis of the output; with `None`, weight and bias must be given.
             Try: Linear(dimension=64)
         """,
     ),
     (
         "none",
-        lambda: Linear(None),
+        lambda: Conv2d(None),
         """
-        UnknownOptionError: Linear cannot take dimension=None.
+        UnknownOptionError: Conv2d cannot take out_channels=None.
             needs  a whole number from 1 to 1048576
-            means  Size of the last axis of the output.
-            Try: Linear(dimension=64)
+            means  Number of channels of the output.
+            Try: Conv2d(out_channels=64)
         """,
     ),
     (
@@ -285,8 +285,8 @@ CASES = [
         lambda: Linear(3)(dimension="x"),
         """
         UnknownOptionError: Linear cannot take dimension='x'.
-            needs  a whole number from 1 to 1048576
-            means  Size of the last axis of the output.
+            needs  a whole number from 1 to 1048576, or None
+            means  Size of the last axis of the output; with `None`, weight and bias must be given.
             Try: Linear(dimension=64)
         """,
     ),

@@ -6,7 +6,9 @@ from typing import get_type_hints
 import pytest
 from fresh import run_fresh
 
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import Endpoint
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import (
     MLP,
     Add,
@@ -22,6 +24,7 @@ from mithril_nb.models import (
 )
 from mithril_nb.models.control import Control
 from mithril_nb.models.fields import example, fields_of
+from mithril_nb.models.infer import infer
 from mithril_nb.models.model import with_attributes
 from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import KINDS
@@ -192,3 +195,30 @@ def test_composing_touches_no_array_library():
         "print([name for name in ('jax', 'numpy', 'anywidget', 'IPython', 'matplotlib') if name in sys.modules])\n"
     )
     assert out == "[]\n"
+
+
+def test_an_mlp_in_the_spelling_of_mithril():
+    model = MLP([Relu(), Tanh()], [8, None], input_name_templates={"weight": "w"})
+    assert [port.name for port in model.inputs] == ["input", "w0", "bias0", "w1", "bias1"]
+    assert {port.name for port in model.inputs if port.role == "param"} == {"w0", "bias0"}
+    with pytest.raises(UnknownOptionError) as caught:
+        MLP(activations=[Relu()], dimensions=[4, 5])
+    assert caught.value.__str__() == (
+        "cannot make MLP of these layers.\n"
+        "    activations  1, one for each layer\n"
+        "    dimensions   2, one for each layer\n"
+        "    Try: MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])"
+    )
+
+
+def test_a_linear_block_without_a_dimension_takes_its_weight():
+    found = infer(Linear().graph, {"input": TensorSpec((2, 3)), "weight": TensorSpec((3, 4))})
+    assert str(found.outputs["output"]) == "(2, 4) float32"
+    assert found.parameters == ()
+    wrong = infer(Linear().graph, {"input": TensorSpec((2, 3)), "weight": TensorSpec((5, 4))})
+    assert str(wrong.problems[0]).splitlines()[0] == "the input 'weight' does not fit 'linear.weight'."
+
+
+def test_the_palette_starts_with_what_a_block_needs():
+    starts = {field.name: field.start for field in fields_of(Linear)}
+    assert starts == {"dimension": 64, "use_bias": None, "input_size": None}

@@ -258,13 +258,12 @@ CASES = [
     ),
     (
         "an attribute that is missing",
-        lambda: from_dict(data(graph__nodes__0__attributes__dimension=None)),
+        lambda: from_dict(data(graph__nodes__0__kind="OneHot", graph__nodes__0__attributes={})),
         """
         ModelFileError: block 'linear_0' of this model cannot be made.
-            because  cannot make Linear: missing a required argument: 'dimension'.
-                         takes  dimension, use_bias=True, input_size=None, name=None
-                         given  use_bias=True, input_size=None
-                         Try: Linear(dimension=64)
+            because  cannot make OneHot: missing a required argument: 'num_classes'.
+                         takes  num_classes, axis=-1, dtype=None, name=None
+                         Try: OneHot(num_classes=64)
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,
     ),
@@ -274,7 +273,7 @@ CASES = [
         """
         ModelFileError: block 'linear_0' of this model cannot be made.
             because  cannot make Linear: got an unexpected keyword argument 'cls'.
-                         takes  dimension, use_bias=True, input_size=None, name=None
+                         takes  dimension=None, use_bias=True, input_size=None, name=None
                          given  dimension=3, use_bias=True, input_size=None, cls=1
                          Try: Linear(dimension=64)
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
@@ -286,8 +285,8 @@ CASES = [
         """
         ModelFileError: block 'linear_0' of this model cannot be made.
             because  Linear cannot take dimension="__import__('os')".
-                         needs  a whole number from 1 to 1048576
-                         means  Size of the last axis of the output.
+                         needs  a whole number from 1 to 1048576, or None
+                         means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,
@@ -310,8 +309,8 @@ CASES = [
         """
         ModelFileError: block 'linear_0' of this model cannot be made.
             because  Linear cannot take dimension=10000000000000000000000000000000000000000000000000000000000000000000000000000....
-                         needs  a whole number from 1 to 1048576
-                         means  Size of the last axis of the output.
+                         needs  a whole number from 1 to 1048576, or None
+                         means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,  # noqa: E501
@@ -322,8 +321,8 @@ CASES = [
         """
         ModelFileError: block 'linear_0' of this model cannot be made.
             because  Linear cannot take dimension=inf.
-                         needs  a whole number from 1 to 1048576
-                         means  Size of the last axis of the output.
+                         needs  a whole number from 1 to 1048576, or None
+                         means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,
