@@ -69,26 +69,27 @@ def _walk(chain: Chain, module: Any, state: Any, path: str) -> None:
     """Add what a module, or a function, is."""
     import equinox.nn as nn
 
-    match module:
-        case nn.Sequential():
+    # Types are compared as they are: what a subclass does differently is in its code.
+    match type(module):
+        case nn.Sequential:
             for place, part in enumerate(module.layers):
                 _walk(chain, part, state, f"{path}.layers.{place}")
-        case nn.MLP():
+        case nn.MLP:
             identity = inspect.signature(nn.MLP.__init__).parameters["final_activation"].default
             for place, part in enumerate(module.layers):
                 _walk(chain, part, state, f"{path}.layers.{place}")
                 activation = module.activation if place + 1 < len(module.layers) else module.final_activation
                 if activation is not identity:
                     chain.function(f"{path}.activation", activation)
-        case nn.Lambda():
+        case nn.Lambda:
             _function(chain, f"{path}.fn", module.fn)
-        case nn.Identity():
+        case nn.Identity:
             return
-        case nn.Dropout():
+        case nn.Dropout:
             chain.add(blocks.Dropout(module.p))
-        case nn.Pool():
+        case _ if isinstance(module, nn.Pool):
             chain.add(_pool(module, path))
-        case _ if isinstance(module, _known()):
+        case kind if kind in _known():
             _layer(chain, module, _arrays(module, state, path), path)
         case _ if callable(module) and not dataclasses.is_dataclass(module):
             _function(chain, path, module)
@@ -144,7 +145,8 @@ def _layer(chain: Chain, module: Any, layer: Layer, path: str) -> None:
 def _known() -> tuple[type, ...]:
     import equinox.nn as nn
 
-    return nn.Linear, nn.Conv, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.BatchNorm, nn.Embedding
+    convolutions = nn.Conv, nn.Conv1d, nn.Conv2d, nn.Conv3d
+    return nn.Linear, *convolutions, nn.LayerNorm, nn.RMSNorm, nn.GroupNorm, nn.BatchNorm, nn.Embedding
 
 
 def _arrays(module: Any, state: Any, path: str) -> Layer:
@@ -203,7 +205,7 @@ def _windows(module: Any) -> int:
 
 
 def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every layer with arrays in a module, with its path."""
+    """Every layer with arrays in a module, with its path; of a subclass too: `into` a model that says what it does."""
     if isinstance(module, _known()):
         yield path, module
     elif dataclasses.is_dataclass(module) and not isinstance(module, type):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mithril_nb import models as blocks
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.interop import layers
-from mithril_nb.interop.into import filled, in_order
+from mithril_nb.interop.into import filled, in_order, may_be_sorted
 from mithril_nb.interop.layers import Chain, Imported, Layer, convolution, padding_of, pairs, refused
 from mithril_nb.physical import PhysicalModel
 
@@ -34,11 +34,13 @@ def from_flax(
     Args:
         module: An nnx module, or a linen module with its `variables`, or variables alone with `into`.
         variables: What `init` of the linen module gave: `{"params": ..., "batch_stats": ...}`.
-        into: A compiled model whose parameters shall be filled, in the order of their kind, as names are numbered.
+        into: A compiled model whose parameters shall be filled: each kind in the order in which Flax made its layers,
+            or by the numbers in their names. What has been through `jax.tree.map` or `jit` is sorted by name: there
+            `names` tells layers of other names and equal shapes apart.
         names: With `into`: the block that a layer belongs to, by its path in the variables.
 
     Raises:
-        UnknownOptionError: Something that cannot be brought over, by name and with the reason.
+        UnknownOptionError: Something that cannot be brought over, by name, with the reason; an order that is lost.
         UnexpectedInputError, ShapeError: Layers that `into` does not have, or in other shapes.
 
     Examples:
@@ -71,7 +73,9 @@ def from_flax(
         )
     tree = _Tree.of(variables)
     if into is not None:
-        return filled("Flax", tree.layers(), into, names, channels_last=True)
+        # An nnx module has its own order; variables have one unless JAX sorted them.
+        is_sorted = module is None and may_be_sorted(variables)
+        return filled("Flax", tree.layers(), into, names, channels_last=True, is_sorted=is_sorted)
     chain = Chain("Flax", max(0, _windows(module)), channels_last=True)
     _walk(chain, module, tree, "")
     return chain.done()
@@ -93,7 +97,7 @@ class _Tree:
         return cls(found)
 
     def layers(self) -> list[Layer]:
-        return [self.layer(path) for path in sorted(self.arrays, key=in_order)]
+        return [self.layer(path) for path in in_order(self.arrays)]
 
     def layer(self, path: str, module: Any = "a layer") -> Layer:
         """The arrays of a layer, whose names tell its kind."""
@@ -126,16 +130,31 @@ def _of_nnx(module: Any) -> dict[str, Any]:
     from flax import nnx
 
     _, params, stats, _ = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
-    return {"params": nnx.to_pure_dict(params), "batch_stats": nnx.to_pure_dict(stats)}
+    arrays = {"params": nnx.to_pure_dict(params), "batch_stats": nnx.to_pure_dict(stats)}
+    return {collection: _as_made(tree, module) for collection, tree in arrays.items()}
+
+
+def _as_made(tree: Mapping[Any, Any], made: Any) -> dict[Any, Any]:
+    """Arrays of an nnx module in the order of its attributes: Flax sorts them by name."""
+    order = [name for name in getattr(made, "__dict__", ()) if name in tree]
+    return {
+        name: _as_made(tree[name], _part(made, name)) if isinstance(tree[name], Mapping) else tree[name]
+        for name in dict.fromkeys((*order, *tree))
+    }
+
+
+def _part(made: Any, name: Any) -> Any:
+    return made[name] if isinstance(made, Mapping | Sequence) else getattr(made, str(name), None)
 
 
 def _walk(chain: Chain, module: Any, tree: _Tree, path: str) -> None:
     """Add what a module, or a function, is."""
     from flax import linen, nnx
 
+    # Types are compared as they are: what a subclass does differently is in its code.
     kind = type(module).__name__
-    if isinstance(module, nnx.Sequential | linen.Sequential):
-        is_linen = isinstance(module, linen.Sequential)
+    if type(module) in (nnx.Sequential, linen.Sequential):
+        is_linen = type(module) is linen.Sequential
         for place, part in enumerate(module.layers):
             step = f"layers_{place}" if is_linen else f"layers.{place}"
             _walk(chain, part, tree, f"{path}.{step}" if path else step)
@@ -235,7 +254,7 @@ def _windows(module: Any) -> int:
     """Over how many axes the first layer that cares slides its windows."""
     from flax import linen, nnx
 
-    if isinstance(module, nnx.Sequential | linen.Sequential):
+    if type(module) in (nnx.Sequential, linen.Sequential):
         found = [_windows(part) for part in module.layers]
         return next((one for one in found if one), 0)
     kind = type(module).__name__

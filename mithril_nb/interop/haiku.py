@@ -7,7 +7,7 @@ from typing import Any
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.interop import layers
-from mithril_nb.interop.into import filled, in_order
+from mithril_nb.interop.into import filled, in_order, may_be_sorted
 from mithril_nb.interop.layers import Imported, Layer, refused
 from mithril_nb.physical import PhysicalModel
 
@@ -28,11 +28,14 @@ def from_haiku(
     Args:
         params: What `init` gave: arrays by name of the module.
         state: What `init` of a function with state gave; needed for a BatchNorm.
-        into: The compiled model whose parameters shall be filled, in the order of their kind, as modules are numbered.
+        into: The compiled model whose parameters shall be filled: each kind in the order in which Haiku made its
+            modules, or by the numbers in their names. What has been through `jax.tree.map` or `jit` is sorted by name:
+            there `names` tells modules of other names and equal shapes apart.
         names: The block that a module belongs to, by its name; the others go in order.
 
     Raises:
-        UnknownOptionError: No parameters, no model, or a module that cannot be brought over, with the reason.
+        UnknownOptionError: No parameters, no model, or a module that cannot be brought over, with the reason; or
+            an order that is lost.
         UnexpectedInputError, ShapeError: Layers that the model does not have, or in other shapes.
 
     Examples:
@@ -59,9 +62,9 @@ def from_haiku(
             "compose the same with blocks: ml.from_haiku(params, into=ml.compile(model, shapes=...))",
         )
     state = state or {}
-    owners = {name.removesuffix(end) for name in state for end in _AVERAGES if name.endswith(end)}
-    found = [_layer(name, params.get(name, {}), state) for name in sorted({*params, *owners}, key=in_order)]
-    return filled("Haiku", found, into, names, channels_last=True)
+    owners = [name.removesuffix(end) for name in state for end in _AVERAGES if name.endswith(end)]
+    found = [_layer(name, params.get(name, {}), state) for name in in_order((*params, *owners))]
+    return filled("Haiku", found, into, names, channels_last=True, is_sorted=may_be_sorted(params))
 
 
 def _layer(name: str, arrays: Mapping[str, Any], state: Mapping[str, Mapping[str, Any]]) -> Layer:

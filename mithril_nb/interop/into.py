@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import combinations
 from math import prod
 from typing import Any
 
@@ -29,10 +30,17 @@ _KINDS = {
 }
 _SHAPING = ("flatten", "reshape", "transpose", "permute", "squeeze", "expand", "swap")
 _WINDOWS = ("conv", "pool", "batch_norm2d")
+_STEPS = re.compile(r"[./]")
+"""What stands between the names of a path."""
 
 
 def filled(
-    library: str, layers: Sequence[Layer], pm: Any, names: Mapping[str, str] | None, channels_last: bool
+    library: str,
+    layers: Sequence[Layer],
+    pm: Any,
+    names: Mapping[str, str] | None,
+    channels_last: bool,
+    is_sorted: bool = False,
 ) -> Imported:
     """Return params and state of a physical model, from layers in the order of their kind.
 
@@ -42,9 +50,10 @@ def filled(
         pm: The physical model.
         names: By path of a layer, the path of the block that it belongs to; the others go in order.
         channels_last: Whether channels are the last axis there.
+        is_sorted: Whether the order of layers tells nothing, but where their names are numbered.
 
     Raises:
-        UnknownOptionError: No physical model, or a block that cannot be filled.
+        UnknownOptionError: No physical model, a block that cannot be filled, or layers whose order is not known.
         UnexpectedInputError: Another number of layers of a kind than of blocks, or names of nothing.
         ShapeError: Arrays that do not fit.
     """
@@ -60,7 +69,8 @@ def filled(
         targets.setdefault(one.path, []).append(one)
     params: dict[str, jax.Array] = {}
     state: dict[str, jax.Array] = {}
-    for path, layer in _matched(library, layers, {path: ops.get(path) for path in targets}, names or {}).items():
+    blocks = {path: ops.get(path) for path in targets}
+    for path, layer in _matched(library, layers, blocks, names or {}, is_sorted).items():
         layer = _reordered(flat(pm.graph), pm, path, layer) if channels_last and layer.kind == "linear" else layer
         for one in targets[path]:
             array = {**layer.params, **layer.states}.get(one.port)
@@ -86,7 +96,11 @@ def filled(
 
 
 def _matched(
-    library: str, layers: Sequence[Layer], targets: Mapping[str, FlatOp | None], names: Mapping[str, str]
+    library: str,
+    layers: Sequence[Layer],
+    targets: Mapping[str, FlatOp | None],
+    names: Mapping[str, str],
+    is_sorted: bool,
 ) -> dict[str, Layer]:
     """The layer of each block."""
     by_path = {layer.path: layer for layer in layers}
@@ -121,8 +135,33 @@ def _matched(
                 ((library, ", ".join(one.path for one in theirs) or "none"), ("model", ", ".join(mine) or "none")),
                 'names={"there": "here"}, or a model with the same layers.',
             )
+        if is_sorted:
+            _check_order(library, dict(zip(mine, theirs, strict=True)))
         found |= dict(zip(mine, theirs, strict=True))
     return found
+
+
+def _check_order(library: str, matched: Mapping[str, Layer]) -> None:
+    """Raise if two layers could be swapped: equal in shapes, and of names that are sorted by their letters."""
+    for (here, one), (there, other) in combinations(matched.items(), 2):
+        if _shapes(one) == _shapes(other) and not _is_numbered(one.path, other.path):
+            raise UnknownOptionError(
+                f"{library} does not tell which comes first: {one.path!r} or {other.path!r}.",
+                (("because", "both have the same shapes, and jax.tree.map and jit sort layers by their names"),
+                 ("blocks", ", ".join(map(repr, matched)))),
+                f"names={{{one.path!r}: {here!r}, {other.path!r}: {there!r}}}, or the other way round.",
+            )  # fmt: skip
+
+
+def _shapes(layer: Layer) -> dict[str, tuple[int, ...]]:
+    return {port: jnp.shape(array) for port, array in {**layer.params, **layer.states}.items()}
+
+
+def _is_numbered(one: str, other: str) -> bool:
+    """Whether two paths part at names that differ in their number alone."""
+    pairs = zip(_STEPS.split(one), _STEPS.split(other), strict=False)
+    a, b = next(((a, b) for a, b in pairs if a != b), ("", ""))
+    return _numbered(a)[0] == _numbered(b)[0]
 
 
 def _all_kinds(layers: Sequence[Layer]) -> list[str]:
@@ -181,6 +220,48 @@ def _before(ops: Mapping[str, FlatOp], op: FlatOp) -> FlatOp | None:
         op = before
 
 
-def in_order(path: str) -> list[Any]:
-    """A key that sorts names as people number them: `Dense_2` before `Dense_10`."""
-    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", path)]
+def in_order(paths: Iterable[str]) -> list[str]:
+    """Return paths as they came, but siblings of one stem by their numbers: `Dense_2` before `Dense_10`.
+
+    Examples:
+        >>> in_order(["encoder", "Dense_10", "decoder", "Dense_2"])
+        ['encoder', 'Dense_2', 'decoder', 'Dense_10']
+    """
+    tree: dict[str, Any] = {}
+    for path in paths:
+        place = tree
+        for step in _STEPS.split(path):
+            place = place.setdefault(step, {})
+        place[""] = path
+    return list(_walked(tree))
+
+
+def _walked(tree: Mapping[str, Any]) -> Iterable[str]:
+    stems = {name: _numbered(name)[0] for name in tree}
+    waiting = {
+        stem: iter(sorted((name for name in tree if stems[name] == stem), key=_number)) for stem in stems.values()
+    }
+    for stem in stems.values():
+        below = tree[next(waiting[stem])]
+        yield from (below,) if isinstance(below, str) else _walked(below)
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    """The stem and the number of a name; the first of several has none in Haiku."""
+    stem, number = re.fullmatch(r"(.*?)_?(\d*)", name, re.S).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    return stem, int(number or -1)
+
+
+def _number(name: str) -> int:
+    return _numbered(name)[1]
+
+
+def may_be_sorted(tree: Mapping[Any, Any]) -> bool:
+    """Return whether the names of arrays are sorted throughout, as `jax.tree.map` and `jit` leave them.
+
+    Examples:
+        >>> may_be_sorted({"a": {"kernel": 1, "bias": 2}}), may_be_sorted({"a": {"bias": 2, "kernel": 1}})
+        (False, True)
+    """
+    within = [one for one in tree.values() if isinstance(one, Mapping)]
+    return list(tree) == sorted(tree) and all(map(may_be_sorted, within))

@@ -16,6 +16,7 @@ import pytest
 from flax import linen, nnx
 
 import mithril_nb as ml
+from mithril_nb.interop.into import in_order
 from mithril_nb.interop.layers import Imported, _functions
 from mithril_nb.models import (
     MLP,
@@ -291,6 +292,52 @@ def test_names_say_which_layer_belongs_where():
     same(ours(imported, x, pm), Two().apply(variables, x))
 
 
+class Coder(linen.Module):
+    @linen.compact
+    def __call__(self, x):
+        return linen.Dense(4, name="decoder")(linen.tanh(linen.Dense(4, name="encoder")(x)))
+
+
+class NnxCoder(nnx.Module):
+    def __init__(self):
+        self.encoder = nnx.Linear(4, 4, rngs=nnx.Rngs(0))
+        self.blocks = nnx.List([nnx.Linear(4, 4, rngs=nnx.Rngs(step)) for step in range(1, 12)])
+        self.decoder = nnx.Linear(4, 4, rngs=nnx.Rngs(20))
+
+    def __call__(self, x):
+        for layer in (self.encoder, *self.blocks):
+            x = jnp.tanh(layer(x))
+        return self.decoder(x)
+
+
+def coder(count=2):
+    model = Model() | Linear(4)
+    for _ in range(count - 1):
+        model += Tanh()
+        model += Linear(4)
+    return ml.compile(model, shapes={"input": [5, 4]})
+
+
+def test_layers_of_other_names_go_in_the_order_in_which_they_were_made():
+    x, pm = x_of(5, 4), coder()
+    variables = Coder().init(KEY, x)
+    same(ours(ml.from_flax(variables, into=pm), x, pm), Coder().apply(variables, x))
+    there = hk.without_apply_rng(
+        hk.transform(lambda x: hk.Linear(4, name="decoder")(jnp.tanh(hk.Linear(4, name="encoder")(x))))
+    )
+    params = there.init(KEY, x)
+    same(ours(ml.from_haiku(params, into=pm), x, pm), there.apply(params, x))
+    module, pm = NnxCoder(), coder(13)
+    same(ours(ml.from_flax(module, into=pm), x, pm), module(x))
+
+
+def test_names_tell_what_jax_has_sorted_apart():
+    x, pm = x_of(5, 4), coder()
+    variables = randomized(Coder().init(KEY, x))
+    imported = ml.from_flax(variables, into=pm, names={"encoder": "linear_0", "decoder": "linear_1"})
+    same(ours(imported, x, pm), Coder().apply(variables, x))
+
+
 def test_what_came_over_is_trained_and_saved_like_any_other(tmp_path):
     model, params, _ = ml.from_equinox(eqx.nn.MLP(4, 2, 8, 1, key=KEY))
     ml.save(model, tmp_path / "model.json")
@@ -300,3 +347,8 @@ def test_what_came_over_is_trained_and_saved_like_any_other(tmp_path):
     pm = ml.compile(again, shapes={"input": [3, 4]})
     out = pm.evaluate(ml.load_params(tmp_path / "params.safetensors"), {"input": x})["output"]
     np.testing.assert_array_equal(out, ours(Imported(model, params, {}), x))
+
+
+def test_only_siblings_of_one_stem_go_by_their_numbers():
+    given = ["head", "block_10/b", "block_10/a", "linear", "block_9/a", "linear_2", "linear_1"]
+    assert in_order(given) == ["head", "block_9/a", "linear", "block_10/b", "block_10/a", "linear_1", "linear_2"]

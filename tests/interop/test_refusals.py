@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import nnx
+from flax import linen, nnx
 
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
@@ -17,6 +17,9 @@ from mithril_nb.models import MLP, Conv2d, Flatten, Linear, Model
 
 KEY = jax.random.key(0)
 DENSE = {"kernel": np.ones((4, 8), "float32"), "bias": np.ones(8, "float32")}
+
+SQUARE = {"kernel": np.ones((4, 4), "float32"), "bias": np.ones(4, "float32")}
+PLAIN = {"w": np.ones((4, 4), "float32"), "b": np.ones(4, "float32")}
 
 
 def double(x):
@@ -28,6 +31,26 @@ class Own(eqx.Module):
 
     def __call__(self, x):
         return self.layer(x) + x
+
+
+class DoubledLinear(eqx.nn.Linear):
+    def __call__(self, x, *, key=None):
+        return 2 * super().__call__(x)
+
+
+class DoubledMlp(eqx.nn.MLP):
+    def __call__(self, x, *, key=None):
+        return 2 * super().__call__(x)
+
+
+class DoubledSequential(nnx.Sequential):
+    def __call__(self, x):
+        return 2 * super().__call__(x)
+
+
+class DoubledLinen(linen.Sequential):
+    def __call__(self, x):
+        return 2 * super().__call__(x)
 
 
 def pm_of(*blocks, shape=(2, 4)):
@@ -48,6 +71,42 @@ CASES = {
     "a module with code of its own": (
         lambda: ml.from_equinox(Own(eqx.nn.Linear(4, 4, key=KEY))),
         "because  Own says what it does in code",
+    ),
+    "a subclass of a layer": (
+        lambda: ml.from_equinox(eqx.nn.Sequential([DoubledLinear(4, 4, key=KEY)])),
+        "because  DoubledLinear says what it does in code",
+    ),
+    "a subclass of what holds layers": (
+        lambda: ml.from_equinox(DoubledMlp(4, 4, 4, 1, key=KEY)),
+        "because  DoubledMlp says what it does in code",
+    ),
+    "a subclass of a Sequential of nnx": (
+        lambda: ml.from_flax(DoubledSequential(nnx.Linear(4, 2, rngs=nnx.Rngs(0)))),
+        "because  DoubledSequential says what it does in code",
+    ),
+    "a subclass of a Sequential of linen": (
+        lambda: ml.from_flax(DoubledLinen([linen.Dense(2)]), {"params": {"layers_0": DENSE}}),
+        "because  DoubledLinen says what it does in code",
+    ),
+    "an order that JAX has lost": (
+        lambda: ml.from_flax(
+            {"params": jax.tree.map(jnp.asarray, {"encoder": SQUARE, "decoder": SQUARE})}, into=pm_of(MLP(4, [4], 4))
+        ),
+        """
+        UnknownOptionError: Flax does not tell which comes first: 'decoder' or 'encoder'.
+            because  both have the same shapes, and jax.tree.map and jit sort layers by their names
+            blocks   'mlp_0/linear_0', 'mlp_0/linear_1'
+            Try: names={'decoder': 'mlp_0/linear_0', 'encoder': 'mlp_0/linear_1'}, or the other way round.""",
+    ),
+    "an order of Haiku that JAX has lost": (
+        lambda: ml.from_haiku(
+            jax.tree.map(jnp.asarray, {"encoder/linear": PLAIN, "decoder/linear": PLAIN}), into=pm_of(MLP(4, [4], 4))
+        ),
+        """
+        UnknownOptionError: Haiku does not tell which comes first: 'decoder/linear' or 'encoder/linear'.
+            because  both have the same shapes, and jax.tree.map and jit sort layers by their names
+            blocks   'mlp_0/linear_0', 'mlp_0/linear_1'
+            Try: names={'decoder/linear': 'mlp_0/linear_0', 'encoder/linear': 'mlp_0/linear_1'}, or the other way round.""",  # noqa: E501
     ),
     "a BatchNorm without its state": (
         lambda: ml.from_equinox(eqx.nn.make_with_state(eqx.nn.BatchNorm)(4, "batch", mode="batch")[0]),
