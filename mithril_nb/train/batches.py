@@ -31,6 +31,24 @@ def batch_count(count: int, batch_size: int, tail: Tail) -> int:
     return count // batch_size if tail == "drop" else -(-count // batch_size)
 
 
+def evaluation_tail(tail: Tail) -> Tail:
+    """Return what becomes of a last batch where a model is evaluated, by what becomes of it in training.
+
+    There each sample counts, and none changes a state: only a loss that cannot leave rows out gets a short batch.
+    """
+    return "short" if tail == "drop" else "pad"
+
+
+def short_size(count: int, batch_size: int, tail: Tail) -> int:
+    """Return the size of a last batch that is given as it is; 0 if there is none that is not full.
+
+    Examples:
+        >>> short_size(10, 4, "short"), short_size(10, 4, "pad"), short_size(8, 4, "short")
+        (2, 0, 0)
+    """
+    return count % batch_size if tail == "short" else 0
+
+
 def batch_at(order: np.ndarray, place: int, batch_size: int, tail: Tail) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the samples of one batch, and their weights.
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.train.batches import Tail, batch_at, batch_count, batches, epoch_order
+from mithril_nb.train.batches import Tail, batch_at, batch_count, batches, epoch_order, evaluation_tail
 from mithril_nb.train.data import DataSet
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.optimizers import Optimizer
@@ -72,9 +72,8 @@ class Course:
 
     def evaluation(self, data: DataSet) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the number of samples and the batch, over a data set in its own order, each sample once."""
-        size = min(self.batch_size, len(data))
-        tail: Tail = "pad" if self.tail == "pad" else "short"
-        for indices, weights in batches(len(data), size, shuffle=False, tail=tail):
+        tail = evaluation_tail(self.tail)
+        for indices, weights in batches(len(data), self.batch_size, shuffle=False, tail=tail):
             batch = data.take(indices)
             if weights is None:
                 yield len(indices), batch

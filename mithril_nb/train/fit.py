@@ -11,12 +11,13 @@ import jax.numpy as jnp
 from mithril_nb.backends.backend import check_seed
 from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown
 from mithril_nb.models.naming import flat_params
+from mithril_nb.train.batches import Tail, evaluation_tail
 from mithril_nb.train.checkpoints import prepare
 from mithril_nb.train.course import Course, Recipe, compiled_programs
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
-from mithril_nb.train.prepare import check_count, checked_data, output_specs
+from mithril_nb.train.prepare import check_count, check_last_batch, checked_data, output_specs
 from mithril_nb.train.processes import distributed, spread
 from mithril_nb.train.run import Run
 from mithril_nb.train.state import State
@@ -124,11 +125,17 @@ def fit(
         raise DataError(
             f"batch_size is larger than the data: {batch_size} > {len(train)} samples.", (), f"batch_size={len(train)}"
         )
-    first = jax.tree.map(lambda array: array[:1], train.targets)
-    outputs = output_specs(trainable, start, train, 1)
+    first = jax.tree.map(lambda array: array[:batch_size], train.targets)
+    outputs = output_specs(trainable, start, train, batch_size)
     prediction: Any = next(iter(outputs.values())) if len(outputs) == 1 else outputs
     accuracy = wants_accuracy(metrics, chosen_loss)
-    tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
+    tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
+    # Processes share a batch out evenly: there, the rows that fill it up do count in BatchNorm's means.
+    if state and tail == "pad" and distributed().count == 1:
+        tail = "short"
+    check_last_batch(trainable, start, train, batch_size, tail)
+    if held_out is not None:
+        check_last_batch(trainable, start, held_out, batch_size, evaluation_tail(tail), "validation data")
     step, evaluate = compiled_programs(Recipe(trainable, chosen_loss, chosen_optimizer, accuracy, bool(state)))
     course = Course(
         trainable,
@@ -139,8 +146,7 @@ def fit(
         train,
         held_out,
         batch_size,
-        # Processes share a batch out evenly: there, the rows that fill it up do count in BatchNorm's means.
-        "short" if state and tail == "pad" and distributed().count == 1 else tail,
+        tail,
         seed,
         shuffle,
         jax.random.key(seed) if trainable.needs_key else None,

@@ -7,7 +7,8 @@ from typing import Any
 
 import jax
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import DataError, ShapeError, UnknownOptionError
+from mithril_nb.train.batches import Tail, short_size
 from mithril_nb.train.data import DataSet, check_inputs, read_data
 from mithril_nb.train.losses import Loss
 from mithril_nb.train.step import specs_of
@@ -35,6 +36,41 @@ def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_siz
     ranges = getattr(model, "input_ranges", {})
     checked = check_inputs(read_data(data, model.input_names, what), model.input_specs, what, ranges)
     return check_targets(checked, loss, output_specs(model, params, checked, batch_size), what)
+
+
+def check_last_batch(
+    model: Trainable, params: Any, data: DataSet, batch_size: int, tail: Tail, what: str = "data"
+) -> None:
+    """Find out beforehand whether a model takes a last batch that is not full.
+
+    Args:
+        model: A model that takes batches of `batch_size`.
+        params: Its params.
+        data: Data that fits it.
+        batch_size: Samples in a batch.
+        tail: What becomes of the last one.
+        what: What to call the data in messages.
+
+    Raises:
+        DataError: It does not: it was compiled for one size, or splits a batch over devices.
+    """
+    size = short_size(len(data), batch_size, tail)
+    if not size:
+        return
+    try:
+        output_specs(model, params, data, size)
+    except ShapeError as error:
+        full = len(data) - size
+        raise DataError(
+            f"{what} ends in a batch of {size}, which the model does not take.",
+            (
+                ("samples", f"{len(data)}, in batches of {batch_size}"),
+                ("because", error.diagnostics[0].summary),
+            ),
+            f"{full} samples, as in x[:{full}], y[:{full}], fill their batches."
+            if full
+            else "a loss that gives one value per sample: a short batch is then filled up with rows that do not count.",
+        ) from error
 
 
 def output_specs(model: Trainable, params: Any, data: DataSet, batch_size: int) -> Mapping[str, jax.ShapeDtypeStruct]:

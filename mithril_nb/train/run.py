@@ -16,6 +16,7 @@ import numpy as np
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic
+from mithril_nb.train.batches import evaluation_tail
 from mithril_nb.train.control import Control, interrupts_to
 from mithril_nb.train.course import Course
 from mithril_nb.train.evaluation import evaluated
@@ -24,7 +25,7 @@ from mithril_nb.train.history import History
 from mithril_nb.train.loop import Stretch
 from mithril_nb.train.observers import Callback, Observers
 from mithril_nb.train.optimizers import check_rate
-from mithril_nb.train.prepare import check_count, checked_data
+from mithril_nb.train.prepare import check_count, check_last_batch, checked_data
 from mithril_nb.train.processes import local
 from mithril_nb.train.state import RunState, State
 from mithril_nb.train.step import Carried
@@ -249,6 +250,7 @@ class Run(Shown):
         course, (params, held) = self._course, self._lent()
         state = held.model_state if isinstance(held, Carried) else {}
         checked = checked_data(data, course.model, course.loss, params, course.batch_size)
+        check_last_batch(course.model, params, checked, course.batch_size, evaluation_tail(course.tail))
         return evaluated(course, params, checked, state)
 
     def observe(self, callback: Callback, every_s: float = 0.1) -> Callable[[], None]:

@@ -1,0 +1,84 @@
+"""Training over several devices, and with one size of batch: in processes with 8 forced CPU devices."""
+
+import textwrap
+
+from fresh import run_fresh
+
+EIGHT = "--xla_force_host_platform_device_count=8"
+START = """
+import numpy as np, jax, jax.numpy as jnp
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import MLP, BatchNorm, Linear, Model
+
+rng = np.random.default_rng(0)
+X, Y = rng.standard_normal((10, 16)).astype("float32"), np.arange(10) % 4
+
+def refusal(call):
+    try:
+        call()
+    except MithrilError as error:
+        return f"{type(error).__name__}: {error}"
+    return "nothing was raised"
+"""
+
+
+def ran(code: str) -> str:
+    return run_fresh(START + textwrap.dedent(code), XLA_FLAGS=EIGHT)
+
+
+def test_models_that_take_some_batches_only_train_and_are_evaluated_as_any_other():
+    out = ran("""
+    def scores(batch, backend=None, **options):
+        pm = ml.compile(MLP(16, [8], 4), backend or ml.JaxBackend(), shapes={"input": [batch, 16]}, **options)
+        run = ml.fit(pm, (X, Y), batch_size=4, epochs=3, validation=(X[:7], Y[:7])).wait()
+        return [*run.history["loss"], run.history["validation_loss"][-1], *run.evaluate((X[:3], Y[:3])).values()]
+
+    alone = scores("batch")
+    for options in (
+        {"batch": "batch", "backend": ml.JaxBackend(device_mesh=4), "parallelism": "data"},
+        {"batch": "batch", "backend": ml.JaxBackend(device_mesh=(2, 4)), "parallelism": "mixed"},
+        {"batch": 4, "static_shapes": True},
+    ):
+        np.testing.assert_allclose(scores(**options), alone, rtol=1e-4)
+    print(len(alone))
+    """)
+    assert out == "12\n"
+
+
+def test_a_last_batch_that_cannot_be_filled_up_is_refused_beforehand():
+    out = ran("""
+    def mean(prediction, targets):
+        return jnp.mean(prediction)
+
+    mesh = ml.JaxBackend(device_mesh=4)
+    model = Model() | Linear(4)
+    model += BatchNorm()
+    norm = ml.compile(model, mesh, shapes={"input": ["batch", 16]}, parallelism="data")
+    pm = ml.compile(Linear(4), ml.JaxBackend(), shapes={"input": [4, 16]}, static_shapes=True)
+    print(refusal(lambda: ml.fit(norm, (X, Y), batch_size=4)))
+    print(refusal(lambda: ml.fit(pm, (X, Y), loss=mean, batch_size=4, validation=(X[:7], Y[:7]))))
+    run = ml.fit(pm, (X, Y), loss=mean, batch_size=4, epochs=1).wait()
+    print(run.step, refusal(lambda: run.evaluate((X[:3], Y[:3]))))
+    print(list(run.evaluate((X[:8], Y[:8]))))
+    print(ml.fit(norm, (X[:8], Y[:8]), batch_size=4, epochs=1, validation=(X, Y)).wait())
+    """)
+    assert (
+        out
+        == """\
+DataError: data ends in a batch of 2, which the model does not take.
+    samples  10, in batches of 4
+    because  the batch of input 'input' cannot be split evenly over 4 devices.
+    Try: 8 samples, as in x[:8], y[:8], fill their batches.
+DataError: validation data ends in a batch of 3, which the model does not take.
+    samples  7, in batches of 4
+    because  input 'input' has another shape than the model was compiled for.
+    Try: 4 samples, as in x[:4], y[:4], fill their batches.
+2 DataError: data ends in a batch of 3, which the model does not take.
+    samples  3, in batches of 4
+    because  input 'input' has another shape than the model was compiled for.
+    Try: a loss that gives one value per sample: a short batch is then filled up with rows that do not count.
+['loss']
+Run(done, step 2 of 2, 1 epochs)
+"""
+    )
