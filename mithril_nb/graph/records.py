@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.paths import component, join_path, name_of
-from mithril_nb.graph.spec import Dim, Spec, TensorSpec, Value
+from mithril_nb.graph.spec import Dim, Spec, TensorSpec, Value, exactly
 
 PortRole = Literal["data", "param", "state", "option"]
 __all__ = [
@@ -80,9 +80,11 @@ class Edge(NamedTuple):
         return f"{self.source} -> {self.target}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Block(Shown):
     """A part of a model, without a place in it: an op with attributes, or a graph of further blocks.
+
+    Attributes are compared with their types, so that programs of `Constant(1)` and `Constant(1.0)` are kept apart.
 
     Attributes:
         kind: What people call it: `"Linear"`, `"MLP"`, `"Model"`.
@@ -102,6 +104,22 @@ class Block(Shown):
 
     def __reduce__(self):
         return Block, (self.kind, self.attributes, self.inputs, self.outputs, self.op, self.graph)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Block):
+            return NotImplemented
+        return self is other or (self._hash == other._hash and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
+        return self.kind, exactly(self.attributes), self.inputs, self.outputs, self.op, self.graph
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self._key)
 
     @property
     def is_composite(self) -> bool:
@@ -173,6 +191,13 @@ class LogicalGraph(Shown):
 
     def __reduce__(self):
         return LogicalGraph, (self.nodes, self.edges, self.inputs, self.outputs, self.labels, self.notes)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # caches ask for it again and again
+        return hash((self.nodes, self.edges, self.inputs, self.outputs, self.labels, self.notes))
 
     @cached_property
     def note_at(self) -> Mapping[Endpoint, Note]:

@@ -13,6 +13,7 @@ from mithril_nb.graph.closing import INPUT, OUTPUT, is_array
 from mithril_nb.graph.edit import free_name
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
+from mithril_nb.graph.spec import exactly
 from mithril_nb.models.fields import fields_of
 from mithril_nb.models.files import to_dict
 from mithril_nb.models.registry import KINDS, kind_named
@@ -194,7 +195,7 @@ def _call(block: Block, name: str, bodies: Mapping[str, str]) -> str:
             in_order = False
             continue
         value = block.options[field.name]
-        if value == field.default and type(value) is type(field.default) and not field.is_required:
+        if exactly(value) == exactly(field.default) and not field.is_required:
             in_order = False
             continue
         text = _literal(dict(value) if field.name == "carry" and bodies else value)  # pyright: ignore
