@@ -9,6 +9,7 @@ from typing import Any
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.edit import free_name
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models.constants import Constant
 from mithril_nb.models.fields import plain
 from mithril_nb.models.model import Model
@@ -56,8 +57,19 @@ def _value(port: str, value: Any) -> Any:
     return found
 
 
-def with_training(graph: LogicalGraph, frozen: Iterable[str], trainable: Iterable[str]) -> LogicalGraph:
+def with_training(
+    graph: LogicalGraph,
+    frozen: Iterable[str],
+    trainable: Iterable[str],
+    specs: Mapping[str, TensorSpec] | None = None,
+) -> LogicalGraph:
     """Return the graph with a note on some parameters, or blocks, whether training changes them.
+
+    Args:
+        graph: The graph.
+        frozen: Names of parameters or blocks that training leaves.
+        trainable: Names of those that it changes; an input becomes a parameter.
+        specs: What is known of the inputs: a parameter that was one has that shape.
 
     Raises:
         ConnectionError: A name that stands for nothing.
@@ -65,7 +77,7 @@ def with_training(graph: LogicalGraph, frozen: Iterable[str], trainable: Iterabl
     """
     lists = {}
     for option, names in (("frozen", frozen), ("trainable", trainable)):
-        if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        if isinstance(names, str) or not isinstance(names, Iterable) or not all(isinstance(n, str) for n in names):
             raise UnknownOptionError(
                 f"{option}={names!r} is no list of names.", advice=f'ml.compile(model, backend, {option}=["linear_0"])'
             )
@@ -73,5 +85,6 @@ def with_training(graph: LogicalGraph, frozen: Iterable[str], trainable: Iterabl
     if both := [name for name in lists["frozen"] if name in lists["trainable"]]:
         raise UnknownOptionError(f"{both[0]!r} stands in frozen and in trainable.", advice="name it in one of them.")
     model = Model.of(graph)
+    model.set_shapes({name: spec.shape for name, spec in (specs or {}).items() if name in lists["trainable"]})
     model.set_differentiability(dict.fromkeys(lists["frozen"], False) | dict.fromkeys(lists["trainable"], True))
     return model.graph

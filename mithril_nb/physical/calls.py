@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+from jax.core import Tracer
 
 from mithril_nb.backends.notices import notice
 from mithril_nb.errors import (
@@ -25,6 +26,8 @@ from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.naming import by_port, flat_params, takes_any_dtype
 
 Arrays = Mapping[str, Any]
+_FEW = 64
+"""Numbers in a list that somebody writes by hand; XLA takes seconds to compile for thousands of arguments."""
 
 
 class Calls:
@@ -80,6 +83,14 @@ class Calls:
             )
         arrays = self.inputs(inputs)
         given = {name: as_array(f"parameter {name!r}", array, name) for name, array in given.items()}
+        for name, array in given.items():
+            if not jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
+                raise UnknownOptionError(
+                    f"parameter {name!r} cannot be trained: it holds no real numbers.",
+                    (("given", f"{array.shape} of {array.dtype}"), ("needs", self.dtype)),
+                    f'params[{name!r}].astype("{self.dtype}")',
+                    port=name,
+                )
         held = self._state(state)
         self._check_shapes({**given, **held}, arrays)
         return given, arrays, held
@@ -201,10 +212,7 @@ class Calls:
 
     def with_shapes(self) -> str:
         """Return a call of `compile` with a shape for each input, for a message."""
-        shapes = {
-            name: [32, 784] if LEADING in spec.shape else [32 if isinstance(dim, str) else dim for dim in spec.shape]
-            for name, spec in self.inference.inputs.items()
-        }
+        shapes = {name: _example(self._settled[name]) for name in self.inference.inputs}
         return f"ml.compile(model, backend, shapes={shapes!r})"
 
     def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:
@@ -217,6 +225,12 @@ class Calls:
             )
             for name, spec in given.items()
         )
+
+
+def _example(shape: tuple[Dim, ...]) -> list[int]:
+    """A shape in numbers that fits what is known of one."""
+    known = [32 if isinstance(dim, str) else dim for dim in shape if dim != LEADING]
+    return [32, *(known or [784])] if LEADING in shape else known
 
 
 def _listed(names: Iterable[str]) -> str:
@@ -239,6 +253,7 @@ def as_array(what: str, given: Any, port: str) -> jax.Array:
         UnknownOptionError: It is no array of numbers.
     """
     try:
+        _tell_of_many(what, given)
         return jax.numpy.asarray(given)
     except (TypeError, ValueError):
         shape = getattr(given, "shape", None)
@@ -252,3 +267,13 @@ def as_array(what: str, given: Any, port: str) -> jax.Array:
             'np.asarray(values, dtype="float32"), of rows that have one length.',
             port=port,
         ) from None
+
+
+def _tell_of_many(what: str, given: object) -> None:
+    """Say what is slow about a long list; only a jitted program sees each of its numbers by itself."""
+    leaves = jax.tree.leaves(given) if isinstance(given, list | tuple) else []
+    if len(leaves) > _FEW and isinstance(leaves[0], Tracer):
+        notice(
+            f"{what} is a {type(given).__name__} of {len(leaves)} numbers, and each is an argument of the jitted "
+            "program, which is slow: np.asarray(values) is one argument."
+        )

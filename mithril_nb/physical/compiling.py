@@ -8,6 +8,7 @@ from typing import Any, Literal
 from mithril_nb.backends.backend import check_switch
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.jax.placing import devices_of
+from mithril_nb.backends.notices import notice
 from mithril_nb.errors import UnknownOptionError, refuse_unknown
 from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
@@ -78,6 +79,7 @@ def compile(
     """
     refuse_unknown("compile", unknown, compile)
     check_switch("jit", jit, "ml.compile(model, backend, jit=False)")
+    check_switch("verbose", verbose, "ml.compile(model, backend, verbose=True)")
     backend = JaxBackend() if backend is None else backend
     if not isinstance(backend, JaxBackend):
         raise UnknownOptionError(
@@ -86,10 +88,19 @@ def compile(
     graph, placement = graph_of(model), devices_of(model)
     if constants is not None:
         graph = with_constants(graph, constants)
+    specs = input_specs(graph, shapes or {}, backend.default_dtype)
     if frozen or trainable:
-        graph = with_training(graph, frozen, trainable)
-    inference = infer(graph, input_specs(graph, shapes or {}, backend.default_dtype), backend.default_dtype)
+        graph = with_training(graph, frozen, trainable, specs)
+    inference = infer(graph, specs, backend.default_dtype)
     inference.raise_problems()
+    if placement and backend.mesh is not None:
+        raise UnknownOptionError(
+            "a model whose parts are placed on devices one by one cannot be spread over a mesh as well.",
+            (("placed", ", ".join(placement)), ("mesh", str(dict(backend.mesh.shape)))),
+            "ml.compile(placed_model, ml.JaxBackend()), or the model that is not placed with this backend.",
+        )
+    if placement and jit:
+        notice("jit=True has no effect: a model that is placed on several devices runs op by op.")
     jitted = (backend.jit if jit is None else jit) and not placement
     options = read_options(backend, jitted, parallelism, jit_options, tpu_options, static_shapes, optimizations)
     compiled = PhysicalModel(graph, backend, inference, jitted, options, placement)

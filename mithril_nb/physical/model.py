@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import jax
 
@@ -19,7 +19,7 @@ from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, devi
 from mithril_nb.display import Shown
 from mithril_nb.errors import MissingInputError, ShapeError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.graph.spec import Spec, TensorSpec
+from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
 from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.naming import by_port, input_range
@@ -73,9 +73,10 @@ class PhysicalModel(Shown):
         if backend.mesh is not None:
             self._spread = Spread(backend.mesh, options.parallelism, options.replicates_inputs)
             self._spread.check(inference.inputs, inference.parameters)
+        self._texts = {name: spec.value for name, spec in inference.outputs.items() if _is_text(spec)}
         self._params: dict[str, jax.Array] | None = None
         self._frozen = frozenset(parameter.name for parameter in inference.parameters if not parameter.is_trainable)
-        if not (self._draws or inference.states or options.donated or backend.debug):
+        if not (self._draws or inference.states or options.donated or backend.debug or self._texts):
             # A call of a small model takes some 10 us: no Python frame of ours stands between the caller and XLA.
             self.__dict__["evaluate"] = self._run
 
@@ -286,11 +287,9 @@ class PhysicalModel(Shown):
         given = (params, inputs, output_gradients, key, state)
         # Params are only reused where their gradients, of the same shapes, take their place.
         run = self._run if self._donating is None or output_gradients is None else self._donating
-        if not self.backend.debug:
-            return run(*given)
         try:
-            with jax.debug_nans(True):
-                return run(*given)
+            with jax.debug_nans(True) if self.backend.debug else nullcontext():
+                found = run(*given)
         except FloatingPointError as error:
             self._find_nan(params, inputs, key, state)
             raise NotANumberError(
@@ -298,6 +297,11 @@ class PhysicalModel(Shown):
                 (("because", str(error)),),
                 "look for a square root of 0, or a division by what may be 0.",
             ) from None
+        if not self._texts:
+            return found
+        outputs, *gradients = found if output_gradients is not None else (found,)
+        outputs = {name: self._texts.get(name, outputs.get(name)) for name in self.output_names}
+        return (outputs, *gradients) if gradients else outputs
 
     def _find_nan(self, params: Arrays, inputs: Arrays, key: Any, state: Any) -> None:
         """Run block by block, and raise at the first that makes NaN."""
@@ -334,7 +338,9 @@ class PhysicalModel(Shown):
             found = self._calls.inferred(arrays)
             found.raise_problems()
             self._check_concrete(found.parameters)
-            self._params = self._laid(found.parameters, self.backend.initial_params(found.parameters))
+            # Its own parameters outlive the call, also one that is being traced.
+            with jax.ensure_compile_time_eval():
+                self._params = self._laid(found.parameters, self.backend.initial_params(found.parameters))
         outputs = self.evaluate(self._params, inputs)
         return next(iter(outputs.values())) if len(outputs) == 1 else outputs
 
@@ -342,7 +348,8 @@ class PhysicalModel(Shown):
     def params(self) -> dict[str, jax.Array]:
         """The parameters that calls `pm(x)` use; they start at random, and may be set."""
         if self._params is None:
-            self._params = self.randomize_params()
+            with jax.ensure_compile_time_eval():
+                self._params = self.randomize_params()
         return self._params
 
     @params.setter
@@ -358,12 +365,17 @@ class PhysicalModel(Shown):
         state: Arrays | None = None,
     ) -> Any:
         if output_gradients is None:
-            found = self.forward(params, inputs, state=state, key=key)
+            found = self._arrays(params, inputs, state, key)
         else:
             found = self._evaluate_backward(params, inputs, output_gradients, key, state)
         # Only here, where a call of a new form is traced: the first one binds what `shapes` left open.
         self._calls.settle(inputs)
         return found
+
+    def _arrays(self, params: Arrays, inputs: Arrays, state: Arrays | None, key: jax.Array | None) -> dict[str, Any]:
+        """The outputs that a jitted program can give: a text is none of them."""
+        found = self.forward(params, inputs, state=state, key=key)
+        return {name: value for name, value in found.items() if name not in self._texts} if self._texts else found
 
     def _evaluate_backward(
         self,
@@ -373,7 +385,7 @@ class PhysicalModel(Shown):
         key: jax.Array | None = None,
         state: Arrays | None = None,
     ):
-        outputs, pull_back = jax.vjp(lambda params: self.forward(params, inputs, state=state, key=key), params)
+        outputs, pull_back = jax.vjp(lambda params: self._arrays(params, inputs, state, key), params)
         names = by_port(output_gradients, self.output_names, "output", what="output_gradients")
         given = {
             port: as_array(f"the gradient of output {port!r}", output_gradients[name], port)
@@ -417,11 +429,16 @@ class PhysicalModel(Shown):
             key = (jax.eval_shape(lambda: jax.random.key(0)) if self._draws else None,)
             key = (*key, _structs({one.name: one.spec for one in self.states})) if self.states else key
             key = key if key != (None,) else ()
-            device = self.backend.device
-            if program == "forward":
-                found = stages.inspect(self._evaluate, params, inputs, None, *key, name=program, device=device)
-            else:
-                found = stages.inspect(self._evaluate, params, inputs, outputs, *key, name=program, device=device)
+            found = stages.inspect(
+                self._evaluate,
+                params,
+                inputs,
+                None if program == "forward" else outputs,
+                *key,
+                name=program,
+                device=self.backend.device,
+                compiler_options=self.options.compiler_options,
+            )
             self._inspections[program] = found
         return self._inspections[program]
 
@@ -480,6 +497,10 @@ class PhysicalModel(Shown):
 
 # `evaluate` of an instance is the jitted `_evaluate`: help on it shall say the same.
 PhysicalModel._evaluate.__doc__ = PhysicalModel.evaluate.__doc__
+
+
+def _is_text(spec: Spec | None) -> TypeGuard[StaticSpec]:
+    return isinstance(spec, StaticSpec) and isinstance(spec.value, str)
 
 
 def _structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:

@@ -41,10 +41,12 @@ class Inspection(Shown):
         name: str | None,
         params: str,
         device: Any | None,
+        compiler_options: Mapping[str, Any] | None = None,
     ):
         self.name = name or getattr(fn, "__name__", type(fn).__name__)
         self.stages = STAGES
         self._device = device
+        self._compiler_options = dict(compiler_options or {}) or None
         self._args = jax.tree.map(_shape_of, args)
         self._trace = Once(lambda: trace(fn, self._args, name))
         self._program = Once(lambda: Program(self._trace.get(), params))
@@ -204,7 +206,7 @@ class Inspection(Shown):
             return jax.jit(tagged, donate_argnums=program.trace.donated).lower(*self._args)
 
     def _compile(self) -> jax.stages.Compiled:
-        return self._lowered.get().compile()
+        return self._lowered.get().compile(compiler_options=self._compiler_options)
 
     def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
         """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
@@ -254,6 +256,7 @@ def inspect(
     name: str | None = None,
     params: str = "params",
     device: Any | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
 ) -> Inspection:
     """Look at a JAX program at every stage on its way to the machine, without running it.
 
@@ -263,6 +266,7 @@ def inspect(
         name: What to call the program; by default the name of the function.
         params: Name of the argument that holds the parameters of the model.
         device: The `jax.Device` to lower and compile for; by default JAX's own default.
+        compiler_options: What XLA is told besides, as `jax.jit` takes it.
 
     Returns:
         Its stages, made when they are first asked for.
@@ -279,7 +283,7 @@ def inspect(
           in (b) }
         <BLANKLINE>
     """
-    return Inspection(fn, args, name, params, device)
+    return Inspection(fn, args, name, params, device, compiler_options)
 
 
 def _shape_of(leaf: Any) -> Any:

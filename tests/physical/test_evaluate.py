@@ -8,7 +8,8 @@ from fresh import run_fresh
 
 import mithril_nb as ml
 from mithril_nb.backends.notices import MithrilWarning
-from mithril_nb.models import MLP, Add, Dropout, Embedding, Flatten, Linear, Model, Relu
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import MLP, Add, Dropout, Dtype, Embedding, Flatten, Linear, Model, Relu
 
 BACKEND = ml.JaxBackend()
 
@@ -290,3 +291,45 @@ def test_a_name_with_half_a_character_runs_and_is_read_back_from_each_stage():
     for stage in ("jaxpr", "stablehlo", "hlo"):
         blocks = {block for instruction in pm.inspect().stage(stage).instructions for block in instruction.blocks}
         assert blocks == {"half \ud800%2F\x1b"}
+
+
+def test_a_text_is_an_output_beside_arrays():
+    model = Model()
+    model |= Dtype()(input="x", output="dtype")
+    model |= Relu()(input="x", output="y")
+    pm = ml.compile(model, shapes={"x": [2, 3]})
+    x = np.ones((2, 3), "float32")
+    assert pm.evaluate({}, {"x": x})["dtype"] == "float32"
+    outputs, gradients = pm.evaluate({}, {"x": x}, {"y": x})
+    assert (list(outputs), outputs["dtype"], gradients) == (["dtype", "y"], "float32", {})
+
+
+def test_parameters_of_its_own_outlive_a_call_that_is_traced():
+    pm = ml.compile(Linear(2, input_size=3))
+    x = np.ones((2, 3), "float32")
+    traced = jax.jit(lambda x: pm(x))(x)
+    np.testing.assert_allclose(pm(x), traced, 1e-6)
+
+
+def test_a_long_list_is_told_to_be_slow(params):
+    pm = ml.compile(MLP(3, [4], 2), BACKEND, shapes={"input": ["batch", 3]})
+    rows = np.ones((30, 3)).tolist()
+    with pytest.warns(MithrilWarning) as told:
+        found = pm.evaluate(params, {"input": rows})["output"]
+    assert str(told[0].message) == (
+        "input 'input' is a list of 90 numbers, and each is an argument of the jitted program, which is slow: "
+        "np.asarray(values) is one argument."
+    )
+    np.testing.assert_allclose(found, pm.evaluate(params, {"input": np.asarray(rows)})["output"], 1e-6)
+
+
+def test_parameters_of_whole_numbers_are_refused(pm, params):
+    whole = {**params, "linear_0.bias": np.zeros(4, int)}
+    with pytest.raises(MithrilError) as caught:
+        pm.evaluate(whole, {"input": X}, ONES)
+    assert str(caught.value) == (
+        "parameter 'linear_0.bias' cannot be trained: it holds no real numbers.\n"
+        "    given  (4,) of int32\n"
+        "    needs  float32\n"
+        "    Try: params['linear_0.bias'].astype(\"float32\")"
+    )

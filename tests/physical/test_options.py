@@ -378,3 +378,19 @@ def test_message(call, text):
     with pytest.raises(MithrilError) as error:
         call()
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
+
+
+def test_stages_show_what_the_options_make_of_the_program():
+    def fusions(**options):
+        pm = ml.compile(Model() + Linear(2) + Relu(), BACKEND, shapes={"input": [64, 64]}, **options)
+        return pm.inspect("forward+backward").stage("hlo").text.count(" fusion(")
+
+    assert fusions(optimizations={"fusion": False}) < fusions()
+
+
+def test_an_input_that_is_trained_has_the_shape_that_was_said_of_it():
+    pm = ml.compile(Add(), BACKEND, shapes={"left": [2, 3], "right": [2, 3]}, trainable=["right"])
+    assert [str(one.spec) for one in pm.parameters] == ["(2, 3) float32"]
+    assert pm.input_names == ("left",)
+    with pytest.raises(MithrilError, match="frozen=5 is no list of names"):
+        ml.compile(Add(), BACKEND, frozen=5)  # pyright: ignore

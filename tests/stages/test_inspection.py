@@ -192,7 +192,11 @@ def test_a_stage_that_does_not_exist() -> None:
 
 def test_a_program_that_compiles_nowhere_still_has_its_jaxpr(monkeypatch: pytest.MonkeyPatch) -> None:
     inspection = inspect(jnp.sin, spec(2))
-    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda self: (_ for _ in ()).throw(RuntimeError("no compiler")))
+
+    def fail(*args: object, **options: object) -> None:
+        raise RuntimeError("no compiler")
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", fail)
     assert inspection.stage("hlo").unavailable == "RuntimeError: no compiler"
     assert inspection.stage("stablehlo").unavailable is None
 
