@@ -17,7 +17,7 @@ from mithril_nb.train.course import Course, Recipe, compiled_programs
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
-from mithril_nb.train.prepare import check_count, check_last_batch, checked_data, output_specs
+from mithril_nb.train.prepare import check_count, check_last_batch, check_placement, checked_data, output_specs
 from mithril_nb.train.processes import distributed, spread
 from mithril_nb.train.run import Run
 from mithril_nb.train.state import State
@@ -77,8 +77,10 @@ def fit(
 
     Raises:
         CheckpointError: The folder's checkpoints are broken or of another run, or nobody asked for `resume`.
-        DataError: The data is empty, holds NaN, or does not fit the model or the loss.
-        UnknownOptionError: An option that does not exist, or one with a value that it cannot have.
+        DataError: The data is empty, holds NaN, or does not fit the model or the loss; or it ends in a batch that the
+            model does not take.
+        UnknownOptionError: An option that does not exist, or one with a value that it cannot have; or a model whose
+            parts were placed on several devices.
 
     Examples:
         >>> import numpy as np
@@ -109,6 +111,7 @@ def fit(
     frozen = frozen_names(trainable)
     if frozen:
         start = flat_params(start)
+    check_placement(trainable, start)
     train = checked_data(data, trainable, chosen_loss, start, batch_size)
     held_out = None
     if isinstance(validation, float):

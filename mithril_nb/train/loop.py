@@ -81,14 +81,18 @@ class Stretch:
             yield self.end("done")
         except KeyboardInterrupt:  # a second Ctrl-C, which did not wait for the end of the step
             self._under_way.clear()
-            state.go_back(is_diverged=False)
-            yield self.end("stopped", "interrupted")
+            try:
+                state.go_back(is_diverged=False)
+            finally:
+                yield self.end("stopped", "interrupted")
             raise
         except Exception as error:
             self._under_way.clear()
-            state.go_back(is_diverged=isinstance(error, TrainingError))
-            state.problem = problem_of(error, state.step)
-            yield self.end("failed", state.problem.summary.rstrip("."))
+            try:
+                state.go_back(is_diverged=isinstance(error, TrainingError))
+            finally:  # Arrays that the step left in a bad way may make this fail too; the run has failed all the same.
+                state.problem = problem_of(error, state.step)
+                yield self.end("failed", state.problem.summary.rstrip("."))
             raise
 
     @property

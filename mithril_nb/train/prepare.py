@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 
+from mithril_nb.backends.jax.devices import device_name
 from mithril_nb.errors import DataError, ShapeError, UnknownOptionError
 from mithril_nb.train.batches import Tail, short_size
 from mithril_nb.train.data import DataSet, check_inputs, read_data
@@ -25,6 +26,28 @@ def check_count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
         raise UnknownOptionError(f"{name} is not a whole number from 1 on.", (("got", repr(value)),), f"{name}=10")
     return int(value)
+
+
+def check_placement(model: Trainable, params: Any) -> None:
+    """Refuse a model whose parts were placed on several devices: a step is one program, and runs on all or on one.
+
+    Raises:
+        UnknownOptionError: It was.
+    """
+    placement: Mapping[str, str] = getattr(model, "placement", {})
+    held = {device_name(device) for leaf in jax.tree.leaves(params) for device in leaf.devices()} if placement else ()
+    devices = {*placement.values(), *held}
+    if len(devices) > 1:
+        shapes = {name: list(spec.shape) for name, spec in model.input_specs.items()}
+        raise UnknownOptionError(
+            "cannot train a model whose parts were placed on several devices.",
+            (
+                ("placed", ", ".join(f"{path!r} on {name}" for path, name in placement.items())),
+                ("devices", ", ".join(sorted(devices))),
+                ("instead", "the model as it was before place_model, with its parameters split over the devices"),
+            ),
+            f'ml.compile(model, ml.JaxBackend(device_mesh=(1, {len(devices)})), parallelism="model", shapes={shapes})',
+        )
 
 
 def checked_data(data: Any, model: Trainable, loss: Loss, params: Any, batch_size: int, what: str = "data") -> DataSet:

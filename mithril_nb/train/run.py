@@ -350,8 +350,9 @@ class Run(Shown):
                 # _drive has kept it: `wait` raises it, `error` tells it. A thread has nobody to raise it to.
                 assert self._exception is not None
             with self._lock:
-                # Somebody may have asked to go on just when a stop was carried out.
-                if not (self.state == "stopped" and self._control.wish == "go"):
+                # Somebody may have asked to go on just when a stop was carried out; what raised is not tried again.
+                was_stopped = self.state == "stopped" and self._exception is None
+                if not (was_stopped and self._control.wish == "go"):
                     self._thread = None
                     self._has_ended.set()
                     return

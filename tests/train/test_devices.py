@@ -82,3 +82,29 @@ DataError: validation data ends in a batch of 3, which the model does not take.
 Run(done, step 2 of 2, 1 epochs)
 """
     )
+
+
+def test_a_model_placed_on_several_devices_is_refused_and_one_on_another_device_trains():
+    out = ran("""
+    backend = ml.JaxBackend()
+    placed = backend.place_model(MLP(16, [8], 4), {"linear_0": 1, "linear_1": 2})
+    print(refusal(lambda: ml.fit(placed, (X, Y), batch_size=5)))
+    split = ml.compile(
+        MLP(16, [8], 4), ml.JaxBackend(device_mesh=(1, 2)), parallelism="model", shapes={"input": ["batch", 16]}
+    )
+    print(ml.fit(split, (X, Y), batch_size=5, epochs=1).wait())
+    beside = backend.place_model(MLP(16, [8], 4), {"linear_0": 1, "relu_0": 1, "linear_1": 1})
+    print(ml.fit(beside, (X, Y), batch_size=5, epochs=1).wait())
+    """)
+    assert (
+        out
+        == """\
+UnknownOptionError: cannot train a model whose parts were placed on several devices.
+    placed   'linear_0' on cpu:1, 'linear_1' on cpu:2
+    devices  cpu:1, cpu:2
+    instead  the model as it was before place_model, with its parameters split over the devices
+    Try: ml.compile(model, ml.JaxBackend(device_mesh=(1, 2)), parallelism="model", shapes={'input': ['batch', 16]})
+Run(done, step 2 of 2, 1 epochs)
+Run(done, step 2 of 2, 1 epochs)
+"""
+    )

@@ -13,6 +13,7 @@ import pytest
 from mithril_nb.errors import Diagnostic, ShapeError, TrainingError
 from mithril_nb.train import fit
 from mithril_nb.train.failure import problem_of
+from mithril_nb.train.state import State
 
 
 def finite(params: Any) -> bool:
@@ -108,6 +109,22 @@ def test_a_step_that_fails_on_the_way_keeps_the_last_params(small: Any, blobs: A
     assert run.step in (3, 4, 5)
     assert finite(run.params)
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((run.params, run.opt_state)))
+
+
+def test_a_run_that_cannot_go_back_has_failed_and_is_not_begun_again(mlp: Any, blobs: Any, monkeypatch: Any) -> None:
+    def nowhere(self: State, *, is_diverged: bool) -> None:
+        raise ValueError("no way back")
+
+    monkeypatch.setattr(State, "go_back", nowhere)
+    run = fit(mlp(4, 8, 3), blobs, optimizer="sgd", learning_rate=1e30, epochs=2, batch_size=20)
+    begun = []
+    run.observe(lambda event: begun.append(event.kind) if event.kind in ("started", "failed") else None)
+    with pytest.raises(ValueError, match="no way back") as caught:
+        run.wait(timeout=60)
+    assert isinstance(caught.value.__context__, TrainingError)
+    assert (run.state, begun) == ("failed", ["started", "failed"])
+    assert run.error is not None
+    assert run.error.code == "TrainingError"
 
 
 def test_an_error_of_several_problems_is_told_whole() -> None:
