@@ -14,23 +14,38 @@ from mithril_nb.models.infer import Inference
 from mithril_nb.models.op import OPS
 from mithril_nb.models.registry import KINDS
 
-_ORDER = ("Layers", "Activations", "Composites", "Arithmetic", "Shape")
+_COMMON = (
+    "Linear", "Relu", "Gelu", "Sigmoid", "Tanh", "Softmax", "Conv2d", "MaxPool2d", "Flatten", "BatchNorm2d",
+    "LayerNorm", "Dropout", "Embedding", "MultiHeadAttention", "TransformerBlock", "MLP", "Add",
+)  # fmt: skip
+"""What most models are made of stands before all else."""
+_ORDER = ("Common", "Layers", "Activations", "Composites", "Arithmetic", "Shape")
+_LAST = "As in Mithril"
+"""Where the other spellings stand that Mithril has for a block."""
 
 
 def palette() -> tuple[dict[str, str], ...]:
-    """Return every kind of block there is, with its category, summary and formula."""
-    kinds = [
-        {"kind": kind, "category": _said(made, "category"), "summary": summary(made), "formula": _said(made, "formula")}
-        for kind, made in KINDS.items()
-        if _said(made, "category")
-    ]
-    places = {category: place for place, category in enumerate(_ORDER)}
+    """Return every kind of block there is, with its category, summary and formula; the common ones first."""
     return tuple(
-        sorted(
-            kinds,
-            key=lambda entry: (places.get(entry["category"], len(places)), entry["category"], entry["kind"]),
-        )
+        {
+            "kind": kind,
+            "category": _category(kind, made),
+            "summary": summary(made),
+            "formula": _said(made, "formula"),
+        }
+        for kind, made in sorted(KINDS.items(), key=lambda item: _place(*item))
+        if _said(made, "category")
     )
+
+
+def _category(kind: str, made: type) -> str:
+    return "Common" if kind in _COMMON else _said(made, "category")
+
+
+def _place(kind: str, made: type) -> tuple[bool, int, str, int, str]:
+    category = _category(kind, made)
+    rank = _ORDER.index(category) if category in _ORDER else len(_ORDER)
+    return category == _LAST, rank, category, _COMMON.index(kind) if kind in _COMMON else 0, kind
 
 
 def describe_blocks(graph: LogicalGraph, inference: Inference, hues: Mapping[str, int]) -> dict[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.session import Session, design_of
+from mithril_nb.session.describe import palette
 from mithril_nb.session.worker import Worker
 
 PATIENCE_S = 60.0
@@ -449,3 +450,9 @@ def test_a_model_with_two_outputs_says_what_the_loss_takes():
     session.do("set_program", program="forward")
     assert session.wait(PATIENCE_S)
     assert session.snapshot()["stages"]["jaxpr"]["state"] == "ready"
+
+
+def test_the_palette_starts_with_what_most_models_are_made_of():
+    kinds = [(entry["category"], entry["kind"]) for entry in palette()]
+    assert kinds[:2] == [("Common", "Linear"), ("Common", "Relu")]
+    assert len({kind for _, kind in kinds}) == len(kinds), "each stands there once"
