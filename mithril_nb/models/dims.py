@@ -334,7 +334,7 @@ def agree(one: tuple[Dim, ...], other: tuple[Dim, ...]) -> bool:
 
 
 def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) -> tuple[Dim, ...] | None:
-    """Return the shape that is both, as far as they are known; `None` if there is none.
+    """Return the shape that is both, as far as they are known; `None` if there is none, or a name would be two sizes.
 
     Args:
         one: A shape.
@@ -345,6 +345,8 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
         >>> names = {}
         >>> meet(("...", "rows", 3), ("batch", 4, 3), names), names
         (('batch', 4, 3), {'rows': 4})
+        >>> meet(("n", "n"), (2, 3), {}) is None
+        True
     """
     if LEADING in one[:1] and LEADING in other[:1]:
         longer, shorter = (one, other) if len(one) >= len(other) else (other, one)
@@ -360,6 +362,7 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
     if len(one) != len(other):
         return None
     found: list[Dim] = []
+    sizes: dict[str, int] = {}
     for a, b in zip(one, other, strict=True):
         if isinstance(a, int) and isinstance(b, int):
             if a != b:
@@ -369,6 +372,8 @@ def meet(one: tuple[Dim, ...], other: tuple[Dim, ...], names: dict[str, Dim]) ->
         number, name = (a, b) if isinstance(a, int) else (b, a)
         # What is computed from names, as "h*w", is computed anew when they are known.
         if isinstance(name, str) and name.isidentifier() and name != number:
+            if isinstance(number, int) and sizes.setdefault(name, number) != number:
+                return None
             names[name] = number
         found.append(number if isinstance(number, int) else a)
     return tuple(found)

@@ -113,7 +113,7 @@ def infer(
         if port.role == "data":
             end = Endpoint(BOUNDARY, port.name)
             given = inputs.get(port.name) or TensorSpec(ANYTHING, input_dtype(graph, port.name, dtype))
-            work.known[end] = work.noted(end, given)
+            work.known[end] = given
     work.solve()
     return work.result()
 
@@ -159,6 +159,8 @@ class _Work:
         """Go forward and back until nothing more is learnt."""
         for _ in range(_ROUNDS):
             self.arrays, self.found, self.problems = {}, {}, []
+            for end in [end for end in self.known if end.node == BOUNDARY]:
+                self.known[end] = self.noted(end, self.known[end])
             for op in self.flat.ops:
                 self.forward(op)
             if self.problems or not self.back():
@@ -340,7 +342,7 @@ class _Work:
         both = meet(spec.shape, self.needed[end], self.names)
         return spec if both is None else replace(spec, shape=both)
 
-    def noted(self, end: Endpoint, spec: Spec) -> Spec:
+    def noted(self, end: Endpoint, spec: Spec | None) -> Spec | None:
         """The spec, with what a person said of it."""
         note = self.flat.notes.get(end)
         if note is None or not isinstance(spec, TensorSpec):
@@ -349,12 +351,14 @@ class _Work:
         if note.shape is not None:
             both = meet(shape, note.shape, self.names)
             if both is None:
+                place = self.at(origin(end)) if end.node else origin(end)
+                change = "other sizes before it." if end.node else "another shape for this input."
                 self.problems.append(
                     Diagnostic(
-                        f"{origin(end)!r} has another shape than was said of it.",
+                        f"{place!r} has another shape than was said of it.",
                         (("said", str(note.shape)), ("has", str(spec))),
-                        f"set_shapes({{{origin(end)!r}: {list(shape)!r}}}), or other sizes before it.",
-                        block=end.node,
+                        f"set_shapes({{{origin(end)!r}: {list(shape)!r}}}), or {change}",
+                        block=self.at(end.node) if end.node else "",
                         port=end.port,
                         code="ShapeError",
                     )

@@ -226,6 +226,26 @@ CASES = [
         """,
     ),
     (
+        "another shape of an input than was said",
+        lambda: ml.compile((Model() | Linear(3)).set_shapes(input=[2, 4]), shapes={"input": [2, 5]}),
+        """
+        ShapeError: 'input' has another shape than was said of it.
+            said  (2, 4)
+            has   (2, 5) float32
+            Try: set_shapes({'input': [2, 5]}), or another shape for this input.
+        """,
+    ),
+    (
+        "one name for two sizes",
+        lambda: ml.compile(Model() | Relu()(input=IOKey("x", shape=["n", "n"])), shapes={"x": [2, 3]}),
+        """
+        ShapeError: 'x' has another shape than was said of it.
+            said  ('n', 'n')
+            has   (2, 3) float32
+            Try: set_shapes({'x': [2, 3]}), or another shape for this input.
+        """,
+    ),
+    (
         "a number for an output",
         lambda: Relu()(output=3),
         """
