@@ -32,6 +32,10 @@ MOST_LISTED = 4
 Arrays = dict[str, np.ndarray]
 
 
+class OtherVersionError(CheckpointError):
+    """A checkpoint is whole, and of a version that this mithril_nb does not read: no reason to go on without it."""
+
+
 @dataclass(frozen=True)
 class Saved:
     """What a checkpoint holds.
@@ -76,30 +80,31 @@ def read(path: Path) -> Saved:
     """Return what is in a checkpoint's file.
 
     Raises:
-        CheckpointError: It is no checkpoint, is cut short, has changed, or is of another version.
+        CheckpointError: It is no checkpoint, is cut short, or has changed.
+        OtherVersionError: It is of another version.
     """
     try:
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(KEY)
+            header = None if text is None else _header(path, text)
             arrays = {name: file.get_tensor(name) for name in file.keys()}
+    except CheckpointError:
+        raise
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise _broken(path, f"it cannot be read: {error}") from error
-    if text is None:
-        raise _broken(path, "it is a safetensors file that mithril_nb did not write")
+        raise broken(path, f"it cannot be read: {error}") from error
+    if header is None:
+        raise broken(path, "it is a safetensors file that mithril_nb did not write")
     try:
-        header = json.loads(text)
-        version, crc32 = int(header["version"]), int(header["crc32"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _broken(path, "its header is not what mithril_nb writes") from error
-    if version != VERSION:
-        raise _broken(path, f"it is of version {version}, this mithril_nb reads version {VERSION}")
+        crc32 = int(header["crc32"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise broken(path, "its header is not what mithril_nb writes") from error
     if crc32 != _crc32(arrays):
-        raise _broken(path, "its arrays have changed since they were written (crc32)")
+        raise broken(path, "its arrays have changed since they were written (crc32)")
     try:
         dtypes, facts = dict(header["dtypes"]), dict(header["facts"])
         typed = {name: array.view(jnp.dtype(dtypes.get(name, array.dtype))) for name, array in arrays.items()}
     except (ValueError, KeyError, TypeError) as error:
-        raise _broken(path, "its header is not what mithril_nb writes") from error
+        raise broken(path, "its header is not what mithril_nb writes") from error
     return Saved(path, typed, facts)
 
 
@@ -183,9 +188,26 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _broken(path: Path, because: str) -> CheckpointError:
+def _header(path: Path, text: str) -> Any:
+    """Return the header of a version that can be read."""
+    try:
+        header = json.loads(text)
+        version = int(header["version"])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise broken(path, "its header is not what mithril_nb writes") from error
+    if version != VERSION:
+        raise OtherVersionError(
+            f"checkpoint {path.name!r} is of version {version}; this mithril_nb reads version {VERSION}.",
+            (("folder", str(path.parent)),),
+            "pip install --upgrade mithril-nb" if version > VERSION else 'checkpoint="another-folder", to begin anew.',
+        )
+    return header
+
+
+def broken(path: Path, because: str) -> CheckpointError:
+    """Return the error for a file that is no whole checkpoint."""
     return CheckpointError(
         f"{path.name!r} is no whole checkpoint.",
         (("folder", str(path.parent)), ("because", because)),
-        "take the file away; the checkpoint before it is then used.",
+        "take the file away; resume=True then goes on from the latest that is left, or begins anew without any.",
     )

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
-from mithril_nb.train.checkpoint_file import Saved, like, read, to_host, write
+from mithril_nb.train.checkpoint_file import OtherVersionError, Saved, broken, like, read, to_host, write
 from mithril_nb.train.course import Course
 from mithril_nb.train.history import COLUMNS, History
 from mithril_nb.train.processes import distributed, local
@@ -88,7 +88,7 @@ class Saver:
         self.problem: Diagnostic | None = None
         self._course, self._starting_rate = course, starting_rate
         self._is_writer = distributed().is_main
-        self._taken_at, self._taken = time.monotonic(), -1
+        self._taken_at, self._taken, self._farthest = time.monotonic(), -1, -1
         self._thread: threading.Thread | None = None
 
     def open(self) -> None:
@@ -125,6 +125,7 @@ class Saver:
             return
         self.finish()
         self._taken, self._taken_at = state.step, time.monotonic()
+        self._farthest = max(self._farthest, state.step)
         # The next step overwrites the arrays: the copy is begun before it, and fetched beside it.
         trees = copied(local(trees_of(state)))
         work = (trees, history.rows(), self._facts(state))
@@ -171,10 +172,10 @@ class Saver:
 
     def _prune(self, step: int) -> None:
         paths = checkpoints_in(self.folder)
-        # Later ones are from before the run went back to this step, after a failure.
-        left = [path for path in paths if _step_of(path) > step]
-        paths = paths[len(left) :]
-        for path in left + (paths[self.options.keep :] if self.options.keep else []):
+        # This run was there, and went back to this step after a failure. What lies farther off is not its own.
+        left = [path for path in paths if step < _step_of(path) <= self._farthest]
+        before = [path for path in paths if _step_of(path) <= step]
+        for path in left + (before[self.options.keep :] if self.options.keep else []):
             path.unlink(missing_ok=True)
 
 
@@ -211,12 +212,15 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
 
     Raises:
         CheckpointError: There are checkpoints, and all of them are broken.
+        OtherVersionError: The latest that is not broken is of another version: it is not passed over.
     """
     problems: list[Diagnostic] = []
     for path in checkpoints_in(Path(folder)):
         try:
             saved = read(path)
             _check_facts(saved)
+        except OtherVersionError:
+            raise
         except CheckpointError as error:
             problems.extend(error.diagnostics)
             continue
@@ -299,11 +303,7 @@ def _check_facts(saved: Saved) -> None:
     if rows is None or rows.ndim != 2 or rows.shape[0] != len(COLUMNS) or rows.dtype != np.float64:
         wrong.append("history")
     if wrong:
-        raise CheckpointError(
-            f"{saved.path.name!r} is no whole checkpoint.",
-            (("folder", str(saved.path.parent)), ("because", f"it lacks, or has no right {', '.join(wrong)}")),
-            "take the file away; the checkpoint before it is then used.",
-        )
+        raise broken(saved.path, f"it lacks, or has no right {', '.join(wrong)}")
 
 
 def _is_finite(array: np.ndarray) -> bool:

@@ -21,7 +21,7 @@ from mithril_nb.errors import CheckpointError, TrainingError, UnknownOptionError
 from mithril_nb.models import BatchNorm, Linear, Model
 from mithril_nb.train import checkpoints as rooms
 from mithril_nb.train import fit
-from mithril_nb.train.checkpoint_file import KEY, read, to_host, write
+from mithril_nb.train.checkpoint_file import KEY, OtherVersionError, read, to_host, write
 from mithril_nb.train.checkpoints import Checkpoints, checkpoints_in, latest
 
 COLUMNS = ("step", "loss", "accuracy", "validation_loss", "validation_accuracy", "epoch", "learning_rate")
@@ -148,11 +148,20 @@ def test_the_training_thread_does_not_wait_for_the_disk(small, blobs, tmp_path, 
     assert checkpoints_in(tmp_path)[0].name == "step-0000000008.safetensors"
 
 
-def test_a_run_that_went_back_takes_away_what_lay_ahead(small, blobs, tmp_path):
-    run = fit(small, blobs, epochs=2, batch_size=16, checkpoint=Checkpoints(tmp_path, every_epoch=1))
-    (tmp_path / "step-0000000099.safetensors").write_bytes(b"of a future that did not come")
-    run.wait()
-    assert [path.name for path in checkpoints_in(tmp_path)] == [f"step-{step:010}.safetensors" for step in (8, 4)]
+def test_a_run_that_went_back_takes_away_its_own_that_lay_ahead(small, blobs, tmp_path):
+    options = {"epochs": 2, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.1}
+    run = fit(small, blobs, **options, checkpoint=Checkpoints(tmp_path, every_s=1e-9, keep=None))
+    (tmp_path / "step-0000000099.safetensors").write_bytes(b"not of this run")
+    with pytest.raises(TrainingError):  # noqa: PT012 - it comes from the loop
+        for event in run:
+            run._state.saver.finish()  # else one that would have to wait for the disk is left out
+            if event.kind == "step" and event.step == 6:
+                run.learning_rate = 1e30
+    assert run.step == 4
+    assert [rooms._step_of(path) for path in checkpoints_in(tmp_path)] == [99, 7, 6, 5, 4, 3, 2, 1]
+    run.learning_rate = 0.1
+    steps(run, 5)
+    assert [rooms._step_of(path) for path in checkpoints_in(tmp_path)] == [99, 5, 4, 3, 2, 1]
 
 
 def test_params_that_are_nan_are_not_written(small, blobs, tmp_path):
@@ -206,7 +215,7 @@ def test_a_file_cut_short_is_refused_and_the_one_before_is_used(small, blobs, tw
         f"""'step-0000000008.safetensors' is no whole checkpoint.
     folder   {two}
     because  it cannot be read: {because(path)}
-    Try: take the file away; the checkpoint before it is then used.
+    Try: take the file away; resume=True then goes on from the latest that is left, or begins anew without any.
     going on from 'step-0000000004.safetensors', the one before."""
     ]
     assert_same_run(run.wait(), fit(small, blobs, epochs=2, batch_size=16).wait())
@@ -222,7 +231,6 @@ def changed(path: Path, header=None, **arrays) -> None:
 
 BROKEN = {
     "its arrays have changed since they were written (crc32)": lambda path: changed(path, history=np.zeros((8, 8))),
-    "it is of version 2, this mithril_nb reads version 1": lambda path: changed(path, lambda h: {**h, "version": 2}),
     "its header is not what mithril_nb writes": lambda path: changed(path, lambda h: [[[h]]]),
     "it is a safetensors file that mithril_nb did not write": lambda path: save_file(load_file(path), path),
     "it lacks, or has no right step, learning_rate": lambda path: changed(
@@ -246,8 +254,36 @@ def test_what_is_broken_or_foreign_is_refused(small, blobs, two, reason):
         == f"""'step-0000000008.safetensors' is no whole checkpoint.
     folder   {two}
     because  {reason}
-    Try: take the file away; the checkpoint before it is then used."""
+    Try: take the file away; resume=True then goes on from the latest that is left, or begins anew without any."""
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"),
+    [(2, "pip install --upgrade mithril-nb"), (0, 'checkpoint="another-folder", to begin anew.')],
+)
+def test_another_version_is_no_reason_to_go_on_from_an_older_one(small, blobs, two, version, advice):
+    path = two / "step-0000000008.safetensors"
+    changed(path, lambda h: {"version": version, "its own": "way"})
+    with pytest.raises(OtherVersionError) as caught:
+        resumed(small, blobs, two)
+    assert (
+        str(caught.value)
+        == f"""checkpoint 'step-0000000008.safetensors' is of version {version}; this mithril_nb reads version 1.
+    folder  {two}
+    Try: {advice}"""
+    )
+    assert sorted(os.listdir(two)) == ["step-0000000004.safetensors", "step-0000000008.safetensors"]
+
+
+def test_what_a_run_did_not_write_itself_stays_where_it_is(small, blobs, two):
+    path = two / "step-0000000008.safetensors"
+    path.write_bytes(b"half a checkpoint")
+    with pytest.warns(RuntimeWarning, match="going on from 'step-0000000004.safetensors'"):
+        run = resumed(small, blobs, two)
+    steps(run, 6)
+    assert sorted(os.listdir(two)) == [f"step-{step:010}.safetensors" for step in (4, 6, 8)]
+    assert path.read_bytes() == b"half a checkpoint"
 
 
 def test_when_all_are_broken_each_is_named(small, blobs, two):
