@@ -8,11 +8,14 @@ from typing import Any
 
 from mithril_nb.errors import ConnectionError, NameTakenError
 from mithril_nb.graph.closing import closed, made_edges
+from mithril_nb.graph.paths import component, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Note
 
 
 def find(graph: LogicalGraph, text: str) -> Endpoint:
     """Return what a name stands for: an input, a labelled output, an output of the graph, or `"block.port"`.
+
+    An input port of a block stands for what feeds it; for itself, if that is nothing: a parameter of its own.
 
     Raises:
         ConnectionError: It stands for nothing.
@@ -21,11 +24,13 @@ def find(graph: LogicalGraph, text: str) -> Endpoint:
         >>> from mithril_nb.models import Linear, Model
         >>> find((Model() | Linear(3)(output="y")).graph, "y")
         Endpoint(node='linear_0', port='output')
+        >>> find((Model() | Linear(3)(input="x")).graph, "linear_0.input")
+        Endpoint(node='', port='x')
     """
     end = Endpoint.parse(text)
     if end.node:
         if end.node in graph.by_name and end.port in _ports(graph, end.node):
-            return end
+            return end if _is_output(graph, end) else graph.source_of.get(end, end)
     else:
         labels = dict(graph.labels)
         if end.port in labels:
@@ -66,7 +71,7 @@ def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> Logica
 
 
 def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
-    """Give a name to an input or an output, in place of the one that it has.
+    """Give a name to an input or an output, in place of the one that it has, or to a parameter of a block.
 
     Raises:
         NameTakenError: Something else has the name.
@@ -91,6 +96,11 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
         labels[name] = new
         notes = {new if place == end else place: note for place, note in graph.notes}
         return closed(graph.nodes, edges, labels, notes)
+    if not _is_output(graph, end):
+        # What was said of the parameter goes with it.
+        new, old = Endpoint(BOUNDARY, name), Endpoint(BOUNDARY, parameter_name(component(end.node), end.port))
+        notes = {new if place in (old, end) else place: note for place, note in graph.notes}
+        return closed(graph.nodes, [*made_edges(graph), Edge(new, end)], {**labels, name: new}, notes)
     labels = {known: place for known, place in labels.items() if place != end}
     labels[name] = end
     return closed(graph.nodes, made_edges(graph), labels, graph.note_at)
@@ -99,10 +109,21 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
 def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGraph:
     """Make two connections one: all that read the second read the first from now on.
 
+    A parameter that is made one with something is that; two of them become one, with a name of its own.
+
     Raises:
         ConnectionError: The second is an output of a block too, or both are the same.
         CycleError: It would close a cycle.
     """
+    if _is_open(graph, first) and not _is_open(graph, second):
+        first, second = second, first
+    if _is_open(graph, first) and first != second:
+        name = f"{first.node}_{first.port}"
+        graph, first = label(graph, first, name), Endpoint(BOUNDARY, name)
+    if _is_open(graph, second) and first != second:
+        labels = {**dict(graph.labels), **({} if first.node else {first.port: first})}
+        named = () if first.node else (first.port,)
+        return closed(graph.nodes, [*made_edges(graph, named), Edge(first, second)], labels, graph.note_at)
     if first.node == BOUNDARY and second.node != BOUNDARY:
         first, second = second, first
     if second.node != BOUNDARY or first == second:
@@ -118,6 +139,15 @@ def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGrap
         labels[first.port] = first
     notes = {end: note for end, note in graph.notes if end != second}
     return closed(graph.nodes, edges, labels, notes)
+
+
+def _is_output(graph: LogicalGraph, end: Endpoint) -> bool:
+    return any(port.name == end.port for port in graph.by_name[end.node].block.outputs)
+
+
+def _is_open(graph: LogicalGraph, end: Endpoint) -> bool:
+    """Whether it is an input port of a block that nothing feeds."""
+    return end.node != BOUNDARY and not _is_output(graph, end)
 
 
 def _ports(graph: LogicalGraph, node: str) -> list[str]:

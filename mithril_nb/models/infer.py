@@ -273,6 +273,20 @@ class _Work:
         shapes = {**found.params, **found.states}
         shape = shapes[port] if port in shapes else self.spec_of(op, port).shape  # pyright: ignore
         note = self.flat.notes.get(name)
+        if note and note.shape is not None:
+            both = meet(shape, note.shape, {})
+            if both is None:
+                self.problems.append(
+                    Diagnostic(
+                        f"the parameter {name!r} has another shape than was said of it.",
+                        (("said", str(note.shape)), ("needs", str(shape))),
+                        f"set_shapes({{{name!r}: {list(shape)!r}}}), or leave it out.",
+                        block=op.path,
+                        port=port,
+                        code="ShapeError",
+                    )
+                )
+            shape = both or shape
         trainable = port not in found.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
         if note and note.initializer:

@@ -140,6 +140,29 @@ def test_names_may_be_changed_and_connections_made_one():
     assert [port.name for port in nested.inputs + nested.outputs] == ["image", "features", "logits"]
 
 
+def test_an_input_port_of_a_block_stands_for_what_feeds_it():
+    model = Model() + Linear(3) + Relu()
+    model.rename_keys(**{"linear_0.input": "x", "relu_0.input": "h"})
+    model.set_shapes({"relu_0.input": ["batch", 3]})
+    assert [name for name, _ in model.graph.labels] == ["h", "x"]
+    assert model.graph.note_at[Endpoint("linear_0", "output")].shape == ("batch", 3)
+    assert from_dict(to_dict(model.graph)) == model
+    apart = Model() | Linear(3)(output="h") | Relu()
+    apart.merge_connections("relu_0.input", "linear_0.input")
+    assert len(apart.inputs) == 1
+
+
+def test_a_parameter_may_get_a_name_of_its_own_and_be_shared_later():
+    model = (Model() + Linear(4) + Linear(4)).set_initializers({"linear_0.weight": "zeros"})
+    model.rename_keys(**{"linear_0.weight": "w"}).merge_connections("w", "linear_1.weight")
+    model.merge_connections("linear_0.bias", "linear_1.bias")
+    found = ml.compile(model, shapes={"input": [2, 4]}).parameters
+    assert [(one.name, one.initializer.name) for one in found] == [("w", "zeros"), ("linear_0_bias", "zeros")]
+    assert from_dict(to_dict(model.graph)) == model
+    fed = (Model() | Linear(4)(input="x") | Relu()(output="w")).merge_connections("linear_0.weight", "w")
+    assert "relu_0.output -> linear_0.weight" in edges(fed)
+
+
 def test_an_output_may_feed_an_input_later():
     model = Model()
     model |= Linear(4)(input="x", output="h")
@@ -233,6 +256,16 @@ CASES = [
             said  (2, 4)
             has   (2, 5) float32
             Try: set_shapes({'input': [2, 5]}), or another shape for this input.
+        """,
+    ),
+    (
+        "another shape of a parameter than was said",
+        lambda: ml.compile((Model() | Linear(3)).set_shapes({"linear_0.weight": [7, 3]}), shapes={"input": [2, 4]}),
+        """
+        ShapeError: the parameter 'linear_0.weight' has another shape than was said of it.
+            said   (7, 3)
+            needs  (4, 3)
+            Try: set_shapes({'linear_0.weight': [4, 3]}), or leave it out.
         """,
     ),
     (
