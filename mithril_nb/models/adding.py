@@ -54,14 +54,20 @@ class Adding:
         """Return where a connection of a block is in this model."""
         if connection.model is self.model:
             return component(connection.port)
-        if id(connection.model) not in self.members:
+        block = self.member(connection.model)
+        if block is None:
             raise ConnectionError(
                 f"{connection!r} is not part of this model.",
                 (("because", f"the {connection.model.kind} block was not added to it"),),
                 "model |= block first; then connect to block.output.",
                 port=connection.port,
             )
-        return str(Endpoint(self.members[id(connection.model)][1], connection.port))
+        return str(Endpoint(block, connection.port))
+
+    def member(self, thing: object) -> str | None:
+        """Return the name that something which was added has here; `None` if it was not added."""
+        known, name = self.members.get(id(thing), (None, ""))
+        return name if known is thing else None
 
     def expression(self, wanted: Expression) -> str:
         """Add the blocks that an expression stands for, unless they are there, and return the name of its output."""
@@ -69,13 +75,13 @@ class Adding:
         while waiting:  # no recursion: a long sum is as deep as it is long
             expression = waiting[-1]
             open_ones = [
-                one for one in expression.inputs.values() if isinstance(one, Expression) and id(one) not in self.members
+                one for one in expression.inputs.values() if isinstance(one, Expression) and self.member(one) is None
             ]
             if open_ones:
                 waiting.extend(open_ones)
                 continue
             waiting.pop()
-            if id(expression) in self.members:
+            if self.member(expression) is not None:
                 continue
             made = kind_named(expression.kind)(**expression.options)
             data = {port.name for port in made.inputs if port.role != "option"}
@@ -83,7 +89,7 @@ class Adding:
             connections = {}
             for port, value in expression.inputs.items():
                 if isinstance(value, Tensorlike | IOKey | str) or port in data:
-                    connections[port] = self.members[id(value)][1] if id(value) in self.members else self.name(value)
+                    connections[port] = self.member(value) or self.name(value)
                 else:
                     settings[port] = value
             if settings:

@@ -234,6 +234,16 @@ class Model(Shown, Portable, metaclass=_Kind):
         if type(self) is not Model and self._block.op == "":
             self._block = composite(self.graph, type(self).__name__, self._attributes)
 
+    # A copy goes its own way: what it shares is a value. What was added is known by identity, which no pickle keeps.
+
+    def __copy__(self) -> Self:
+        copied = _bare(type(self))
+        copied.__dict__.update(self.__dict__, _frozen=self._block, _draft=None, _members=dict(self._members))
+        return copied
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _bare, (type(self),), {**self.__dict__, "_frozen": self._block, "_draft": None, "_members": {}}
+
     def _copy(self) -> Model:
         model = Model(self.name)
         model._block, model._members = self._block, dict(self._members)
@@ -388,6 +398,11 @@ class Model(Shown, Portable, metaclass=_Kind):
         if "image/svg+xml" in bundle:
             return bundle
         return {**render(self.graph), "text/plain": repr(self)}
+
+
+def _bare(kind: type[Model]) -> Any:
+    """A handle that no constructor has been asked for: what it stands for is put in afterwards."""
+    return object.__new__(kind)
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,14 @@
 """`Model` and its operators: what changes, what stays, and what is equal."""
 
+import copy
 import inspect
+import pickle
 from typing import get_type_hints
 
 import pytest
 from fresh import run_fresh
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import ConnectionError, UnknownOptionError
 from mithril_nb.graph.records import Endpoint
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import (
@@ -51,6 +53,34 @@ def test_operators_with_equals_change_the_model_and_those_without_do_not():
     assert longer != wider
     assert longer.graph.source_of[Endpoint("tanh_0", "input")] == Endpoint("relu_0", "output")
     assert [port.name for port in wider.inputs] == ["input", "tanh_0_input"]
+
+
+def duplicates(model: Model) -> list[Model]:
+    return [copy.copy(model), copy.deepcopy(model), pickle.loads(pickle.dumps(model))]
+
+
+def test_a_copy_goes_its_own_way():
+    linear = Linear(4)
+    model = Model(name="m") | linear
+    model += Relu()
+    for other in duplicates(model):
+        assert other == model
+        assert (type(other), other.name) == (Model, "m")
+        other += Tanh()
+        assert names(model) == ["linear_0", "relu_0"]
+        assert names(other) == ["linear_0", "relu_0", "tanh_0"]
+    near, *far = duplicates(model)
+    near |= Relu()(input=linear.output)
+    for other in far:
+        with pytest.raises(ConnectionError, match="not part of this model"):
+            other |= Relu()(input=linear.output)
+
+
+def test_a_copy_of_a_block_is_one_of_its_kind():
+    for other in duplicates(Linear(4, name="first")):
+        assert (type(other), other, other.name) == (Linear, Linear(4), "first")
+        other |= Relu()
+        assert names(other) == ["first", "relu_0"]
 
 
 def test_a_refused_step_leaves_the_model_as_it_was():

@@ -25,7 +25,7 @@ def test_the_sign_of_zero_is_kept():
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [(1, 1.0), (1, True), (0.0, -0.0), ((1, 2), (1, 2.0)), (((0.0,),), ((-0.0,),)), (1, "1"), ((1,), 1)],
+    [(1, 1.0), (1, True), (0.0, -0.0), ((1, 2), (1, 2.0)), (((0.0,),), ((-0.0,),)), ((1,), 1)],
 )
 def test_models_of_such_values_differ(one, other):
     assert Constant(one) != Constant(other)
