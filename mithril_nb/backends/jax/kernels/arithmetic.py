@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from mithril_nb.backends.jax.kernels.dtypes import in_floating
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ShapeError
-from mithril_nb.models.library.operations.elementwise import floating
 from mithril_nb.program import Arrays, Call
 
 Function = Callable[..., jax.Array]
@@ -20,14 +20,9 @@ Function = Callable[..., jax.Array]
 def elementwise(op: str, function: Function, *ports: str) -> None:
     """Register a function of the arrays at some ports, in this order, as what runs an op."""
 
-    @kernel(op)
+    @kernel(op, widens=False)
     def _run(call: Call, arrays: Arrays) -> Arrays:
         return {"output": function(*(arrays[port] for port in ports))}
-
-
-def in_floating(x: jax.Array) -> jax.Array:
-    """Return an array as floating numbers, in the dtype that the shape rules say."""
-    return x.astype(floating(str(x.dtype)))
 
 
 def scalar(call: Call, port: str, like: jax.Array) -> jax.Array:

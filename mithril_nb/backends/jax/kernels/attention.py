@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from mithril_nb.backends.jax.kernels.dtypes import promoted_all
 from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel
 from mithril_nb.program import Array, Arrays, Call
 
 
 @kernel("scaled_dot_product")
 def _scaled_dot_product(call: Call, arrays: Arrays) -> Arrays:
-    dtype = jnp.result_type(*(arrays[port] for port in ("query", "key", "value")))
-    query, key, value = (arrays[port].astype(dtype) for port in ("query", "key", "value"))
+    query, key, value = promoted_all(*(arrays[port] for port in ("query", "key", "value")))
     # Half precision: products are exact in float32, and sums of many do not overflow.
-    wide = jnp.promote_types(dtype, jnp.float32)
+    dtype, wide = query.dtype, jnp.promote_types(query.dtype, jnp.float32)
     scale = call.options["scale"]
     scores = _by_head(query, key, 1, wide) * (1 / math.sqrt(query.shape[-1] or 1) if scale is None else scale)
     scores, seen = _masked(call, arrays, scores)
@@ -152,5 +152,5 @@ def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Ar
 
 @kernel("unembedding")
 def _unembedding(call: Call, arrays: Arrays) -> Arrays:
-    x, weight = arrays["input"], arrays["weight"]
+    x, weight = promoted_all(arrays["input"], arrays["weight"])
     return {"output": lax.dot_general(x, weight, (((x.ndim - 1,), (1,)), ((), ())))}

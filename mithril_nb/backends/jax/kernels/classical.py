@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from mithril_nb.backends.jax.kernels.dtypes import widened
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.program import Array, Arrays, Call
 
@@ -43,7 +44,7 @@ def _polynomial_features(call: Call, arrays: Arrays) -> Arrays:
 @kernel("tsne_p_joint")
 def _tsne_p_joint(call: Call, arrays: Arrays) -> Arrays:
     squares = lax.stop_gradient(arrays["squared_distances"])
-    wide = _wide(squares)
+    wide = widened(squares)
     least = call.options["threshold"]
     least = jnp.finfo(squares.dtype).eps if least is None else least
     count = len(wide)
@@ -76,7 +77,7 @@ def _tsne_p_joint(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("cholesky")
 def _cholesky(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": _root(_wide(arrays["input"])).astype(arrays["input"].dtype)}
+    return {"output": _root(widened(arrays["input"])).astype(arrays["input"].dtype)}
 
 
 @jax.custom_jvp
@@ -137,7 +138,7 @@ def _gpr_v_outer(call: Call, arrays: Arrays) -> Arrays:
 
 def _by_either(factor: Array, with_it: Any, without: Any, *arrays: Array) -> Array:
     """The result by way of a Cholesky factor; or without it, where there is none and it is NaN."""
-    wide = [_wide(array) for array in arrays]
+    wide = [widened(array) for array in arrays]
     return lax.cond(jnp.isfinite(factor).all(), with_it, without, *wide).astype(jnp.result_type(*arrays))
 
 
@@ -145,11 +146,6 @@ def _regular(matrix: Array) -> Array:
     """The matrix with as much on its diagonal as rounding may have taken from it."""
     identity = jnp.eye(matrix.shape[-1], dtype=matrix.dtype)
     return matrix + jnp.finfo(matrix.dtype).eps * jnp.trace(matrix) * identity
-
-
-def _wide(x: Array) -> Array:
-    """In float32 if it is narrower: there is no linear algebra in 16 bits."""
-    return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
 
 
 @kernel("coordinates")

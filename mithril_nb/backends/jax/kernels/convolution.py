@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from mithril_nb.backends.jax.kernels.dtypes import promoted_all, widened
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ConnectionError
 from mithril_nb.models.dims import MismatchError
@@ -25,7 +26,7 @@ from mithril_nb.program import Arrays, Call
 @kernel("primitive_convolution1d")
 @kernel("primitive_convolution2d")
 def _conv(call: Call, arrays: Arrays) -> Arrays:
-    x, weight = arrays["input"], arrays["weight"]
+    x, weight = promoted_all(arrays["input"], arrays["weight"])
     found = _windows(call, x.ndim - 2, weight.shape[2:])
     out = lax.conv_general_dilated(
         x,
@@ -43,7 +44,7 @@ def _conv(call: Call, arrays: Arrays) -> Arrays:
 @kernel("conv_transpose2d")
 @kernel("conv_transpose3d")
 def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
-    x, weight, groups = arrays["input"], arrays["weight"], _groups(call)
+    (x, weight), groups = promoted_all(arrays["input"], arrays["weight"]), _groups(call)
     found = _windows(call, x.ndim - 2, weight.shape[2:])
     rows, columns, *size = weight.shape
     # The weight of the convolution that this is the gradient of: mirrored, in and out exchanged in each group.
@@ -99,7 +100,7 @@ def _avg_pool(call: Call, arrays: Arrays) -> Arrays:
     found = _windows(call, x.ndim - 2)
     pads = found.pads(x.shape[2:])
     # In 16 bits, a sum over a large window would lose what makes the mean.
-    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    wide = widened(x)
     sums = lax.reduce_window(
         wide,
         0.0,
@@ -123,7 +124,7 @@ def _avg_pool(call: Call, arrays: Arrays) -> Arrays:
 @kernel("adaptive_avg_pool2d")
 def _adaptive_avg_pool(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    wide = x.astype(jnp.promote_types(x.dtype, jnp.float32))
+    wide = widened(x)
     for axis, size in zip((2, 3), _size(call), strict=True):
         places, inside = _shares(x.shape[axis], size)
         counts = jnp.asarray(inside.sum(1), wide.dtype).reshape([-1 if other == axis else 1 for other in range(4)])

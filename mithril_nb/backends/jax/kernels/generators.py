@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from mithril_nb.backends.jax.kernels.registry import DRAWS, kernel
-from mithril_nb.backends.jax.kernels.shaping import floating, known
+from mithril_nb.backends.jax.kernels.shaping import known
 from mithril_nb.program import Arrays, Call
 
 
@@ -53,7 +53,7 @@ def _eye_complement(call: Call, arrays: Arrays) -> Arrays:
 def _arange(call: Call, arrays: Arrays) -> Arrays:
     bounds = [known(call, bound) for bound in ("start", "stop", "step")]
     is_whole = all(isinstance(bound, int) for bound in bounds)
-    return {"output": jnp.arange(*bounds, dtype=known(call, "dtype") or ("int32" if is_whole else floating(call)))}
+    return {"output": jnp.arange(*bounds, dtype=known(call, "dtype") or ("int32" if is_whole else call.dtype))}
 
 
 @kernel("randn")
@@ -92,4 +92,4 @@ def _key(call: Call) -> jax.Array:
 
 
 def _dtype(call: Call) -> Any:
-    return known(call, "dtype") or floating(call)
+    return known(call, "dtype") or call.dtype

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mithril_nb.backends.jax.kernels.dtypes import widened
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.program import Array, Arrays, Call
 
@@ -60,7 +61,7 @@ def _kl_divergence(call: Call, arrays: Arrays) -> Arrays:
     target, found = jnp.broadcast_arrays(arrays["target"], arrays["input"])
     dtype = jnp.result_type(target, found)
     threshold = _threshold(call, dtype)
-    wide_target, wide = _wide(target), _wide(found)
+    wide_target, wide = widened(target), widened(found)
     output = wide_target * (_robust_log(wide_target, threshold) - _robust_log(wide, threshold))
     return {"output": output.astype(dtype)}
 
@@ -69,7 +70,7 @@ def _kl_divergence(call: Call, arrays: Arrays) -> Arrays:
 def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
     found, target = arrays["input"], arrays["target"]
     dtype = jnp.result_type(found, target)
-    x, t = jnp.broadcast_arrays(_wide(found), _wide(target))
+    x, t = jnp.broadcast_arrays(widened(found), widened(target))
     if call.options["input_type"] == "logits":
         yes, no = _kept_finite(call, -jax.nn.softplus(-x), dtype), _kept_finite(call, -jax.nn.softplus(x), dtype)
     else:
@@ -84,7 +85,7 @@ def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
 @kernel("focal_loss")
 def _focal_loss(call: Call, arrays: Arrays) -> Arrays:
     found, target = arrays["input"], arrays["target"]
-    x, t = jnp.broadcast_arrays(_wide(found), _wide(target))
+    x, t = jnp.broadcast_arrays(widened(found), widened(target))
     yes, no = -jax.nn.softplus(-x), -jax.nn.softplus(x)
     alpha, gamma = call.options["alpha"], call.options["gamma"]
     missed = jnp.exp(no) * t + jnp.exp(yes) * (1 - t)
@@ -127,21 +128,16 @@ def _soft_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
 def _cosine_similarity(call: Call, arrays: Arrays) -> Arrays:
     left, right = jnp.broadcast_arrays(arrays["left"], arrays["right"])
     axis, eps = call.options["axis"], call.options["eps"]
-    one, other = _unit(_wide(left), axis, eps), _unit(_wide(right), axis, eps)
-    return {"output": (one * other).sum(axis).astype(left.dtype)}
+    one, other = _unit(widened(left), axis, eps), _unit(widened(right), axis, eps)
+    return {"output": (one * other).sum(axis).astype(jnp.result_type(left, right))}
 
 
 @kernel("info_nce")
 def _info_nce(call: Call, arrays: Arrays) -> Arrays:
-    left, right = (_unit(_wide(arrays[port]), -1, 1e-8) for port in ("input", "target"))
+    left, right = (_unit(widened(arrays[port]), -1, 1e-8) for port in ("input", "target"))
     scores = left @ right.T / jnp.asarray(call.options["temperature"], left.dtype)
     loss = jax.nn.logsumexp(scores, -1) - jnp.diagonal(scores)
     return {"output": loss.astype(jnp.result_type(arrays["input"], arrays["target"]))}
-
-
-def _wide(x: Array) -> Array:
-    """In float32 if it is narrower: a sum of exponentials needs more than 8 bits."""
-    return x.astype(jnp.float32) if x.dtype.itemsize < 4 else x
 
 
 def _threshold(call: Call, dtype: Any) -> Any:
@@ -188,7 +184,7 @@ def _ratio(above: Array, below: Array) -> Array:
 
 
 def _classes_last(call: Call, x: Array) -> Array:
-    return jnp.moveaxis(_wide(x), call.options["axis"], -1)
+    return jnp.moveaxis(widened(x), call.options["axis"], -1)
 
 
 def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:

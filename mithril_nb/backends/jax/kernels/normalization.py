@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
+from mithril_nb.backends.jax.kernels.dtypes import widened
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.program import Arrays, Call
 
@@ -19,7 +19,7 @@ def _layer_norm(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("rms_norm")
 def _rms_norm(call: Call, arrays: Arrays) -> Arrays:
-    x = _wide(arrays["input"])
+    x = widened(arrays["input"])
     out = x * lax.rsqrt((x * x).mean(-1, keepdims=True) + call.options["eps"])
     return {"output": _affine(out.astype(arrays["input"].dtype), arrays)}
 
@@ -49,10 +49,10 @@ def _instance_norm(call: Call, arrays: Arrays) -> Arrays:
 @kernel("table_batch_norm2d")
 def _batch_norm(call: Call, arrays: Arrays) -> Arrays:
     x, says = arrays["input"], call.options["inference"]
-    wide, axes = _wide(x), (0, *range(2, x.ndim))
+    wide, axes = widened(x), (0, *range(2, x.ndim))
     count = x.size // x.shape[1] if x.shape[1] else 0
     if (not call.training if says is None else says) or not count:
-        mean, variance = (_per_channel(_wide(arrays[port]), x.ndim) for port in ("running_mean", "running_var"))
+        mean, variance = (_per_channel(widened(arrays[port]), x.ndim) for port in ("running_mean", "running_var"))
         return {"output": _batch_normal(call, arrays, wide, mean, variance)}
     mean = wide.mean(axes, keepdims=True)
     centered = wide - mean
@@ -72,11 +72,11 @@ def _batch_normal(call: Call, arrays: Arrays, wide: Any, mean: Any, variance: An
 
 
 def _moved(old: jax.Array, new: jax.Array, momentum: float) -> jax.Array:
-    return ((1 - momentum) * _wide(old) + momentum * _wide(new)).astype(old.dtype)
+    return ((1 - momentum) * widened(old) + momentum * widened(new)).astype(old.dtype)
 
 
 def _normal(x: jax.Array, axes: int | tuple[int, ...], eps: float) -> jax.Array:
-    wide = _wide(x)
+    wide = widened(x)
     mean = wide.mean(axes, keepdims=True)
     centered = wide - mean
     variance = (centered * centered).mean(axes, keepdims=True)
@@ -95,7 +95,3 @@ def _affine(x: jax.Array, arrays: Arrays, *, channels: bool = False) -> jax.Arra
 
 def _per_channel(array: jax.Array, rank: int) -> jax.Array:
     return array.reshape(1, -1, *(1,) * (rank - 2))
-
-
-def _wide(x: jax.Array) -> jax.Array:
-    return x.astype(jnp.promote_types(x.dtype, jnp.float32))

@@ -45,7 +45,7 @@ def _lstm_cell_body(call: Call, arrays: Arrays) -> Arrays:
 def _given(call: Call, found: Arrays, rest: Array, arrays: Arrays, weight: str, bias: str) -> Arrays:
     """The outputs of a cell: its states, and those of the others that are used."""
     if call.options["use_complement"]:
-        found = {**found, "hidden_compl": rest}
+        found = {**found, "hidden_compl": rest.astype(found["hidden"].dtype)}
     if call.options["use_output"]:
         found = {**found, "output": found["hidden"] @ arrays[weight] + arrays[bias]}
     return found

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.arithmetic import elementwise, in_floating, scalar
+from mithril_nb.backends.jax.kernels.arithmetic import elementwise, scalar
+from mithril_nb.backends.jax.kernels.dtypes import in_floating
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.models.library.operations.reductions import summed
 from mithril_nb.program import Arrays, Call

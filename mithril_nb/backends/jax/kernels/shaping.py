@@ -10,20 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mithril_nb.backends.jax.kernels.dtypes import as_array, is_value, widened_whole
 from mithril_nb.backends.jax.kernels.registry import kernel
-from mithril_nb.backends.jax.kernels.statics import is_value
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import StaticSpec
 from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.library.operations.index_rules import Rows, index_items, picked_value
 from mithril_nb.models.library.operations.joining import pad_pairs
 from mithril_nb.models.library.operations.shape_rules import as_sizes, flat_span, reshaped, stretched
-from mithril_nb.program import Arrays, Call
+from mithril_nb.program import Array, Arrays, Call
 
 
 @kernel("reshape")
 def _reshape(call: Call, arrays: Arrays) -> Arrays:
-    x, shape = jnp.asarray(arrays["input"]), known(call, "shape")
+    x, shape = as_array(call, arrays["input"]), known(call, "shape")
     with _refused():
         return {"output": x.reshape(reshaped(x.shape, as_sizes("shape", shape)))}
 
@@ -55,7 +55,7 @@ def _at_least_1d(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("broadcast_to")
 def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
-    x, shape = jnp.asarray(arrays["input"]), known(call, "shape")
+    x, shape = as_array(call, arrays["input"]), known(call, "shape")
     with _refused():
         return {"output": jnp.broadcast_to(x, stretched(x.shape, as_sizes("shape", shape)))}
 
@@ -73,7 +73,7 @@ def _swap_axes(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("permute_tensor")
 def _permute_tensor(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.take(arrays["input"], arrays["indices"], axis=0)}
+    return {"output": _taken(arrays["input"], arrays["indices"], 0)}
 
 
 @kernel("identity")
@@ -135,7 +135,7 @@ def _indexer(call: Call, arrays: Arrays) -> Arrays:
         items = index_items(known(call, "index"))
         return {"output": _picked(x, items)}
     if not isinstance(index, tuple) and not is_value(index):
-        return {"output": x[index]}
+        return {"output": x[widened_whole(index)]}
     items = index_items(known(call, "index"))
     return {"output": x[tuple(np.asarray(one.numbers, int) if isinstance(one, Rows) else one for one in items)]}
 
@@ -150,7 +150,16 @@ def _picked(value: Any, items: tuple[Any, ...]) -> Any:
 
 @kernel("take")
 def _take(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.take(arrays["input"], arrays["indices"], axis=known(call, "axis"))}
+    return {"output": _taken(arrays["input"], arrays["indices"], known(call, "axis"))}
+
+
+def _taken(x: Array, indices: Array, axis: int | None) -> Array:
+    if axis is None:
+        x, axis = x.ravel(), 0
+    if not indices.size:  # jnp.take gives an axis without items back as it is, whatever the shape of the indices
+        place = axis % x.ndim
+        return jnp.zeros((*x.shape[:place], *indices.shape, *x.shape[place + 1 :]), x.dtype)
+    return jnp.take(x, indices, axis)
 
 
 @kernel("gather")
@@ -160,7 +169,7 @@ def _gather(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("one_hot")
 def _one_hot(call: Call, arrays: Arrays) -> Arrays:
-    dtype = call.options["dtype"] or floating(call)
+    dtype = call.options["dtype"] or call.dtype
     count, axis = known(call, "num_classes"), call.options["axis"]
     return {"output": jax.nn.one_hot(arrays["input"], count, axis=axis, dtype=dtype)}
 
@@ -217,8 +226,3 @@ def _plain(value: Any) -> Any:
         return value
     items = np.asarray(value)
     return items.item() if items.ndim == 0 else tuple(map(_plain, items))
-
-
-def floating(call: Call) -> Any:
-    """Return the dtype of floating numbers that a block makes where nobody says another; `None` leaves it to JAX."""
-    return call.dtype

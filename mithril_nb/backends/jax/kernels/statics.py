@@ -6,6 +6,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from mithril_nb.backends.jax.kernels.dtypes import as_array, is_value
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.models.constants import dtype_of
 from mithril_nb.program import Arrays, Call
@@ -50,8 +51,7 @@ def _dtype(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("to_tensor")
 def _to_tensor(call: Call, arrays: Arrays) -> Arrays:
-    value, dtype = arrays["input"], call.options["dtype"]
-    return {"output": jnp.asarray(value, dtype or (dtype_of(value) if is_value(value) else None))}
+    return {"output": jnp.asarray(as_array(call, arrays["input"]), call.options["dtype"])}
 
 
 @kernel("tensor_to_list")
@@ -73,13 +73,6 @@ def _slice(call: Call, arrays: Arrays) -> Arrays:
 @kernel("value")
 def _value(call: Call, arrays: Arrays) -> Arrays:
     return {"output": call.options["value"]}
-
-
-def is_value(value: Any) -> bool:
-    """Return whether something is a plain value, through and through, and no array."""
-    if isinstance(value, tuple):
-        return all(is_value(one) for one in value)
-    return value is None or isinstance(value, bool | int | float | str)
 
 
 def _nested(value: Any) -> Any:

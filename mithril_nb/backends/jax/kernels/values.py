@@ -12,5 +12,4 @@ from mithril_nb.program import Arrays, Call
 @kernel("constant")
 def _constant(call: Call, arrays: Arrays) -> Arrays:
     value = call.options["value"]
-    dtype = call.options["dtype"] or dtype_of(value)
-    return {"output": jnp.asarray(value, dtype)}
+    return {"output": jnp.asarray(value, call.options["dtype"] or dtype_of(value) or call.dtype)}
