@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
-from mithril_nb.graph.spec import TensorSpec, as_dtype
+from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec, as_dtype
 from mithril_nb.models.op import Inferred, Operator, Options, Specs
 
 
@@ -16,6 +17,9 @@ class Constant(Operator):
         value: A number, or numbers in lists in lists, all of one length at each depth.
         dtype: Its dtype; by default the model's for floating numbers, `"int32"` for whole ones, `"bool"` for truth
             values.
+
+    Raises:
+        UnknownOptionError: The value is no array of numbers, or its dtype does not hold it.
 
     Examples:
         >>> Constant([1.0, 2.0])
@@ -29,6 +33,8 @@ class Constant(Operator):
 
     def __init__(self, value: Any = 0.0, dtype: str | None = None, name: str | None = None):
         super().__init__(name, value=value, dtype=None if dtype is None else str(as_dtype(dtype)))
+        attributes = dict(self.block.attributes)
+        _check_numbers(attributes["value"], attributes["dtype"])
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -61,6 +67,43 @@ def dtype_of(value: Value) -> str | None:
     if float in kinds or not kinds:
         return None
     return "bool" if kinds == {bool} else "int32"
+
+
+def _check_numbers(value: Value, dtype: Value) -> None:
+    numbers = _leaves(value, shape_of(value))
+    if numbers is None or not all(isinstance(number, int | float) for number in numbers):
+        raise UnknownOptionError(
+            f"Constant cannot take value={short_repr(value)}.",
+            (("needs", "a number, or numbers in lists in lists, all of one length at each depth"),),
+            "Constant([[1.0, 2.0], [3.0, 4.0]])",
+        )
+    named = str(dtype or dtype_of(value))
+    bits, is_signed = 8 * ITEM_BYTES.get(named, 8), not named.startswith("uint")
+    # Floating numbers are made of whole ones by way of 64 bits.
+    width = bits if "int" in named else 64
+    least, most = (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if is_signed else (0, 2**width - 1)
+    for number in numbers:
+        if isinstance(number, int) and not least <= number <= most:
+            raise UnknownOptionError(
+                f"Constant cannot hold {short_repr(number, 24)} in {named if 'int' in named else '64 bits'}.",
+                (("needs", f"whole numbers from {least} to {most}"),),
+                f'Constant({number}, dtype="float32")' if abs(number) < 2**63 else "Constant(1e30)",
+            )
+
+
+def _leaves(value: Value, shape: tuple[int, ...]) -> list[Value] | None:
+    """The items of nested tuples; `None` if they do not have this shape."""
+    if not shape or not isinstance(value, tuple):
+        return None if shape or isinstance(value, tuple) else [value]
+    if len(value) != shape[0]:
+        return None
+    found: list[Value] = []
+    for one in value:
+        inner = _leaves(one, shape[1:])
+        if inner is None:
+            return None
+        found += inner
+    return found
 
 
 def _kinds(value: Value) -> set[type]:

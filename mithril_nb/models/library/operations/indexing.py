@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
 
+from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
 from mithril_nb.models.dims import MismatchError, broadcast, least, place_of
 from mithril_nb.models.fields import Range
@@ -30,6 +32,9 @@ class Indexer(Rearranging):
             axes that are not named, or numbers in tuples. It may also be connected: to a number or array of whole
             numbers, or to a Slice block.
 
+    Raises:
+        UnknownOptionError: It is no index.
+
     Examples:
         >>> Indexer((0, ("slice", 1, None, None)))
         Indexer(index=(0, ('slice', 1, None, None)))
@@ -42,6 +47,14 @@ class Indexer(Rearranging):
 
     def __init__(self, index: Any = (), name: str | None = None):
         super().__init__(name, index=index)
+        given = dict(self.block.attributes)["index"]
+        try:
+            items = index_items(given)
+        except MismatchError as mismatch:
+            raise _no_index(given, mismatch.need) from None
+        # A size that has only a name can come over a connection, and not be written.
+        if any(isinstance(bound, str) for item in items for bound in _bounds(item)):
+            raise _no_index(given, "whole numbers, slices, None, '...' and lists of numbers")
 
     @classmethod
     def infer(cls, options: Options, inputs: dict[str, Spec]) -> Inferred:
@@ -62,6 +75,16 @@ class Indexer(Rearranging):
         if items is None or (isinstance(index, TensorSpec) and LEADING in index.shape[:1]):
             return Inferred({"output": TensorSpec((LEADING,), spec.dtype)})
         return Inferred({"output": TensorSpec(indexed(spec.shape, items), spec.dtype)})
+
+
+def _bounds(item: Any) -> tuple[Any, ...]:
+    return (item.start, item.stop, item.step) if isinstance(item, slice) else (item,)
+
+
+def _no_index(given: Value, need: str) -> UnknownOptionError:
+    return UnknownOptionError(
+        f"Indexer cannot take index={short_repr(given)}.", (("needs", need),), 'Indexer((0, ("slice", 1, None, None)))'
+    )
 
 
 class Take(Rearranging):
