@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ class Tensorlike:
 
     # `==` builds a block, as on arrays: connections are told apart by identity.
     __hash__ = object.__hash__
+    # NumPy leaves `array * connection` to the connection, and does not go through the items of the array.
+    __array_ufunc__ = None
 
     def __add__(self, other: Any) -> Expression:
         return _binary("Add", "left", self, "right", other)
@@ -51,6 +54,12 @@ class Tensorlike:
 
     def __rfloordiv__(self, other: Any) -> Expression:
         return _binary("FloorDivide", "numerator", other, "denominator", self)
+
+    def __mod__(self, other: Any) -> Expression:
+        return _binary("Mod", "numerator", self, "denominator", other)
+
+    def __rmod__(self, other: Any) -> Expression:
+        return _binary("Mod", "numerator", other, "denominator", self)
 
     def __pow__(self, other: Any) -> Expression:
         return _binary("Power", "base", self, "exponent", other)
@@ -90,6 +99,27 @@ class Tensorlike:
 
     def __xor__(self, other: Any) -> Expression:
         return _binary("LogicalXOr", "left", self, "right", other)
+
+    def __rand__(self, other: Any) -> Expression:
+        return _binary("LogicalAnd", "left", other, "right", self)
+
+    def __ror__(self, other: Any) -> Expression:
+        return _binary("LogicalOr", "left", other, "right", self)
+
+    def __rxor__(self, other: Any) -> Expression:
+        return _binary("LogicalXOr", "left", other, "right", self)
+
+    def __lshift__(self, other: Any) -> Expression:
+        return _binary("ShiftLeft", "input", self, "shift", other)
+
+    def __rlshift__(self, other: Any) -> Expression:
+        return _binary("ShiftLeft", "input", other, "shift", self)
+
+    def __rshift__(self, other: Any) -> Expression:
+        return _binary("ShiftRight", "input", self, "shift", other)
+
+    def __rrshift__(self, other: Any) -> Expression:
+        return _binary("ShiftRight", "input", other, "shift", self)
 
     def __invert__(self) -> Expression:
         return _unary("LogicalNot", self)
@@ -227,7 +257,7 @@ class IOKey:
     """A name for a connection, with what is to hold there.
 
     Attributes:
-        name: The name.
+        name: The name; `""` leaves it to the model.
         value: A number or an array that it always has.
         shape: Its shape; names for sizes that are not known.
         type: Its dtype, as `"float32"` or `ml.float32`.
@@ -242,12 +272,20 @@ class IOKey:
         ['x', 'y']
     """
 
-    name: str = ""
+    name: str | None = ""
     value: Any = None
     shape: Sequence[Dim] | None = None
     type: Any = None
     expose: bool | None = None
     differentiable: bool | None = None
+
+    def __post_init__(self):
+        if not isinstance(self.name, str | None):
+            raise UnknownOptionError(
+                f"IOKey cannot take name={short_repr(self.name)}.",
+                (("needs", "text, the name of a connection"),),
+                'IOKey("x"), or IOKey(value=3.0) for a number that it always has.',
+            )
 
 
 def _unary(kind: str, x: Any, **options: Any) -> Expression:
