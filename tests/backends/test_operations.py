@@ -8,6 +8,7 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
+from mithril_nb.backends.notices import MithrilWarning
 
 backend = ml.JaxBackend(seed=3)
 A = np.array([[0.5, -1.5, 2.0], [3.0, 0.25, -0.75]], "float32")
@@ -148,7 +149,10 @@ def test_gradient_of_cross_entropy_is_its_derivative():
     by_hand = backend.grad(lambda one: backend.cross_entropy(one, shares))(logits)
     np.testing.assert_allclose(backend.cross_entropy_grad(logits, shares), by_hand, atol=1e-7)
     assert np.isnan(backend.cross_entropy(logits, labels + 4)), "a label that is no class is seen"
+    assert np.isnan(backend.cross_entropy(logits, labels - 1)), "-1 is not the last class"
     assert np.isnan(backend.cross_entropy_grad(logits, labels - 4)).any()
+    one_hot = backend.one_hot(labels, 4)
+    np.testing.assert_allclose(backend.cross_entropy(logits, labels), backend.cross_entropy(logits, one_hot), rtol=1e-6)
 
 
 def test_creation_in_both_forms():
@@ -182,6 +186,47 @@ def test_random_numbers():
     assert wide.min() < -0.9
     assert abs(np.asarray(backend.random_bernoulli(shape=(10_000,), p=0.3)).mean() - 0.3) < 0.03
     assert sorted(backend.permutation(5).tolist()) == [0, 1, 2, 3, 4]
+    assert backend.random_bernoulli(shape=3, p=1).tolist() == [True] * 3
+    assert backend.random_bernoulli(shape=2, p=np.array([0, 1])).tolist() == [False, True]
+    assert backend.randint(-128, 127, 3, dtype="int8").dtype == "int8"
+
+
+def test_the_stream_of_random_numbers_survives_a_trace():
+    here = ml.JaxBackend(seed=1)
+
+    @here.register_op("noisy")
+    def noisy(x):
+        return x + here.randn(3)
+
+    def run():
+        pm = ml.compile(ml.op("noisy"), here, shapes={"input": [2, 3]})
+        return pm.evaluate({}, {"input": np.zeros((2, 3), "float32")})["output"]
+
+    with pytest.warns(MithrilWarning, match="randn draws from the backend's stream while a program is traced"):
+        noise = run()
+    assert np.abs(noise).min() > 0
+    assert here.randn(2).shape == (2,)
+    keyed = jax.jit(lambda key: here.random_normal(key, shape=(3,)))
+    assert not np.array_equal(keyed(here.get_random_key()), keyed(here.get_random_key()))
+
+
+def test_sizes_may_be_names_while_shapes_are_inferred():
+    here = ml.JaxBackend()
+    here.register_op("with_ones")(lambda x: x + here.ones(x.shape))
+    assert str(ml.compile(ml.op("with_ones"), here, shapes={"input": ["n", 3]}).output_specs["output"]) == (
+        "('n', 3) float32"
+    )
+
+
+def test_whole_numbers_that_fit_are_taken_whatever_their_width():
+    assert backend.array(np.array([2**31 - 1, -(2**31)])).tolist() == [2**31 - 1, -(2**31)]
+    assert backend.array(np.array([2**32 - 1], "uint64")).tolist() == [2**32 - 1]
+    key = backend.get_random_key()
+    assert backend.array(key) == key
+    assert backend.array(np.zeros(0, "int64")).dtype == "int32"
+    assert backend.array([2**40], dtype="float32").tolist() == [2.0**40]
+    assert backend.full((2,), 2**40).tolist() == [2.0**40] * 2
+    assert backend.full_like(backend.ones(2), 2**40).tolist() == [2.0**40] * 2
 
 
 def test_seeds_keys_and_splits():

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from operator import index
 from typing import Any, SupportsIndex
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import export
 from jax.core import Tracer
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from mithril_nb.backends.backend import Backend, check_seed
 from mithril_nb.backends.jax.devices import Device, make_mesh, mesh_shape, split_over
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS, refused
+from mithril_nb.backends.notices import notice
 from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 
@@ -40,21 +43,27 @@ class ArrayMaker(Backend):
     def tensor(self, data: Any, dtype: Any = None) -> jax.Array:
         """Return an array of the data; floating numbers get the backend's dtype unless one is given.
 
+        Raises:
+            UnknownOptionError: No numbers, or whole numbers that JAX would cut off: it computes with 32 bits.
+
         Examples:
             >>> from mithril_nb import JaxBackend
             >>> JaxBackend().tensor([1, 2, 3], dtype="float32")
             Array([1., 2., 3.], dtype=float32)
         """
-        if dtype is None:
-            data = data if isinstance(data, jax.Array) else _numpy(data)
-            dtype = self.default_dtype if jnp.issubdtype(data.dtype, jnp.floating) else None
-        return self._placed(jnp.asarray(_numpy(data), dtype=self._dtype(dtype) if dtype is not None else None))
+        data, wanted = _numpy(data), None if dtype is None else self._dtype(dtype)
+        if wanted is None and jnp.issubdtype(data.dtype, jnp.floating):
+            wanted = str(self.default_dtype)
+        if wanted is None or "int" in wanted:
+            check_width(data)
+        return self._placed(jnp.asarray(data, dtype=wanted))
 
     array = from_numpy = tensor
 
     def zeros(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
         """Return zeros of a shape, given as `zeros(3, 4)` or `zeros((3, 4))`; see `ones` for the other arguments."""
-        return self._spread(jnp.zeros(_shape(shape), self._dtype(dtype)), device_mesh, tensor_split)
+        made = self._made("zeros", jnp.zeros, shape=_shape(shape), dtype=self._dtype(dtype))
+        return self._spread(made, device_mesh, tensor_split)
 
     def ones(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
         """Return ones of a shape, given as `ones(3, 4)` or `ones((3, 4))`.
@@ -69,37 +78,44 @@ class ArrayMaker(Backend):
             ShapeError: An axis that cannot be split evenly.
             DeviceNotFoundError: More devices than the machine has.
         """
-        return self._spread(jnp.ones(_shape(shape), self._dtype(dtype)), device_mesh, tensor_split)
+        made = self._made("ones", jnp.ones, shape=_shape(shape), dtype=self._dtype(dtype))
+        return self._spread(made, device_mesh, tensor_split)
 
     def full(
         self, shape: Any, value: Any, *, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)
     ) -> jax.Array:
         """Return one number, all over a shape; see `ones` for the other arguments."""
-        return self._spread(jnp.full(_shape((shape,)), value, self._dtype(dtype)), device_mesh, tensor_split)
+        name = self._dtype(dtype)
+        made = self._made("full", _full, self.tensor(value, name), shape=_shape((shape,)), dtype=name)
+        return self._spread(made, device_mesh, tensor_split)
 
     def eye(self, rows: int, columns: int | None = None, *, dtype: Any = None) -> jax.Array:
         """Return ones on the diagonal, and zeros."""
-        return self._placed(jnp.eye(rows, columns, dtype=self._dtype(dtype)))
+        return self._placed(self._made("eye", jnp.eye, rows, columns, dtype=self._dtype(dtype)))
 
     def ones_like(self, array: Any, dtype: Any = None) -> jax.Array:
         """Return ones of an array's shape and dtype, lying where it lies."""
-        return self._placed(jnp.ones_like(array, dtype=None if dtype is None else self._dtype(dtype)), array)
+        return self._like("ones_like", jnp.ones_like, array, dtype)
 
     def zeros_like(self, array: Any, dtype: Any = None) -> jax.Array:
         """Return zeros of an array's shape and dtype, lying where it lies."""
-        return self._placed(jnp.zeros_like(array, dtype=None if dtype is None else self._dtype(dtype)), array)
+        return self._like("zeros_like", jnp.zeros_like, array, dtype)
 
     def full_like(self, array: Any, value: Any, dtype: Any = None) -> jax.Array:
         """Return one number, all over an array's shape, in its dtype, lying where it lies."""
-        return self._placed(jnp.full_like(array, value, dtype=None if dtype is None else self._dtype(dtype)), array)
+        filling = self.tensor(value, jnp.result_type(array) if dtype is None else dtype)
+        return self._like("full_like", jnp.full_like, array, dtype, filling)
 
     def arange(self, *bounds: Any, dtype: Any = None) -> jax.Array:
         """Return evenly spaced numbers: `arange(stop)`, `arange(start, stop)` or `arange(start, stop, step)`."""
-        return self._placed(jnp.arange(*bounds, dtype=None if dtype is None else self._dtype(dtype)))
+        name = None if dtype is None else self._dtype(dtype)
+        for bound in bounds:
+            check_width(_numpy(bound))
+        return self._placed(self._made("arange", jnp.arange, *bounds, dtype=name))
 
     def linspace(self, start: float, stop: float, count: int = 50, *, dtype: Any = None) -> jax.Array:
         """Return evenly spaced numbers, the first and the last given."""
-        return self._placed(jnp.linspace(start, stop, count, dtype=self._dtype(dtype)))
+        return self._placed(self._made("linspace", jnp.linspace, start, stop, count, dtype=self._dtype(dtype)))
 
     def to_numpy(self, array: Any) -> np.ndarray:
         """Return a NumPy array of the same items."""
@@ -111,7 +127,7 @@ class ArrayMaker(Backend):
 
     def dtype(self, array: Any) -> str:
         """Return the name of an array's dtype."""
-        return as_dtype(array.dtype)
+        return as_dtype((array if hasattr(array, "dtype") else self.tensor(array)).dtype)
 
     # Random numbers
 
@@ -123,32 +139,53 @@ class ArrayMaker(Backend):
         self._seed, self._drawn = seed % 2**64, 0
 
     def get_random_key(self) -> jax.Array:
-        """Return a fresh key, and move the backend's stream on."""
-        # Not made before it is asked for: JAX compiles a program for it, which takes longer than composing a GPT.
-        before = jax.random.key(self._start) if self._key is None else self._key
-        self._key, key = jax.random.split(before)
+        """Return a fresh key, and move the backend's stream on.
+
+        While JAX traces a program, the key is a constant of it: each run then draws the same numbers.
+        """
+        # The stream outlives a trace: a key that were a part of the program could not be split after it.
+        with jax.ensure_compile_time_eval():
+            # Not made before it is asked for: JAX compiles a program for it, which takes longer than composing a GPT.
+            before = jax.random.key(self._start) if self._key is None else self._key
+            self._key, key = jax.random.split(before)
         return key
 
     def split_key(self, key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
         """Return new keys made from one: two, or `num`."""
-        return tuple(jax.random.split(key, num))
+        if isinstance(num, bool) or not isinstance(num, SupportsIndex) or index(num) < 1:
+            raise UnknownOptionError(
+                f"cannot split a key into {num!r}.", (("needs", "a whole number from 1"),), "split_key(key, num=2)"
+            )
+        return tuple(self._made("split_key", jax.random.split, _checked_key(key), index(num)))
 
     def randn(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
         """Return normally distributed numbers; see `ones` for the other arguments."""
-        drawn = jax.random.normal(self.get_random_key(), _shape(shape), self._dtype(dtype))
+        drawn = self._random("randn", jax.random.normal, None, shape=_shape(shape), dtype=self._dtype(dtype))
         return self._spread(drawn, device_mesh, tensor_split)
 
     def rand(self, *shape: Any, dtype: Any = None, device_mesh: Any = None, tensor_split: Any = (0,)) -> jax.Array:
         """Return numbers distributed evenly from 0 to 1; see `ones` for the other arguments."""
-        drawn = jax.random.uniform(self.get_random_key(), _shape(shape), self._dtype(dtype))
+        drawn = self._random("rand", jax.random.uniform, None, shape=_shape(shape), dtype=self._dtype(dtype))
         return self._spread(drawn, device_mesh, tensor_split)
 
     def randint(
         self, low: int, high: int, *shape: Any, dtype: Any = "int32", key: jax.Array | None = None
     ) -> jax.Array:
-        """Return whole numbers from `low` to one less than `high`: `randint(0, 10, 3, 4)`."""
-        key = self.get_random_key() if key is None else key
-        return self._placed(jax.random.randint(key, _shape(shape), low, high, self._dtype(dtype)))
+        """Return whole numbers from `low` to one less than `high`: `randint(0, 10, 3, 4)`.
+
+        Raises:
+            UnknownOptionError: Bounds without a number between, or that the dtype does not hold.
+        """
+        name = self._dtype(dtype)
+        if isinstance(low, int) and isinstance(high, int) and "int" in name:
+            least, most = int(np.iinfo(name).min), int(np.iinfo(name).max)
+            if not least <= low < high <= most:
+                raise UnknownOptionError(
+                    f"randint cannot draw from {low} to one less than {high}.",
+                    (("needs", f"low < high, both from {least} to {most}"), ("dtype", name)),
+                    "randint(0, 10, 3, 4)",
+                )
+        return self._placed(self._random("randint", _integers, key, low, high, shape=_shape(shape), dtype=name))
 
     def random_normal(
         self,
@@ -160,34 +197,58 @@ class ArrayMaker(Backend):
         dtype: Any = None,
     ) -> jax.Array:
         """Return normally distributed numbers of a mean and standard deviation, from a key or the backend's stream."""
-        key = self.get_random_key() if key is None else key
-        return self._placed(mean + stddev * jax.random.normal(key, _shape((shape,)), self._dtype(dtype)))
+        options = {"shape": _shape((shape,)), "dtype": self._dtype(dtype)}
+        return self._placed(self._random("random_normal", _normal, key, mean, stddev, **options))
 
     def random_uniform(
         self, key: jax.Array | None = None, *, shape: Any = (), low: float = 0.0, high: float = 1.0, dtype: Any = None
     ) -> jax.Array:
         """Return numbers distributed evenly from `low` to `high`, from a key or the backend's stream."""
-        key = self.get_random_key() if key is None else key
-        return self._placed(jax.random.uniform(key, _shape((shape,)), self._dtype(dtype), low, high))
+        options = {"shape": _shape((shape,)), "dtype": self._dtype(dtype)}
+        return self._placed(self._random("random_uniform", _uniform, key, low, high, **options))
 
     def random_bernoulli(self, key: jax.Array | None = None, *, shape: Any = (), p: float = 0.5) -> jax.Array:
-        """Return truth values, each true with probability `p`, from a key or the backend's stream."""
-        key = self.get_random_key() if key is None else key
-        return self._placed(jax.random.bernoulli(key, p, _shape((shape,))))
+        """Return truth values, each true with probability `p`, from a key or the backend's stream.
+
+        Raises:
+            UnknownOptionError: No probability.
+        """
+        chance = _numpy(p)
+        if not isinstance(chance, Tracer) and not bool(((chance >= 0) & (chance <= 1)).all()):
+            raise UnknownOptionError(
+                f"p={short_repr(p)} is no probability.", (("needs", "a number from 0 to 1"),), "p=0.5"
+            )
+        chance = jnp.asarray(chance, str(self.default_dtype))
+        return self._placed(self._random("random_bernoulli", jax.random.bernoulli, key, chance, shape=_shape((shape,))))
 
     def permutation(self, items: Any, key: jax.Array | None = None) -> jax.Array:
         """Return the rows of an array, or the numbers below a number, in random order."""
-        key = self.get_random_key() if key is None else key
-        return self._placed(jax.random.permutation(key, items))
+        return self._placed(self._random("permutation", jax.random.permutation, key, items))
+
+    def _random(self, name: str, function: Callable[..., Any], key: Any, *numbers: Any, **options: Any) -> jax.Array:
+        """Draw from a key, else from the backend's stream."""
+        for one in numbers:
+            _numpy(one)  # JAX's own words for what is no number are about itself
+        fresh = self.get_random_key() if key is None else _checked_key(key)
+        drawn = self._run(name, partial(function, fresh), numbers, options)
+        if key is None and isinstance(drawn, Tracer):
+            notice(
+                f"{name} draws from the backend's stream while a program is traced: each run of that program draws the "
+                "same numbers. Give the program a key, and draw by backend.random_normal(key, shape=...)."
+            )
+        return drawn
+
+    def _made(self, name: str, function: Callable[..., Any], *given: Any, **options: Any) -> jax.Array:
+        return self._run(name, function, given, options)
+
+    def _like(self, name: str, function: Callable[..., Any], array: Any, dtype: Any, *value: Any) -> jax.Array:
+        wanted = None if dtype is None else self._dtype(dtype)
+        return self._placed(self._made(name, function, array, *value, dtype=wanted), array)
 
     def _dtype(self, dtype: Any) -> str:
         name = str(self.default_dtype if dtype is None else as_dtype(dtype))
         if ITEM_BYTES[name] > (8 if "complex" in name else 4) and not jax.config.jax_enable_x64:  # pyright: ignore
-            raise UnknownOptionError(
-                f"JAX makes no arrays of {name} unless it is told to.",
-                (("because", "it computes with 32 bits by default, and would cut these off"),),
-                f'backend.enable_x64(), or JaxBackend(dtype="float64") from the start; else dtype="{name[:-2]}32".',
-            )
+            raise _too_wide(name, f"{name[:-2]}32")
         return name
 
     def _placed(self, array: jax.Array, like: Any = None) -> jax.Array:
@@ -218,7 +279,7 @@ class ArrayMaker(Backend):
                 settings.enter_context(jax.debug_nans(True))
             try:
                 return function(*arrays, **options)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
                 if isinstance(error, MithrilError):
                     raise
                 raise refused(name, arrays, options, error) from None
@@ -238,6 +299,62 @@ for _second, _first in SPELLINGS.items():
     setattr(ArrayMaker, _second, getattr(ArrayMaker, _first))
 
 
+def check_width(data: Any) -> None:
+    """Raise if JAX would cut off whole numbers of 64 bits: it takes them for 32 unless it is told otherwise.
+
+    Args:
+        data: Anything; only an array of NumPy can be so wide.
+
+    Raises:
+        UnknownOptionError: It would; numbers that fit pass.
+
+    Examples:
+        >>> check_width(np.array([2**31 - 1]))
+    """
+    is_wide = isinstance(data, np.ndarray | np.generic) and data.dtype in ("int64", "uint64") and data.size
+    if is_wide and not jax.config.jax_enable_x64:  # pyright: ignore
+        bounds, found = np.iinfo(f"{data.dtype.kind}4"), (int(data.min()), int(data.max()))
+        outside = [one for one in found if not bounds.min <= one <= bounds.max]
+        if outside:
+            raise _too_wide(str(data.dtype), "float32", (("number", str(outside[0])),))
+
+
+def _too_wide(name: str, other: str, facts: tuple[tuple[str, str], ...] = ()) -> UnknownOptionError:
+    return UnknownOptionError(
+        f"JAX makes no arrays of {name} unless it is told to.",
+        (*facts, ("because", "it computes with 32 bits by default, and would cut these off")),
+        f'backend.enable_x64(), or JaxBackend(dtype="float64") from the start; else dtype="{other}".',
+    )
+
+
+def _full(value: jax.Array, *, shape: tuple[int, ...], dtype: str) -> jax.Array:
+    return jnp.full(shape, value, dtype)
+
+
+def _normal(key: jax.Array, mean: Any, stddev: Any, *, shape: tuple[int, ...], dtype: str) -> jax.Array:
+    return mean + stddev * jax.random.normal(key, shape, dtype)
+
+
+def _uniform(key: jax.Array, low: Any, high: Any, *, shape: tuple[int, ...], dtype: str) -> jax.Array:
+    return jax.random.uniform(key, shape, dtype, low, high)
+
+
+def _integers(key: jax.Array, low: Any, high: Any, *, shape: tuple[int, ...], dtype: str) -> jax.Array:
+    return jax.random.randint(key, shape, low, high, dtype)
+
+
+def _checked_key(key: Any) -> jax.Array:
+    """Raise if it is no random key, of either of JAX's two kinds."""
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not (jnp.issubdtype(dtype, jax.dtypes.prng_key) or dtype == "uint32"):
+        raise UnknownOptionError(
+            f"{short_repr(key)} is no random key.",
+            (("needs", "one of backend.get_random_key(), split_key(key) or jax.random.key(seed)"),),
+            "backend.get_random_key()",
+        )
+    return key
+
+
 def _numpy(data: Any) -> Any:
     """Data that JAX takes for an array."""
     if isinstance(data, jax.Array):
@@ -255,11 +372,14 @@ def _numpy(data: Any) -> Any:
     return array
 
 
-def _shape(given: tuple[Any, ...]) -> tuple[int, ...]:
-    """A shape from `(3, 4)` given as two numbers or as one sequence."""
+def _shape(given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A shape from `(3, 4)` given as two numbers or as one sequence; sizes may be names while shapes are inferred."""
     try:
         dims = given[0] if len(given) == 1 and not isinstance(given[0], SupportsIndex) else given
-        return tuple(index(dim) for dim in dims)
+        sizes = tuple(dim if export.is_symbolic_dim(dim) else index(dim) for dim in dims)
+        if any(isinstance(size, int) and size < 0 for size in sizes):
+            raise TypeError
+        return sizes
     except TypeError:
         raise UnknownOptionError(
             f"{given[0] if len(given) == 1 else given!r} is no shape.", (("needs", "sizes"),), "zeros(3, 4)"

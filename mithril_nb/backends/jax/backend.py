@@ -22,7 +22,7 @@ from mithril_nb.backends.jax.devices import (
 from mithril_nb.backends.jax.flags import compiler_options
 from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
 from mithril_nb.backends.jax.placing import place
-from mithril_nb.errors import UnknownOptionError, refuse_unknown
+from mithril_nb.errors import ShapeError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of
 from mithril_nb.models.infer import Parameter
@@ -240,12 +240,30 @@ class JaxBackend(ArrayMaker):
     def grad(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return the gradient of a function that gives one number, by its first argument.
 
+        Raises:
+            UnknownOptionError: No function; or, when it is called, an argument of whole numbers.
+            ShapeError: When it is called: it gives something else than one number.
+
         Examples:
             >>> backend = JaxBackend()
             >>> backend.grad(lambda x: backend.reduce_sum(backend.power(x, 2)))(backend.tensor([1.0, 2.0, 3.0]))
             Array([2., 4., 6.], dtype=float32)
         """
-        return jax.grad(function)
+        if not callable(function):
+            raise UnknownOptionError(
+                f"cannot differentiate {short_repr(function)}.",
+                (("needs", "a function of arrays that gives one number"),),
+                "backend.grad(lambda x: backend.sum(x * x))(x)",
+            )
+        # Checked around the function, so that its own errors stay its own.
+        differentiated = jax.grad(lambda *given, **named: _one_number(function(*given, **named)))
+
+        def gradient(*given: Any, **named: Any) -> Any:
+            for leaf in jax.tree.leaves(given[:1]):
+                _check_floating(leaf)
+            return differentiated(*given, **named)
+
+        return gradient
 
     def initial_params(self, parameters: tuple[Parameter, ...], seed: int | None = None) -> dict[str, jax.Array]:
         """Return starting values for parameters of known shapes, the same for the same seed.
@@ -265,6 +283,28 @@ class JaxBackend(ArrayMaker):
             parameter.name: self._placed(jnp.asarray(array, parameter.spec.dtype))
             for parameter, array in zip(parameters, drawn(wanted), strict=True)
         }
+
+
+def _one_number(found: Any) -> Any:
+    """What a function gave that is differentiated."""
+    shape = getattr(found, "shape", None if not isinstance(found, int | float) else ())
+    if shape != () or not jnp.issubdtype(jnp.result_type(found), jnp.floating):
+        raise ShapeError(
+            "cannot differentiate a function that does not give one floating number.",
+            (("gives", type(found).__name__ if shape is None else f"{shape} {as_dtype(jnp.result_type(found))!s}"),),
+            "backend.grad(lambda x: backend.sum(f(x)))",
+        )
+    return found
+
+
+def _check_floating(leaf: Any) -> None:
+    dtype = getattr(leaf, "dtype", None) or (jnp.result_type(leaf) if isinstance(leaf, int | float | complex) else None)
+    if dtype is None or not jnp.issubdtype(dtype, jnp.inexact):
+        raise UnknownOptionError(
+            "cannot differentiate by what is no floating number.",
+            (("given", short_repr(leaf) if dtype is None else f"{jnp.shape(leaf)} {as_dtype(dtype)!s}"),),
+            'backend.array(x, dtype="float32")',
+        )
 
 
 def _check_ports(name: str, ports: tuple[str, ...]) -> None:

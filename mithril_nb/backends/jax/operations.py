@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from mithril_nb.errors import ShapeError, UnknownOptionError
+from mithril_nb.errors import ShapeError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import as_dtype
 
 Function = Callable[..., Any]
@@ -25,8 +26,8 @@ def cross_entropy(logits: Any, targets: Any) -> jax.Array:
     log_p = jax.nn.log_softmax(logits)
     if targets.ndim == logits.ndim:
         return -(targets * log_p).sum(-1).mean()
-    # A label that is no class gives NaN: it is seen.
-    return -jnp.take_along_axis(log_p, targets[..., None], -1, mode="fill").mean()
+    right = jnp.take_along_axis(log_p, targets[..., None], -1, mode="clip")[..., 0]
+    return -jnp.where(_known(logits, targets), right, jnp.nan).mean()
 
 
 def cross_entropy_grad(logits: Any, targets: Any) -> jax.Array:
@@ -34,8 +35,7 @@ def cross_entropy_grad(logits: Any, targets: Any) -> jax.Array:
     logits, targets = _checked("cross_entropy_grad", logits, targets)
     if targets.ndim < logits.ndim:
         right = jax.nn.one_hot(targets, logits.shape[-1], dtype=logits.dtype)
-        known = (targets >= 0) & (targets < logits.shape[-1])
-        targets = jnp.where(known[..., None], right, jnp.nan)
+        targets = jnp.where(_known(logits, targets)[..., None], right, jnp.nan)
         total = 1.0
     else:
         total = targets.sum(-1, keepdims=True)
@@ -43,15 +43,23 @@ def cross_entropy_grad(logits: Any, targets: Any) -> jax.Array:
     return ((jax.nn.softmax(logits) * total - targets) / count).astype(logits.dtype)
 
 
+def _known(logits: jax.Array, labels: jax.Array) -> jax.Array:
+    """Whether each label is a class; one that is none makes NaN, which is seen."""
+    return (labels >= 0) & (labels < logits.shape[-1])
+
+
 def _checked(name: str, logits: Any, targets: Any) -> tuple[jax.Array, jax.Array]:
     logits, targets = jnp.asarray(logits), jnp.asarray(targets)
     whole = jnp.issubdtype(targets.dtype, jnp.integer)
     if logits.ndim == 0 or targets.shape != (logits.shape[:-1] if whole else logits.shape):
         needs = f"{logits.shape[:-1]} whole numbers, or {logits.shape} probabilities" if logits.ndim else "a class axis"
+        is_one_hot = whole and targets.shape == logits.shape
         raise ShapeError(
             f"{name} cannot take targets of shape {targets.shape} {as_dtype(targets.dtype)!s}.",
             (("logits", f"{logits.shape} {as_dtype(logits.dtype)!s}"), ("needs", needs)),
-            'backend.array(labels, dtype="int32")',
+            f'backend.array(targets, dtype="{as_dtype(logits.dtype)!s}")'
+            if is_one_hot
+            else 'backend.array(labels, dtype="int32")',
         )
     return logits, targets
 
@@ -189,16 +197,22 @@ SPELLINGS = {
 def refused(name: str, arrays: tuple[Any, ...], options: dict[str, Any], error: Exception) -> Exception:
     """Return what to say where JAX cannot do an operation on these arrays."""
     because = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if wrong := _NO_ARRAY.search(str(error)):  # its first line has the address of a function of JAX
+        because = f"{wrong[2]} is no array of numbers, but of type {wrong[1]}"
     shapes = [_told(one) for given in arrays for one in (given if isinstance(given, list | tuple) else (given,))]
-    told = (("given", ", ".join(shapes) or "nothing"), *((key, repr(value)) for key, value in options.items()))
-    kind = ShapeError if isinstance(error, ValueError) or "shape" in because else UnknownOptionError
-    return kind(
+    named = [(key, _told(value)) for key, value in options.items() if value is not None]
+    told = (*([("given", ", ".join(shapes) or "nothing")] if shapes or not named else []), *named)
+    is_shape = "shape" in because or (isinstance(error, ValueError) and "dtype" not in because)
+    return (ShapeError if is_shape else UnknownOptionError)(
         f"{name} cannot be done with these arguments.",
         (*told, ("because", because)),
         f"help(backend.{name})",
     )
 
 
+_NO_ARRAY = re.compile(r"problematic value is of type <class '(\w+)'> and was passed to the function at path (\w+)")
+
+
 def _told(given: Any) -> str:
     shape = getattr(given, "shape", None)
-    return f"{tuple(shape)} {given.dtype}" if shape is not None else repr(given)
+    return f"{tuple(shape)} {given.dtype}" if shape is not None else short_repr(given)
