@@ -9,7 +9,7 @@ from typing import Any
 from mithril_nb.errors import ConnectionError
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.paths import component
-from mithril_nb.graph.records import BOUNDARY, Endpoint
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint
 from mithril_nb.graph.spec import as_dtype, as_shape
 from mithril_nb.models.connection import Connection, Expression, IOKey, Tensorlike
 from mithril_nb.models.registry import kind_named
@@ -47,7 +47,8 @@ class Adding:
         if isinstance(value, Expression):
             return self.expression(value)
         if isinstance(value, IOKey):
-            return component(value.name) if value.value is None else self.constant(value.value, value.name)
+            name = value.name or ""
+            return component(name) if value.value is None else self.constant(value.value, name, value.type)
         return self.constant(value)
 
     def place(self, connection: Connection) -> str:
@@ -88,6 +89,8 @@ class Adding:
             settings = {}
             connections = {}
             for port, value in expression.inputs.items():
+                if _is_nameless(value):
+                    continue
                 if isinstance(value, Tensorlike | IOKey | str) or port in data:
                     connections[port] = self.member(value) or self.name(value)
                 else:
@@ -98,11 +101,18 @@ class Adding:
             self.members[id(expression)] = (expression, str(Endpoint(name, made.outputs[0].name)))
         return self.members[id(wanted)][1]
 
-    def constant(self, value: Any, name: str = "") -> str:
+    def constant(self, value: Any, name: str = "", dtype: Any = None) -> str:
         """Add a block that always gives a value, and return the name of its output."""
-        made = kind_named("Constant")(value)
+        made = kind_named("Constant")(value, dtype)
         label = {made.outputs[0].name: component(name)} if name else {}
         return str(Endpoint(self.draft.add(made.block, connections=label), made.outputs[0].name))
+
+    def typed(self, block: Block, given: Mapping[str, Any]) -> Block:
+        """Return the block with the dtype that a key says of what it makes."""
+        for port, key in given.items():
+            if isinstance(key, IOKey) and key.type is not None:
+                block = with_dtype(block, port, str(as_dtype(key.type)))
+        return block
 
     def annotate(self, name: str, given: Mapping[str, Any]) -> None:
         """Note what keys say of the connections of the block that was added under this name."""
@@ -115,10 +125,10 @@ class Adding:
             said: dict[str, Any] = {}
             if key.shape is not None:
                 said["shape"] = as_shape(key.name or port, key.shape)
-            if key.type is not None:
+            if key.type is not None and key.value is None:  # a constant has it already
                 said["dtype"] = str(as_dtype(key.type))
             if key.differentiable is not None:
-                said["is_trainable"] = key.differentiable
+                said["is_trainable"] = bool(key.differentiable)
             if key.expose is not None and (end.node != BOUNDARY or key.expose):
                 said["is_exposed"] = key.expose and end.node != BOUNDARY
             if said:
@@ -131,6 +141,14 @@ class Adding:
             self.draft.restart(graph)
             self.members.clear()
             self.members.update(members)
+
+
+def with_dtype(block: Block, port: str, dtype: str) -> Block:
+    """Return the block with a dtype for what it gives, if it makes that out of nothing and leaves the dtype open."""
+    is_maker = port in {one.name for one in block.outputs} and all(one.role != "data" for one in block.inputs)
+    if is_maker and block.options.get("dtype", "") is None:
+        return kind_named(block.kind)(**{**block.options, "dtype": dtype}).block
+    return block
 
 
 def _is_nameless(value: Any) -> bool:

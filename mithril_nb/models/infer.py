@@ -273,20 +273,16 @@ class _Work:
         shapes = {**found.params, **found.states}
         shape = shapes[port] if port in shapes else self.spec_of(op, port).shape  # pyright: ignore
         note = self.flat.notes.get(name)
+        place, end = f"the parameter {name!r}", Endpoint(op.path, port)
         if note and note.shape is not None:
             both = meet(shape, note.shape, {})
             if both is None:
-                self.problems.append(
-                    Diagnostic(
-                        f"the parameter {name!r} has another shape than was said of it.",
-                        (("said", str(note.shape)), ("needs", str(shape))),
-                        f"set_shapes({{{name!r}: {list(shape)!r}}}), or leave it out.",
-                        block=op.path,
-                        port=port,
-                        code="ShapeError",
-                    )
-                )
+                advice = f"set_shapes({{{name!r}: {list(shape)!r}}}), or leave it out."
+                self.unlike("shape", place, str(note.shape), str(shape), advice, end)
             shape = both or shape
+        if note and note.dtype not in (None, self.dtype):
+            advice = f'ml.compile(model, ml.JaxBackend(dtype="{note.dtype}")), which all parameters have then.'
+            self.unlike("dtype", place, str(note.dtype), self.dtype, advice, end)
         trainable = port not in found.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
         if note and note.initializer:
@@ -361,24 +357,31 @@ class _Work:
         note = self.flat.notes.get(end)
         if note is None or not isinstance(spec, TensorSpec):
             return spec
-        shape = spec.shape
-        if note.shape is not None:
-            both = meet(shape, note.shape, self.names)
-            if both is None:
-                place = self.at(origin(end)) if end.node else origin(end)
-                change = "other sizes before it." if end.node else "another shape for this input."
-                self.problems.append(
-                    Diagnostic(
-                        f"{place!r} has another shape than was said of it.",
-                        (("said", str(note.shape)), ("has", str(spec))),
-                        f"set_shapes({{{origin(end)!r}: {list(shape)!r}}}), or {change}",
-                        block=self.at(end.node) if end.node else "",
-                        port=end.port,
-                        code="ShapeError",
-                    )
-                )
-            shape = both or shape
-        return TensorSpec(shape, note.dtype or spec.dtype)
+        place = self.at(origin(end)) if end.node else origin(end)
+        both = spec.shape if note.shape is None else meet(spec.shape, note.shape, self.names)
+        if both is None:
+            advice = f"set_shapes({{{origin(end)!r}: {list(spec.shape)!r}}}), or " + (
+                "other sizes before it." if end.node else "another shape for this input."
+            )
+            self.unlike("shape", repr(place), str(note.shape), str(spec), advice, end)
+        if end.node and note.dtype and note.dtype != spec.dtype:
+            advice = f'a Cast(dtype="{note.dtype}") behind it, as in x.cast("{note.dtype}").'
+            self.unlike("dtype", repr(place), note.dtype, str(spec), advice, end)
+            return replace(spec, shape=both or spec.shape)
+        return TensorSpec(both or spec.shape, note.dtype or spec.dtype)
+
+    def unlike(self, what: str, place: str, said: str, has: str, advice: str, end: Endpoint) -> None:
+        """Note that something is not as a person said."""
+        self.problems.append(
+            Diagnostic(
+                f"{place} has another {what} than was said of it.",
+                (("said", said), ("has", has)),
+                advice,
+                block=self.at(end.node) if end.node else "",
+                port=end.port,
+                code="ShapeError",
+            )
+        )
 
     def mismatch(self, op: FlatOp, found: MismatchError) -> Diagnostic:
         """Say which two ports do not fit, with both shapes."""

@@ -19,10 +19,10 @@ from mithril_nb.display import Shown, render
 from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError
 from mithril_nb.graph.annotate import annotate, annotate_array, find, label, merge
 from mithril_nb.graph.draft import Draft
-from mithril_nb.graph.edit import alone, composite
+from mithril_nb.graph.edit import alone, composite, swap
 from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Dim, Value, as_dtype, as_shape
-from mithril_nb.models.adding import Adding
+from mithril_nb.models.adding import Adding, with_dtype
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
 from mithril_nb.models.fields import checked, example, fields_of, plain
 from mithril_nb.models.flat import flat
@@ -261,6 +261,7 @@ class Model(Shown, Portable, metaclass=_Kind):
         adding = Adding(self, self._draft, self._members)
         try:
             connections = adding.connections(placed.connections)
+            block = adding.typed(block, placed.connections)
             name = self._draft.add(block, name=name, connections=connections, after=last)
             adding.annotate(name, placed.connections)
         except MithrilError:
@@ -303,14 +304,21 @@ class Model(Shown, Portable, metaclass=_Kind):
         return self
 
     def set_types(self, types: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
-        """Say what dtypes inputs and outputs have: `set_types(tokens="int32")`.
+        """Say what dtypes inputs have, and what a `Constant` makes: `set_types(tokens="int32")`.
+
+        What a block computes has the dtype that follows from its inputs; `ml.compile` raises a `ShapeError` where
+        another one is said of it.
 
         Raises:
             ConnectionError: A name that stands for nothing.
             UnknownDtypeError: A dtype that does not exist.
         """
         for name, dtype in {**(types or {}), **more}.items():
-            self._say(name, dtype=str(as_dtype(dtype)))
+            text, end = str(as_dtype(dtype)), find(self.graph, name)
+            if end.node:
+                block = with_dtype(self.graph.by_name[end.node].block, end.port, text)
+                self._edit(lambda graph, end=end, block=block: swap(graph, end.node, block))
+            self._say(name, dtype=text)
         return self
 
     def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:

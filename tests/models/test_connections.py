@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.records import Endpoint, Note
-from mithril_nb.models import Add, Gelu, IOKey, LayerNorm, Linear, Model, Relu, Tanh, from_dict, to_dict
+from mithril_nb.models import Add, Constant, Gelu, IOKey, LayerNorm, Linear, Model, Relu, Tanh, from_dict, to_dict
 from tests.strategies import models, modest
 
 
@@ -127,6 +127,22 @@ def test_shapes_and_types_are_said_once_and_held():
     model.set_shapes(x=["batch", 3]).set_types({"x": ml.float16})
     spec = ml.compile(model).input_specs["x"]
     assert (spec.shape, spec.dtype) == (("batch", 3), "float16")
+
+
+@pytest.mark.parametrize("how", ["said", "key of what is made", "key with a value"])
+def test_a_dtype_that_is_said_of_a_constant_is_that_of_its_array(how):
+    model = Model()
+    if how == "key with a value":
+        model |= Relu()(input=IOKey("c", value=[1.0, 2.0], type="float16"))
+    else:
+        key = IOKey("c", type="float16") if how == "key of what is made" else "c"
+        model |= Constant([1.0, 2.0])(output=key)
+        model |= Relu()(input="c")
+        if how == "said":
+            model.set_types(c="float16")
+    pm = ml.compile(model)
+    assert pm.evaluate({}, {})["output"].dtype == pm.output_specs["output"].dtype == "float16"
+    assert from_dict(to_dict(model.graph)) == model
 
 
 def test_names_may_be_changed_and_connections_made_one():
@@ -263,9 +279,29 @@ CASES = [
         lambda: ml.compile((Model() | Linear(3)).set_shapes({"linear_0.weight": [7, 3]}), shapes={"input": [2, 4]}),
         """
         ShapeError: the parameter 'linear_0.weight' has another shape than was said of it.
-            said   (7, 3)
-            needs  (4, 3)
+            said  (7, 3)
+            has   (4, 3)
             Try: set_shapes({'linear_0.weight': [4, 3]}), or leave it out.
+        """,
+    ),
+    (
+        "another dtype than a block gives",
+        lambda: ml.compile((Model() | Linear(3)).set_types(output="float16"), shapes={"input": [2, 4]}),
+        """
+        ShapeError: 'linear_0.output' has another dtype than was said of it.
+            said  float16
+            has   (2, 3) float32
+            Try: a Cast(dtype="float16") behind it, as in x.cast("float16").
+        """,
+    ),
+    (
+        "another dtype of a parameter",
+        lambda: ml.compile((Model() | Linear(3)).set_types({"linear_0.bias": "float16"}), shapes={"input": [2, 4]}),
+        """
+        ShapeError: the parameter 'linear_0.bias' has another dtype than was said of it.
+            said  float16
+            has   float32
+            Try: ml.compile(model, ml.JaxBackend(dtype="float16")), which all parameters have then.
         """,
     ),
     (
