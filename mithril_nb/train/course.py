@@ -17,7 +17,7 @@ from mithril_nb.train.losses import Loss
 from mithril_nb.train.optimizers import Optimizer
 from mithril_nb.train.processes import distributed
 from mithril_nb.train.step import loss_function, train_step
-from mithril_nb.train.trainable import Trainable, frozen_names, runner
+from mithril_nb.train.trainable import Trainable, compiler_options, frozen_names, is_jitted, runner
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class Course:
         model: What is trained.
         loss: The loss, resolved.
         optimizer: The optimizer, resolved.
-        step: The compiled step, which overwrites params and optimizer state. It takes (params, opt_state, rate, batch),
-            and key and number of the step if the model draws; it gives loss (and accuracy) in one array.
+        step: The step, compiled unless the model says not to: it overwrites params and optimizer state. It takes
+            (params, opt_state, rate, batch), and key and number of the step if the model draws; it gives loss (and
+            accuracy) in one array.
         evaluate: The compiled metrics of a batch: `(params, batch)`, and the model's state if it has one.
         data: What to learn from.
         validation: What to check on at each epoch's end.
@@ -111,7 +112,7 @@ class Recipe:
 
 
 def compiled_programs(recipe: Recipe) -> tuple[Any, Any]:
-    """Return the jitted step and the jitted evaluation; compiled when they are first called.
+    """Return the jitted step and the jitted evaluation, compiled when they are first called, as the model says.
 
     For the last few models that say `is_immutable`, the same ones are given again: training such a model anew, from
     other params or with another rate, compiles nothing.
@@ -139,10 +140,14 @@ def _programs(recipe: Recipe) -> tuple[Any, Any]:
     def evaluate_with_state(params: Any, batch: Any, state: Any) -> Any:
         return metrics(params, batch, training=False, state=state)[1][0]
 
+    evaluation, several = evaluate_with_state if has_state else evaluate, distributed().whole_outputs()
+    # Of several processes, only a whole program can say that each shall hold its outputs whole.
+    if not is_jitted(model) and not several:
+        return packed, evaluation
+    flags = compiler_options(model)
     # The step's memory is given back to it: params and optimizer state are never held twice.
-    return jax.jit(packed, donate_argnums=(0, 1), **distributed().whole_outputs()), jax.jit(
-        evaluate_with_state if has_state else evaluate
-    )
+    whole_step = jax.jit(packed, donate_argnums=(0, 1), compiler_options=flags, **several)
+    return whole_step, jax.jit(evaluation, compiler_options=flags)
 
 
 _remembered = lru_cache(maxsize=8)(_programs)

@@ -67,7 +67,7 @@ def fit(
         seed: Decides params, order of samples and Dropout: the same seed gives the same run.
         metrics: `("accuracy",)` or `()`; default: accuracy where the loss has a meaning for it.
         shuffle: Whether each epoch sees the samples in an order of its own.
-        backend: What to compile a `Model` for.
+        backend: What to compile a `Model` for; a `PhysicalModel` has its own.
         checkpoint: Folder in which the run keeps checkpoints, or a `Checkpoints`, which says how often too.
         resume: Whether to go on from the latest checkpoint of that folder, exactly where it was; from the beginning if
             there is none.

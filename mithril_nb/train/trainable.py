@@ -29,6 +29,9 @@ class Trainable(Protocol):
     A model some of whose parameters stay as they are may list them by `parameters`, each with `name` and
     `is_trainable`.
 
+    A model may say how its programs are compiled: not at all by `jit = False`, with options for XLA by
+    `options.compiler_options`.
+
     A model whose `forward` will never do anything else may say so by `is_immutable = True`: what was compiled for it is
     then used again by its next run.
     """
@@ -78,6 +81,16 @@ def frozen_names(model: Trainable) -> frozenset[str]:
     return frozenset(one.name for one in getattr(model, "parameters", ()) if not one.is_trainable)
 
 
+def is_jitted(model: Trainable) -> bool:
+    """Whether the programs of a model are compiled as a whole."""
+    return getattr(model, "jit", True)
+
+
+def compiler_options(model: Trainable) -> dict[str, str] | None:
+    """Return what XLA is told when it compiles a program of the model, by name."""
+    return dict(getattr(getattr(model, "options", None), "compiler_options", {})) or None
+
+
 @singledispatch
 def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backend: object = None) -> Trainable:
     """Return what `fit` trains for a model: the one place where a further kind of model is let in.
@@ -90,9 +103,16 @@ def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backen
         backend: The backend to compile for, if the model is not compiled yet.
 
     Raises:
-        UnknownOptionError: The value is no model.
+        UnknownOptionError: The value is no model, or is compiled already for another backend.
     """
     if isinstance(model, Trainable):
+        own = getattr(model, "backend", None)
+        if backend is not None and backend is not own:
+            raise UnknownOptionError(
+                "backend= has no effect on a model that is compiled already.",
+                (("backend", repr(backend)), ("model", type(model).__name__ + (f" for {own!r}" if own else ""))),
+                "ml.fit(model, data, backend=backend), with the model before ml.compile; or leave backend= out.",
+            )
         return model
     lacks = [name for name in ("forward", "randomize_params", "input_names") if not hasattr(model, name)]
     raise UnknownOptionError(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -52,6 +55,57 @@ def test_what_cannot_be_trained() -> None:
         "cannot train a value of type 'str'.\n"
         "    lacks  forward, randomize_params, input_names\n"
         '    Try: ml.fit(ml.compile(model, ml.JaxBackend(), shapes={"input": [32, 64]}), data)'
+    )
+
+
+def test_a_step_is_compiled_as_its_model_is(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    real = jax.jit
+    monkeypatch.setattr(
+        jax, "jit", lambda *args, **how: asked.append(how.get("compiler_options")) or real(*args, **how)
+    )
+
+    def fusions(**options: Any) -> int:
+        pm = ml.compile(classifier(), ml.JaxBackend(), shapes={"input": ["batch", 64]}, **options)
+        run = fit(pm, (digits[0][0], np.eye(10)[digits[0][1]]), loss="mean_squared_error", batch_size=50)
+        course, state = run._course, run._state
+        batch = course.batch(course.order(1), 0)
+        text = course.step.lower(state.params, state.opt_state, 0.1, batch, course.key, 0).compile().as_text()
+        return len(re.findall(r"fusion\(.* calls=%(?!wrapped_)", text))  # one operation in a wrapper is no fusion
+
+    assert fusions(optimizations={"fusion": False}) < fusions()
+    flags = dict(ml.compile(Linear(3), ml.JaxBackend(), optimizations={"fusion": False}).options.compiler_options)
+    assert sum(one == flags for one in asked) >= 2  # step and evaluation
+
+
+def test_a_model_that_is_not_jitted_trains_operation_by_operation(blobs: Any) -> None:
+    seen: list[bool] = []
+
+    def loss(prediction: Any, targets: Any) -> Any:
+        seen.append(isinstance(targets, jax.core.Tracer))
+        return jnp.mean(jnp.square(prediction[:, 0] - targets))
+
+    def trained(jit: bool) -> Any:
+        pm = ml.compile(Linear(3), ml.JaxBackend(), shapes={"input": ["batch", 4]}, jit=jit)
+        return fit(pm, blobs, loss=loss, epochs=1, batch_size=30, validation=blobs).wait()
+
+    plain = trained(False)
+    assert seen[0]
+    assert not all(seen)
+    np.testing.assert_allclose(plain.history["loss"], trained(True).history["loss"], rtol=1e-6)
+    assert plain.state == "done"
+
+
+def test_another_backend_than_the_models_own_is_refused(blobs: Any) -> None:
+    pm = ml.compile(Linear(3), ml.JaxBackend(), shapes={"input": ["batch", 4]})
+    assert fit(pm, blobs, backend=pm.backend, epochs=1).wait().state == "done"
+    with pytest.raises(UnknownOptionError) as caught:
+        fit(pm, blobs, backend=ml.JaxBackend(dtype="float16"))
+    assert str(caught.value) == (
+        "backend= has no effect on a model that is compiled already.\n"
+        f"    backend  {ml.JaxBackend(dtype='float16')!r}\n"
+        f"    model    PhysicalModel for {pm.backend!r}\n"
+        "    Try: ml.fit(model, data, backend=backend), with the model before ml.compile; or leave backend= out."
     )
 
 
