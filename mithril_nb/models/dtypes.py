@@ -11,7 +11,9 @@ _ORDER = (
 
 
 def promoted(dtypes: Sequence[str]) -> str:
-    """Return the dtype of a result of arrays of these dtypes, as JAX's type promotion says.
+    """Return the dtype of a result of arrays of these dtypes, as JAX's type promotion says without 64 bits.
+
+    Numbers of 64 bits come out only where such go in: `uint32` and `int32` give `int32`.
 
     https://docs.jax.dev/en/latest/jep/9407-type-promotion.html
 
@@ -37,8 +39,12 @@ def _two(one: str, other: str) -> str:
         bits = int(low[4:])
         if bits < int(high[3:]):
             return high
-        return f"int{2 * bits}" if bits < 64 else "float32"
+        return _signed(bits)
     if high.startswith("uint") and low.startswith("int"):
-        bits = int(high[4:])
-        return f"int{2 * bits}" if bits < 64 else "float32"
+        return _signed(int(high[4:]))
     return high
+
+
+def _signed(bits: int) -> str:
+    """What holds whole numbers of so many bits beside negative ones."""
+    return "float64" if bits == 64 else f"int{min(2 * bits, 32)}"

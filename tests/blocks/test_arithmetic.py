@@ -332,8 +332,7 @@ def test_no_gradient_goes_through_stop_gradient():
 
 # Dtypes
 
-# Without uint32: beside signed ones it gives int64, which there is in x64 mode only.
-ALL = ("bool", "int8", "uint8", "int32", "float16", "bfloat16", "float32", "complex64")
+ALL = ("bool", "int8", "uint8", "uint32", "int32", "float16", "bfloat16", "float32", "complex64")
 ARITHMETIC = [kind for kind in PORTS if kind in KINDS]
 
 
@@ -348,9 +347,11 @@ def test_each_dtype_comes_out_as_jax_finds_or_is_refused(kind: str, dtype: str):
         if found.problems:
             assert {dtype, second} & {"bool", "complex64"}
             continue
-        given = {port: jax.ShapeDtypeStruct((2, 2), one) for port, one in dtypes.items()}
-        real = jax.eval_shape(lambda given: run(block.graph, JaxBackend().toolkit, {}, given), given)["output"]
-        assert found.outputs["output"] == TensorSpec(real.shape, str(real.dtype)), dtypes
+        for x64 in (False, True):
+            with jax.enable_x64(x64):
+                given = {port: jax.ShapeDtypeStruct((2, 2), one) for port, one in dtypes.items()}
+                real = jax.eval_shape(lambda given: run(block.graph, JaxBackend().toolkit, {}, given), given)["output"]
+            assert found.outputs["output"] == TensorSpec(real.shape, str(real.dtype)), (dtypes, x64)
 
 
 # Shapes that flow back

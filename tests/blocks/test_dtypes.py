@@ -1,38 +1,51 @@
 """Dtypes: labels of few bits, models in half precision, inputs of several dtypes at once."""
 
 import textwrap
+from itertools import product
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import (
     Add,
     Cast,
     ClassCounts,
+    Concat,
     ConfusionCounts,
     Constant,
     Conv2d,
     ConvTranspose2d,
+    CosineSimilarity,
     CrossEntropy,
     Embedding,
     Full,
     Gather,
+    GRUCell,
     Identity,
     Indexer,
     IOKey,
+    LSTMCell,
     Model,
     Multiply,
     OneHot,
     PermuteTensor,
+    RNNCell,
     ShiftLeft,
+    Stack,
     Take,
     TopKHits,
     ToTensor,
+    Unembedding,
     Value,
+    Where,
 )
+from mithril_nb.models.infer import infer
+from mithril_nb.program import run
 from tests.blocks.running import outputs
 
 SCORES = np.random.default_rng(0).normal(size=(5, 256)).astype("float32")
@@ -127,3 +140,53 @@ def test_sizes_divided_by_zero_are_refused():
             op      floor_divide
             values  4, 0
             Try: x.shape()[0] // 2, or another number that is not 0.""")
+
+
+DTYPES = ("bool", "uint8", "int16", "uint32", "int32", "bfloat16", "float16", "float32")
+MIXED = [
+    (Where(), {"input1": (2,), "input2": (2,), "cond": (2,)}, ("input1", "input2")),
+    (Concat(2), {"input1": (2,), "input2": (2,)}, ("input1", "input2")),
+    (Stack(2), {"input1": (2,), "input2": (2,)}, ("input1", "input2")),
+    (CosineSimilarity(), {"left": (2, 3), "right": (2, 3)}, ("left", "right")),
+    (Unembedding(5), {"input": (2, 3)}, ("input",)),
+    (Conv2d(3, 4), {"input": (1, 3, 8, 8)}, ("input",)),
+    (RNNCell(4), {"input": (2, 3), "prev_hidden": (3, 4)}, ("input", "prev_hidden")),
+    (GRUCell(4), {"input": (2, 3), "prev_hidden": (3, 4)}, ("input", "prev_hidden")),
+    (LSTMCell(4), {"input": (2, 3), "prev_hidden": (3, 4), "prev_cell": (3, 4)}, ("input", "prev_hidden", "prev_cell")),
+]
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize(
+    ("block", "shapes", "mixed"), MIXED, ids=lambda one: one.kind if isinstance(one, Model) else ""
+)
+def test_mixed_dtypes_come_out_as_inferred(block: Model, shapes: dict, mixed: tuple[str, ...], x64: bool):
+    toolkit = ml.JaxBackend().toolkit
+    for first, second in product(DTYPES, DTYPES if len(mixed) > 1 else ("float32",)):
+        dtypes = dict.fromkeys(shapes, "bool") | dict.fromkeys(mixed, second) | {mixed[0]: first}
+        found = infer(block.graph, {port: TensorSpec(shape, dtypes[port]) for port, shape in shapes.items()})
+        if found.problems:
+            assert {first, second} & {"bool", "uint8", "int16", "uint32", "int32"}
+            continue
+        with jax.enable_x64(x64):
+            given = {port: jax.ShapeDtypeStruct(shape, dtypes[port]) for port, shape in shapes.items()}
+            params = {one.name: jax.ShapeDtypeStruct(one.spec.shape, one.spec.dtype) for one in found.parameters}
+            real = jax.eval_shape(lambda params, given: run(block.graph, toolkit, params, given), params, given)
+        assert dict(found.outputs) == {port: TensorSpec(one.shape, str(one.dtype)) for port, one in real.items()}, (
+            dtypes
+        )
+
+
+def test_nothing_taken_of_nothing_has_the_shape_of_the_indices():
+    for shape, indices, axis, expected in (
+        ((0,), (0, 4), 0, (0, 4)),
+        ((4, 0, 6), (0, 6), 1, (4, 0, 6, 6)),
+        ((0, 3), (2, 0), None, (2, 0)),
+        ((5, 3), (0,), -1, (5, 0)),
+    ):
+        given = {"input": np.zeros(shape, "float32"), "indices": np.zeros(indices, "int32")}
+        assert outputs(Take(axis), **given)["output"].shape == expected
+        spec = infer(Take(axis).graph, {port: TensorSpec(one.shape, str(one.dtype)) for port, one in given.items()})
+        assert spec.outputs["output"] == TensorSpec(expected, "float32")
+    found = outputs(PermuteTensor(), input=np.zeros((0, 3), "float32"), indices=np.zeros((0, 2), "int32"))
+    assert found["output"].shape == (0, 2, 3)

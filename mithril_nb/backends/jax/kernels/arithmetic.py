@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.dtypes import in_floating
+from mithril_nb.backends.jax.kernels.dtypes import in_floating, narrowed
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ShapeError
 from mithril_nb.program import Arrays, Call
@@ -22,7 +22,8 @@ def elementwise(op: str, function: Function, *ports: str) -> None:
 
     @kernel(op, widens=False)
     def _run(call: Call, arrays: Arrays) -> Arrays:
-        return {"output": function(*(arrays[port] for port in ports))}
+        given = [arrays[port] for port in ports]
+        return {"output": narrowed(function(*given), *given)}
 
 
 def scalar(call: Call, port: str, like: jax.Array) -> jax.Array:
@@ -83,7 +84,7 @@ def _power(call: Call, arrays: Arrays) -> Arrays:
     base, exponent = arrays["base"], arrays["exponent"]
     dtype = jnp.promote_types(base.dtype, exponent.dtype)
     if not call.options["robust"] or not jnp.issubdtype(dtype, jnp.floating):
-        return {"output": jnp.power(base, exponent)}
+        return {"output": narrowed(jnp.power(base, exponent), base, exponent)}
     return {"output": _robust_power(base.astype(dtype), exponent.astype(dtype), call.options["threshold"])}
 
 

@@ -35,6 +35,19 @@ def promoted_all(*arrays: Array) -> tuple[Array, ...]:
     return tuple(array.astype(dtype) for array in arrays)
 
 
+def narrowed(found: Array, *given: Array) -> Array:
+    """Return a result in 32 bits where nothing of 64 went into it.
+
+    With x64 on, JAX promotes `uint32` and `int32` to `int64`: shape inference says one dtype, whether it is on or not.
+    """
+    if found.dtype.itemsize == 8 and all(array.dtype.itemsize < 8 for array in given):
+        return found.astype(_IN_32_BITS.get(str(found.dtype), found.dtype))
+    return found
+
+
+_IN_32_BITS = {"int64": "int32", "uint64": "uint32", "float64": "float32"}
+
+
 def as_array(call: Call, value: Any) -> Array:
     """Return an array, made of a value if it is none: floating numbers in the model's dtype, as inference says."""
     if is_value(value):

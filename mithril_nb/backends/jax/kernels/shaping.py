@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from mithril_nb.backends.jax.kernels.dtypes import as_array, is_value, widened_whole
+from mithril_nb.backends.jax.kernels.dtypes import as_array, is_value, narrowed, widened_whole
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import StaticSpec
@@ -83,12 +83,12 @@ def _identity(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("concat")
 def _concat(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.concatenate(list(arrays.values()), known(call, "axis"))}
+    return {"output": narrowed(jnp.concatenate([*arrays.values()], known(call, "axis")), *arrays.values())}
 
 
 @kernel("stack")
 def _stack(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.stack(list(arrays.values()), known(call, "axis"))}
+    return {"output": narrowed(jnp.stack([*arrays.values()], known(call, "axis")), *arrays.values())}
 
 
 @kernel("repeat_items")
