@@ -6,11 +6,12 @@ compiled does not grow with the number of rounds.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, SupportsIndex
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import NameTakenError, UnknownOptionError, short_repr
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.records import Block, LogicalGraph, Port, Value
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
@@ -54,10 +55,7 @@ class Control(Operator):
         Model.__init__(self, name)
         draft = Draft(LogicalGraph())
         for part, model in bodies.items():
-            if not isinstance(model, Model):
-                raise UnknownOptionError(
-                    f"{type(self).__name__} cannot run {model!r}.", (("needs", "a block"),), f"{part}=Linear(64)"
-                )
+            self._check_body(part, model)
             ports = (*model.block.inputs, *model.block.outputs)
             draft.add(
                 model.block,
@@ -65,6 +63,20 @@ class Control(Operator):
                 connections={port.name: f"{part}_{port.name}" for port in ports if port.role == "data"},
             )
         self._block = type(self).made(draft.graph(), tuple(attributes.items()))
+
+    @classmethod
+    def _check_body(cls, part: str, model: object) -> None:
+        """Raise if something is no block, or one that gives nothing."""
+        if not isinstance(model, Model):
+            raise UnknownOptionError(
+                f"{cls.__name__} cannot run {short_repr(model)}.", (("needs", "a block"),), f"{part}=Linear(64)"
+            )
+        if not model.outputs:
+            raise UnknownOptionError(
+                f"{cls.__name__} cannot run {short_repr(model)}: it gives nothing.",
+                (("needs", "a block with an output"),),
+                f"{part}=Model() + Linear(64)",
+            )
 
     @classmethod
     def made(cls, graph: LogicalGraph, attributes: tuple[tuple[str, Value], ...]) -> Block:
@@ -119,23 +131,40 @@ class Scan(Control):
         fixed: Sequence[str] = (),
         name: str | None = None,
     ):
-        carry = dict(carry or {})
-        inputs = {port.name for port in body.inputs if port.role == "data"}
-        outputs = {port.name for port in body.outputs}
+        self._check_body("body", body)
+        inputs = {port.name: None for port in body.inputs if port.role == "data"}
+        outputs = {port.name: None for port in body.outputs}
+        pairs, whole, axis = _pairs(carry), _names(fixed), _whole("Scan", "axis", axis, 0, 16)
+        advice = f"carry={{'{next(iter(outputs))}': '{list(inputs)[-1]}'}}" if len(inputs) > 1 else "leave carry= out."
         for what, given, known in (
-            ("carry", set(carry), outputs),
-            ("carry", set(carry.values()), inputs),
-            ("fixed", set(fixed), inputs),
+            ("carry", pairs, outputs),
+            ("carry", pairs.values(), inputs),
+            ("fixed", whole, inputs),
         ):
-            for port in sorted(given - known):
+            for port in sorted({*given} - {*known}):
                 raise UnknownOptionError(
                     f"Scan cannot take {what} of {port!r}: the body has no such port.",
-                    (("inputs", ", ".join(sorted(inputs))), ("outputs", ", ".join(sorted(outputs)))),
-                    f"Scan({body.kind}(...), carry={{'{min(outputs, default='output')}': "
-                    f"'{min(inputs, default='input')}'}})",
+                    (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs))),
+                    advice if what == "carry" else f"fixed={list(inputs)[-1:]!r}, or leave it out.",
                     port=port,
                 )
-        super().__init__(name, {"body": body}, carry=tuple(sorted(carry.items())), axis=axis, fixed=tuple(fixed))
+        for port, count in Counter((*pairs.values(), *{*whole})).items():
+            if count > 1:
+                raise UnknownOptionError(
+                    f"Scan cannot hand two things to {port!r}, the input of its body.",
+                    (("carry", str(pairs)), ("fixed", ", ".join(whole) or "none")),
+                    "name it once, in carry= or in fixed=.",
+                    port=port,
+                )
+        if {*inputs} <= {*pairs.values(), *whole}:
+            raise UnknownOptionError(
+                f"Scan cannot run {short_repr(body)}: no input of it goes along the axis.",
+                (("inputs", ", ".join(inputs) or "none"), ("carried or fixed", ", ".join((*pairs.values(), *whole)))),
+                "a body with one more input; or Repeat(body, count=2), which needs no axis."
+                if inputs
+                else "a body with an input, as Linear(64).",
+            )
+        super().__init__(name, {"body": body}, carry=tuple(sorted(pairs.items())), axis=axis, fixed=whole)
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
@@ -184,12 +213,19 @@ class Scan(Control):
         for port in block.outputs:
             spec = found.outputs[f"body_{port.name}"]
             if not isinstance(spec, TensorSpec):
-                outputs[port.name] = TensorSpec((LEADING,))
+                outputs[port.name] = _array(block, port.name, spec)
             elif port.name in carry:
                 _same(carry[port.name], inner[carry[port.name]], spec)
                 outputs[port.name] = spec
-            elif spec.shape[:1] == (LEADING,) or len(spec.shape) < axis:
+            elif spec.shape[:1] == (LEADING,):
                 outputs[port.name] = TensorSpec((LEADING,), spec.dtype)
+            elif len(spec.shape) < axis:
+                raise MismatchError(
+                    next(one for one in specs if one not in whole),
+                    f"a body whose {port.name!r} has {axis} axes or more",
+                    f"Scan(..., axis={len(spec.shape)}), with that axis first; or a body that keeps its axes.",
+                    f"each round gives {spec.shape}, which has no place for axis {axis}",
+                )
             else:
                 outputs[port.name] = TensorSpec((*spec.shape[:axis], length, *spec.shape[axis:]), spec.dtype)
         return InferredBody(outputs, found, problems=found.problems)
@@ -216,7 +252,14 @@ class Repeat(Control):
     formula = "x = body(x), count times"
 
     def __init__(self, body: Model, count: Annotated[int, Range(1, 10_000)] = 2, name: str | None = None):
-        super().__init__(name, {"body": body}, count=count)
+        self._check_body("body", body)
+        if not any(port.role == "data" for port in body.inputs):
+            raise UnknownOptionError(
+                f"Repeat cannot run {short_repr(body)}: no input takes its output back.",
+                (("inputs", "none"),),
+                "Repeat(Linear(64), count=2)",
+            )
+        super().__init__(name, {"body": body}, count=_whole("Repeat", "count", count, 1, 10_000))
 
     @classmethod
     def ports(cls, graph: LogicalGraph, options: Mapping[str, Value]) -> tuple[tuple[Port, ...], tuple[Port, ...]]:
@@ -234,7 +277,7 @@ class Repeat(Control):
             _same(first, specs[first], spec)
             both = meet(specs[first].shape, spec.shape, {}) or spec.shape
             return InferredBody({out: TensorSpec(both, spec.dtype)}, found, _count(block), found.problems)
-        return InferredBody({out: specs[first]}, found, _count(block), found.problems)
+        return InferredBody({out: _array(block, out, spec)}, found, _count(block), found.problems)
 
 
 class Cond(Control):
@@ -262,6 +305,14 @@ class Cond(Control):
         """The condition, and those of both blocks."""
         then, otherwise = (graph.by_name[part].block for part in ("then", "otherwise"))
         names = dict.fromkeys(port.name for block in (then, otherwise) for port in block.inputs if port.role == "data")
+        for part, block in (("then", then), ("otherwise", otherwise)):
+            if any(port.name == "condition" and port.role == "data" for port in block.inputs):
+                raise NameTakenError(
+                    "Cond cannot run a block that has an input 'condition': its own is called so.",
+                    ((part, ", ".join(port.name for port in block.inputs if port.role == "data")),),
+                    f"{part}=Model() | inner(condition='{part}_condition'), with the block as inner.",
+                    port="condition",
+                )
         if {port.name for port in then.outputs} != {port.name for port in otherwise.outputs}:
             raise UnknownOptionError(
                 "Cond needs two blocks with the same outputs.",
@@ -291,7 +342,7 @@ class Cond(Control):
         for port in block.outputs:
             one, other = found.outputs[f"then_{port.name}"], found.outputs[f"otherwise_{port.name}"]
             if not isinstance(one, TensorSpec) or not isinstance(other, TensorSpec):
-                outputs[port.name] = TensorSpec((LEADING,))
+                outputs[port.name] = _array(block, port.name, other if isinstance(one, TensorSpec) else one)
                 continue
             both = meet(one.shape, other.shape, {})
             if both is None or one.dtype != other.dtype:
@@ -309,6 +360,68 @@ def plain_names(value: Value) -> tuple[str, ...]:
     """Return names that stand in an attribute as texts."""
     assert isinstance(value, tuple)
     return tuple(str(one) for one in value)
+
+
+def _pairs(carry: object) -> dict[str, str]:
+    """What is carried, by output; a file has it as pairs.
+
+    Raises:
+        UnknownOptionError: It is no dict of names.
+    """
+    given: Any = () if carry is None else carry
+    try:
+        pairs = [] if isinstance(given, str) else [*dict(given).items()]
+        fits = not isinstance(given, str) and all(isinstance(name, str) for pair in pairs for name in pair)
+    except (TypeError, ValueError):
+        pairs, fits = [], False
+    if not fits:
+        raise UnknownOptionError(
+            f"Scan cannot take carry={short_repr(carry)}.",
+            (("needs", "a dict: by output of the body, the input that gets it in the next round"),),
+            "Scan(body, carry={'hidden': 'prev_hidden'})",
+        )
+    return dict(pairs)
+
+
+def _names(fixed: object) -> tuple[str, ...]:
+    if not isinstance(fixed, list | tuple) or not all(isinstance(name, str) for name in fixed):
+        raise UnknownOptionError(
+            f"Scan cannot take fixed={short_repr(fixed)}.",
+            (("needs", "a list of names of inputs of the body"),),
+            "Scan(body, fixed=['mask'])",
+        )
+    return tuple(fixed)
+
+
+def _whole(kind: str, name: str, value: object, least: int, most: int) -> int:
+    """A whole number, as a plain one.
+
+    Raises:
+        UnknownOptionError: It is none, or out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, SupportsIndex) or not least <= int(value) <= most:
+        raise UnknownOptionError(
+            f"{kind} cannot take {name}={short_repr(value)}.",
+            (("needs", f"a whole number from {least} to {most}"),),
+            f"{kind}(body, {name}={max(least, 1)})",
+        )
+    return int(value)
+
+
+def _array(block: Block, output: str, spec: Spec | None) -> TensorSpec:
+    """The spec of an output of which nothing is known, as what it follows from does not fit.
+
+    Raises:
+        MismatchError: It is no array: a program can hand only arrays from one round, or one branch, to the next.
+    """
+    if isinstance(spec, StaticSpec):
+        raise MismatchError(
+            block.inputs[-1].name,
+            "a body that gives arrays",
+            "take the shape outside, beside this block.",
+            f"its {output!r} is a value that is no array, as a shape is",
+        )
+    return TensorSpec((LEADING,))
 
 
 def _count(block: Block) -> int:

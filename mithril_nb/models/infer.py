@@ -131,6 +131,10 @@ def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
             found = input_dtype(block.graph, target.port, dtype)
         else:
             found = OPS[block.op].wanted_dtype(target.port, dtype) if block.op in OPS else dtype
+            if block.graph is not None and found in (dtype, "any"):
+                inner = [f"{node.name}_{target.port}" for node in block.graph.nodes]
+                asked = {input_dtype(block.graph, name, dtype) for name in inner} - {dtype}
+                found = min(asked, default=found)
         if found not in (dtype, "any"):
             return found
     return dtype

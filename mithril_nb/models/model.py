@@ -10,8 +10,7 @@ import difflib
 import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
 
@@ -451,10 +450,9 @@ def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
     kind = kind_named(model.kind)
     given = {**dict(model.block.attributes), **changes}
     if model.block.graph is not None and not model.block.is_composite:
-        fields = tuple(field for field in fields_of(kind) if field.name in model.block.options)
-        changed = copy(model)
-        changed._block = replace(model.block, attributes=checked(model.kind, fields, given))
-        return changed
+        return kind(
+            **{node.name: Model.of_block(node.block) for node in model.block.graph.nodes}, **given, name=model.name
+        )
     checked(model.kind, fields_of(kind), given)
     return kind(**given, name=model.name)
 

@@ -8,8 +8,23 @@ import numpy as np
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.errors import MithrilError, ShapeError
-from mithril_nb.models import Add, Cond, Dropout, LayerNorm, Linear, Model, Relu, Repeat, Scan, Tanh
+from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError
+from mithril_nb.models import (
+    Add,
+    Cond,
+    Constant,
+    Dropout,
+    LayerNorm,
+    Linear,
+    Model,
+    Relu,
+    Repeat,
+    Scan,
+    Shape,
+    Sum,
+    Tanh,
+)
+from mithril_nb.models.model import with_attributes
 
 
 def cell(width: int) -> Model:
@@ -124,6 +139,25 @@ def test_a_deep_model_stays_small():
     assert abs(sizes[1] - sizes[0]) < 100
 
 
+def total() -> Model:
+    return Model() | Add()(left="x", right="before", output="sum")
+
+
+def test_a_cond_may_run_another_one_under_a_condition_with_a_name():
+    inner = Cond(Relu(), Tanh())
+    pm = compiled(Cond(Model() | inner(condition="then_condition"), Tanh()), input=[2])
+    for outer in (True, False):
+        given = {"input": np.ones(2), "condition": np.asarray(outer), "then_condition": np.asarray(True)}
+        np.testing.assert_allclose(pm.evaluate({}, given)["output"], 1.0 if outer else np.tanh(1.0), 1e-6)
+
+
+def test_changed_attributes_are_checked_as_the_constructor_does():
+    scan = with_attributes(Scan(total(), carry={"sum": "before"}), {"axis": 0})
+    assert scan == Scan(total(), carry={"sum": "before"}, axis=0)
+    with pytest.raises(UnknownOptionError, match="Repeat cannot take count=0"):
+        with_attributes(Repeat(Relu(), 3), {"count": 0})
+
+
 CASES = [
     (
         "a body that gives another shape",
@@ -142,7 +176,158 @@ CASES = [
         UnknownOptionError: Scan cannot take carry of 'hidden': the body has no such port.
             inputs   input
             outputs  output
-            Try: Scan(Relu(...), carry={'output': 'input'})
+            Try: leave carry= out.
+        """,
+    ),
+    (
+        "a body that is none",
+        lambda: Scan(None),
+        """
+        UnknownOptionError: Scan cannot run None.
+            needs  a block
+            Try: body=Linear(64)
+        """,
+    ),
+    (
+        "a carry that is no dict",
+        lambda: Scan(Relu(), carry="ab"),
+        """
+        UnknownOptionError: Scan cannot take carry='ab'.
+            needs  a dict: by output of the body, the input that gets it in the next round
+            Try: Scan(body, carry={'hidden': 'prev_hidden'})
+        """,
+    ),
+    (
+        "no rounds",
+        lambda: Repeat(Relu(), 0),
+        """
+        UnknownOptionError: Repeat cannot take count=0.
+            needs  a whole number from 1 to 10000
+            Try: Repeat(body, count=1)
+        """,
+    ),
+    (
+        "half a round",
+        lambda: Repeat(Relu(), 2.5),
+        """
+        UnknownOptionError: Repeat cannot take count=2.5.
+            needs  a whole number from 1 to 10000
+            Try: Repeat(body, count=1)
+        """,
+    ),
+    (
+        "an axis that is no number",
+        lambda: Scan(Relu(), axis="x"),
+        """
+        UnknownOptionError: Scan cannot take axis='x'.
+            needs  a whole number from 0 to 16
+            Try: Scan(body, axis=1)
+        """,
+    ),
+    (
+        "a repeat without an input",
+        lambda: Repeat(Constant(1.0)),
+        """
+        UnknownOptionError: Repeat cannot run Constant(value=1.0, dtype=None): no input takes its output back.
+            inputs  none
+            Try: Repeat(Linear(64), count=2)
+        """,
+    ),
+    (
+        "a body that gives nothing",
+        lambda: Repeat(Model()),
+        """
+        UnknownOptionError: Repeat cannot run Model(): it gives nothing.
+            needs  a block with an output
+            Try: body=Model() + Linear(64)
+        """,
+    ),
+    (
+        "a scan along nothing",
+        lambda: Scan(Relu(), carry={"output": "input"}),
+        """
+        UnknownOptionError: Scan cannot run Relu(): no input of it goes along the axis.
+            inputs            input
+            carried or fixed  input
+            Try: a body with one more input; or Repeat(body, count=2), which needs no axis.
+        """,
+    ),
+    (
+        "a scan of what takes nothing",
+        lambda: Scan(Constant(1.0)),
+        """
+        UnknownOptionError: Scan cannot run Constant(value=1.0, dtype=None): no input of it goes along the axis.
+            inputs            none
+            carried or fixed
+            Try: a body with an input, as Linear(64).
+        """,
+    ),
+    (
+        "an input twice",
+        lambda: Scan(total(), carry={"sum": "before"}, fixed=["before"]),
+        """
+        UnknownOptionError: Scan cannot hand two things to 'before', the input of its body.
+            carry  {'sum': 'before'}
+            fixed  before
+            Try: name it once, in carry= or in fixed=.
+        """,
+    ),
+    (
+        "fixed as text",
+        lambda: Scan(total(), fixed="x"),
+        """
+        UnknownOptionError: Scan cannot take fixed='x'.
+            needs  a list of names of inputs of the body
+            Try: Scan(body, fixed=['mask'])
+        """,
+    ),
+    (
+        "a fixed input that the body does not have",
+        lambda: Scan(total(), fixed=["mask"]),
+        """
+        UnknownOptionError: Scan cannot take fixed of 'mask': the body has no such port.
+            inputs   x, before
+            outputs  sum
+            Try: fixed=['before'], or leave it out.
+        """,
+    ),
+    (
+        "a cond in a cond",
+        lambda: Cond(Cond(Relu(), Tanh()), Tanh()),
+        """
+        NameTakenError: Cond cannot run a block that has an input 'condition': its own is called so.
+            then  condition, input
+            Try: then=Model() | inner(condition='then_condition'), with the block as inner.
+        """,
+    ),
+    (
+        "a body that drops axes",
+        lambda: compiled(Scan(Sum(), axis=1), input=[5, 6, 3]),
+        """
+        ShapeError: the input 'input' does not fit 'scan.input'.
+            given  (5, 6, 3) float32
+            input  a body whose 'output' has 1 axes or more      each round gives (), which has no place for axis 1
+            Try: Scan(..., axis=0), with that axis first; or a body that keeps its axes.
+        """,
+    ),
+    (
+        "a scan of what is no array",
+        lambda: compiled(Scan(Shape()), input=[5, 6, 3]),
+        """
+        ShapeError: the input 'input' does not fit 'scan.input'.
+            given  (5, 6, 3) float32
+            input  a body that gives arrays      its 'output' is a value that is no array, as a shape is
+            Try: take the shape outside, beside this block.
+        """,
+    ),
+    (
+        "a branch that is no array",
+        lambda: compiled(Cond(Relu(), Shape()), input=[5, 6, 3]),
+        """
+        ShapeError: the input 'input' does not fit 'cond.input'.
+            given  (5, 6, 3) float32
+            input  a body that gives arrays      its 'output' is a value that is no array, as a shape is
+            Try: take the shape outside, beside this block.
         """,
     ),
 ]
