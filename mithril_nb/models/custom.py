@@ -13,6 +13,7 @@ from typing import Any
 
 from mithril_nb.errors import UnknownOpError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec
+from mithril_nb.models.fields import fields_of
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import OPS, Inferred, Operator, Options, Specs
 from mithril_nb.models.registry import KINDS
@@ -50,6 +51,22 @@ class Custom(Operator):
         return traced(cls, options, inputs)
 
 
+class Computing(Operator):
+    """Stands between `Operator` and each class that computes, to see which attributes its constructor hands on."""
+
+    def __init__(self, name: str | None = None, **attributes: Any):
+        lost = [field.name for field in fields_of(type(self)) if field.name not in attributes]
+        if lost:
+            kind, handed = type(self).__name__, ", ".join(f"{one}={one}" for one in (*attributes, *lost))
+            raise UnknownOptionError(
+                f"{kind}.__init__ does not hand {', '.join(map(repr, lost))} on.",
+                (("because", f"{kind} is made anew, from its attributes, wherever it computes"),
+                 ("handed on", ", ".join(attributes) or "nothing")),
+                f"super().__init__(name, {handed})",
+            )  # fmt: skip
+        super().__init__(name, **attributes)
+
+
 def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
     """Return the shapes that a backend finds for an op; unknown while there is no backend, or too little is known."""
     found = _rules[0](cls, options, inputs) if _rules else None
@@ -63,7 +80,11 @@ def computed(cls: type[Operator]) -> None:
     """
     if "op" not in cls.__dict__:
         cls.op = cls.__name__  # ops of ours are written small: no class takes the place of one
-    if cls.__init__ is Operator.__init__:  # which takes the attributes of all operators; this one has none
+    cls.__bases__ = tuple(Computing if base is Operator else base for base in cls.__bases__)
+    if cls.__init__ in (
+        Operator.__init__,
+        Computing.__init__,
+    ):  # which takes the attributes of all operators; this one has none
         cls.__init__ = Custom.__init__  # pyright: ignore
     for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
         if not hasattr(cls, name):
@@ -101,6 +122,14 @@ def op(name: str, /, **attributes: Any) -> Model:
             (("known", f"{len(OPS)} ops; see list(mithril_nb.models.op.OPS)"),),
             f"ml.op({near[0]!r})" if near else f'register it: @backend.register_op("{name}")',
         )
+    given = [one for one in attributes if one != "name"]
+    if given and issubclass(kind, Custom):
+        raise UnknownOptionError(
+            f"the op {name!r} takes no attributes.",
+            (("given", ", ".join(given)),
+             ("because", "it is a function that somebody registered: its inputs are its arguments without a default")),
+            f"ml.op({name!r}); and leave out the default of {given[0]!r} in the function, which makes it an input.",
+        )  # fmt: skip
     return kind(**attributes)
 
 

@@ -1,5 +1,6 @@
 """Ops that people bring: register_op, register_primitive, Operator.compute; their shapes, gradients and refusals."""
 
+import gc
 import textwrap
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import mithril_nb as ml
+from mithril_nb.backends.jax.custom import inferring_for
 from mithril_nb.errors import MithrilError
 from mithril_nb.ipython import CalledTexts, load, unload
 from mithril_nb.models import KINDS, Linear, Model, Operator, Relu
@@ -75,6 +77,33 @@ def test_an_op_belongs_to_its_backend_and_may_stand_in_for_one_of_ours():
         ml.compile(ml.op("only_mine"), other)
 
 
+def test_the_function_of_an_op_is_the_one_of_the_backend_by_whatever_way():
+    mine, other = ml.JaxBackend(), ml.JaxBackend()
+
+    @mine.register_op("gelu")
+    def gelu(x):
+        return 5 * x
+
+    assert mine.gelu(2.0) == 10
+    assert abs(other.gelu(2.0) - 1.9546) < 1e-3
+
+
+def test_two_backends_may_have_two_functions_of_one_name():
+    first, second = ml.JaxBackend(), ml.JaxBackend()
+    first.register_op("foo")(lambda x: x)
+    second.register_op("foo")(lambda x: jnp.concatenate([x, x], -1))
+    with inferring_for(first):
+        assert shapes(ml.op("foo"), input=[4, 3]) == "(4, 3) float32"
+    with inferring_for(second):
+        assert shapes(ml.op("foo"), input=[4, 3]) == "(4, 6) float32"
+    assert shapes(ml.op("foo"), input=[4, 3]) == "('...',) float32", "nobody says for which of them"
+    for backend, width in ((first, 3), (second, 6)):
+        assert ml.compile(ml.op("foo"), backend).evaluate({}, {"input": X})["output"].shape == (4, width)
+    del second, backend
+    gc.collect()
+    assert shapes(ml.op("foo"), input=[4, 3]) == "(4, 3) float32"
+
+
 def test_several_inputs_are_named_by_the_arguments():
     backend = ml.JaxBackend()
 
@@ -118,6 +147,10 @@ def test_a_primitive_has_the_gradient_that_was_registered():
     backend = ml.JaxBackend()
     own = ml.compile(ml.op("sin_times_x"), backend)
     np.testing.assert_allclose(backend.sin_times_x(backend.array(X)), np.sin(X) * X, rtol=1e-5)
+
+    by_hand = jax.grad(lambda x: backend.sin_times_x(x).sum())(jnp.asarray(X))
+    np.testing.assert_allclose(by_hand, 7 * X, rtol=1e-6)
+    assert backend.sin_times_x is backend.sin_times_x, "what is made once is compiled once"
 
     def by_input(pm):
         return jax.grad(lambda x: pm.forward({}, {"input": x})["output"].sum())(jnp.asarray(X))
@@ -220,6 +253,28 @@ class NoArray(Operator):
         return {"output": "text"}
 
 
+class Lost(Operator):
+    def __init__(self, k=3, name=None):
+        super().__init__(name)
+        self.k = k
+
+    def compute(self, inputs):
+        return {"output": inputs["input"] * self.k}
+
+
+class LostOne(Operator):
+    def __init__(self, by, power, name=None):
+        super().__init__(name, power=power)
+
+    def compute(self, inputs):
+        return {"output": inputs["input"]}
+
+
+def with_attribute():
+    backend.register_op("scaled")(lambda x, factor=2.0: factor * x)
+    ml.op("scaled", factor=3.0)
+
+
 def of_primitive(function, gradient):
     ml.register_primitive("wrong")(function)
     ml.register_primitive("wrong_grad")(gradient)
@@ -233,6 +288,41 @@ def of_shapes(function, **given):
 
 
 CASES = [
+    (
+        lambda: Lost(k=5),
+        """
+        UnknownOptionError: Lost.__init__ does not hand 'k' on.
+            because    Lost is made anew, from its attributes, wherever it computes
+            handed on  nothing
+            Try: super().__init__(name, k=k)
+        """,
+    ),
+    (
+        lambda: LostOne(1, 2),
+        """
+        UnknownOptionError: LostOne.__init__ does not hand 'by' on.
+            because    LostOne is made anew, from its attributes, wherever it computes
+            handed on  power
+            Try: super().__init__(name, power=power, by=by)
+        """,
+    ),
+    (
+        with_attribute,
+        """
+        UnknownOptionError: the op 'scaled' takes no attributes.
+            given    factor
+            because  it is a function that somebody registered: its inputs are its arguments without a default
+            Try: ml.op('scaled'); and leave out the default of 'factor' in the function, which makes it an input.
+        """,
+    ),
+    (
+        lambda: backend.register_op("grad"),
+        """
+        NameTakenError: cannot register the op 'grad': a backend has something else of this name.
+            is  backend.grad
+            Try: @backend.register_op("my_grad")
+        """,
+    ),
     (
         lambda: ml.op("gelo"),
         """

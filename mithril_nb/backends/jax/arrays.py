@@ -313,7 +313,7 @@ def check_width(data: Any) -> None:
     """
     is_wide = isinstance(data, np.ndarray | np.generic) and data.dtype in ("int64", "uint64") and data.size
     if is_wide and not jax.config.jax_enable_x64:  # pyright: ignore
-        bounds, found = np.iinfo(f"{data.dtype.kind}4"), (int(data.min()), int(data.max()))
+        bounds, found = np.iinfo(str(data.dtype).replace("64", "32")), (int(data.min()), int(data.max()))
         outside = [one for one in found if not bounds.min <= one <= bounds.max]
         if outside:
             raise _too_wide(str(data.dtype), "float32", (("number", str(outside[0])),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakSet
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +22,9 @@ from mithril_nb.backends.jax.devices import (
 )
 from mithril_nb.backends.jax.flags import compiler_options
 from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
+from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
 from mithril_nb.backends.jax.placing import place
-from mithril_nb.errors import ShapeError, UnknownOptionError, refuse_unknown, short_repr
+from mithril_nb.errors import NameTakenError, ShapeError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, as_dtype
 from mithril_nb.models.custom import PRIMITIVES, check_name, define, ports_of
 from mithril_nb.models.infer import Parameter
@@ -125,7 +127,7 @@ class JaxBackend(ArrayMaker):
         self.mesh = None if device_mesh is None else make_mesh(mesh_shape(device_mesh), platform)
         self.compiler_options = compiler_options(xla_flags, platform or jax.default_backend()) if xla_flags else {}
         self._own: dict[str, Kernel] = {}
-        self._functions: dict[str, Callable[..., Any]] = {}
+        self._primitives: dict[str, tuple[Any, Callable[..., Any]]] = {}
         self.set_seed(seed)
 
     def __repr__(self) -> str:
@@ -139,7 +141,7 @@ class JaxBackend(ArrayMaker):
     @property
     def toolkit(self) -> Toolkit:
         """Kernels and scopes with which it runs a graph."""
-        brought = {**custom.kernels(self), **self._own}
+        brought = custom.kernels(self)
         known = {**kernels.KERNELS, **brought} if brought else kernels.KERNELS
         return Toolkit(self.name, known, jax.named_scope, jax.random.fold_in, kernels.draws, str(self.default_dtype))
 
@@ -195,6 +197,7 @@ class JaxBackend(ArrayMaker):
 
         Raises:
             UnknownOptionError: A name that is none, or a function whose arguments are no inputs.
+            NameTakenError: The name of something else that a backend has, as `"grad"`.
 
         Examples:
             >>> import mithril_nb as ml
@@ -207,28 +210,33 @@ class JaxBackend(ArrayMaker):
             Array([0.5, 0.5], dtype=float32)
         """
         check_name(name, "backend.register_op")
+        is_ours = name in kernels.KERNELS or name in OPERATIONS or name in SPELLINGS
+        if not is_ours and name not in self._own and name in dir(self):
+            raise NameTakenError(
+                f"cannot register the op {name!r}: a backend has something else of this name.",
+                (("is", f"backend.{name}"),),
+                f'@backend.register_op("my_{name}")',
+            )
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             ports = ports_of(function, "backend.register_op", name)
-            kernel = custom.plain(name, function)
             if name not in kernels.KERNELS:
-                custom.SAMPLES[name] = kernel
                 define(name, ports)
+                custom.REGISTERED.setdefault(name, WeakSet()).add(self)
             else:
                 _check_ports(name, ports)
-            self._own[name], self._functions[name] = kernel, function
+            self._own[name] = custom.plain(name, function)
+            setattr(self, name, function)  # before what all backends have of that name
             return function
 
         return register
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        """Return an op that was registered, as a function of arrays."""
+        """Return a primitive that was registered, as a function of arrays."""
         if not name.startswith("_"):
-            if name in self._functions:
-                return self._functions[name]
             if name in PRIMITIVES:
-                return lambda *arrays: PRIMITIVES[name](self, *arrays)
-            near = difflib.get_close_matches(name, [*dir(self), *self._functions, *PRIMITIVES], 1, 0.6)
+                return custom.primitive(self, name)
+            near = difflib.get_close_matches(name, [*dir(self), *PRIMITIVES], 1, 0.6)
             raise AttributeError(
                 f"JaxBackend has no operation {name!r}."
                 + (f" Did you mean {near[0]!r}?" if near else ' To add one: @backend.register_op("...").')

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import jax
 import jax.numpy as jnp
 from jax import export
 
-from mithril_nb.errors import ShapeError, UnknownOptionError
+from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
 from mithril_nb.models import custom
 from mithril_nb.models.dims import MismatchError
@@ -22,44 +24,67 @@ from mithril_nb.program import Arrays, Call, Kernel
 if TYPE_CHECKING:
     from mithril_nb.backends.jax.backend import JaxBackend
 
-SAMPLES: dict[str, Kernel] = {}
-"""What was registered last under each name, on whatever backend: shapes are found with it."""
+REGISTERED: dict[str, WeakSet[JaxBackend]] = {}
+"""The backends on which each op was registered, as long as somebody holds them."""
+_inferring: ContextVar[JaxBackend | None] = ContextVar("_inferring", default=None)
+
+
+@contextmanager
+def inferring_for(backend: JaxBackend) -> Iterator[None]:
+    """Find the shapes of ops with the functions of one backend: others may have other functions under the same name.
+
+    Examples:
+        >>> import mithril_nb as ml
+        >>> with inferring_for(ml.JaxBackend()):
+        ...     pass
+    """
+    before = _inferring.set(backend)
+    try:
+        yield
+    finally:
+        _inferring.reset(before)
 
 
 def kernels(backend: JaxBackend) -> dict[str, Kernel]:
-    """Return a kernel for each op that all backends of JAX can run, because they can run its function."""
-    found = {name: primitive(backend, name) for name in custom.PRIMITIVES}
-    return found | {name: computing(cls) for name, cls in OPS.items() if hasattr(cls, "compute")}
+    """Return a kernel for each op that somebody brought and that this backend can run."""
+    found = {name: plain(name, primitive(backend, name)) for name in custom.PRIMITIVES}
+    found |= {name: computing(cls) for name, cls in OPS.items() if hasattr(cls, "compute")}
+    return found | backend._own
 
 
 def plain(name: str, function: Callable[..., Any]) -> Kernel:
-    """Return the kernel of a function of arrays; attributes of the block that it has arguments for are given too."""
-    takes = inspect.signature(function).parameters
-    keywords = [one.name for one in takes.values() if one.default is not one.empty]
-
-    def run(call: Call, arrays: Arrays) -> Arrays:
-        options = {key: call.options[key] for key in keywords if key in call.options}
-        return _named(name, ("output",), function(*arrays.values(), **options))
-
-    return run
+    """Return the kernel of a function of arrays."""
+    return lambda call, arrays: _named(name, ("output",), function(*arrays.values()))
 
 
-def primitive(backend: JaxBackend, name: str) -> Kernel:
-    """Return the kernel of a function of a backend and arrays, with the gradient that was registered for it."""
-    function, gradient = custom.PRIMITIVES[name], custom.GRADIENTS.get(name)
+def primitive(backend: JaxBackend, name: str) -> Callable[..., Any]:
+    """Return a primitive as a function of arrays, with the gradient that was registered for it.
 
+    It is made once for a backend: JAX compiles anew for each function.
+    """
+    brought = custom.PRIMITIVES[name], custom.GRADIENTS.get(name)
+    made = backend._primitives.get(name)
+    if made is None or made[0] != brought:
+        backend._primitives[name] = made = brought, _differentiable(backend, name, *brought)
+    return made[1]
+
+
+def _differentiable(
+    backend: JaxBackend, name: str, function: Callable[..., Any], gradient: Callable[..., Any] | None
+) -> Callable[..., Any]:
     def forward(*arrays: Any) -> Any:
         return function(backend, *arrays)
 
-    if gradient is not None:
-        forward = jax.custom_vjp(forward)
+    if gradient is None:
+        return forward
 
-        def backward(arrays: tuple[Any, ...], by_output: Any) -> tuple[Any, ...]:
-            found = gradient(backend, *arrays, by_output)
-            return _gradients(name, arrays, found if isinstance(found, tuple | list) else (found,))
+    def backward(arrays: tuple[Any, ...], by_output: Any) -> tuple[Any, ...]:
+        found = gradient(backend, *arrays, by_output)
+        return _gradients(name, arrays, found if isinstance(found, tuple | list) else (found,))
 
-        forward.defvjp(lambda *arrays: (function(backend, *arrays), arrays), backward)
-    return lambda call, arrays: _named(name, ("output",), forward(*arrays.values()))
+    differentiable = jax.custom_vjp(forward)
+    differentiable.defvjp(lambda *arrays: (forward(*arrays), arrays), backward)
+    return differentiable
 
 
 def computing(cls: type[Operator]) -> Kernel:
@@ -91,7 +116,7 @@ def _named(name: str, ports: tuple[str, ...], given: Any) -> dict[str, Any]:
 
 def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...]:
     """The gradients that a person's function gave, one for each array, each of its shape."""
-    gave, needed = [jnp.shape(one) for one in found], [array.shape for array in arrays]
+    gave, needed = [jnp.shape(one) for one in found], [jnp.shape(array) for array in arrays]
     if gave != needed:
         raise ShapeError(
             f"{name}_grad does not give a gradient of the shape of each input.",
@@ -99,8 +124,8 @@ def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...
             f'@ml.register_primitive("{name}_grad") on a function that returns one array for each input.',
         )
     return tuple(
-        jnp.asarray(one, array.dtype) if jnp.issubdtype(array.dtype, jnp.inexact) else None
-        for one, array in zip(found, arrays, strict=True)
+        jnp.asarray(one, dtype) if jnp.issubdtype(dtype, jnp.inexact) else None
+        for one, dtype in zip(found, map(jnp.result_type, arrays), strict=True)
     )
 
 
@@ -110,14 +135,40 @@ def _gradients(name: str, arrays: tuple[Any, ...], found: Any) -> tuple[Any, ...
 def shapes(cls: type[Operator], options: Options, inputs: Specs) -> dict[str, TensorSpec] | None:
     """Return the specs of the outputs of an op that somebody brought, by tracing its function; `None` if unknown.
 
+    Where nobody says for which backend, and functions of one name on several backends differ, they are unknown.
+
     Raises:
         MismatchError: The function cannot take such arrays.
     """
-    kernel = SAMPLES.get(cls.op) or kernels(_some_backend()).get(cls.op)
     texts = [spec.shape for spec in inputs.values()]
-    if kernel is None or any(LEADING in shape or not all(_is_plain(dim) for dim in shape) for shape in texts):
+    if any(LEADING in shape or not all(_is_plain(dim) for dim in shape) for shape in texts):
         return None
-    is_symbolic = any(isinstance(dim, str) for shape in texts for dim in shape)
+    found: list[dict[str, TensorSpec] | None] = []
+    refusals: list[MithrilError | MismatchError] = []
+    for kernel in _kernels_of(cls.op):
+        try:
+            found.append(_specs(cls.op, kernel, options, inputs))
+        except (MismatchError, UnknownOptionError, ShapeError) as refusal:
+            refusals.append(refusal)
+    if refusals and not found:
+        raise refusals[0]
+    return found[0] if found and not refusals and all(one == found[0] for one in found) else None
+
+
+def _kernels_of(op: str) -> list[Kernel]:
+    """What may run an op: of the backend that is inferred for, else of all that have it."""
+    backend = _inferring.get()
+    if backend is None:
+        registered = [one._own[op] for one in REGISTERED.get(op, ())]
+        if registered:
+            return registered
+        backend = _some_backend()
+    found = kernels(backend).get(op)
+    return [] if found is None else [found]
+
+
+def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str, TensorSpec] | None:
+    is_symbolic = any(isinstance(dim, str) for spec in inputs.values() for dim in spec.shape)
     try:
         scope = export.SymbolicScope()
         structs = {
@@ -137,7 +188,7 @@ def shapes(cls: type[Operator], options: Options, inputs: Specs) -> dict[str, Te
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise MismatchError(
             next(iter(inputs), ""),
-            f"what {cls.op!r} can take",
+            f"what {op!r} can take",
             "other sizes, or look into the function.",
             f"{type(error).__name__}: {first}",
         ) from None
