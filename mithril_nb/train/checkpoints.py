@@ -20,7 +20,7 @@ from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
 from mithril_nb.train.checkpoint_file import OtherVersionError, Saved, broken, like, read, to_host, write
 from mithril_nb.train.course import Course
 from mithril_nb.train.history import COLUMNS, History
-from mithril_nb.train.processes import distributed, local
+from mithril_nb.train.processes import data_fingerprint, distributed, fingerprint, local
 from mithril_nb.train.state import State, copied
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
@@ -50,7 +50,7 @@ class Checkpoints:
     keep: int | None = 2
 
     def __post_init__(self) -> None:
-        if not isinstance(self.folder, str | PathLike):
+        if not isinstance(self.folder, str | PathLike) or not str(self.folder):
             raise UnknownOptionError(
                 "a checkpoint's folder is a path.",
                 (("got", repr(self.folder)),),
@@ -80,10 +80,12 @@ class Saver:
     Where several processes train, the first one writes: all of them hold the same params.
 
     Attributes:
+        start: Fingerprint of what the run began with.
         problem: Why a checkpoint could not be written, the latest time; `None` if all were.
     """
 
-    def __init__(self, options: Checkpoints, course: Course, starting_rate: float):
+    def __init__(self, options: Checkpoints, course: Course, starting_rate: float, start: int):
+        self.start = start
         self.options, self.folder = options, Path(options.folder)
         self.problem: Diagnostic | None = None
         self._course, self._starting_rate = course, starting_rate
@@ -147,6 +149,7 @@ class Saver:
             "epochs": state.epochs,
             "learning_rate": state.learning_rate,
             "starting_rate": self._starting_rate,
+            "start": self.start,
             "elapsed_s": state.elapsed_s,
             "validation_loss": state.validation_loss,
             "validation_accuracy": state.validation_accuracy,
@@ -188,6 +191,7 @@ def course_facts(course: Course) -> dict[str, Any]:
     """Return what a checkpoint says of the course it belongs to."""
     return {
         "samples": len(course.data),
+        "data": data_fingerprint(course.data),
         "batch_size": course.batch_size,
         "tail": course.tail,
         "seed": course.seed,
@@ -232,7 +236,9 @@ def latest(folder: str | PathLike[str]) -> Saved | None:
     return None
 
 
-def prepare(checkpoint: Any, resume: bool, course: Course, state: State, history: History) -> None:
+def prepare(
+    checkpoint: Any, resume: bool, course: Course, state: State, history: History, *, is_start_given: bool = False
+) -> None:
     """Give a run that is about to begin its checkpoints, and put it where the latest one was.
 
     Args:
@@ -241,10 +247,11 @@ def prepare(checkpoint: Any, resume: bool, course: Course, state: State, history
         course: What the run is going to do.
         state: Its state, changed in place.
         history: Its history, changed in place.
+        is_start_given: Whether somebody chose the params that it is about to begin with.
 
     Raises:
         CheckpointError: The folder holds checkpoints and `resume` was not asked for, all of them are broken, or the
-            latest is of another model, optimizer, data or seed.
+            latest is of another model, optimizer, data or seed, or began with other params than those chosen.
         UnknownOptionError: `resume` without a folder.
     """
     if checkpoint is None:
@@ -254,7 +261,7 @@ def prepare(checkpoint: Any, resume: bool, course: Course, state: State, history
             )
         return
     options = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
-    saver = Saver(options, course, state.learning_rate)
+    saver = Saver(options, course, state.learning_rate, fingerprint((state.params, state.model_state)))
     there = checkpoints_in(saver.folder)
     if there and not resume:
         raise CheckpointError(
@@ -263,24 +270,32 @@ def prepare(checkpoint: Any, resume: bool, course: Course, state: State, history
             "resume=True to go on from there, or a folder of its own for this run.",
         )
     if (saved := latest(saver.folder)) is not None:
-        _go_on(saved, course, state, history)
+        _go_on(saved, course, state, history, saver, is_start_given)
     saver.open()
     state.saver = saver
 
 
-def _go_on(saved: Saved, course: Course, state: State, history: History) -> None:
-    facts, here = saved.facts, course_facts(course)
-    differs = [name for name in COURSE if facts[name] != here[name]]
+def _go_on(saved: Saved, course: Course, state: State, history: History, saver: Saver, is_start_given: bool) -> None:
+    here = course_facts(course)
+    # Checkpoints that were written before these were kept know neither.
+    facts = {"data": here["data"], "start": saver.start} | saved.facts
+    pairs = [(name, facts[name], here[name]) for name in COURSE]
+    differs = [(name, f"{then!r} in the checkpoint, {now!r} here") for name, then, now in pairs if then != now]
+    if facts["samples"] == here["samples"] and facts["data"] != here["data"]:
+        differs.append(("data", "the run began with other samples than are given here"))
+    if is_start_given and facts["start"] != saver.start:
+        differs.append(("params", "the run began with others than are given here"))
     if differs:
         raise CheckpointError(
             f"checkpoint {saved.path.name!r} is of another run.",
             (
                 ("folder", str(saved.path.parent)),
-                *((name, f"{facts[name]!r} in the checkpoint, {here[name]!r} here") for name in differs),
+                *differs,
             ),
             'the same data and options as before; or checkpoint="another-folder".',
         )
     trees = like(trees_of(state), saved, ("history",))
+    saver.start = facts["start"]
     state.params, state.opt_state = trees["params"], trees["opt_state"]
     state.step, state.elapsed_s = facts["step"], facts["elapsed_s"]
     state.validation_loss, state.validation_accuracy = facts["validation_loss"], facts["validation_accuracy"]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
-from mithril_nb.backends.backend import check_seed
-from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown
+from mithril_nb.backends.backend import check_seed, check_switch
+from mithril_nb.errors import DataError, UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.models.naming import flat_params
 from mithril_nb.train.batches import Tail, evaluation_tail
 from mithril_nb.train.checkpoints import prepare
@@ -17,7 +16,14 @@ from mithril_nb.train.course import Course, Recipe, compiled_programs
 from mithril_nb.train.data import read_data
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
-from mithril_nb.train.prepare import check_count, check_last_batch, check_placement, checked_data, output_specs
+from mithril_nb.train.prepare import (
+    check_count,
+    check_last_batch,
+    check_placement,
+    checked_arrays,
+    checked_data,
+    output_specs,
+)
 from mithril_nb.train.processes import distributed, spread
 from mithril_nb.train.run import Run
 from mithril_nb.train.state import State
@@ -70,7 +76,7 @@ def fit(
         backend: What to compile a `Model` for; a `PhysicalModel` has its own.
         checkpoint: Folder in which the run keeps checkpoints, or a `Checkpoints`, which says how often too.
         resume: Whether to go on from the latest checkpoint of that folder, exactly where it was; from the beginning if
-            there is none.
+            there is none. Data and options, and `params` if they are given, must be those that the run began with.
         model_state: Where the state of a model that has one starts, as `run.model_state` of a run before; default:
             `model.initial_state()`.
         **unknown: Refused, with the names of those that there are.
@@ -102,12 +108,14 @@ def fit(
     refuse_unknown("fit", unknown, fit)
     seed = check_seed(seed) % 2**63  # NumPy takes no negative seeds, JAX none that are longer
     batch_size, epochs = check_count("batch_size", batch_size), check_count("epochs", epochs)
+    check_switch("shuffle", shuffle, "shuffle=False")
+    check_switch("resume", resume, "resume=True")
     chosen_loss, chosen_optimizer = resolve_loss(loss), resolve_optimizer(optimizer, learning_rate)
     raw = read_data(data, getattr(model, "input_names", None))
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
     trainable = as_trainable(model, shapes=shapes, backend=backend)
-    start = jax.tree.map(jnp.asarray, dict(trainable.randomize_params(seed) if params is None else params))
-    state = jax.tree.map(jnp.asarray, dict(initial_state(trainable) if model_state is None else model_state))
+    start = checked_arrays("params", trainable.randomize_params(seed) if params is None else params)
+    state = checked_arrays("model_state", initial_state(trainable) if model_state is None else model_state)
     frozen = frozen_names(trainable)
     if frozen:
         start = flat_params(start)
@@ -151,12 +159,13 @@ def fit(
         batch_size,
         tail,
         seed,
-        shuffle,
+        shuffle is not False,
         jax.random.key(seed) if trainable.needs_key else None,
     )
     held = first_opt_state(chosen_optimizer, start, frozen, state)
     run = Run(course, State(start, held, epochs, chosen_optimizer.learning_rate))
-    prepare(checkpoint, resume, course, run._state, run.history)
+    is_start_given = params is not None or model_state is not None
+    prepare(checkpoint, resume, course, run._state, run.history, is_start_given=is_start_given)
     spread(course, run._state)
     return run
 
@@ -169,6 +178,12 @@ def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:
     """
     if metrics is None:
         return loss.is_correct is not None
+    if not isinstance(metrics, Iterable):
+        raise UnknownOptionError(
+            "metrics are names.",
+            (("got", short_repr(metrics)),),
+            'metrics=("accuracy",), or metrics=() for the loss alone.',
+        )
     wanted = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     unknown = [name for name in wanted if name != "accuracy"]
     if unknown or (wanted and loss.is_correct is None):

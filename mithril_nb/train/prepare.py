@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from mithril_nb.backends.jax.devices import device_name
-from mithril_nb.errors import DataError, ShapeError, UnknownOptionError
+from mithril_nb.errors import DataError, ShapeError, UnknownOptionError, short_repr
 from mithril_nb.train.batches import Tail, short_size
 from mithril_nb.train.data import DataSet, check_inputs, read_data
 from mithril_nb.train.losses import Loss
@@ -26,6 +27,32 @@ def check_count(name: str, value: Any) -> int:
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < 1:
         raise UnknownOptionError(f"{name} is not a whole number from 1 on.", (("got", repr(value)),), f"{name}=10")
     return int(value)
+
+
+def checked_arrays(name: str, given: Any) -> dict[str, Any]:
+    """Return arrays by name that were given to `fit`, as arrays of JAX.
+
+    Raises:
+        UnknownOptionError: They are no dict, or something in it is no array.
+    """
+    if not isinstance(given, Mapping):
+        raise UnknownOptionError(
+            f"{name} is no dict of arrays by name.",
+            (("got", short_repr(given)),),
+            f"{name}=run.{name}, of a run before.",
+        )
+
+    def array(path: Any, leaf: Any) -> jax.Array:
+        try:
+            return jnp.asarray(leaf)
+        except (TypeError, ValueError) as error:
+            raise UnknownOptionError(
+                f"{name}{jax.tree_util.keystr(path)} is no array of numbers.",
+                (("got", short_repr(leaf)),),
+                f"{name}=run.{name}, of a run before.",
+            ) from error
+
+    return jax.tree_util.tree_map_with_path(array, dict(given))
 
 
 def check_placement(model: Trainable, params: Any) -> None:

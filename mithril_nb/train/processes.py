@@ -21,7 +21,11 @@ from mithril_nb.errors import DataError
 
 if TYPE_CHECKING:
     from mithril_nb.train.course import Course
+    from mithril_nb.train.data import DataSet
     from mithril_nb.train.state import State
+
+MOST_READ = 256
+"""Samples that are read to know some data again."""
 
 
 @dataclass(frozen=True)
@@ -141,16 +145,15 @@ def spread(course: Course, state: State) -> None:
             f"batch_size={good}",
         )
     arrays = (state.params, state.opt_state)
-    ends = course.data.take(np.array([0, len(course.data) - 1]))  # the whole would take long to read
     _check_agreement(
         {
             "samples": len(course.data),
-            "data": _fingerprint(ends),
+            "data": data_fingerprint(course.data),
             "batch_size": course.batch_size,
             "epochs": state.epochs,
             "seed": course.seed,
             "step": state.step,
-            "params": _fingerprint(arrays),
+            "params": fingerprint(arrays),
         }
     )
     state.params, state.opt_state = me.replicate(arrays)
@@ -171,7 +174,15 @@ def _check_agreement(numbers: Mapping[str, int]) -> None:
         )
 
 
-def _fingerprint(tree: Any) -> int:
+def data_fingerprint(data: DataSet) -> int:
+    """Return a number that other data, or the same in another order, will hardly have."""
+    # Of samples spread over all of it: the whole would take long to read.
+    places = np.linspace(0, len(data) - 1, min(len(data), MOST_READ)).astype(np.intp)
+    return fingerprint(data.take(places))
+
+
+def fingerprint(tree: Any) -> int:
+    """Return a number that other arrays will hardly have."""
     total = 0
     for leaf in jax.tree.leaves(tree):
         array = np.asarray(jax.random.key_data(leaf) if is_key(leaf) else leaf)

@@ -349,6 +349,32 @@ def test_a_checkpoint_of_another_run_is_refused(small, blobs, two):
     )
 
 
+def test_other_data_of_the_same_length_and_other_params_are_refused(small, blobs, two):
+    x, y = blobs
+    with pytest.raises(CheckpointError) as caught:
+        resumed(small, (2 * x, y), two, params=jax.tree.map(np.zeros_like, small.randomize_params(0)))
+    assert (
+        str(caught.value)
+        == f"""checkpoint 'step-0000000008.safetensors' is of another run.
+    folder  {two}
+    data    the run began with other samples than are given here
+    params  the run began with others than are given here
+    Try: the same data and options as before; or checkpoint="another-folder"."""
+    )
+    run = resumed(small, blobs, two, params=small.randomize_params(0), epochs=3)
+    assert run.step == 8
+    run.wait()
+    assert resumed(small, blobs, two, params=small.randomize_params(0), epochs=3).step == 12
+    with pytest.raises(CheckpointError, match="params  the run began with others"):
+        resumed(small, blobs, two, params=small.randomize_params(1), epochs=3)
+
+
+def test_a_checkpoint_from_before_data_was_known_again_goes_on(small, blobs, two):
+    for path in checkpoints_in(two):
+        changed(path, lambda h: {**h, "facts": {k: v for k, v in h["facts"].items() if k not in ("data", "start")}})
+    assert resumed(small, blobs, two).step == 8
+
+
 def test_a_checkpoint_of_another_model_is_refused(mlp, blobs, two):
     with pytest.raises(CheckpointError) as caught:
         resumed(mlp(4, 9, 3), blobs, two)
@@ -378,6 +404,7 @@ def test_an_optimizer_of_another_kind_is_refused(small, blobs, two):
 
 
 WRONG = {
+    "a checkpoint's folder is a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")": ("",),
     'a checkpoint\'s folder is a path.\n    got  3\n    Try: ml.fit(model, data, checkpoint="runs/digits")': (3,),
     "every_epoch is not a whole number from 1 on.\n    got  0\n    Try: Checkpoints('a', every_epoch=2)": ("a", 1, 0),
     "keep is not a whole number from 1 on.\n    got  True\n    Try: Checkpoints('a', keep=2)": ("a", 1, 1, True),

@@ -236,6 +236,31 @@ OPTIONS = {
         {"metrics": ("f1",)},
         "unknown metric 'f1'.\n    known  accuracy\n    Try: metrics=() for the loss alone.",
     ),
+    "metrics of no kind": (
+        {"metrics": 3},
+        'metrics are names.\n    got  3\n    Try: metrics=("accuracy",), or metrics=() for the loss alone.',
+    ),
+    "params of no kind": (
+        {"params": 3},
+        "params is no dict of arrays by name.\n    got  3\n    Try: params=run.params, of a run before.",
+    ),
+    "params that are no arrays": (
+        {"params": {"linear_0.weight": np.array(["one"])}},
+        "params['linear_0.weight'] is no array of numbers.\n    got  array(['one'], dtype='<U3')\n"
+        "    Try: params=run.params, of a run before.",
+    ),
+    "a word for a switch": (
+        {"shuffle": "no"},
+        "shuffle='no' neither switches on nor off.\n    needs  True or False\n    Try: shuffle=False",
+    ),
+    "another word for a switch": (
+        {"resume": "yes", "checkpoint": "runs"},
+        "resume='yes' neither switches on nor off.\n    needs  True or False\n    Try: resume=True",
+    ),
+    "no name for a folder": (
+        {"checkpoint": ""},
+        "a checkpoint's folder is a path.\n    got  ''\n    Try: ml.fit(model, data, checkpoint=\"runs/digits\")",
+    ),
     "metric without a meaning": (
         {"metrics": "accuracy", "loss": lambda prediction, targets: prediction.mean()},
         "unknown metric 'accuracy'.\n    known  none beside loss '<lambda>'\n    Try: metrics=() for the loss alone.",
