@@ -16,7 +16,8 @@ class IncompleteBackendError(MithrilError, TypeError):
 class Backend(ABC):
     """Makes and moves arrays of one array library, and runs models with it.
 
-    A backend of your own defines the three abstract methods; `toolkit` is needed to run models on it.
+    A backend of your own defines the three abstract methods, and makes arrays. `ml.compile` takes a `JaxBackend`, or a
+    subclass of it.
 
     Raises:
         IncompleteBackendError: A subclass that lacks one of them is made.
@@ -60,7 +61,7 @@ class Backend(ABC):
 
     @property
     def toolkit(self) -> Toolkit:
-        """Kernels and scopes with which this backend runs a graph.
+        """Kernels and scopes with which a backend that runs models runs a graph.
 
         Raises:
             UnavailableBackendError: The backend makes arrays only.

@@ -81,10 +81,8 @@ def computed(cls: type[Operator]) -> None:
     if "op" not in cls.__dict__:
         cls.op = cls.__name__  # ops of ours are written small: no class takes the place of one
     cls.__bases__ = tuple(Computing if base is Operator else base for base in cls.__bases__)
-    if cls.__init__ in (
-        Operator.__init__,
-        Computing.__init__,
-    ):  # which takes the attributes of all operators; this one has none
+    if cls.__init__ in (Operator.__init__, Computing.__init__):
+        # Those take the attributes of all operators; this one has none.
         cls.__init__ = Custom.__init__  # pyright: ignore
     for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
         if not hasattr(cls, name):

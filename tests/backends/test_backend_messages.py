@@ -2,6 +2,7 @@
 
 import textwrap
 
+import jax
 import numpy as np
 import pytest
 
@@ -37,7 +38,44 @@ class WithoutOnes(Backend):
 
 
 B = ml.JaxBackend()
+
+
+def double_without_x64():
+    before = jax.config.read("jax_enable_x64")
+    try:
+        ml.JaxBackend(dtype="float64").enable_x64(False)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
 CASES = [
+    (
+        "a switch for a mesh",
+        lambda: ml.JaxBackend(device_mesh=True),
+        """
+        UnknownOptionError: device_mesh=True is no mesh.
+            needs  how many devices there are along each of its axes
+            Try: device_mesh=(2,), or device_mesh=(2, 4)
+        """,
+    ),
+    (
+        "another platform that is not there",
+        lambda: B.set_platform("tpu"),
+        """
+        DeviceNotFoundError: no device 'tpu' on backend 'jax'.
+            present  cpu:0
+            Try: backend.set_platform("cpu:0")
+        """,
+    ),
+    (
+        "64 bits switched off that are needed",
+        double_without_x64,
+        """
+        UnknownOptionError: cannot switch 64 bits off for a backend of dtype 'float64'.
+            because  JAX would make arrays of float32 where float64 is asked for
+            Try: ml.JaxBackend(dtype="float32").enable_x64(False)
+        """,
+    ),
     (
         "a backend that lacks a method",
         lambda: WithoutOnes(1, two=2),

@@ -9,6 +9,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.backends.jax.operations import OPERATIONS, SPELLINGS
 from mithril_nb.backends.notices import MithrilWarning
+from mithril_nb.errors import UnknownOptionError
 
 backend = ml.JaxBackend(seed=3)
 A = np.array([[0.5, -1.5, 2.0], [3.0, 0.25, -0.75]], "float32")
@@ -254,3 +255,33 @@ def test_debug_raises_at_nan_and_leaves_others_alone():
         watching.log(watching.array(-1.0))
     assert math.isnan(backend.log(backend.array(-1.0)))
     assert not jax.config.jax_debug_nans
+
+
+def test_a_flag_for_another_platform_is_told_and_left_out():
+    with pytest.warns(MithrilWarning, match="the XLA flag 'xla_tpu_foo' has no effect: it is for TPUs"):
+        tuned = ml.JaxBackend(xla_flags=["--xla_tpu_foo=1", "--xla_cpu_enable_fast_math=false"])
+    assert tuned.compiler_options == {"xla_cpu_enable_fast_math": "False"}
+
+
+def test_what_was_placed_stays_placed():
+    net = backend.place_model(ml.models.MLP(4, [3], 2), {"linear_0": 0})
+    assert ml.compile(backend.place_model(net, {"linear_1": 0}), backend).placement == {
+        "linear_0": "cpu:0",
+        "linear_1": "cpu:0",
+    }
+
+
+def test_a_backend_of_64_bits_says_that_they_were_switched_off():
+    before = jax.config.read("jax_enable_x64")
+    try:
+        double = ml.JaxBackend(dtype="float64")
+        ml.JaxBackend().enable_x64(False)
+        for make in (
+            lambda: double.tensor([1.0]),
+            lambda: double.ones(2),
+            ml.compile(ml.models.Linear(2, input_size=3), double).randomize_params,
+        ):
+            with pytest.raises(UnknownOptionError, match="JAX makes no arrays of float64 unless it is told to"):
+                make()
+    finally:
+        jax.config.update("jax_enable_x64", before)

@@ -53,7 +53,7 @@ class ArrayMaker(Backend):
         """
         data, wanted = _numpy(data), None if dtype is None else self._dtype(dtype)
         if wanted is None and jnp.issubdtype(data.dtype, jnp.floating):
-            wanted = str(self.default_dtype)
+            wanted = self._dtype(None)
         if wanted is None or "int" in wanted:
             check_width(data)
         return self._placed(jnp.asarray(data, dtype=wanted))

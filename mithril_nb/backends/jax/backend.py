@@ -153,14 +153,24 @@ class JaxBackend(ArrayMaker):
         Raises:
             DeviceNotFoundError: The machine has none.
         """
-        device = find_device(platform)
+        device = find_device(platform, 'backend.set_platform("{}")')
         if self.mesh is not None:
             self.mesh = make_mesh(tuple(self.mesh.shape.values()), device.platform)
         self.device = device
 
     def enable_x64(self, enabled: bool = True) -> None:
-        """Let arrays be 64 bits wide, for the whole process, as JAX has it; the backend's own dtype stays."""
+        """Let arrays be 64 bits wide, for the whole process, as JAX has it; the backend's own dtype stays.
+
+        Raises:
+            UnknownOptionError: It shall be switched off, and the backend's own dtype needs it.
+        """
         check_switch("enabled", enabled, "backend.enable_x64()")
+        if enabled is False and self.default_dtype == "float64":
+            raise UnknownOptionError(
+                "cannot switch 64 bits off for a backend of dtype 'float64'.",
+                (("because", "JAX would make arrays of float32 where float64 is asked for"),),
+                'ml.JaxBackend(dtype="float32").enable_x64(False)',
+            )
         jax.config.update("jax_enable_x64", enabled)
 
     def place_model(self, model: Model, placement: Mapping[str, int | str | Device]) -> Model:
@@ -169,7 +179,7 @@ class JaxBackend(ArrayMaker):
         A model on several devices is not jitted as a whole.
 
         Args:
-            model: The model; it stays as it is.
+            model: The model; it stays as it is. What is placed in it already stays placed.
             placement: By name of a block in it (`"encoder"`, `"encoder/linear_0"`), a number of a device or its name.
 
         Raises:
@@ -288,7 +298,7 @@ class JaxBackend(ArrayMaker):
             for p in parameters
         ]
         return {
-            parameter.name: self._placed(jnp.asarray(array, parameter.spec.dtype))
+            parameter.name: self._placed(jnp.asarray(array, self._dtype(parameter.spec.dtype)))
             for parameter, array in zip(parameters, drawn(wanted), strict=True)
         }
 

@@ -17,8 +17,12 @@ Device = Any
 """A `jax.Device`, which type checkers do not know as a type."""
 
 
-def find_device(text: str | Device) -> Device:
+def find_device(text: str | Device, advice: str = 'device="{}"') -> Device:
     """Return the device of a name such as `"cpu"`, `"gpu:1"`; a device is returned as it is.
+
+    Args:
+        text: The name.
+        advice: How to ask for a device that there is, for a message.
 
     Raises:
         DeviceNotFoundError: The machine has no such device; the message names those it has.
@@ -33,7 +37,7 @@ def find_device(text: str | Device) -> Device:
     except (RuntimeError, IndexError):
         present = present_devices()
         raise DeviceNotFoundError(
-            f"no device {text!r} on backend 'jax'.", (("present", ", ".join(present)),), f'device="{present[0]}"'
+            f"no device {text!r} on backend 'jax'.", (("present", ", ".join(present)),), advice.format(present[0])
         ) from None
 
 
@@ -64,8 +68,9 @@ def mesh_shape(given: Any) -> tuple[int, ...]:
         ((8,), (2, 2))
     """
     try:
-        sizes = tuple(index(size) for size in (given if isinstance(given, tuple | list) else (given,)))
-        if not sizes or any(size < 1 or isinstance(size, bool) for size in sizes):
+        several = given if isinstance(given, tuple | list) else (given,)
+        sizes = tuple(index(size) for size in several)
+        if not sizes or min(sizes) < 1 or any(isinstance(size, bool) for size in several):
             raise TypeError
     except TypeError:
         raise UnknownOptionError(

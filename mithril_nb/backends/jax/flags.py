@@ -45,10 +45,10 @@ def compiler_options(flags: Any, platform: str) -> dict[str, str]:
                 f"the XLA flag {name!r} comes too late: it is read when JAX starts.",
                 advice=f'os.environ["XLA_FLAGS"] = "--{name}={value or 8}" before JAX is imported.',
             )
-        _try(name, _spelt(value) if is_set else "True", flag)
         if meant == platform:
             options[name] = _spelt(value) if is_set else "True"
-        else:
+            _try(name, options[name], flag)
+        else:  # not tried: XLA may know its flags for other platforms only there
             notice(
                 f"the XLA flag {name!r} has no effect: it is for {meant.upper()}s, and this backend runs on {platform}."
             )

@@ -13,7 +13,7 @@ from mithril_nb.errors import UnknownBlockError, UnknownOptionError
 from mithril_nb.models.model import Model
 
 
-class Placed(Model):
+class PlacedModel(Model):
     """A model together with the devices of its parts, as `place_model` returns it.
 
     Attributes:
@@ -35,7 +35,7 @@ def place(model: Model, placement: Mapping[str, int | str | Device], platform: s
             'backend.place_model(model, {"encoder": 0, "decoder": 1})',
         )
     paths = [path for path, _ in model.graph.walk()]
-    devices: dict[str, Any] = {}
+    devices: dict[str, Any] = dict(devices_of(model))
     for name, device in placement.items():
         path = str(name).replace(".", "/")
         if path not in paths:
@@ -47,7 +47,7 @@ def place(model: Model, placement: Mapping[str, int | str | Device], platform: s
             )
         is_number = isinstance(device, int) and not isinstance(device, bool)
         devices[path] = find_device(f"{platform}:{device}" if is_number else device)
-    placed = Placed(model.name)
+    placed = PlacedModel(model.name)
     placed._block, placed._members = model.block, dict(model._members)
     placed.placement = devices
     return placed
@@ -60,7 +60,7 @@ def placement_names(placement: Mapping[str, Device]) -> dict[str, str]:
 
 def devices_of(model: object) -> Mapping[str, Device]:
     """Return the placement that a model carries, if any."""
-    return model.placement if isinstance(model, Placed) else {}
+    return model.placement if isinstance(model, PlacedModel) else {}
 
 
 def put(array: jax.Array, device: Device | None) -> jax.Array:
