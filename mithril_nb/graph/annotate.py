@@ -6,13 +6,14 @@ import difflib
 from dataclasses import replace
 from typing import Any
 
-from mithril_nb.errors import ConnectionError, NameTakenError
+from mithril_nb.errors import ConnectionError, NameTakenError, short_repr
 from mithril_nb.graph.closing import closed, made_edges
+from mithril_nb.graph.edit import checked_name
 from mithril_nb.graph.paths import component, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Note
 
 
-def find(graph: LogicalGraph, text: str) -> Endpoint:
+def find(graph: LogicalGraph, text: object) -> Endpoint:
     """Return what a name stands for: an input, a labelled output, an output of the graph, or `"block.port"`.
 
     An input port of a block stands for what feeds it; for itself, if that is nothing: a parameter of its own.
@@ -27,7 +28,7 @@ def find(graph: LogicalGraph, text: str) -> Endpoint:
         >>> find((Model() | Linear(3)(input="x")).graph, "linear_0.input")
         Endpoint(node='', port='x')
     """
-    end = Endpoint.parse(text)
+    end = Endpoint.parse(text if isinstance(text, str) else "")
     if end.node:
         if end.node in graph.by_name and end.port in _ports(graph, end.node):
             return end if _is_output(graph, end) else graph.source_of.get(end, end)
@@ -41,9 +42,9 @@ def find(graph: LogicalGraph, text: str) -> Endpoint:
             return end
     known = [*dict(graph.labels), *(port.name for port in (*graph.inputs, *graph.outputs))]
     known += [f"{node.name}.{port}" for node in graph.nodes for port in _ports(graph, node.name)]
-    near = difflib.get_close_matches(text, known, 1, 0.5)
+    near = difflib.get_close_matches(str(text), known, 1, 0.5)
     raise ConnectionError(
-        f"the model has no connection {text!r}.",
+        f"the model has no connection {short_repr(text)}.",
         (("names", ", ".join(dict.fromkeys(known)) or "none"),),
         f"{near[0]!r}" if near else "one of these names." if known else "add a block first.",
     )
@@ -75,7 +76,9 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
 
     Raises:
         NameTakenError: Something else has the name.
+        ConnectionError: The name is none.
     """
+    name = checked_name(name)
     labels = dict(graph.labels)
     taken = labels.get(name)
     inputs = {port.name for port in graph.inputs}
@@ -104,6 +107,25 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
     labels = {known: place for known, place in labels.items() if place != end}
     labels[name] = end
     return closed(graph.nodes, made_edges(graph), labels, graph.note_at)
+
+
+def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
+    """Make an output of a block one of the graph, also where a block reads it.
+
+    Raises:
+        ConnectionError: It is an input, or a parameter.
+    """
+    if end.node != BOUNDARY and _is_output(graph, end):
+        return annotate(graph, end, is_exposed=True)
+    raise ConnectionError(
+        f"cannot expose '{end}': it is {'a parameter' if end.node else 'an input'} of the model, not an output.",
+        (("outputs of blocks", ", ".join(f"'{source}'" for source in _outputs(graph)) or "none"),),
+        f'model |= Buffer()(input="{end}", output="y"), which gives an input on.'
+        if not end.node
+        else "read it from params, as parameters are no outputs.",
+        block=end.node,
+        port=end.port,
+    )
 
 
 def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGraph:
@@ -139,6 +161,10 @@ def merge(graph: LogicalGraph, first: Endpoint, second: Endpoint) -> LogicalGrap
         labels[first.port] = first
     notes = {end: note for end, note in graph.notes if end != second}
     return closed(graph.nodes, edges, labels, notes)
+
+
+def _outputs(graph: LogicalGraph) -> list[Endpoint]:
+    return [Endpoint(node.name, port.name) for node in graph.nodes for port in node.block.outputs]
 
 
 def _is_output(graph: LogicalGraph, end: Endpoint) -> bool:

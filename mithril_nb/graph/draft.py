@@ -121,6 +121,8 @@ class Draft:
             return False
         for port, text in connections.items():
             end = Endpoint.parse(text)
+            if end.node == BOUNDARY and (not end.port or "." in end.port):
+                return False
             if port in outputs and port not in inputs:
                 if end.node != BOUNDARY or end.port in self._labels or self._may_be_automatic(end.port):
                     return False

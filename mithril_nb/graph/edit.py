@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cache
 
-from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, NestingError, UnknownBlockError
+from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, NestingError, UnknownBlockError, short_repr
 from mithril_nb.graph.closing import closed, is_array, made_edges
 from mithril_nb.graph.order import path_between
 from mithril_nb.graph.paths import component
@@ -345,23 +345,40 @@ def _starts_word(kind: str, index: int) -> bool:
     return index > 0 and kind[index].isupper() and not kind[index - 1].isupper()
 
 
+def checked_name(name: object) -> str:
+    """Return a name that an input or an output is to have.
+
+    Raises:
+        ConnectionError: It is no text, empty, or has a dot, which stands between a block and its port.
+
+    Examples:
+        >>> checked_name("hidden")
+        'hidden'
+    """
+    if isinstance(name, str) and name and "." not in name:
+        return name
+    if not isinstance(name, str) or not name:
+        raise ConnectionError(
+            f"cannot name a connection {short_repr(name)}.", (("needs", "a name, as text"),), "'hidden'"
+        )
+    raise ConnectionError(
+        f"cannot name a connection {name!r}: a dot stands between a block and its port.",
+        advice=f"{name.strip('.').replace('.', '_') or 'hidden'!r}",
+    )
+
+
 def _named_source(graph: LogicalGraph, text: str) -> Endpoint:
     """Where the data of a connection name comes from; a new name is a new graph input."""
     end = Endpoint.parse(text)
     if end.node == BOUNDARY:
-        end = dict(graph.labels).get(end.port) or graph.source_of.get(end, end)
+        end = dict(graph.labels).get(end.port) or graph.source_of.get(end) or Endpoint(BOUNDARY, checked_name(end.port))
     _check_port(graph, end, "outputs")
     return end
 
 
 def _output_name(text: str) -> str:
     end = Endpoint.parse(text)
-    if end.node != BOUNDARY:
-        raise ConnectionError(
-            f"cannot name an output {text!r}: a dot stands between a block and its port.",
-            advice=f"{text.replace('.', '_')!r}",
-        )
-    return end.port
+    return checked_name(text if end.node else end.port)
 
 
 def _check_port(graph: LogicalGraph, end: Endpoint, side: str) -> None:

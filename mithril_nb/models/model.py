@@ -9,23 +9,24 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
 
 from mithril_nb.display import Shown, render
-from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError
-from mithril_nb.graph.annotate import annotate, annotate_array, find, label, merge
+from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, short_repr
+from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, label, merge
 from mithril_nb.graph.draft import Draft
-from mithril_nb.graph.edit import alone, composite, swap
+from mithril_nb.graph.edit import Edit, alone, composite, swap
 from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Dim, Value, as_dtype, as_shape
 from mithril_nb.models.adding import Adding, with_dtype
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
 from mithril_nb.models.fields import checked, example, fields_of, plain
 from mithril_nb.models.flat import flat
-from mithril_nb.models.portable import Portable
+from mithril_nb.models.portable import Portable, by_name
 from mithril_nb.models.registry import KINDS, kind_named
 
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -146,10 +147,11 @@ class Model(Shown, Portable, metaclass=_Kind):
         """Its attributes, as they were given to its constructor."""
         return MappingProxyType(dict(self._attributes or self._block.attributes))
 
-    def __call__(self, /, **settings: Any) -> Placed:
+    def __call__(self, /, *unnamed: Any, **settings: Any) -> Placed:
         """Say where its ports go, or set attributes, for adding it to a model.
 
         Args:
+            unnamed: None: every connection is made by the name of its port.
             settings: By port, the name of what it connects to or the name to give (`input="x", output="hidden"`);
                 by attribute, its value (`Linear(10)(input_size=784)`, `Dropout(0.5)(training=True)`). In place of a
                 name there may be a connection of another block (`relu.output`), an expression of such (`a + b`), an
@@ -169,6 +171,15 @@ class Model(Shown, Portable, metaclass=_Kind):
             >>> model.inputs, model.outputs
             ((Port(name='x', role='data'),), (Port(name='hidden', role='data'),))
         """
+        if unnamed:
+            ports = ", ".join(port.name for port in self.inputs) or "none"
+            first = self.inputs[0].name if self.inputs else self.outputs[0].name if self.outputs else "input"
+            raise ConnectionError(
+                f"cannot connect {self.kind} to {short_repr(unnamed[0])}: the port is not named.",
+                (("inputs", ports), ("outputs", ", ".join(port.name for port in self.outputs) or "none")),
+                f"{self.kind}(...)({first}=...)",
+                port=first,
+            )
         roles = {**{port.name: "output" for port in self.outputs}, **{port.name: port.role for port in self.inputs}}
         attributes = dict(self._block.attributes)
         connections, changes = {}, {}
@@ -298,9 +309,8 @@ class Model(Shown, Portable, metaclass=_Kind):
             >>> model.set_shapes(input=["batch", 4]).graph.notes[0][1].shape
             ('batch', 4)
         """
-        for name, shape in {**(shapes or {}), **more}.items():
-            self._say(name, shape=as_shape(name, shape))
-        return self
+        said = by_name("set_shapes", shapes, more, '{"input": ["batch", 784]}')
+        return self._edit(*(self._say(name, shape=as_shape(name, shape)) for name, shape in said.items()))
 
     def set_types(self, types: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
         """Say what dtypes inputs have, and what a `Constant` makes: `set_types(tokens="int32")`.
@@ -312,13 +322,18 @@ class Model(Shown, Portable, metaclass=_Kind):
             ConnectionError: A name that stands for nothing.
             UnknownDtypeError: A dtype that does not exist.
         """
-        for name, dtype in {**(types or {}), **more}.items():
-            text, end = str(as_dtype(dtype)), find(self.graph, name)
-            if end.node:
-                block = with_dtype(self.graph.by_name[end.node].block, end.port, text)
-                self._edit(lambda graph, end=end, block=block: swap(graph, end.node, block))
-            self._say(name, dtype=text)
-        return self
+        said = by_name("set_types", types, more, '{"tokens": "int32"}')
+
+        def typed(name: str, dtype: str) -> Edit:
+            def edit(graph: LogicalGraph) -> LogicalGraph:
+                end = find(graph, name)
+                if end.node:
+                    graph = swap(graph, end.node, with_dtype(graph.by_name[end.node].block, end.port, dtype))
+                return annotate(graph, end, dtype=dtype)
+
+            return edit
+
+        return self._edit(*(typed(name, str(as_dtype(dtype))) for name, dtype in said.items()))
 
     def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:
         """Say what training changes: an input that it shall change, or a parameter that it shall leave.
@@ -330,15 +345,14 @@ class Model(Shown, Portable, metaclass=_Kind):
         Raises:
             ConnectionError: A name that stands for nothing.
         """
-        for name, value in {**(settings or {}), **more}.items():
-            arrays = {array for op in flat(self.graph).ops for array in op.arrays.values()}
+        said = by_name("set_differentiability", settings, more, '{"linear_0.weight": False}')
+        arrays = {array for op in flat(self.graph).ops for array in op.arrays.values()}
+        edits: list[Edit] = []
+        for name, value in said.items():
             own = sorted(array for array in arrays if f"{array}.".startswith(f"{name.replace('/', '.')}."))
-            if own:
-                for array in own:
-                    self._edit(lambda graph, array=array, value=bool(value): annotate_array(graph, array, value))
-            else:
-                self._say(name, is_trainable=bool(value))
-        return self
+            edits += [partial(annotate_array, name=array, is_trainable=bool(value)) for array in own]
+            edits += [] if own else [self._say(name, is_trainable=bool(value))]
+        return self._edit(*edits)
 
     def expose_keys(self, *names: str, **renamed: str) -> Self:
         """Make connections outputs of the model, also where a block reads them: `expose_keys("h", last="output")`.
@@ -348,28 +362,30 @@ class Model(Shown, Portable, metaclass=_Kind):
             renamed: The name to give, by keyword, and what to give it to.
 
         Raises:
-            ConnectionError: A name that stands for nothing.
+            ConnectionError: A name that stands for nothing, or for an input; or one that cannot be given.
             NameTakenError: A name that something else has.
         """
-        for name in names:
-            self._say(name, is_exposed=True)
-        for new, old in renamed.items():
-            self._say(old, is_exposed=True)
-            self.rename_keys(**{old: new}) if old.isidentifier() else self._edit(
-                lambda graph, new=new, old=old: label(graph, find(graph, old), new)
-            )
-        return self
+
+        def exposed(name: str, new: str = "") -> Edit:
+            def edit(graph: LogicalGraph) -> LogicalGraph:
+                end = find(graph, name)
+                graph = expose(graph, end)
+                return label(graph, end, new) if new else graph
+
+            return edit
+
+        return self._edit(*map(exposed, names), *(exposed(old, new) for new, old in renamed.items()))
 
     def rename_keys(self, **names: str) -> Self:
         """Give inputs and outputs other names: `rename_keys(input="image", output="logits")`.
 
         Raises:
-            ConnectionError: A name that stands for nothing.
+            ConnectionError: A name that stands for nothing, or one that cannot be given.
             NameTakenError: A name that something else has.
         """
-        for old, new in names.items():
-            self._edit(lambda graph, old=old, new=new: label(graph, find(graph, old), new))
-        return self
+        return self._edit(
+            *(lambda graph, old=old, new=new: label(graph, find(graph, old), new) for old, new in names.items())
+        )
 
     def merge_connections(self, *names: str) -> Self:
         """Make several connections one: inputs that shall be the same, or an output and the inputs it shall feed.
@@ -378,15 +394,24 @@ class Model(Shown, Portable, metaclass=_Kind):
             ConnectionError: A name that stands for nothing, or two outputs.
             CycleError: It would close a cycle.
         """
-        for second in names[1:]:
-            self._edit(lambda graph, second=second: merge(graph, find(graph, names[0]), find(graph, second)))
+        return self._edit(
+            *(
+                lambda graph, second=second: merge(graph, find(graph, names[0]), find(graph, second))
+                for second in names[1:]
+            )
+        )
+
+    @staticmethod
+    def _say(name: str, **said: Any) -> Edit:
+        return lambda graph: annotate(graph, find(graph, name), **said)
+
+    def _edit(self, *edits: Edit) -> Self:
+        """Change the graph by all of these edits, or by none if one is refused."""
+        graph = self.graph
+        for edit in edits:
+            graph = edit(graph)
+        self._block = composite(graph)
         return self
-
-    def _say(self, name: str, **said: Any) -> None:
-        self._edit(lambda graph: annotate(graph, find(graph, name), **said))
-
-    def _edit(self, edit: Callable[[LogicalGraph], LogicalGraph]) -> None:
-        self._block = composite(edit(self.graph))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self._block == other._block

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from mithril_nb.errors import ConnectionError
+from mithril_nb.errors import ConnectionError, UnknownOptionError, short_repr
 from mithril_nb.graph.annotate import annotate
 from mithril_nb.graph.edit import composite
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
@@ -15,6 +15,21 @@ from mithril_nb.graph.spec import Dim
 if TYPE_CHECKING:
     from mithril_nb.models.model import Model
     from mithril_nb.models.op import Initializer
+
+
+def by_name(what: str, given: object, more: Mapping[str, Any], example: str) -> dict[str, Any]:
+    """Return what was said of names, in a dict or by keyword.
+
+    Raises:
+        UnknownOptionError: It is no dict of names.
+    """
+    if given is not None and not (isinstance(given, Mapping) and all(isinstance(name, str) for name in given)):
+        raise UnknownOptionError(
+            f"{what} takes names and what is said of them, not {short_repr(given)}.",
+            (("needs", "a dict by name, as text"),),
+            f"model.{what}({example})",
+        )
+    return {**(given or {}), **more}
 
 
 class Portable:
@@ -122,7 +137,8 @@ class Portable:
         from mithril_nb.models.flat import flat
         from mithril_nb.models.initializers import initializer_text
 
-        for name, initializer in {**(initializers or {}), **more}.items():
+        example = '{"linear_0.weight": "he_normal"}'
+        for name, initializer in by_name("set_initializers", initializers, more, example).items():
             text = initializer_text(initializer)
             starts = _starts(self.graph)
             wanted = name.replace("/", ".")

@@ -188,7 +188,7 @@ CASES = [
         "an output name with a dot",
         lambda: add(chain(), RELU, connections={"output": "h.h"}),
         """
-        ConnectionError: cannot name an output 'h.h': a dot stands between a block and its port.
+        ConnectionError: cannot name a connection 'h.h': a dot stands between a block and its port.
             Try: 'h_h'
         """,
     ),

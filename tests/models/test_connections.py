@@ -207,7 +207,7 @@ def test_notes_survive_a_file_and_every_edit_of_something_else(model: Model, dat
     port = data.draw(st.sampled_from(model.graph.inputs))
     if port.role != "data":
         return
-    model._say(str(Endpoint("", port.name)), shape=("n", 4))
+    model.set_shapes({str(Endpoint("", port.name)): ("n", 4)})
     assert from_dict(to_dict(model.graph)).graph == model.graph
     model += Relu(name="a name that is new")
     assert model.graph.note_at[Endpoint("", port.name)].shape == ("n", 4)
@@ -215,6 +215,23 @@ def test_notes_survive_a_file_and_every_edit_of_something_else(model: Model, dat
 
 def said(text: str) -> str:
     return textwrap.dedent(text).strip()
+
+
+def linear() -> Model:
+    return Model() | Linear(3)
+
+
+def test_a_refused_change_changes_nothing():
+    model = linear()
+    before = model.graph
+    for change in (
+        lambda: model.set_shapes({"input": [2, 4], "nothing": [2]}),
+        lambda: model.expose_keys("output", y="input"),
+        lambda: model.rename_keys(input="x", output="enc.y"),
+    ):
+        with pytest.raises(MithrilError):
+            change()
+        assert model.graph == before
 
 
 CASES = [
@@ -321,6 +338,121 @@ CASES = [
         ConnectionError: cannot connect port 'output' of Relu to 3.
             needs  a name, as text
             Try: Relu(...)(output="hidden")
+        """,
+    ),
+    (
+        "a name that is a number",
+        lambda: linear().rename_keys(input=3),
+        """
+        ConnectionError: cannot name a connection 3.
+            needs  a name, as text
+            Try: 'hidden'
+        """,
+    ),
+    (
+        "no name",
+        lambda: linear().rename_keys(input=""),
+        """
+        ConnectionError: cannot name a connection ''.
+            needs  a name, as text
+            Try: 'hidden'
+        """,
+    ),
+    (
+        "a name with a dot",
+        lambda: linear().rename_keys(input="enc.x"),
+        """
+        ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+            Try: 'enc_x'
+        """,
+    ),
+    (
+        "a key with a dot",
+        lambda: Model() | Linear(3)(input=IOKey("enc.x")),
+        """
+        ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+            Try: 'enc_x'
+        """,
+    ),
+    (
+        "a number exposed",
+        lambda: linear().expose_keys(3),
+        """
+        ConnectionError: the model has no connection 3.
+            names  input, output, linear_0.output, linear_0.input, linear_0.weight, linear_0.bias
+            Try: one of these names.
+        """,
+    ),
+    (
+        "an input exposed",
+        lambda: linear().expose_keys("input"),
+        """
+        ConnectionError: cannot expose 'input': it is an input of the model, not an output.
+            outputs of blocks  'linear_0.output'
+            Try: model |= Buffer()(input="input", output="y"), which gives an input on.
+        """,
+    ),
+    (
+        "an input exposed under another name",
+        lambda: linear().expose_keys(y="input"),
+        """
+        ConnectionError: cannot expose 'input': it is an input of the model, not an output.
+            outputs of blocks  'linear_0.output'
+            Try: model |= Buffer()(input="input", output="y"), which gives an input on.
+        """,
+    ),
+    (
+        "a parameter exposed",
+        lambda: linear().expose_keys("linear_0.weight"),
+        """
+        ConnectionError: cannot expose 'linear_0.weight': it is a parameter of the model, not an output.
+            outputs of blocks  'linear_0.output'
+            Try: read it from params, as parameters are no outputs.
+        """,
+    ),
+    (
+        "an output exposed under a name with a dot",
+        lambda: linear().expose_keys(**{"enc.y": "output"}),
+        """
+        ConnectionError: cannot name a connection 'enc.y': a dot stands between a block and its port.
+            Try: 'enc_y'
+        """,
+    ),
+    (
+        "shapes as text",
+        lambda: linear().set_shapes("input"),
+        """
+        UnknownOptionError: set_shapes takes names and what is said of them, not 'input'.
+            needs  a dict by name, as text
+            Try: model.set_shapes({"input": ["batch", 784]})
+        """,
+    ),
+    (
+        "a shape of a number",
+        lambda: linear().set_shapes({3: [2]}),
+        """
+        UnknownOptionError: set_shapes takes names and what is said of them, not {3: [2]}.
+            needs  a dict by name, as text
+            Try: model.set_shapes({"input": ["batch", 784]})
+        """,
+    ),
+    (
+        "an initializer of a number",
+        lambda: linear().set_initializers({3: "zeros"}),
+        """
+        UnknownOptionError: set_initializers takes names and what is said of them, not {3: 'zeros'}.
+            needs  a dict by name, as text
+            Try: model.set_initializers({"linear_0.weight": "he_normal"})
+        """,
+    ),
+    (
+        "a connection without a port",
+        lambda: Relu()(Linear(3).output),
+        """
+        ConnectionError: cannot connect Relu to Linear(...).output: the port is not named.
+            inputs   input
+            outputs  output
+            Try: Relu(...)(input=...)
         """,
     ),
 ]
