@@ -10,7 +10,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     launch.add_argument("script", help="the script; ml.distributed() in it says which process it is in")
     launch.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
-    launch.set_defaults(command=_launch, debug=False)
+    launch.add_argument("--debug", action="store_true", help="show the traceback of an unforeseen error")
+    launch.set_defaults(command=_launch)
     return parser
 
 
@@ -331,7 +332,16 @@ def _launch(options: argparse.Namespace) -> int:
     except LaunchError as error:
         _complain(error.diagnostics)
         return error.status
+    except UnknownOptionError as error:
+        _complain([replace(one, advice=_as_option(one.advice)) for one in error.diagnostics])
+        return FAILED
     return 0
+
+
+def _as_option(advice: str) -> str:
+    """Return `start_timeout_s=60`, an argument of Python, as one types it: `--start-timeout 60`; else the same text."""
+    name, equals, value = advice.partition("=")
+    return f"--{name.removesuffix('_s').replace('_', '-')} {value}" if equals and name.isidentifier() else advice
 
 
 # Shared

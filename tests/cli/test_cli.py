@@ -187,6 +187,31 @@ def test_what_nobody_foresaw_is_told_too(model, capsys, monkeypatch):
     assert "Traceback (most recent call last)" in err
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "value"),
+    [("--processes", "processes", "0"), ("--devices", "devices", "-1"), ("--start-timeout", "start_timeout_s", "0")],
+)
+def test_launch_gives_advice_that_can_be_typed(tmp_path, capsys, option, name, value):
+    script = tmp_path / "train.py"
+    script.write_text("")
+    code, _, err = said(capsys, "launch", option, value, str(script))
+    assert code == 2
+    assert err.startswith(f"UnknownOptionError: {name} is not a ")
+    advice = err.partition("Try: ")[2].split()
+    assert advice == [option, "60" if name.endswith("_s") else "2"]
+    assert said(capsys, "launch", *advice, str(tmp_path / "none.py"))[2].startswith("LaunchError: there is no script")
+
+
+def test_launch_shows_where_something_unforeseen_happened(capsys, monkeypatch):
+    def broken(*arguments, **options):
+        raise ZeroDivisionError("deep inside")
+
+    monkeypatch.setattr("mithril_nb.launch.launch", broken)
+    message = "ZeroDivisionError: deep inside\n    Try: the same with --debug, for where.\n"
+    assert said(capsys, "launch", "train.py") == (2, "", message)
+    assert "Traceback (most recent call last)" in said(capsys, "launch", "--debug", "train.py")[2]
+
+
 def test_lab_opens_the_notebook_that_is_asked_for(tmp_path, capsys, monkeypatch):
     started: list[list[str]] = []
 
