@@ -5,6 +5,7 @@ Undo is keeping the designs of before.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.model import Model, with_attributes
-from mithril_nb.models.registry import kind_named
+from mithril_nb.models.registry import KINDS, kind_named
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 
@@ -145,7 +146,9 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
                 "select one of the blocks inside.",
                 block=path,
             )
-        return edit.swap(graph, names[-1], with_attributes(Model.of_block(block), {name: value}).block)
+        return edit.swap(
+            graph, names[-1], with_attributes(Model.of_block(block), {name: _read(block, name, value)}).block
+        )
 
     graph = edit.inside(design.graph, names[:-1], change)
     return Change(replace(design, graph=graph), f"{name} of {names[-1]}", is_gesture=True)
@@ -193,6 +196,18 @@ EDITS: Mapping[str, Callable[..., Change]] = {
     "set_program": set_program,
 }
 """The edits by name, as a front end asks for them."""
+
+
+def _read(block: Block, name: str, value: Any) -> Any:
+    """What somebody typed into a field for any plain data: `[1, 2]` and `0.5` are data, `same` is a text."""
+    kind = KINDS.get(block.kind)
+    is_typed = isinstance(value, str) and kind and any(f.name == name and f.type == "value" for f in fields_of(kind))
+    if not is_typed:
+        return value
+    try:
+        return ast.literal_eval(value)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return value
 
 
 def _fresh(kind: str) -> Block:

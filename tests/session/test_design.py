@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mithril_nb.errors import ConnectionError, CycleError, MithrilError, UnknownBlockError, UnknownOptionError
 from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.models import MLP, Conv2d, Linear, Model, Relu
 from mithril_nb.models.source import to_source
 from mithril_nb.session.design import EDITS, Change, Design, add_block, connect, design_of, remove_blocks, set_attribute
 from mithril_nb.session.history import History
@@ -163,3 +163,12 @@ def test_moves_of_one_slider_are_one_step_of_undo():
     history = history.with_change(slid("late"), 60.0)
     assert history.undone().present.name == "5"
     assert history.undone().undone().present.name == "0"
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"), [("same", "same"), ("1", 1), ("((2, 1), 2)", ((2, 1), 2)), ("[1, 2]", (1, 2)), (2, 2)]
+)
+def test_what_is_typed_into_a_field_for_any_data_is_read(typed, value):
+    design = design_of(Model() | Conv2d(4, 5))
+    changed = set_attribute(design, "conv2d_0", "padding", typed).design
+    assert changed.graph.nodes[0].block.options["padding"] == value
