@@ -169,6 +169,6 @@ def test_moves_of_one_slider_are_one_step_of_undo():
     ("typed", "value"), [("same", "same"), ("1", 1), ("((2, 1), 2)", ((2, 1), 2)), ("[1, 2]", (1, 2)), (2, 2)]
 )
 def test_what_is_typed_into_a_field_for_any_data_is_read(typed, value):
-    design = design_of(Model() | Conv2d(4, 5))
+    design = design_of(Model() | Conv2d(4, 5), {})
     changed = set_attribute(design, "conv2d_0", "padding", typed).design
     assert changed.graph.nodes[0].block.options["padding"] == value
