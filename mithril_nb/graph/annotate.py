@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from mithril_nb.errors import ConnectionError, NameTakenError, short_repr
-from mithril_nb.graph.closing import closed, made_edges
+from mithril_nb.graph.closing import closed, is_array, made_edges
 from mithril_nb.graph.edit import checked_name
 from mithril_nb.graph.paths import component, parameter_name
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Note
@@ -67,7 +67,9 @@ def annotate(graph: LogicalGraph, end: Endpoint, **said: Any) -> LogicalGraph:
 def annotate_array(graph: LogicalGraph, name: str, is_trainable: bool) -> LogicalGraph:
     """Say whether training changes a parameter of any block inside, by its name among the parameters."""
     end = Endpoint(BOUNDARY, name)
-    note = replace(graph.note_at.get(end, Note()), is_trainable=None if is_trainable else False)
+    # An array inside trains by itself; of an input it is this note that makes it an array that trains.
+    said = None if is_trainable and is_array(end) else is_trainable
+    note = replace(graph.note_at.get(end, Note()), is_trainable=said)
     return closed(graph.nodes, made_edges(graph), dict(graph.labels), {**graph.note_at, end: note})
 
 

@@ -23,6 +23,7 @@ from mithril_nb.models.registry import KINDS, kind_named
 
 FORMAT, VERSION = "mithril_nb.model", 2
 """Version 2 has notes, kinds that compose themselves, and blocks that run others; files of version 1 are read too."""
+_SAVE = 'ml.save(model, "model.json")'
 _ADVICE = "ml.load(path) of a file that ml.save(model, path) wrote."
 
 
@@ -51,13 +52,16 @@ def from_dict(data: Mapping[str, Any]) -> Model:
         raise ModelFileError(
             "this is no model.", (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(data))), _ADVICE
         )
-    if data.get("version") not in (1, VERSION):
+    if data.get("version") not in (1, VERSION) or type(data["version"]) is not int:
         raise ModelFileError(
             f"this model was written in version {data.get('version')!r} of the format.",
             (("read here", f"version 1 to {VERSION}"),),
             "pip install --upgrade mithril-nb",
         )
-    return Model.of(_graph_from(data.get("graph"), "", 1), _part(data, "name", str, "") or None)
+    try:
+        return Model.of(_graph_from(data.get("graph"), "", 1), _part(data, "name", str, "") or None)
+    except RecursionError as error:
+        raise _broken("its values are nested too deep", "") from error
 
 
 def save(model: Model, path: str | Path) -> None:
@@ -72,22 +76,18 @@ def save(model: Model, path: str | Path) -> None:
         ModelFileError: The file cannot be written.
     """
     if not isinstance(model, Model):
-        raise UnknownOptionError(
-            f"cannot save {short_repr(model)}.", (("needs", "a model"),), 'ml.save(model, "model.json")'
-        )
-    _check_path(path, "save to", 'ml.save(model, "model.json")')
+        raise UnknownOptionError(f"cannot save {short_repr(model)}.", (("needs", "a model"),), _SAVE)
+    _check_path(path, "save to", _SAVE)
     text = json.dumps(to_dict(model.graph, model.name or ""), indent=1, ensure_ascii=False)
     part = Path(f"{path}.part")
     try:
         # UTF-8 has no bytes for half a character in a name: it is written as JSON's own escape for it.
         part.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
         part.replace(path)  # so that a file is whole or as it was
-    except OSError as error:
-        raise ModelFileError(
-            f"cannot write {str(path)!r}.", (("because", error.strerror or str(error)),), 'ml.save(model, "model.json")'
-        ) from error
+    except (OSError, ValueError) as error:  # ValueError: no path has a zero byte
+        raise ModelFileError(f"cannot write {str(path)!r}.", (("because", _why(error)),), _SAVE) from error
     finally:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):
             part.unlink(missing_ok=True)
 
 
@@ -100,13 +100,19 @@ def load(path: str | Path) -> Model:
     """
     _check_path(path, "load", 'ml.load("model.json")')
     try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelFileError(f"cannot read {str(path)!r}.", (("because", error.strerror or str(error)),)) from error
+        text = Path(path).read_bytes()
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"cannot read {str(path)!r}.", (("because", _why(error)),)) from error
+    try:
+        data = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         because = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         raise ModelFileError(f"{str(path)!r} is no JSON.", (("because", because),), _ADVICE) from error
     return from_dict(data)
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def _check_path(path: Any, what: str, advice: str) -> None:
@@ -166,7 +172,8 @@ def _node_data(node: Node) -> dict[str, Any]:
     if block.attributes:
         data["attributes"] = dict(block.attributes)
     if block.graph is not None and not (block.is_composite and block.attributes):
-        data["graph"] = _graph_data(block.graph)
+        # A model of one's own may have the name of a block that runs others: the op tells them apart.
+        data |= {"op": block.op, "graph": _graph_data(block.graph)}
     return data
 
 
@@ -199,6 +206,8 @@ def _node_from(data: Any, path: str, depth: int) -> Node:
     if kind == "Model" or "graph" in data:
         graph = _graph_from(_part(data, "graph", dict, path), join_path(path, name), depth + 1)
     runs_others = kind in KINDS and issubclass(KINDS[kind], Control)
+    if "op" in data:  # older files leave it to the kind
+        runs_others = runs_others and bool(_part(data, "op", str, path))
     if graph is not None and not runs_others:
         # What is inside is as it was saved; no constructor is asked, and a kind need not be known here.
         return Node(name, composite(graph, kind))

@@ -37,7 +37,8 @@ def to_source(graph: LogicalGraph, variable: str = "model") -> str:
     writer.graph(graph, variable, "")
     if writer.misread:
         data = pformat(to_dict(graph), width=100, sort_dicts=False)
-        return f"from mithril_nb.models import from_dict\n\n{variable} = from_dict({data})\n"
+        unwritten = 'inf, nan = float("inf"), float("nan")\n' if re.search(r"\b(inf|nan)\b", data) else ""
+        return f"from mithril_nb.models import from_dict\n\n{unwritten}{variable} = from_dict({data})\n"
     imports = f"from mithril_nb.models import {', '.join(sorted(writer.kinds))}\n\n"
     return imports + "\n".join(writer.lines) + "\n"
 

@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import models, modest
@@ -75,6 +76,42 @@ def test_what_a_person_said_is_kept_by_data_and_by_source(model):
     again = Model() | Model.of(model.graph, "inner")
     assert from_dict(again.to_dict()).graph == again.graph
     assert built(to_source(again.graph)).graph == again.graph
+
+
+@pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan"), -0.0])
+@pytest.mark.parametrize("name", ["x", "constant_0_output"])
+def test_numbers_without_a_literal_are_kept(number, name):
+    model = Model() | Constant((1.0, number))
+    model |= Relu()(input=name)  # a name that the source cannot say is written as data
+    assert from_dict(json.loads(json.dumps(model.to_dict()))) == model
+    assert built(to_source(model.graph)) == model
+
+
+def test_a_parameter_that_is_said_to_train_is_kept():
+    model = Model() | Linear(3)(input="x", weight=IOKey("w", differentiable=True))
+    model |= Relu()(input=IOKey("given", differentiable=True))
+    assert from_dict(model.to_dict()) == model
+    assert built(to_source(model.graph)) == model
+    assert model.set_differentiability(given=True).inputs[1].role == "param"
+
+
+def test_a_model_with_the_name_of_a_block_that_runs_others_is_kept():
+    class Repeat(Model):
+        def __init__(self, count):
+            super().__init__()
+            for _ in range(count):
+                self += Linear(3)
+
+    model = Model() | Repeat(2)
+    assert from_dict(model.to_dict()) == model
+    assert built(to_source(model.graph)) == model
+
+
+def test_a_file_without_ops_is_read_by_its_kinds():
+    model = Model() | Repeat(Linear(3), 2)
+    data = model.to_dict()
+    assert data["graph"]["nodes"][0].pop("op") == "repeat"
+    assert from_dict(data) == model
 
 
 @modest

@@ -15,6 +15,15 @@ def saved(path: Any) -> None:
 
 CASES = [
     (
+        "a path with a zero byte",
+        lambda: saved("a\0b"),
+        """
+        ModelFileError: cannot write 'a\\x00b'.
+            because  embedded null byte
+            Try: ml.save(model, "model.json")
+        """,
+    ),
+    (
         "save what is no model",
         lambda: save(None, "m.json"),  # type: ignore
         """
