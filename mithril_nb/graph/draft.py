@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
+from copy import copy
+from typing import Any
 
 from mithril_nb.graph.annotate import annotate
 from mithril_nb.graph.closing import INPUT, OUTPUT, closed, made_edges
@@ -45,9 +47,14 @@ class Draft:
         for node in graph.nodes:
             self._automatic |= _automatic_names(node)
 
-    def copy(self) -> Draft:
-        """Return one that goes its own way from here."""
-        return Draft(self.graph())
+    def state(self) -> tuple[Any, ...]:
+        """Return what `restore` needs to come back here; nothing is closed for it."""
+        parts = (self._nodes, self._edges, self._labels, self._notes, self._counts, self._automatic)
+        return self._closed, *map(copy, parts)
+
+    def restore(self, state: tuple[Any, ...]) -> None:
+        """Take back all that was done since a state; it can be restored once."""
+        self._closed, self._nodes, self._edges, self._labels, self._notes, self._counts, self._automatic = state
 
     def graph(self) -> LogicalGraph:
         """Return the graph as it is now, closed."""

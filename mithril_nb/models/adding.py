@@ -34,8 +34,8 @@ class Adding:
         Raises:
             ConnectionError: A connection of a block that is not part of the model.
         """
-        if any(not isinstance(value, str) for value in given.values()):
-            self.before = self.draft.graph(), dict(self.members)
+        if any(not isinstance(value, str | Connection) for value in given.values()):
+            self.before = self.draft.state(), dict(self.members)
         return {port: self.name(value) for port, value in given.items() if not _is_nameless(value)}
 
     def name(self, value: Any) -> str:
@@ -137,8 +137,8 @@ class Adding:
     def undo(self) -> None:
         """Take back what was added on the way."""
         if self.before is not None:
-            graph, members = self.before
-            self.draft.restart(graph)
+            state, members = self.before
+            self.draft.restore(state)
             self.members.clear()
             self.members.update(members)
 

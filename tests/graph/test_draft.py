@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import add
-from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.records import Endpoint, LogicalGraph
 from mithril_nb.models import Linear, Model
 from tests.strategies import draw_connections, modest, parts
 
@@ -54,3 +55,27 @@ def test_adding_closes_nothing(monkeypatch):
     for number in range(20):
         model |= Linear(8)(input=f"h{number}", output=f"h{number + 1}")
     assert closings == []
+
+
+def test_connections_and_expressions_close_nothing(monkeypatch):
+    closings = []
+    monkeypatch.setattr("mithril_nb.graph.draft.closed", lambda *parts: closings.append(parts))
+    model, last = Model(), Linear(8)
+    model |= last(input="x")
+    for _ in range(20):
+        following = Linear(8)
+        model |= following(input=last.output)
+        last = Linear(8)
+        model |= last(input=following.output * 2.0)
+    assert closings == []
+
+
+def test_a_state_of_a_draft_comes_back_as_it_was():
+    draft = Draft(LogicalGraph())
+    draft.add(Linear(8).block, connections={"input": "x", "output": "h"})
+    state, before = draft.state(), draft.graph()
+    draft.add(Linear(8).block, connections={"input": "h", "output": "y"})
+    draft.note(Endpoint("", "x"), lambda note: replace(note, shape=(2, 3)))
+    draft.restore(state)
+    assert draft.graph() == before
+    assert draft.add(Linear(8).block, connections={"input": "h", "output": "y"}) == "linear_1"
