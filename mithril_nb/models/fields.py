@@ -15,6 +15,8 @@ from typing import Annotated, Any, Literal, SupportsIndex, get_args, get_origin,
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
 
+_MOST_LEVELS = 64
+"""Lists in lists: as many as an array has axes. What reads them goes down by recursion."""
 FieldType = Literal["int", "float", "bool", "choice", "ints", "text", "value"]
 
 
@@ -26,11 +28,13 @@ class Range:
         least: The least of them.
         most: The greatest of them.
         length: How many numbers there must be, if there are several; `None` for any count.
+        sample: One that fits where all else is left as it is, for messages; `None` for any of them.
     """
 
     least: float
     most: float
     length: int | None = None
+    sample: Value = None
 
     def admits(self, value: Value) -> bool:
         """Return whether a number, or each of a tuple of them, is in the range."""
@@ -206,17 +210,24 @@ def plain(value: Any) -> Value:
 
     Raises:
         TypeError: It holds something else than numbers and texts.
+        ValueError: Lists in lists, too many levels deep.
 
     Examples:
         >>> plain([[1, 2.5], "x"])
         ((1, 2.5), 'x')
     """
+    return _plain(value, _MOST_LEVELS)
+
+
+def _plain(value: Any, levels: int) -> Value:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if hasattr(value, "tolist"):
-        return plain(value.tolist())
+        return _plain(value.tolist(), levels)
     if isinstance(value, list | tuple):
-        return tuple(plain(one) for one in value)
+        if not levels:
+            raise ValueError(f"more than {_MOST_LEVELS} levels of lists")
+        return tuple(_plain(one, levels - 1) for one in value)
     raise TypeError(type(value).__name__)
 
 
@@ -229,7 +240,7 @@ def _need(field: Field) -> str:
         "choice": "one of " + ", ".join(repr(choice) for choice in field.choices),
         "ints": f"{count} whole numbers" if count else "whole numbers",
         "text": "text",
-        "value": "numbers, texts, or lists of such",
+        "value": f"numbers, texts, or lists of such, at most {_MOST_LEVELS} levels deep",
     }[field.type]
     if field.range is not None:
         words += f" from {field.range.least} to {field.range.most}"
@@ -238,19 +249,23 @@ def _need(field: Field) -> str:
 
 def example(field: Field) -> Value:
     """Return a value that the field can take, for a message."""
-    for value in (field.start, field.default):
+    limits = field.range
+    for value in (field.start, field.default, limits and limits.sample):
         if value is not None:
             return value
-    several = (2,) * field.range.length if field.range and field.range.length else (64, 64)
-    return {
-        "int": 64,
-        "float": 0.1,
-        "bool": True,
-        "choice": (*field.choices, "")[0],
-        "ints": several,
-        "text": "",
-        "value": 1.0,
-    }[field.type]
+    if field.type == "float" and limits is None and field.is_optional:
+        return None  # which number would do may depend on other arguments
+    candidates: dict[FieldType, tuple[Value, ...]] = {
+        "int": (64, 1),
+        "float": (0.1, 1.0),
+        "bool": (True,),
+        "choice": (*field.choices, ""),
+        "ints": ((2,) * limits.length,) if limits and limits.length else ((64, 64), (0, 1)),
+        "text": ("",),
+        "value": (1,),
+    }
+    fitting = [value for value in candidates[field.type] if limits is None or limits.admits(value)]
+    return fitting[0] if fitting or limits is None else limits.least
 
 
 def _field(name: str, hint: Any, default: Any, required: bool, doc: str) -> Field:

@@ -124,7 +124,8 @@ REFUSED = [
         """
         UnknownOptionError: Accuracy cannot take threshold=0.3.
             because  the class with the highest score counts, whatever the score
-            Try: Accuracy(is_binary=True, threshold=0.3), for one score for each sample.
+            else     a binary metric has one score for each sample
+            Try: Accuracy(is_binary=True, threshold=0.3)
         """,
     ),
     (

@@ -244,7 +244,7 @@ def test_an_axis_that_is_no_axis_is_refused():
         Sum cannot take axis=1.5.
             needs  whole numbers from -32 to 31, or None
             means  The axis, or several; `None` for all.
-            Try: Sum(axis=(64, 64))
+            Try: Sum(axis=(0, 1))
         """
     )
 

@@ -166,19 +166,19 @@ def test_the_rows_that_a_step_leaves_out_are_the_complement():
             lambda: OneToMany(Relu(), 3),
             "OneToMany cannot run Relu() step by step.\n"
             "    needs  an input prev_hidden\n"
-            "    Try: OneToMany(RNNCell(hidden_size=32), ...)",
+            "    Try: OneToMany(RNNCell(hidden_size=32), max_sequence_length=10)",
         ),
         (
             lambda: ManyToOne(RNNCell(), 0),
             "ManyToOne cannot take max_sequence_length=0.\n"
             "    needs  a whole number from 1\n"
-            "    Try: ManyToOne(..., max_sequence_length=10)",
+            "    Try: ManyToOne(RNNCell(hidden_size=32), max_sequence_length=10)",
         ),
         (
             lambda: EncoderDecoder("rnn", 2, 2),
             "OneToMany cannot run 'rnn' step by step.\n"
             "    needs  a block\n"
-            "    Try: OneToMany(RNNCell(hidden_size=32), ...)",
+            "    Try: OneToMany(RNNCell(hidden_size=32), max_sequence_length=10)",
         ),
         (
             lambda: Bidirectional(Linear(3)),

@@ -51,7 +51,7 @@ class PolynomialFeatures(Operator):
     option_ports = ("degree",)
     formula = "y = all of Π x[k]^e[k], 1 ≤ Σ e ≤ degree"
 
-    def __init__(self, degree: Annotated[int, Range(1, 16)] = 2, name: str | None = None):
+    def __init__(self, degree: Annotated[int, Range(1, 16, sample=2)] = 2, name: str | None = None):
         super().__init__(name, degree=degree)
 
     @classmethod
@@ -85,7 +85,9 @@ class PolynomialRegression(Composite):
     category = "Classical"
     formula = "y = PolynomialFeatures(x) W + b"
 
-    def __init__(self, degree: Annotated[int, Range(1, 16)], dimension: Size | None = None, name: str | None = None):
+    def __init__(
+        self, degree: Annotated[int, Range(1, 16, sample=2)], dimension: Size | None = None, name: str | None = None
+    ):
         super().__init__(name, degree=degree, dimension=dimension)
         self |= (features := PolynomialFeatures(self.options["degree"]))(input="input")
         self |= Linear(self.options["dimension"] or 1)(

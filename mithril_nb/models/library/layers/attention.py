@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 Heads = Annotated[int, Range(1, 4096)]
+ServedHeads = Annotated[int, Range(1, 4096, sample=2)]
 
 
 class ScaledDotProduct(Operator):
@@ -309,7 +310,7 @@ class MultiHeadAttention(Composite):
         self,
         width: Size,
         heads: Heads = 8,
-        kv_heads: Heads | None = None,
+        kv_heads: ServedHeads | None = None,
         is_causal: bool = False,
         dropout: Annotated[float, Range(0.0, 0.99)] = 0.0,
         use_bias: bool = True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import Connection
 from mithril_nb.models.library.layers.linear import Linear
@@ -81,8 +81,14 @@ class Residual(Composite):
 
     def _reading(self, block: Model) -> Connection:
         """Add a block that reads the input; return its output."""
-        data = [port.name for port in block.inputs if port.role == "data"] if isinstance(block, Model) else ["input"]
-        if not data or (isinstance(block, Model) and not block.outputs):
+        if not isinstance(block, Model):
+            raise UnknownOptionError(
+                f"cannot make Residual around {short_repr(block)}.",
+                (("needs", "a block with an input and an output"),),
+                "Residual(Linear(64))",
+            )
+        data = [port.name for port in block.inputs if port.role == "data"]
+        if not data or not block.outputs:
             raise UnknownOptionError(
                 f"cannot make Residual around {block!r}: it has no {'output' if data else 'input'}.",
                 (("needs", "a block with an input and an output"),),

@@ -5,9 +5,10 @@ Sequences of different lengths stand in one batch, the longest first. A step tak
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any, ClassVar, Literal
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.connection import IOKey
@@ -272,16 +273,20 @@ def _cell(model: Model, cell: Model, **wanted: bool) -> Model:
 
 def _no_cell(model: Model, cell: Any, needs: str) -> UnknownOptionError:
     kind = type(model).__name__
-    return UnknownOptionError(
-        f"{kind} cannot run {cell!r} step by step.", (("needs", needs),), f"{kind}(RNNCell(hidden_size=32), ...)"
-    )
+    return UnknownOptionError(f"{kind} cannot run {cell!r} step by step.", (("needs", needs),), _call(model))
+
+
+def _call(model: Model) -> str:
+    """A call that works, with all the lengths that it needs."""
+    lengths = [name for name in signature(type(model)).parameters if name.startswith("max_")]
+    return f"{type(model).__name__}(RNNCell(hidden_size=32), {', '.join(f'{name}=10' for name in lengths)})"
 
 
 def _check_length(model: Model, name: str, length: Any) -> None:
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
         kind = type(model).__name__
         raise UnknownOptionError(
-            f"{kind} cannot take {name}={length!r}.", (("needs", "a whole number from 1"),), f"{kind}(..., {name}=10)"
+            f"{kind} cannot take {name}={short_repr(length)}.", (("needs", "a whole number from 1"),), _call(model)
         )
 
 

@@ -11,7 +11,7 @@ from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.fields import Range
-from mithril_nb.models.library.layers.attention import Heads, LearnedPositions, MultiHeadAttention
+from mithril_nb.models.library.layers.attention import Heads, LearnedPositions, MultiHeadAttention, ServedHeads
 from mithril_nb.models.library.layers.linear import Embedding, Linear
 from mithril_nb.models.library.layers.normalization import LayerNorm, RMSNorm
 from mithril_nb.models.library.layers.windows import Size
@@ -132,7 +132,7 @@ class TransformerBlock(Composite):
         dropout: Chance = 0.0,
         norm: Literal["layer", "rms"] = "layer",
         norm_first: bool = True,
-        kv_heads: Heads | None = None,
+        kv_heads: ServedHeads | None = None,
         use_rotary: bool = False,
         use_bias: bool = True,
         use_attn_mask: bool = False,
@@ -229,7 +229,7 @@ class TransformerEncoder(Composite):
         dropout: Chance = 0.0,
         norm: Literal["layer", "rms"] = "layer",
         norm_first: bool = True,
-        kv_heads: Heads | None = None,
+        kv_heads: ServedHeads | None = None,
         use_rotary: bool = False,
         use_bias: bool = True,
         use_lengths: bool = False,

@@ -5,6 +5,7 @@ They have no gradient, `MeanSquaredError` and `R2` apart.
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Annotated, Literal
 
 from mithril_nb.errors import UnknownOptionError
@@ -59,10 +60,14 @@ class _Classified(Composite):
         """Add what turns predictions and labels into numbers; return the difference of both."""
         kind = type(self).__name__
         if threshold is not None and not is_binary:
+            shown = threshold if isfinite(threshold) else 0.5
             raise UnknownOptionError(
                 f"{kind} cannot take threshold={threshold!r}.",
-                (("because", "the class with the highest score counts, whatever the score"),),
-                f"{kind}(is_binary=True, threshold={threshold!r}), for one score for each sample.",
+                (
+                    ("because", "the class with the highest score counts, whatever the score"),
+                    ("else", "a binary metric has one score for each sample"),
+                ),
+                f"{kind}(is_binary=True, threshold={shown!r})",
             )
         pred, label = IOKey("pred_formatted", expose=True), IOKey("label_formatted", expose=True)
         if is_binary:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from mithril_nb.graph.records import Value as Plain
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
 from mithril_nb.models.constants import dtype_of, shape_of
 from mithril_nb.models.dims import MismatchError, place_of, product
+from mithril_nb.models.fields import Range
 from mithril_nb.models.folding import as_array
 from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options
 
@@ -274,7 +275,7 @@ class ToTuple(_Static):
     category = "Values"
     formula = "y = (x1, x2, ...)"
 
-    def __init__(self, n: int | None = None, name: str | None = None):
+    def __init__(self, n: Annotated[int, Range(1, 1024)] | None = None, name: str | None = None):
         super().__init__(name, n=n)
 
     @classmethod
