@@ -1,4 +1,4 @@
-"""Changes of a graph that `compile` makes before it infers: inputs with a value, params that are not trained."""
+"""What `compile` does to a graph: inputs get a value, params are not trained, shapes are inferred for a backend."""
 
 from __future__ import annotations
 
@@ -6,14 +6,23 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.backends.jax.custom import inferring_for
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.edit import free_name
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models.constants import Constant
 from mithril_nb.models.fields import plain
+from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import by_port, input_names
+
+
+def infer_for(backend: JaxBackend, graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> Inference:
+    """Return the specs of everything in a graph, with the ops that somebody brought as this backend has them."""
+    with inferring_for(backend):
+        return infer(graph, inputs, backend.default_dtype)
 
 
 def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> LogicalGraph:

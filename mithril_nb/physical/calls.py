@@ -9,6 +9,8 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.backends.jax.arrays import check_width
 from mithril_nb.backends.notices import notice
 from mithril_nb.errors import (
     Diagnostic,
@@ -22,8 +24,9 @@ from mithril_nb.errors import (
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
 from mithril_nb.models.dims import agree
-from mithril_nb.models.infer import Inference, infer
+from mithril_nb.models.infer import Inference
 from mithril_nb.models.naming import by_port, flat_params, takes_any_dtype
+from mithril_nb.physical.binding import infer_for
 
 Arrays = Mapping[str, Any]
 _FEW = 64
@@ -36,12 +39,13 @@ class Calls:
     Args:
         graph: The model.
         inference: Specs of everything in it.
-        dtype: Dtype of its parameters.
+        backend: What it is compiled for.
         is_static: Whether inputs of other shapes than compiled for are refused.
     """
 
-    def __init__(self, graph: LogicalGraph, inference: Inference, dtype: str, is_static: bool = False):
-        self.graph, self.inference, self.dtype, self.is_static = graph, inference, dtype, is_static
+    def __init__(self, graph: LogicalGraph, inference: Inference, backend: JaxBackend, is_static: bool = False):
+        self.graph, self.inference, self.backend, self.is_static = graph, inference, backend, is_static
+        self.dtype = backend.default_dtype
         self._settled = {name: spec.shape for name, spec in inference.inputs.items()}
         self._has_told = False
 
@@ -161,7 +165,7 @@ class Calls:
     def inferred(self, inputs: Arrays) -> Inference:
         """Return the specs of everything, for inputs that have been checked."""
         specs = {name: TensorSpec(array.shape, as_dtype(array.dtype)) for name, array in inputs.items()}
-        return self.inference if specs == self.inference.inputs else infer(self.graph, specs, self.dtype)
+        return self.inference if specs == self.inference.inputs else infer_for(self.backend, self.graph, specs)
 
     def _state(self, state: Arrays | None) -> dict[str, Any]:
         held = flat_params(state or {})
@@ -210,6 +214,21 @@ class Calls:
         if problems:
             raise ShapeError(problems[0], more=tuple(problems[1:]))
 
+    def check_concrete_inputs(self) -> None:
+        """Raise if the shape of an input is not known in numbers.
+
+        Raises:
+            ShapeError: It is not.
+        """
+        for name, spec in self.inference.inputs.items():
+            if not spec.is_concrete:
+                raise ShapeError(
+                    f"the shape of input {name!r} is not known in numbers.",
+                    (("so far", str(spec)),),
+                    self.with_shapes(),
+                    port=name,
+                )
+
     def with_shapes(self) -> str:
         """Return a call of `compile` with a shape for each input, for a message."""
         shapes = {name: _example(self._settled[name]) for name in self.inference.inputs}
@@ -252,6 +271,7 @@ def as_array(what: str, given: Any, port: str) -> jax.Array:
     Raises:
         UnknownOptionError: It is no array of numbers.
     """
+    check_width(given)
     try:
         _tell_of_many(what, given)
         return jax.numpy.asarray(given)

@@ -14,10 +14,10 @@ from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim
-from mithril_nb.models.infer import Inference, infer
+from mithril_nb.models.infer import Inference
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
-from mithril_nb.physical.binding import with_constants, with_training
+from mithril_nb.physical.binding import infer_for, with_constants, with_training
 from mithril_nb.physical.model import PhysicalModel
 from mithril_nb.physical.options import read_options
 
@@ -91,7 +91,7 @@ def compile(
     specs = input_specs(graph, shapes or {}, backend.default_dtype)
     if frozen or trainable:
         graph = with_training(graph, frozen, trainable, specs)
-    inference = infer(graph, specs, backend.default_dtype)
+    inference = infer_for(backend, graph, specs)
     inference.raise_problems()
     if placement and backend.mesh is not None:
         raise UnknownOptionError(

@@ -68,7 +68,7 @@ class PhysicalModel(Shown):
         self._draws = draws_random_numbers(graph, backend.toolkit, False)
         self._run = self._jitted() if jit else self._evaluate
         self._donating = self._jitted(options.donated) if options.donated else None
-        self._calls = Calls(graph, inference, backend.default_dtype, options.static_shapes)
+        self._calls = Calls(graph, inference, backend, options.static_shapes)
         self._spread = None
         if backend.mesh is not None:
             self._spread = Spread(backend.mesh, options.parallelism, options.replicates_inputs)
@@ -452,14 +452,7 @@ class PhysicalModel(Shown):
         Raises:
             ShapeError: The shape of an input is not known in numbers.
         """
-        for name, spec in self.input_specs.items():
-            if not spec.is_concrete:
-                raise ShapeError(
-                    f"the shape of input {name!r} is not known in numbers.",
-                    (("so far", str(spec)),),
-                    self._calls.with_shapes(),
-                    port=name,
-                )
+        self._calls.check_concrete_inputs()
         outputs = {name: spec for name, spec in self.output_specs.items() if isinstance(spec, TensorSpec)}
         params = {parameter.name: parameter.spec for parameter in self.parameters}
         return _structs(params), _structs(self.input_specs), _structs(outputs)

@@ -62,7 +62,7 @@ def read_options(
     donated, keeps_xla = _jit_options(jit_options, jit)
     replicates = _tpu_options(tpu_options, backend, parallelism)
     if optimizations is not None and not _optimizations(optimizations, backend, jit):
-        flags["xla_disable_hlo_passes"] = _FUSION_PASSES
+        flags["xla_disable_hlo_passes"] = ",".join(filter(None, (flags.get("xla_disable_hlo_passes"), _FUSION_PASSES)))
     return Options(parallelism, donated, keeps_xla, replicates, bool(static_shapes), flags)
 
 

@@ -332,7 +332,7 @@ CASES = [
         """
         DeviceNotFoundError: no device 'tpu' on backend 'jax'.
             present  cpu:0
-            Try: device="cpu:0"
+            Try: backend.set_platform("cpu:0")
         """,
     ),
     (
@@ -394,3 +394,9 @@ def test_an_input_that_is_trained_has_the_shape_that_was_said_of_it():
     assert pm.input_names == ("left",)
     with pytest.raises(MithrilError, match="frozen=5 is no list of names"):
         ml.compile(Add(), BACKEND, frozen=5)  # pyright: ignore
+
+
+def test_flags_of_the_backend_stay_beside_those_of_the_options():
+    backend = ml.JaxBackend(xla_flags=["--xla_disable_hlo_passes=algsimp"])
+    pm = ml.compile(Linear(2), backend, optimizations={"fusion": False})
+    assert pm.options.compiler_options["xla_disable_hlo_passes"].startswith("algsimp,fusion")

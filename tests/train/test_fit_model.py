@@ -109,6 +109,19 @@ def test_another_backend_than_the_models_own_is_refused(blobs: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_floats_of_16_bits_train_as_those_of_32_do(blobs: Any, dtype: str) -> None:
+    def losses(dtype: str) -> Any:
+        run = fit(Linear(3), blobs, backend=ml.JaxBackend(dtype=dtype), learning_rate=0.05, epochs=4, batch_size=20)
+        assert {str(leaf.dtype) for leaf in jax.tree.leaves(run.opt_state)} == {"float32", "int32"}
+        assert {str(leaf.dtype) for leaf in jax.tree.leaves(run.wait().params)} == {dtype}
+        return run.history["loss"]
+
+    found = losses(dtype)
+    assert found[-1] < found[0] / 2
+    np.testing.assert_allclose(found, losses("float32"), rtol=0.05, atol=0.02)
+
+
 def test_images_that_are_not_flat(digits: Any) -> None:
     (x, y), _ = digits
     pm = ml.compile(classifier(), shapes={"input": [32, 64]})
