@@ -60,8 +60,8 @@ def fit(
         data: `(x, y)`: an array of samples, or a dict of them by input name, and the targets.
         loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
             of 0 and 1), or a function of (prediction, targets) that gives a scalar, or one value per sample.
-        optimizer: `"adam"` and its like, an optax factory (`optax.adamw`), or an optax transformation
-            (`optax.adam(1e-3)`).
+        optimizer: `"adam"` and its like, which compute in float32 for params of 16 bits; an optax factory
+            (`optax.adamw`), or an optax transformation (`optax.adam(1e-3)`), which do what optax does.
         learning_rate: Where the rate starts; default per optimizer. It can be changed while the run trains.
         epochs: How often each sample is seen.
         batch_size: Samples in a step. A last batch that is not full is filled up with rows that do not count; with a

@@ -7,9 +7,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cache, wraps
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from mithril_nb.errors import UnknownOptionError
@@ -50,9 +52,9 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
     """Return the optimizer for a name, an optax factory, or a pair of `init` and `update`.
 
     Args:
-        optimizer: `"adam"` and its like; or a function from a learning rate to an `optax.GradientTransformation`, such
-            as `optax.adamw` or `lambda rate: optax.chain(optax.clip(1.0), optax.sgd(rate))`; or such a transformation
-            itself.
+        optimizer: `"adam"` and its like, which compute in float32 for params of 16 bits; or a function from a learning
+            rate to an `optax.GradientTransformation`, such as `optax.adamw` or
+            `lambda rate: optax.chain(optax.clip(1.0), optax.sgd(rate))`; or such a transformation itself.
         learning_rate: Where the rate starts, for a name or a factory; default per optimizer. A schedule (a function of
             the step count) may stand here; the rate of the run is then relative to it.
 
@@ -121,7 +123,7 @@ def _relative(transformation: Any, name: str, source: Any) -> Optimizer:
 def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:
     if isinstance(optimizer, str):
         if optimizer in DEFAULT_RATES:
-            return getattr(optax, optimizer), optimizer
+            return _by_name(optimizer), optimizer
         near = get_close_matches(optimizer, DEFAULT_RATES, n=1) or ["adam"]
         raise UnknownOptionError(
             f"unknown optimizer {optimizer!r}.", (("known", ", ".join(DEFAULT_RATES)),), f'optimizer="{near[0]}"'
@@ -134,6 +136,38 @@ def _factory(optimizer: Any) -> tuple[Callable[..., Any], str]:
         (("known", ", ".join(DEFAULT_RATES)),),
         "optimizer=optax.adam(1e-3)",
     )
+
+
+@cache  # one factory for a name: what was compiled with it is known again by it
+def _by_name(name: str) -> Callable[..., Any]:
+    factory = getattr(optax, name)
+
+    @wraps(factory)
+    def in_float32(learning_rate: Any) -> optax.GradientTransformationExtraArgs:
+        inner = optax.with_extra_args_support(factory(learning_rate))
+
+        def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+            found, after = inner.update(_widened(updates), state, _widened(params), **extra)
+            # A state that optax's own init made of 16 bits stays so: each step hands on what it was given.
+            return _typed_like(updates, found), _typed_like(state, after)
+
+        return optax.GradientTransformationExtraArgs(lambda params: inner.init(_widened(params)), update)
+
+    return in_float32
+
+
+def _widened(tree: Any) -> Any:
+    """Return a tree with its floats of 16 bits in 32: Adam's eps and squared gradients are 0 in float16."""
+
+    def wide(leaf: Any) -> Any:
+        is_narrow = jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype.itemsize < 4
+        return leaf.astype(jnp.float32) if is_narrow else leaf
+
+    return jax.tree.map(wide, tree)
+
+
+def _typed_like(tree: Any, other: Any) -> Any:
+    return jax.tree.map(lambda leaf, new: new if new.dtype == leaf.dtype else new.astype(leaf.dtype), tree, other)
 
 
 def _default_rate(factory: Callable[..., Any], name: str) -> float:
