@@ -205,6 +205,12 @@ def _converted(field: Field, value: Any) -> Value:
             return plain(value)
 
 
+def whole(value: Value) -> int:
+    """Return the value of an attribute whose field has made it a whole number, typed as such."""
+    assert isinstance(value, int)
+    return value
+
+
 def plain(value: Any) -> Value:
     """Return a value as plain data: arrays and lists as tuples.
 

@@ -11,7 +11,7 @@ from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.dims import MismatchError, broadcast, product, quotient
 from mithril_nb.models.dtypes import promoted
-from mithril_nb.models.fields import Range
+from mithril_nb.models.fields import Range, whole
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.model import Model
@@ -213,7 +213,7 @@ class PositionalEncoding(_Positions):
                 "input", f"(..., time, {wanted})", f"PositionalEncoding({width})", f"{width} != {wanted}"
             )
         _check_time(time, most, f"PositionalEncoding({wanted}, max_len={time})")
-        return Inferred({"output": _joined(lead, (time, width if wanted == UNKNOWN else _dim(wanted)))})
+        return Inferred({"output": _joined(lead, (time, width if wanted == UNKNOWN else whole(wanted)))})
 
 
 class RotaryEmbedding(_Positions):
@@ -276,7 +276,7 @@ class LearnedPositions(_Positions):
         """The shape stays; there are `context` rows."""
         _, (time, width) = _ends("input", inputs["input"], 2)
         _check_time(time, options["context"], f"LearnedPositions({time}), or shorter inputs.")
-        row = _dim(options["context"]), width if width is not None else "features"
+        row = whole(options["context"]), width if width is not None else "features"
         return Inferred({"output": inputs["input"].shape}, {"weight": row})
 
 
@@ -451,11 +451,6 @@ def _check_divides(model: Model, **numbers: int) -> None:
         )
 
 
-def _dim(value: Value) -> int:
-    assert isinstance(value, int)
-    return value
-
-
 def _numbers(value: Value) -> tuple[int, ...]:
     assert isinstance(value, tuple)
-    return tuple(_dim(number) for number in value)
+    return tuple(whole(number) for number in value)

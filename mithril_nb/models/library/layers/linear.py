@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim
 from mithril_nb.models.dims import MismatchError
-from mithril_nb.models.fields import Start
+from mithril_nb.models.fields import Start, whole
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Shapes, Specs
 
@@ -65,7 +65,7 @@ class Linear(Operator):
             raise MismatchError("input", "at least one axis", "give the input a last axis to map.", "rank 0")
         if options["dimension"] is None:
             return Inferred({"output": _mapped(inputs)})
-        width = _number(options["dimension"])
+        width = whole(options["dimension"])
         last = shape[-1]
         if last == LEADING:
             last = size if size is not None else "input_size"
@@ -136,15 +136,15 @@ class Embedding(Operator):
     def input_ranges(cls, options: Options) -> Mapping[str, tuple[int, int]]:
         """From 0 to the last row."""
         rows = options["num_embeddings"]
-        return {} if rows is None else {"input": (0, _number(rows) - 1)}
+        return {} if rows is None else {"input": (0, whole(rows) - 1)}
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """`shape` gives `(*shape, dim)`."""
         rows, length = options["num_embeddings"], options["dim"]
         if cls.param_ports(options):
-            length = _number(length)
-            return Inferred({"output": (*inputs["input"].shape, length)}, {"weight": (_number(rows), length)})
+            length = whole(length)
+            return Inferred({"output": (*inputs["input"].shape, length)}, {"weight": (whole(rows), length)})
         weight = inputs["weight"].shape
         if weight[:1] == (LEADING,):
             return Inferred({"output": (LEADING,)})
@@ -190,9 +190,4 @@ def _is_number(*dims: Value | Dim) -> bool:
 
 def _dim(value: Value | Dim) -> Dim:
     assert isinstance(value, int | str)
-    return value
-
-
-def _number(value: Value) -> int:
-    assert isinstance(value, int)
     return value

@@ -8,6 +8,7 @@ from typing import ClassVar
 from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.dims import MismatchError, agree, meet, plus, times
+from mithril_nb.models.fields import whole
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
 
@@ -78,7 +79,7 @@ class _Cell(Operator):
             rest = plus(before[0], times(shape[0], -1)) if known else LEADING
             outputs["hidden_compl"] = (rest, *before[1:-1], size) if known and size is not None else _only(size)
         wanted = options["output_size"]
-        out = _dim(wanted) if wanted is not None else step
+        out = whole(wanted) if wanted is not None else step
         if options["use_output"]:
             outputs["output"] = (*shape[:-1], out) if out is not None and shape != (LEADING,) else _only(out)
         named = "input_size" if step is None else step, "hidden_size" if size is None else size
@@ -101,7 +102,7 @@ class _Cell(Operator):
         """The states have `hidden_size` features; without an `output_size` the input has as many as the output."""
         found: dict[str, tuple[Dim, ...]] = {}
         if options["hidden_size"] is not None:
-            found |= {f"prev_{state}": (LEADING, _dim(options["hidden_size"])) for state in cls.states}
+            found |= {f"prev_{state}": (LEADING, whole(options["hidden_size"])) for state in cls.states}
         if options["output_size"] is None and "output" in outputs and outputs["output"].shape[-1:] != (LEADING,):
             found["input"] = (LEADING, *outputs["output"].shape[-1:])
         return found
@@ -289,7 +290,7 @@ class _Recurrent(Operator):
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """`(..., time, in)` gives `(..., time, hidden)`, or of the last step alone `(..., hidden)`."""
-        shape, size = inputs["input"].shape, _dim(options["hidden_size"])
+        shape, size = inputs["input"].shape, whole(options["hidden_size"])
         unknown = shape[:1] == (LEADING,)
         if len(shape) < 2 and not unknown:
             raise MismatchError("input", "(..., time, features)", "an array with 2 axes or more.", f"rank {len(shape)}")
@@ -309,7 +310,7 @@ class _Recurrent(Operator):
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Mapping[str, tuple[Dim, ...]]:
         """It starts from states of `hidden_size` features."""
-        return dict.fromkeys(cls.data_ports(options)[1:], (LEADING, _dim(options["hidden_size"])))
+        return dict.fromkeys(cls.data_ports(options)[1:], (LEADING, whole(options["hidden_size"])))
 
 
 class RNN(_Recurrent):
@@ -393,7 +394,7 @@ def _only(size: Dim | None) -> tuple[Dim, ...]:
 
 def _size(wanted: Value, states: list[tuple[str, TensorSpec]]) -> Dim | None:
     """The size of the state: as the block says, or else as that has which the step before left."""
-    first, found = "hidden_size", wanted if wanted is None else _dim(wanted)
+    first, found = "hidden_size", wanted if wanted is None else whole(wanted)
     for port, spec in states:
         size = _last(port, spec)
         if found is None:
@@ -422,8 +423,3 @@ def _gates(step: Dim, size: Dim) -> dict[str, tuple[Dim, ...]]:
 
 def _row_of_gates(step: Dim, size: Dim, count: int) -> dict[str, tuple[Dim, ...]]:
     return {"w_ih": (step, times(size, count)), "w_hh": (size, times(size, count)), "bias": (times(size, count),)}
-
-
-def _dim(value: Value) -> int:
-    assert isinstance(value, int)
-    return value

@@ -11,6 +11,7 @@ from mithril_nb.graph.records import Value
 from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.dims import MismatchError, same_padding, window_size
 from mithril_nb.models.fields import Range, fields_of
+from mithril_nb.models.library.operations.shape_rules import is_count
 from mithril_nb.models.op import UNKNOWN
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def each(port: str, value: Value, axes: int) -> tuple[int, ...]:
     found = (value,) * axes if isinstance(value, int) else value
     if isinstance(found, tuple) and len(found) == 1:
         found *= axes
-    if not isinstance(found, tuple) or len(found) != axes or not all(_is_count(one, 1) for one in found):
+    if not isinstance(found, tuple) or len(found) != axes or not all(is_count(one, 1) for one in found):
         raise MismatchError(port, f"{_count(axes, 'whole number')} from 1 on", f"{port}=2", f"got {value!r}")
     return found  # pyright: ignore[reportReturnType]
 
@@ -156,7 +157,7 @@ def paddings(port: str, value: Value, axes: int) -> str | tuple[tuple[int, int],
         found = (found,)  # before and after the one axis there is
     if isinstance(found, tuple) and len(found) == axes:
         pairs = tuple((one, one) if isinstance(one, int) else one for one in found)
-        if all(isinstance(pair, tuple) and len(pair) == 2 and all(_is_count(n, 0) for n in pair) for pair in pairs):
+        if all(isinstance(pair, tuple) and len(pair) == 2 and all(is_count(n, 0) for n in pair) for pair in pairs):
             return pairs
     raise MismatchError(port, padding_need(axes), f"{port}='same'", f"got {value!r}")
 
@@ -208,10 +209,6 @@ def channelled(spec: TensorSpec, axes: int) -> tuple[Dim, ...] | None:
             f"rank {len(spec.shape)} != {axes + 2}",
         )
     return spec.shape
-
-
-def _is_count(value: object, least: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def _count(number: int, what: str) -> str:

@@ -9,7 +9,7 @@ from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
 from mithril_nb.models.dims import MismatchError, place_of, plus, product, quotient
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.operations.reshaping import NOTHING_KNOWN, Rearranging
-from mithril_nb.models.library.operations.shape_rules import places_of
+from mithril_nb.models.library.operations.shape_rules import is_count, places_of
 from mithril_nb.models.library.operations.statics import numbered_ports
 from mithril_nb.models.op import UNKNOWN, Inferred, Options, Shapes, Specs
 
@@ -397,17 +397,13 @@ def pad_pairs(width: Value, rank: int | None) -> tuple[tuple[int, int], ...]:
         width = (width,) * (rank or 0)
     pairs = width if isinstance(width, tuple) else ()
     found = [pair for pair in pairs if isinstance(pair, tuple) and len(pair) == 2]
-    if not isinstance(width, tuple) or len(found) < len(pairs) or not all(_is_count(n) for pair in found for n in pair):
+    if not isinstance(width, tuple) or len(found) < len(pairs) or not all(is_count(n) for pair in found for n in pair):
         raise MismatchError("input", f"pad_width in pairs of numbers from 0, not {whole!r}", "Pad(((0, 0), (1, 1)))")
     if rank is not None and len(found) != rank:
         raise MismatchError(
             "input", f"rank {len(found)}, for pad_width={whole!r}", "a pair for each axis.", f"rank {rank}"
         )
     return tuple((int(before), int(after)) for before, after in found)  # pyright: ignore
-
-
-def _is_count(value: Value) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _same_shape(axis: Value, spec: TensorSpec) -> Inferred:

@@ -201,3 +201,8 @@ def places_of(port: str, axes: Value, shape: tuple[Dim, ...], adds: bool = False
     if len(set(places)) < len(places):
         raise MismatchError("input", f"{port} that differ, not {axes!r}", "name each axis once.", f"rank {len(shape)}")
     return places
+
+
+def is_count(value: object, least: int = 0) -> bool:
+    """Return whether something is a whole number from `least` on, and no truth value."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
