@@ -22,8 +22,9 @@ def closed(
 ) -> LogicalGraph:
     """Give every open data input a graph input and every unread output a graph output.
 
-    Depends on structure alone, not on the way that led there: nodes stand in an order that runs, edges in the order of
-    the ports they feed, labels and notes by name. So equal models are equal values.
+    Nodes stand in an order that runs, those that do not depend on each other as they were added; edges in the order of
+    the ports they feed, labels and notes by name. So blocks that were added and connected in the same order give equal
+    graphs, in however many steps; the same blocks in another order give another graph.
     """
     edges, notes = list(edges), notes or {}
     nodes = run_order(LogicalGraph(nodes, tuple(edges)))

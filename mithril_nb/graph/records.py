@@ -174,11 +174,12 @@ class LogicalGraph(Shown):
     """A frozen graph of blocks. Every data input of every node has exactly one edge into it.
 
     Attributes:
-        nodes: The blocks, in the order in which they were added.
+        nodes: The blocks, in an order that runs: as they were added, but for those that wait for a later one.
         edges: The connections. Boundary inputs are sources and boundary outputs are targets with node `""`.
         inputs: Ports of the graph's own boundary, in order.
         outputs: The same for what it gives.
-        labels: Pairs of a name and the node output that a person gave it to, also when it is no longer a graph output.
+        labels: Pairs of a name that a person gave and what has it: a node's output, also when it is no longer a graph
+            output, or a graph input.
         notes: Pairs of an endpoint and what a person said of it: a graph input, a node's output, a node's param port.
     """
 

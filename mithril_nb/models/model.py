@@ -207,19 +207,50 @@ class Model(Shown, Portable, metaclass=_Kind):
         return Placed(model, MappingProxyType(connections), self)
 
     def __getattr__(self, name: str) -> Connection:
-        """Return the connection of that name: a port of the block, or one that was named inside the model."""
-        if not name.startswith("_"):
-            block = self._block
-            known = [port.name for port in (*block.outputs, *block.inputs)]
-            known = list(dict.fromkeys([*known, *(label for label, _ in block.graph.labels)] if block.graph else known))
-            if name in known:
-                return Connection(self, name)
-            near = difflib.get_close_matches(name, known, 1, 0.6)
-            raise AttributeError(
-                f"{self.kind} has no attribute and no connection {name!r}."
-                + (f" Did you mean {near[0]!r}?" if near else f" Connections: {', '.join(known) or 'none'}.")
-            )
-        raise AttributeError(name)
+        """Return the connection of that name: a port of the block, or one that was named inside the model.
+
+        One that is called as something that every model has, as `graph` or `kind`, is `model["graph"]`.
+        """
+        if name.startswith("_"):
+            raise AttributeError(name)
+        known = self._connection_names()
+        if name in known:
+            return Connection(self, name)
+        near = difflib.get_close_matches(name, known, 1, 0.6)
+        raise AttributeError(
+            f"{self.kind} has no attribute and no connection {name!r}."
+            + (f" Did you mean {near[0]!r}?" if near else f" Connections: {', '.join(known) or 'none'}.")
+        )
+
+    def __getitem__(self, name: str) -> Connection:
+        """Return the connection of that name, whatever it is called.
+
+        Raises:
+            ConnectionError: There is none.
+
+        Examples:
+            >>> from mithril_nb.models import Linear, Model
+            >>> model = Model() | Linear(3)(output="kind")
+            >>> model.kind, model["kind"]
+            ('Model', Model(...).kind)
+        """
+        known = self._connection_names()
+        if name in known:
+            return Connection(self, name)
+        near = difflib.get_close_matches(str(name), known, 1, 0.6)
+        raise ConnectionError(
+            f"{self.kind} has no connection {short_repr(name)}.",
+            (("connections", ", ".join(known) or "none"),),
+            f"model[{(near or known)[0]!r}]" if known else "add a block first.",
+        )
+
+    __iter__ = None  # else Python would ask for the connections 0, 1, 2, ...
+
+    def _connection_names(self) -> list[str]:
+        block = self._block
+        labels = block.graph.labels if block.graph is not None else ()
+        names = (*(port.name for port in (*block.outputs, *block.inputs)), *(name for name, _ in labels))
+        return list(dict.fromkeys(names))
 
     def __ior__(self, other: Model | Placed) -> Self:
         """Add a block beside those that are there; only named connections are made."""
@@ -416,8 +447,8 @@ class Model(Shown, Portable, metaclass=_Kind):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self._block == other._block
 
-    def __hash__(self) -> int:
-        return hash(self._block)
+    # It changes, and is compared by what it is now: no set or dict could find it again. `model.block` is a value.
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
         if self._block.graph is None or self._block.attributes:

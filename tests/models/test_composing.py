@@ -120,12 +120,14 @@ def test_models_are_equal_by_what_is_in_them():
         return Model() + Linear(width) + Relu()
 
     assert make() == make()
-    assert hash(make()) == hash(make())
+    assert hash(make().block) == hash(make().block)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(make())
     assert make() != make(5)
     assert make() != "Model(linear_0, relu_0)"
     assert Linear(4) == Linear(dimension=4)
     assert Linear(4) != Linear(4, use_bias=False)
-    assert len({make(), make(), make(5)}) == 2
+    assert len({make().block, make().block, make(5).block}) == 2
     assert LogicalModel is Model
 
 

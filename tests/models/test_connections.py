@@ -221,6 +221,15 @@ def linear() -> Model:
     return Model() | Linear(3)
 
 
+def test_a_connection_may_be_called_as_something_that_every_model_has():
+    model = Model() | Linear(3)(input="graph", output="kind")
+    assert (model.kind, model.graph.inputs[0].name) == ("Model", "graph")
+    model |= Relu()(input=model["kind"], output="y")
+    assert "linear_0.output -> relu_0.input" in edges(model)
+    with pytest.raises(TypeError, match="not iterable"):
+        list(model)
+
+
 def test_a_refused_change_changes_nothing():
     model = linear()
     before = model.graph
@@ -453,6 +462,15 @@ CASES = [
             inputs   input
             outputs  output
             Try: Relu(...)(input=...)
+        """,
+    ),
+    (
+        "a connection of no such name",
+        lambda: linear()["outputt"],
+        """
+        ConnectionError: Model has no connection 'outputt'.
+            connections  output, input
+            Try: model['output']
         """,
     ),
 ]
