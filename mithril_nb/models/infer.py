@@ -39,7 +39,7 @@ class Parameter:
         spec: Shape and dtype; some dims are names while the input's shape is not known.
         initializer: How it starts.
         is_trainable: Whether training changes it.
-        stacked: How many arrays of one shape it holds, along its first axis; each starts by itself. `None` for one.
+        stacked: Along how many axes, its first ones, it holds arrays of one shape, each of which starts by itself.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Parameter:
     spec: TensorSpec
     initializer: Initializer
     is_trainable: bool = True
-    stacked: int | None = None
+    stacked: int = 0
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class _Work:
                 if note and note.initializer
                 else one.initializer,
                 is_trainable=one.is_trainable and not (note and note.is_trainable is False),
-                stacked=found.stacked or one.stacked,
+                stacked=one.stacked + (found.stacked is not None),
             )
         for path, blocks in found.inner.blocks.items():
             self.inner[f"{op.path}/{path}"] = blocks

@@ -22,7 +22,7 @@ from mithril_nb.errors import (
     short_repr,
 )
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.graph.spec import LEADING, Dim, TensorSpec, as_dtype
+from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
 from mithril_nb.models.dims import agree
 from mithril_nb.models.infer import Inference
 from mithril_nb.models.naming import by_port, flat_params, takes_any_dtype
@@ -258,6 +258,15 @@ def _listed(names: Iterable[str]) -> str:
 
 def _count(names: Sequence[str], what: str) -> str:
     return f"{len(names)} {what}{'' if len(names) == 1 else 's'}"
+
+
+def is_text(spec: Spec | None) -> bool:
+    """Return whether it is the name of a dtype; any other text stands for a size that is not known yet.
+
+    Args:
+        spec: Of an output.
+    """
+    return isinstance(spec, StaticSpec) and isinstance(spec.value, str) and spec.value in ITEM_BYTES
 
 
 def as_array(what: str, given: Any, port: str) -> jax.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any, TypeGuard
+from typing import Any
 
 import jax
 
@@ -19,12 +19,12 @@ from mithril_nb.backends.jax.watch import NotANumberError, checking_shapes, devi
 from mithril_nb.display import Shown
 from mithril_nb.errors import MissingInputError, ShapeError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.graph.spec import Spec, StaticSpec, TensorSpec
+from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.naming import by_port, input_range
 from mithril_nb.models.summary import table
-from mithril_nb.physical.calls import Calls, as_array
+from mithril_nb.physical.calls import Calls, as_array, is_text
 from mithril_nb.physical.options import Options
 from mithril_nb.physical.spreading import Spread
 from mithril_nb.program import Toolkit, check_kernels, draws_random_numbers, run_with_state
@@ -73,7 +73,7 @@ class PhysicalModel(Shown):
         if backend.mesh is not None:
             self._spread = Spread(backend.mesh, options.parallelism, options.replicates_inputs)
             self._spread.check(inference.inputs, inference.parameters)
-        self._texts = {name: spec.value for name, spec in inference.outputs.items() if _is_text(spec)}
+        self._texts = [name for name, spec in inference.outputs.items() if is_text(spec)]
         self._params: dict[str, jax.Array] | None = None
         self._frozen = frozenset(parameter.name for parameter in inference.parameters if not parameter.is_trainable)
         if not (self._draws or inference.states or options.donated or backend.debug or self._texts):
@@ -300,7 +300,8 @@ class PhysicalModel(Shown):
         if not self._texts:
             return found
         outputs, *gradients = found if output_gradients is not None else (found,)
-        outputs = {name: self._texts.get(name, outputs.get(name)) for name in self.output_names}
+        said: Any = self._calls.inferred(self._calls.inputs(inputs)).outputs
+        outputs = {name: said[name].value if name in self._texts else outputs[name] for name in self.output_names}
         return (outputs, *gradients) if gradients else outputs
 
     def _find_nan(self, params: Arrays, inputs: Arrays, key: Any, state: Any) -> None:
@@ -490,10 +491,6 @@ class PhysicalModel(Shown):
 
 # `evaluate` of an instance is the jitted `_evaluate`: help on it shall say the same.
 PhysicalModel._evaluate.__doc__ = PhysicalModel.evaluate.__doc__
-
-
-def _is_text(spec: Spec | None) -> TypeGuard[StaticSpec]:
-    return isinstance(spec, StaticSpec) and isinstance(spec.value, str)
 
 
 def _structs(specs: Mapping[str, TensorSpec]) -> dict[str, jax.ShapeDtypeStruct]:

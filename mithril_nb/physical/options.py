@@ -18,7 +18,9 @@ PARALLELISM = ("data", "model", "mixed")
 """Ways to use several devices: split the batch, split the parameters, or both."""
 ARGUMENTS = ("params", "inputs", "output_gradients")
 """Arguments of `evaluate`, which `jit_options` count from 0."""
-_FUSION_PASSES = "fusion,fusion-wrapper,cpu-fusion,cpu_instruction_fusion"
+_FUSION_PASSES = "fusion,cpu-fusion,cpu_instruction_fusion"
+"""What puts operations together. `fusion-wrapper` stays: it puts one operation into a fusion of its own, and a scatter
+cannot run on a CPU in any other way."""
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ def _axis(parameter: Parameter, shape: tuple[int, ...], parts: int) -> int | Non
 
     A parameter that no number divides lies whole on each device: a bias of 10 on 4 devices is no reason to refuse.
     """
-    lead = 0 if parameter.stacked is None else 1
+    lead = parameter.stacked
     rank = len(shape) - lead
     if rank < 1 or parts == 1:
         return None

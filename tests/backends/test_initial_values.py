@@ -160,3 +160,11 @@ def test_a_formula_that_needs_two_axes_says_so():
 def test_a_start_has_the_dtype_of_the_model(dtype):
     start = ml.compile(Linear(4, input_size=3), ml.JaxBackend(dtype=dtype)).randomize_params(0)
     assert {str(array.dtype) for array in start.values()} == {dtype}
+
+
+def test_repeats_in_repeats_start_one_by_one():
+    pm = ml.compile(Repeat(Repeat(Linear(64, input_size=64), 5), 3), shapes={"input": [2, 64]})
+    weight = next(value for name, value in pm.randomize_params(0).items() if name.endswith("weight"))
+    assert weight.shape == (3, 5, 64, 64)
+    alone = ml.compile(Linear(64, input_size=64)).randomize_params(0)["weight"]
+    np.testing.assert_allclose(np.std(weight, axis=(2, 3)), np.std(alone), rtol=0.1)

@@ -294,7 +294,7 @@ class JaxBackend(ArrayMaker):
         else:
             start = (check_seed(seed) % 2**64,)
         wanted = [
-            Wanted(p.initializer, stream(start, p.name), tuple(map(int, p.spec.shape)), p.name, p.stacked is not None)
+            Wanted(p.initializer, stream(start, p.name), tuple(map(int, p.spec.shape)), p.name, p.stacked)
             for p in parameters
         ]
         return {

@@ -78,19 +78,19 @@ class Wanted(NamedTuple):
         random: Its random numbers.
         shape: Its shape.
         name: Its name, for a message.
-        is_stacked: Whether it is many arrays along its first axis, each of which starts by itself.
+        stacked: Along how many axes, its first ones, it is many arrays, each of which starts by itself.
     """
 
     initializer: Initializer
     random: Stream
     shape: tuple[int, ...]
     name: str = ""
-    is_stacked: bool = False
+    stacked: int = 0
 
     @property
     def one(self) -> tuple[int, ...]:
         """The shape of one of its arrays."""
-        return self.shape[1:] if self.is_stacked else self.shape
+        return self.shape[self.stacked :]
 
 
 def drawn(wanted: Sequence[Wanted]) -> Iterator[np.ndarray]:
@@ -115,10 +115,9 @@ def drawn(wanted: Sequence[Wanted]) -> Iterator[np.ndarray]:
                 drawing[at][n].result() if pool else draw(at, n)
             array, initializer = arrays[at], wanted[at].initializer
             arrays[at] = _NONE  # so that it goes when the caller has no more use for it
-            if initializer.name == "orthogonal" and wanted[at].is_stacked:
-                array = np.stack([_orthogonal(one, initializer) for one in array]) if len(array) else array
-            elif initializer.name == "orthogonal":
-                array = _orthogonal(array, initializer)
+            if initializer.name == "orthogonal" and array.size:
+                several = array.reshape(-1, *wanted[at].one)
+                array = np.stack([_orthogonal(one, initializer) for one in several]).reshape(array.shape)
             yield array
 
 
