@@ -9,25 +9,23 @@ from __future__ import annotations
 import difflib
 import importlib
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NoReturn, Self
 
 from mithril_nb.display import Shown, render
 from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, short_repr
-from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, label, merge
 from mithril_nb.graph.draft import Draft
-from mithril_nb.graph.edit import Edit, alone, composite, swap
+from mithril_nb.graph.edit import alone, composite
 from mithril_nb.graph.records import Block, LogicalGraph, Port
-from mithril_nb.graph.spec import Dim, Value, as_dtype, as_shape
-from mithril_nb.models.adding import Adding, with_dtype
+from mithril_nb.graph.spec import Value
+from mithril_nb.models.adding import Adding
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
 from mithril_nb.models.fields import checked, example, fields_of, plain
-from mithril_nb.models.flat import flat
-from mithril_nb.models.portable import Portable, by_name
+from mithril_nb.models.portable import Portable
 from mithril_nb.models.registry import KINDS, kind_named
+from mithril_nb.models.said import Said
 
 _STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -54,7 +52,7 @@ class _Kind(type):
         return made
 
 
-class Model(Shown, Portable, metaclass=_Kind):
+class Model(Shown, Portable, Said, metaclass=_Kind):
     """A part of a model, or a whole one: what blocks are added to.
 
     Args:
@@ -320,129 +318,6 @@ class Model(Shown, Portable, metaclass=_Kind):
             A `PhysicalModel`, that runs.
         """
         return importlib.import_module("mithril_nb").compile(self, backend, **options)
-
-    # What a person says of connections
-
-    def set_shapes(self, shapes: Mapping[str, Sequence[Dim]] | None = None, /, **more: Sequence[Dim]) -> Self:
-        """Say what shapes connections have; dims that are not known may be names.
-
-        Args:
-            shapes: Shape by name of an input or output, of the model or of a block in it (`"linear_0.output"`).
-            **more: The same by keyword.
-
-        Raises:
-            ConnectionError: A name that stands for nothing.
-            UnknownOptionError: A shape that is none.
-
-        Examples:
-            >>> from mithril_nb.models import Linear, Model
-            >>> model = Model() | Linear(3)
-            >>> model.set_shapes(input=["batch", 4]).graph.notes[0][1].shape
-            ('batch', 4)
-        """
-        said = by_name("set_shapes", shapes, more, '{"input": ["batch", 784]}')
-        return self._edit(*(self._say(name, shape=as_shape(name, shape)) for name, shape in said.items()))
-
-    def set_types(self, types: Mapping[str, Any] | None = None, /, **more: Any) -> Self:
-        """Say what dtypes inputs have, and what a `Constant` makes: `set_types(tokens="int32")`.
-
-        What a block computes has the dtype that follows from its inputs; `ml.compile` raises a `ShapeError` where
-        another one is said of it.
-
-        Raises:
-            ConnectionError: A name that stands for nothing.
-            UnknownDtypeError: A dtype that does not exist.
-        """
-        said = by_name("set_types", types, more, '{"tokens": "int32"}')
-
-        def typed(name: str, dtype: str) -> Edit:
-            def edit(graph: LogicalGraph) -> LogicalGraph:
-                end = find(graph, name)
-                if end.node:
-                    graph = swap(graph, end.node, with_dtype(graph.by_name[end.node].block, end.port, dtype))
-                return annotate(graph, end, dtype=dtype)
-
-            return edit
-
-        return self._edit(*(typed(name, str(as_dtype(dtype))) for name, dtype in said.items()))
-
-    def set_differentiability(self, settings: Mapping[str, bool] | None = None, /, **more: bool) -> Self:
-        """Say what training changes: an input that it shall change, or a parameter that it shall leave.
-
-        Args:
-            settings: By name of an input, or of a parameter (`"linear_0.weight"`; `"linear_0"` for all of a block's).
-            **more: The same by keyword.
-
-        Raises:
-            ConnectionError: A name that stands for nothing.
-        """
-        said = by_name("set_differentiability", settings, more, '{"linear_0.weight": False}')
-        arrays = {array for op in flat(self.graph).ops for array in op.arrays.values()}
-        edits: list[Edit] = []
-        for name, value in said.items():
-            own = sorted(array for array in arrays if f"{array}.".startswith(f"{name.replace('/', '.')}."))
-            edits += [partial(annotate_array, name=array, is_trainable=bool(value)) for array in own]
-            edits += [] if own else [self._say(name, is_trainable=bool(value))]
-        return self._edit(*edits)
-
-    def expose_keys(self, *names: str, **renamed: str) -> Self:
-        """Make connections outputs of the model, also where a block reads them: `expose_keys("h", last="output")`.
-
-        Args:
-            names: Names of connections.
-            renamed: The name to give, by keyword, and what to give it to.
-
-        Raises:
-            ConnectionError: A name that stands for nothing, or for an input; or one that cannot be given.
-            NameTakenError: A name that something else has.
-        """
-
-        def exposed(name: str, new: str = "") -> Edit:
-            def edit(graph: LogicalGraph) -> LogicalGraph:
-                end = find(graph, name)
-                graph = expose(graph, end)
-                return label(graph, end, new) if new else graph
-
-            return edit
-
-        return self._edit(*map(exposed, names), *(exposed(old, new) for new, old in renamed.items()))
-
-    def rename_keys(self, **names: str) -> Self:
-        """Give inputs and outputs other names: `rename_keys(input="image", output="logits")`.
-
-        Raises:
-            ConnectionError: A name that stands for nothing, or one that cannot be given.
-            NameTakenError: A name that something else has.
-        """
-        return self._edit(
-            *(lambda graph, old=old, new=new: label(graph, find(graph, old), new) for old, new in names.items())
-        )
-
-    def merge_connections(self, *names: str) -> Self:
-        """Make several connections one: inputs that shall be the same, or an output and the inputs it shall feed.
-
-        Raises:
-            ConnectionError: A name that stands for nothing, or two outputs.
-            CycleError: It would close a cycle.
-        """
-        return self._edit(
-            *(
-                lambda graph, second=second: merge(graph, find(graph, names[0]), find(graph, second))
-                for second in names[1:]
-            )
-        )
-
-    @staticmethod
-    def _say(name: str, **said: Any) -> Edit:
-        return lambda graph: annotate(graph, find(graph, name), **said)
-
-    def _edit(self, *edits: Edit) -> Self:
-        """Change the graph by all of these edits, or by none if one is refused."""
-        graph = self.graph
-        for edit in edits:
-            graph = edit(graph)
-        self._block = composite(graph)
-        return self
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Model) and self._block == other._block

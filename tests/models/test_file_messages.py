@@ -49,49 +49,7 @@ def nested(levels: int) -> dict:
 CYCLE = [["linear_0", "output", "inner", "input"], ["inner", "output", "linear_0", "input"]]
 
 
-def deep(levels: int) -> list:
-    value: list = []
-    for _ in range(levels):
-        value = [value]
-    return value
-
-
 CASES = [
-    (
-        "a path with a zero byte",
-        lambda: load("a\0b"),
-        """
-        ModelFileError: cannot read 'a\\x00b'.
-            because  embedded null byte
-        """,
-    ),
-    (
-        "a version that is a truth value",
-        lambda: from_dict(data(version=True)),
-        """
-        ModelFileError: this model was written in version True of the format.
-            read here  version 1 to 2
-            Try: pip install --upgrade mithril-nb
-        """,
-    ),
-    (
-        "a version with a point",
-        lambda: from_dict(data(version=1.0)),
-        """
-        ModelFileError: this model was written in version 1.0 of the format.
-            read here  version 1 to 2
-            Try: pip install --upgrade mithril-nb
-        """,
-    ),
-    (
-        "values nested too deep",
-        lambda: from_dict(data(graph__nodes__0__attributes__dimension=deep(5000))),
-        """
-        ModelFileError: this model is broken.
-            because  its values are nested too deep
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
-        """,
-    ),
     (
         "no such file",
         lambda: load("nothing/here.json"),

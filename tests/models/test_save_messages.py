@@ -6,14 +6,64 @@ from typing import Any
 import pytest
 
 from mithril_nb.errors import MithrilError
-from mithril_nb.models import Model, Relu, load, save
+from mithril_nb.models import Linear, Model, Relu, from_dict, load, save
 
 
 def saved(path: Any) -> None:
     save(Model() + Relu(), path)
 
 
+MODEL = (Model() | Linear(3)).to_dict()
+
+
+def deep(levels: int) -> list:
+    value: list = []
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+def constant(value: object) -> dict:
+    block = {"name": "constant_0", "kind": "Constant", "attributes": {"value": value}}
+    return {**MODEL, "graph": {"nodes": [block], "edges": [], "labels": []}}
+
+
 CASES = [
+    (
+        "a file with a zero byte in its path",
+        lambda: load("a\0b"),
+        """
+        ModelFileError: cannot read 'a\\x00b'.
+            because  embedded null byte
+        """,
+    ),
+    (
+        "a version that is a truth value",
+        lambda: from_dict({**MODEL, "version": True}),
+        """
+        ModelFileError: this model was written in version True of the format.
+            read here  version 1 to 2
+            Try: pip install --upgrade mithril-nb
+        """,
+    ),
+    (
+        "a version with a point",
+        lambda: from_dict({**MODEL, "version": 1.0}),
+        """
+        ModelFileError: this model was written in version 1.0 of the format.
+            read here  version 1 to 2
+            Try: pip install --upgrade mithril-nb
+        """,
+    ),
+    (
+        "values nested too deep",
+        lambda: from_dict(constant(deep(5000))),
+        """
+        ModelFileError: this model is broken.
+            because  its values are nested too deep
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """,
+    ),
     (
         "a path with a zero byte",
         lambda: saved("a\0b"),
