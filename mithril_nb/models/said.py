@@ -16,7 +16,7 @@ from mithril_nb.models.portable import by_name
 
 
 class Said:
-    """Shapes, dtypes, names, what is trained and what is shown outside; a call changes all that it names, or nothing."""
+    """Shapes, dtypes, names, what is trained and shown outside; a call changes all that it names, or nothing."""
 
     graph: LogicalGraph
     _block: Block
