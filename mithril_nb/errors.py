@@ -70,7 +70,10 @@ def short_repr(value: object, most: int = 80) -> str:
         >>> short_repr(list(range(50)), 20)
         '[0, 1, 2, 3, 4, 5...'
     """
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} that is too deep to be shown"
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

@@ -177,7 +177,15 @@ def run_with_state(
             else:
                 inner = {name: arrays[known] for name, known in op.inner.items()}
                 outputs = tuple(port.name for port in op.block.outputs)
-                call = Call(options, training, own, outputs, _bodies(op.block.graph, toolkit, training), inner)
+                call = Call(
+                    options,
+                    training,
+                    own,
+                    outputs,
+                    _bodies(op.block.graph, toolkit, training),
+                    inner,
+                    dtype=toolkit.dtype,
+                )
             found = toolkit.kernels[op.block.op](call, given)
             for port in op.block.outputs:
                 values[Endpoint(op.path, port.name)] = found[port.name]

@@ -328,21 +328,26 @@ def free_name(graph: LogicalGraph, kind: str) -> str:
 
 @cache
 def _stem(kind: str) -> str:
-    return "".join(f"_{char.lower()}" if _starts_word(kind, i) else char.lower() for i, char in enumerate(kind))
+    words: list[str] = []
+    for index, char in enumerate(kind):
+        is_capital, follows = char.isupper(), kind[index + 1 : index + 2]
+        # A capital starts a word before a small letter (RBF|Kernel), and after one if that ended a word: not in SiLU.
+        starts = is_capital and (follows.islower() or (index and kind[index - 1].islower() and len(words[-1]) > 2))
+        if starts or not words:
+            words.append(char)
+        else:
+            words[-1] += char
+    return "_".join(words).lower()
 
 
 def default_name(kind: str, number: int) -> str:
     """Return the name of the block of a kind with a number.
 
     Examples:
-        >>> default_name("MaxPool2d", 3)
-        'max_pool2d_3'
+        >>> default_name("MaxPool2d", 3), default_name("RBFKernel", 0), default_name("SiLU", 0)
+        ('max_pool2d_3', 'rbf_kernel_0', 'silu_0')
     """
     return f"{_stem(kind)}_{number}"
-
-
-def _starts_word(kind: str, index: int) -> bool:
-    return index > 0 and kind[index].isupper() and not kind[index - 1].isupper()
 
 
 def checked_name(name: object) -> str:

@@ -81,7 +81,7 @@ def test_attributes_may_be_connected() -> None:
     model |= Size(dim=0)(input="y", output="groups")
     model |= Convolution2D(3, 4, padding=1)(input="x", groups="groups", output="output")
     x, params = image(2, 6, 5, 5), {"weight": image(4, 3, 3, 3), "bias": image(4)}
-    named = {f"convolution2_d_0.{name}": array for name, array in params.items()}
+    named = {f"convolution2d_0.{name}": array for name, array in params.items()}
     expected = run(Conv2d(4, 3, padding=1, groups=2), params, input=x)
     np.testing.assert_array_equal(run(model, named, x=x, y=jnp.zeros(2)), expected)
     # What is not known yet makes no shape that is guessed.

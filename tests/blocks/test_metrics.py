@@ -148,7 +148,7 @@ REFUSED = [
     (
         lambda: fit_or_raise(TopKHits(2), pred=(8, 10), label=((8, 10), "int32")),
         """
-        ShapeError: the input 'label' does not fit 'top_khits.label'.
+        ShapeError: the input 'label' does not fit 'top_k_hits.label'.
             given  (8, 10) int32
             label  (8,)
             Try: one whole number for each sample.

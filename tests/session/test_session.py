@@ -117,8 +117,8 @@ def test_a_command_that_fails_says_so_and_changes_nothing(session):
     problem = session.run_command("set_attribute", {"path": "linear_0", "name": "dimension", "value": "wide"})
     assert str(problem) == (
         "Linear cannot take dimension='wide'.\n"
-        "    needs  a whole number from 1 to 1048576\n"
-        "    means  Size of the last axis of the output.\n"
+        "    needs  a whole number from 1 to 1048576, or None\n"
+        "    means  Size of the last axis of the output; with `None`, weight and bias must be given.\n"
         "    Try: Linear(dimension=64)"
     )
     assert (session.design, session.analysis.version) == (before, version)
