@@ -48,7 +48,8 @@ class Workload:
         shape = (batch_size or self.shape[0], *self.shape[1:])
         rng = np.random.default_rng(1)
         if self.tokens:
-            return tuple(jnp.asarray(rng.integers(0, self.tokens, shape), jnp.int32) for _ in range(2))
+            text, after = (jnp.asarray(rng.integers(0, self.tokens, shape), jnp.int32) for _ in range(2))
+            return text, after
         x = rng.normal(size=shape).astype(np.float32)
         return jnp.asarray(x), jnp.asarray(rng.integers(0, CLASSES, shape[0]), jnp.int32)
 
