@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -71,7 +72,7 @@ def test_values_are_those_of_others(name: str, data: st.DataObject):
             params, state = _arrays(_inferred(model.graph, inputs, dtype))
             # What is rounded to float32 is the same for both: the question is what is computed from it.
             given_ = {port: _rounded(array, dtype) for port, array in inputs.items()}
-            compiled = jax.jit(lambda p, s, i: _run(model.graph, p, s, i))
+            compiled = jax.jit(lambda p, s, i, dtype=dtype: _run(model.graph, p, s, i, dtype))
             found = compiled(_as(params, dtype), _as(state, dtype), _as(given_, dtype))
             rounded = {name: _rounded(array, dtype) for name, array in {**params, **state}.items()}
         expected = case.reference(model, rounded, given_)
@@ -97,7 +98,7 @@ def test_gradients_are_those_of_finite_differences(name: str, data: st.DataObjec
         whole = {port: jnp.asarray(array) for port, array in inputs.items() if array.dtype.kind != "f"}
 
         def outputs(params: Any, floating: Any) -> Any:
-            found = _run(model.graph, params, _as(state, "float64"), {**floating, **whole})
+            found = _run(model.graph, params, _as(state, "float64"), {**floating, **whole}, "float64")
             return [value for value in found.values() if jnp.issubdtype(jnp.asarray(value).dtype, jnp.floating)]
 
         check_grads(jax.jit(outputs), (_as(params, "float64"), _as(floating, "float64")), 1, ("rev",), 1e-4, 1e-4, 1e-5)
@@ -159,8 +160,9 @@ def _arrays(found: Inference) -> tuple[Arrays, Arrays]:
     return params, {one.name: random.uniform(0.5, 1.5, one.spec.shape) for one in found.states}
 
 
-def _run(graph: LogicalGraph, params: Any, state: Any, inputs: Any) -> dict[str, Any]:
-    toolkit = JaxBackend().toolkit
+def _run(graph: LogicalGraph, params: Any, state: Any, inputs: Any, dtype: str = "float32") -> dict[str, Any]:
+    # A backend of float64 would switch JAX to it for good.
+    toolkit = replace(JaxBackend().toolkit, dtype=dtype)
     return run_with_state(graph, toolkit, params, inputs, state=state, key=jax.random.key(0))[0]
 
 
