@@ -233,7 +233,7 @@ REFUSED = [
     (
         lambda: fit_or_raise(GPRAlpha(), label_mu_diff=(4, 4), K_term=(4, 4), L=(4, 4)),
         """
-        ShapeError: the input 'label_mu_diff' does not fit 'gpralpha.label_mu_diff'.
+        ShapeError: the input 'label_mu_diff' does not fit 'gpr_alpha.label_mu_diff'.
             given          (4, 4) float32
             label_mu_diff  (4, 1)
             Try: labels and a mean of shape (4, 1).

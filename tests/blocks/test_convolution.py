@@ -239,7 +239,7 @@ MESSAGES = [
         "a given weight of another rank",
         lambda: ml.compile(PrimitiveConvolution1D(use_bias=False), shapes={"input": [1, 3, 8], "weight": [4, 3]}),
         """
-        ShapeError: the input 'weight' does not fit 'primitive_convolution1_d.weight'.
+        ShapeError: the input 'weight' does not fit 'primitive_convolution1d.weight'.
             given   (4, 3) float32
             weight  (out, in / groups, length)      rank 2
             Try: a weight of this shape.

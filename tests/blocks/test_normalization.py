@@ -165,7 +165,7 @@ MESSAGES = [
         "no axis",
         lambda: ml.compile(RMSNorm(), shapes={"input": []}),
         """
-        ShapeError: the input 'input' does not fit 'rmsnorm.input'.
+        ShapeError: the input 'input' does not fit 'rms_norm.input'.
             given  () float32
             input  at least one axis      rank 0
             Try: give the input a last axis to normalize.

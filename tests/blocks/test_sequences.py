@@ -188,7 +188,7 @@ def test_the_rows_that_a_step_leaves_out_are_the_complement():
         ),
         (
             lambda: ml.compile(RNNCell(), shapes={"input": [5, 1, 3], "prev_hidden": [2, 1, 4]}),
-            "the input 'prev_hidden' does not fit 'rnncell.prev_hidden'.\n"
+            "the input 'prev_hidden' does not fit 'rnn_cell.prev_hidden'.\n"
             "    given        (2, 1, 4) float32\n"
             "    prev_hidden  at least the rows of the input, (5, 1), then features      (2, 1) beside (5, 1)\n"
             "    Try: a state for each row of the input.",

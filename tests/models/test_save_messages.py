@@ -59,8 +59,11 @@ CASES = [
         "values nested too deep",
         lambda: from_dict(constant(deep(5000))),
         """
-        ModelFileError: this model is broken.
-            because  its values are nested too deep
+        ModelFileError: block 'constant_0' of this model cannot be made.
+            because  Constant cannot take value=a list that is too deep to be shown.
+                         needs  numbers, texts, or lists of such, at most 64 levels deep
+                         means  A number, or numbers in lists in lists, all of one length at each depth.
+                         Try: Constant(value=0.0)
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,
     ),
