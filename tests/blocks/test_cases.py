@@ -27,7 +27,7 @@ from tests.blocks.case import Arrays, Case, all_cases
 CASES = {case.name: case for case in all_cases()}
 MORE = int(os.environ.get("MITHRIL_NB_EXAMPLES", "1"))
 """How many times as many examples. Each new shape is compiled op by op: the usual run takes few, always the same."""
-TRACED, RUN, DIFFERENTIATED = (settings(max_examples=count * MORE, derandomize=MORE == 1) for count in (4, 1, 1))
+TRACED, RUN, DIFFERENTIATED = (settings(max_examples=count * MORE, derandomize=MORE == 1) for count in (2, 1, 1))
 each = pytest.mark.parametrize("name", CASES)
 
 
