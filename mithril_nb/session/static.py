@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mithril_nb.display import render
 from mithril_nb.session.session import Session
+from mithril_nb.session.snapshot import shares_of, with_shares
 from mithril_nb.viz.bundles import bundle
 from mithril_nb.viz.report import fragment_html
 
@@ -20,10 +21,13 @@ def _session_bundle(session: Session) -> dict[str, str]:
     design, analysis = session.design, session.analysis
     if not design.graph.nodes:
         return {"text/plain": "Workbench: no block yet"}
-    found = bundle(session.diagram)
+    report = session.cost
+    # With the shares of the cost, whether the worker has come to them or not: a saved picture does not depend on time.
+    diagram = session.diagram if report is None else with_shares(session.diagram, shares_of(report, design.graph))
+    found = bundle(diagram)
     names = ", ".join(node.name for node in design.graph.nodes)
     lines = [f"Workbench of {design.name!r}: {names}", *map(str, analysis.problems)]
-    now, run, report = session.snapshot(), session.training.run, session.cost
+    now, run = session.snapshot(), session.training.run
     stages = []
     if analysis.can_run:
         inspection = analysis.inspection
@@ -31,7 +35,7 @@ def _session_bundle(session: Session) -> dict[str, str]:
         stages = [inspection.stage(name) for name in kept]
     page = fragment_html(
         design.name,
-        session.diagram,
+        diagram,
         stages,
         None if report is None else report.to_dict(),
         now["run"],

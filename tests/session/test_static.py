@@ -59,3 +59,14 @@ def test_names_are_data(name):
 
 def test_an_empty_canvas():
     assert bundle_of(Model()) == {"text/plain": "Workbench: no block yet"}
+
+
+def test_the_picture_has_the_cost_whether_the_worker_has_come_to_it_or_not():
+    wb = ml.workbench(Model() + Linear(8) + Relu(), shapes={"input": [4, 3]})
+    try:
+        at_once = render(wb.session)["image/svg+xml"]
+        wb.session.wait()
+        assert at_once == render(wb.session)["image/svg+xml"]
+        assert " of the cost" in at_once
+    finally:
+        wb.close()
