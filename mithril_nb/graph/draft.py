@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from copy import copy
 from typing import Any
 
-from mithril_nb.graph.annotate import annotate
+from mithril_nb.graph.annotate import annotate, label
 from mithril_nb.graph.closing import INPUT, OUTPUT, closed, made_edges
 from mithril_nb.graph.edit import add, check_new, default_name
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
@@ -78,6 +78,17 @@ class Draft:
             if edge.target == target:
                 return edge.source
         return self.graph().source_of.get(target, target)
+
+    def shared(self, end: Endpoint) -> str:
+        """Return a name for what feeds an input port, so that another block may read it too; a parameter gets one."""
+        source = self.source(end.node, end.port)
+        if source.node != BOUNDARY:
+            name = f"{end.node}_{end.port}" if source == end else ""
+        else:
+            name = f"{end.node}_{end.port}" if "." in source.port else source.port
+        if name and name not in self._labels:
+            self.restart(label(self.graph(), end if source == end or "." in source.port else source, name))
+        return name or str(source)
 
     def note(self, end: Endpoint, change: Callable[[Note], Note]) -> None:
         """Change what is said of an endpoint; an input whose name came by itself keeps it from now on."""

@@ -63,7 +63,12 @@ class Adding:
                 "model |= block first; then connect to block.output.",
                 port=connection.port,
             )
-        return str(Endpoint(block, connection.port))
+        end = Endpoint(block, connection.port)
+        if connection.port in {port.name for port in self.draft.node(block).block.outputs}:
+            return str(end)
+        if self.before is None:
+            self.before = self.draft.state(), dict(self.members)
+        return self.draft.shared(end)
 
     def member(self, thing: object) -> str | None:
         """Return the name that something which was added has here; `None` if it was not added."""
