@@ -11,7 +11,7 @@ from mithril_nb.backends.jax.custom import inferring_for
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.edit import free_name
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node
-from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.constants import Constant
 from mithril_nb.models.fields import plain
 from mithril_nb.models.infer import Inference, infer
@@ -23,6 +23,12 @@ def infer_for(backend: JaxBackend, graph: LogicalGraph, inputs: Mapping[str, Ten
     """Return the specs of everything in a graph, with the ops that somebody brought as this backend has them."""
     with inferring_for(backend):
         return infer(graph, inputs, backend.default_dtype)
+
+
+def said_sizes(graph: LogicalGraph, inputs: Mapping[str, TensorSpec]) -> frozenset[str]:
+    """Return the names that a person gave to sizes, in `shapes` or of the model's connections."""
+    shapes = [spec.shape for spec in inputs.values()] + [note.shape for _, note in graph.notes if note.shape]
+    return frozenset(dim for shape in shapes for dim in shape if isinstance(dim, str) and dim != LEADING)
 
 
 def with_constants(graph: LogicalGraph, constants: Mapping[str, Any]) -> LogicalGraph:

@@ -41,10 +41,19 @@ class Calls:
         inference: Specs of everything in it.
         backend: What it is compiled for.
         is_static: Whether inputs of other shapes than compiled for are refused.
+        sizes: Names that a person gave to sizes of inputs: each stands for one size in a call.
     """
 
-    def __init__(self, graph: LogicalGraph, inference: Inference, backend: JaxBackend, is_static: bool = False):
+    def __init__(
+        self,
+        graph: LogicalGraph,
+        inference: Inference,
+        backend: JaxBackend,
+        is_static: bool = False,
+        sizes: frozenset[str] = frozenset(),
+    ):
         self.graph, self.inference, self.backend, self.is_static = graph, inference, backend, is_static
+        self.sizes = sizes
         self.dtype = backend.default_dtype
         self._settled = {name: spec.shape for name, spec in inference.inputs.items()}
         self._has_told = False
@@ -119,6 +128,7 @@ class Calls:
                 port=missing[0],
             )
         arrays = {port: self._cast(port, inputs[name]) for port, name in ports.items()}
+        self._check_names(arrays)
         if self.is_static and (other := self._other(arrays)):
             name, given, compiled = other[0]
             raise ShapeError(
@@ -128,6 +138,21 @@ class Calls:
                 port=name,
             )
         return arrays
+
+    def _check_names(self, arrays: Arrays) -> None:
+        """Raise if one name that a person gave to sizes stands for two."""
+        found: dict[Dim, tuple[str, int]] = {}
+        for port, array in arrays.items():
+            shape = self.inference.inputs[port].shape
+            for dim, size in zip(shape, array.shape, strict=False) if len(shape) == array.ndim else ():
+                first, known = found.setdefault(dim, (port, size)) if dim in self.sizes else ("", size)
+                if size != known:
+                    raise ShapeError(
+                        f"the size {dim!r} is {known} in input {first!r} and {size} in input {port!r}.",
+                        ((f"{first}", str(tuple(arrays[first].shape))), (f"{port}", str(tuple(array.shape)))),
+                        f"inputs of one size, or another name than {dim!r} for one of them in shapes.",
+                        port=port,
+                    )
 
     def _other(self, arrays: Arrays) -> list[tuple[str, tuple[int, ...], tuple[Dim, ...]]]:
         """Inputs of other shapes than compiled for: name, shape, and what was said at first."""
@@ -156,10 +181,12 @@ class Calls:
             self._has_told = True
             name = changed[0]
             any_batch = ["batch" if place == 0 else dim for place, dim in enumerate(shapes[name])]
+            is_batch = agree(shapes[name][1:], self._settled[name][1:])
             notice(
                 f"input {name!r} of shape {shapes[name]} is compiled for anew: the model was compiled for "
-                f"{self._settled[name]}. shapes={{{name!r}: {any_batch}}} expects any batch; static_shapes=True "
-                "refuses others."
+                f"{self._settled[name]}. "
+                + (f"shapes={{{name!r}: {any_batch}}} expects any batch; " if is_batch else "")
+                + "static_shapes=True refuses others."
             )
 
     def inferred(self, inputs: Arrays) -> Inference:
@@ -199,11 +226,18 @@ class Calls:
         found = self.inferred(inputs)  # what it was compiled for has been inferred, and holds together
         found.raise_problems()
         shapes = {name: tuple(jax.numpy.shape(array)) for name, array in params.items()}
+        compiled = self.inference.inputs
+        other = [name for name, spec in specs.items() if not agree(spec.shape[1:], compiled[name].shape[1:])]
         problems = [
             Diagnostic(
-                f"parameter {parameter.name!r} does not fit the model.",
+                f"input {other[0]!r} does not fit parameter {parameter.name!r}."
+                if other
+                else f"parameter {parameter.name!r} does not fit the model.",
                 (("given", str(shapes[parameter.name])), ("needed", str(parameter.spec.shape)), *self._inputs(specs)),
-                "params = pm.randomize_params(), or inputs of the shape that these were made for.",
+                f"an input of shape {compiled[other[0]].shape}, or other parameters: "
+                f"{self._with(specs)}.randomize_params()"
+                if other
+                else "params = pm.randomize_params(), or inputs of the shape that these were made for.",
                 parameter.path,
                 parameter.port,
                 code="ShapeError",
@@ -231,7 +265,10 @@ class Calls:
 
     def with_shapes(self) -> str:
         """Return a call of `compile` with a shape for each input, for a message."""
-        shapes = {name: _example(self._settled[name]) for name in self.inference.inputs}
+        return self._with({name: TensorSpec(self._settled[name]) for name in self.inference.inputs})
+
+    def _with(self, specs: Mapping[str, TensorSpec]) -> str:
+        shapes = {name: _example(spec.shape) for name, spec in specs.items()}
         return f"ml.compile(model, backend, shapes={shapes!r})"
 
     def _inputs(self, given: Mapping[str, TensorSpec]) -> tuple[tuple[str, str], ...]:

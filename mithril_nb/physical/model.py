@@ -60,6 +60,7 @@ class PhysicalModel(Shown):
         jit: bool,
         options: Options | None = None,
         placement: Mapping[str, Any] | None = None,
+        sizes: frozenset[str] = frozenset(),
     ):
         check_kernels(graph, backend.toolkit)
         self.graph, self.backend, self.inference, self.jit = graph, backend, inference, jit
@@ -68,7 +69,7 @@ class PhysicalModel(Shown):
         self._draws = draws_random_numbers(graph, backend.toolkit, False)
         self._run = self._jitted() if jit else self._evaluate
         self._donating = self._jitted(options.donated) if options.donated else None
-        self._calls = Calls(graph, inference, backend, options.static_shapes)
+        self._calls = Calls(graph, inference, backend, options.static_shapes, sizes)
         self._spread = None
         if backend.mesh is not None:
             self._spread = Spread(backend.mesh, options.parallelism, options.replicates_inputs)

@@ -333,3 +333,18 @@ def test_parameters_of_whole_numbers_are_refused(pm, params):
         "    needs  float32\n"
         "    Try: params['linear_0.bias'].astype(\"float32\")"
     )
+
+
+def test_a_name_stands_for_one_size():
+    pm = ml.compile(Add(), shapes={"left": ["rows", 4], "right": ["rows", 4]})
+    with pytest.raises(MithrilError) as caught:
+        pm.evaluate({}, {"left": np.ones((6, 4), "float32"), "right": np.ones((1, 4), "float32")})
+    assert str(caught.value) == (
+        "the size 'rows' is 6 in input 'left' and 1 in input 'right'.\n"
+        "    left   (6, 4)\n"
+        "    right  (1, 4)\n"
+        "    Try: inputs of one size, or another name than 'rows' for one of them in shapes."
+    )
+    for rows in (6, 1):
+        x = np.ones((rows, 4), "float32")
+        assert pm.evaluate({}, {"left": x, "right": x})["output"].shape == (rows, 4)

@@ -348,11 +348,11 @@ CASES = [
         "an input of another width",
         lambda: mlp.evaluate(params, {"input": X[:, :3]}),
         """
-        ShapeError: parameter 'linear_0.weight' does not fit the model.
+        ShapeError: input 'input' does not fit parameter 'linear_0.weight'.
             given          (4, 3)
             needed         (3, 3)
             input 'input'  (5, 3) float32      compiled for (5, 4) float32
-            Try: params = pm.randomize_params(), or inputs of the shape that these were made for.
+            Try: an input of shape (5, 4), or other parameters: ml.compile(model, backend, shapes={'input': [5, 3]}).randomize_params()
         """,
     ),
     (
