@@ -234,8 +234,7 @@ class Calls:
                 if other
                 else f"parameter {parameter.name!r} does not fit the model.",
                 (("given", str(shapes[parameter.name])), ("needed", str(parameter.spec.shape)), *self._inputs(specs)),
-                f"an input of shape {compiled[other[0]].shape}, or other parameters: "
-                f"{self._with(specs)}.randomize_params()"
+                f"an input of shape {compiled[other[0]].shape}, or parameters of {self._with(specs)}."
                 if other
                 else "params = pm.randomize_params(), or inputs of the shape that these were made for.",
                 parameter.path,

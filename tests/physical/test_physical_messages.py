@@ -352,7 +352,7 @@ CASES = [
             given          (4, 3)
             needed         (3, 3)
             input 'input'  (5, 3) float32      compiled for (5, 4) float32
-            Try: an input of shape (5, 4), or other parameters: ml.compile(model, backend, shapes={'input': [5, 3]}).randomize_params()
+            Try: an input of shape (5, 4), or parameters of ml.compile(model, backend, shapes={'input': [5, 3]}).
         """,
     ),
     (
