@@ -30,7 +30,7 @@ def kind_named(kind: str) -> type[Model]:
     near = difflib.get_close_matches(kind, KINDS, 1, 0.5)
     raise UnknownBlockError(
         f"unknown kind of block {kind!r}.",
-        (("known", "list(mithril_nb.models.KINDS)"),),
+        (("known", "list(mithril_nb.models.KINDS)"), ("yours", "a class of your own is imported or defined first")),
         f"{near[0]}(...)" if near else "one of these kinds.",
     )
 

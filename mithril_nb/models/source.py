@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from math import isfinite
 from pprint import pformat
 from typing import Any
@@ -16,13 +17,19 @@ from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, No
 from mithril_nb.graph.spec import exactly
 from mithril_nb.models.fields import fields_of
 from mithril_nb.models.files import to_dict
+from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, kind_named
 
 
-def to_source(graph: LogicalGraph, variable: str = "model") -> str:
-    """Return Python that rebuilds a graph.
+def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:
+    """Return Python that rebuilds a model.
 
-    Where a name would mean something else while the model is only half built, the whole is written as data.
+    Where a name would mean something else while the model is only half built, the whole is written as data. Blocks that
+    somebody defined are imported from where they were; those of a notebook, or of `register_op`, must be there.
+
+    Args:
+        model: The model, or its graph.
+        variable: What to call it.
 
     Examples:
         >>> from mithril_nb.models import Linear, Model, Relu
@@ -33,14 +40,30 @@ def to_source(graph: LogicalGraph, variable: str = "model") -> str:
         model |= Linear(64)
         model += Relu()
     """
+    graph = model if isinstance(model, LogicalGraph) else model.graph
     writer = _Writer()
     writer.graph(graph, variable, "")
     if writer.misread:
         data = pformat(to_dict(graph), width=100, sort_dicts=False)
         unwritten = 'inf, nan = float("inf"), float("nan")\n' if re.search(r"\b(inf|nan)\b", data) else ""
         return f"from mithril_nb.models import from_dict\n\n{unwritten}{variable} = from_dict({data})\n"
-    imports = f"from mithril_nb.models import {', '.join(sorted(writer.kinds))}\n\n"
-    return imports + "\n".join(writer.lines) + "\n"
+    return _imports(writer.kinds) + "\n".join(writer.lines) + "\n"
+
+
+def _imports(kinds: Iterable[str]) -> str:
+    """The lines that bring the classes of the blocks."""
+    homes: dict[str, list[str]] = {}
+    for kind in sorted(kinds):
+        made = KINDS.get(kind, Model)
+        is_there = getattr(sys.modules.get(made.__module__), kind, None) is made and made.__module__ != "__main__"
+        home = "mithril_nb.models" if made.__module__.startswith("mithril_nb.models.") else made.__module__
+        homes.setdefault(home if is_there else "", []).append(kind)
+    own = homes.pop("", [])
+    lines = [f"from {home} import {', '.join(names)}\n" for home, names in sorted(homes.items())]
+    lines += (
+        [f"# {', '.join(own)}: defined by hand; {'it' if len(own) == 1 else 'they'} must be there\n"] if own else []
+    )
+    return "".join(lines) + "\n"
 
 
 class _Writer:

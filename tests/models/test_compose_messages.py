@@ -356,6 +356,7 @@ CASES = [
         """
         UnknownBlockError: unknown kind of block 'Linaer'.
             known  list(mithril_nb.models.KINDS)
+            yours  a class of your own is imported or defined first
             Try: Linear(...)
         """,
     ),
@@ -365,6 +366,7 @@ CASES = [
         """
         UnknownBlockError: unknown kind of block 'Qxyzzy'.
             known  list(mithril_nb.models.KINDS)
+            yours  a class of your own is imported or defined first
             Try: one of these kinds.
         """,
     ),

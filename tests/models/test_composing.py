@@ -5,9 +5,11 @@ import inspect
 import pickle
 from typing import get_type_hints
 
+import numpy as np
 import pytest
 from fresh import run_fresh
 
+import mithril_nb as ml
 from mithril_nb.errors import ConnectionError, UnknownOptionError
 from mithril_nb.graph.records import Endpoint
 from mithril_nb.graph.spec import TensorSpec
@@ -254,3 +256,22 @@ def test_a_linear_block_without_a_dimension_takes_its_weight():
 def test_the_palette_starts_with_what_a_block_needs():
     starts = {field.name: field.start for field in fields_of(Linear)}
     assert starts == {"dimension": 64, "use_bias": None, "input_size": None}
+
+
+def test_a_block_may_read_the_parameter_of_another():
+    model = Model()
+    model |= (one := Linear(8))(input="a", output="left")
+    model |= Linear(8)(input="b", weight=one.weight, bias=one.bias, output="right")
+    model |= Linear(8)(input="c", weight=one.weight, output="third")
+    pm = ml.compile(model, shapes={"a": [2, 3], "b": [4, 3], "c": [1, 3]})
+    assert [one.name for one in pm.parameters] == ["linear_0_weight", "linear_0_bias", "linear_2.bias"]
+    x = np.ones((4, 3), "float32")
+    found = pm.evaluate(pm.randomize_params(0), {"a": x[:2], "b": x, "c": x[:1]})
+    np.testing.assert_array_equal(found["left"][0], found["right"][0])
+
+
+def test_a_block_may_read_what_another_reads():
+    model = Model()
+    model += (linear := Linear(4))
+    model |= Relu()(input=linear.input, output="around")
+    assert [port.name for port in model.inputs] == ["input"]

@@ -488,22 +488,3 @@ def test_a_connection_has_no_truth_value_and_an_unknown_name_is_an_attribute_err
         bool(Linear(3).output)
     with pytest.raises(AttributeError, match=r"no connection 'outputt'\. Did you mean 'output'"):
         Linear(3).outputt  # noqa: B018
-
-
-def test_a_block_may_read_the_parameter_of_another():
-    model = Model()
-    model |= (one := Linear(8))(input="a", output="left")
-    model |= Linear(8)(input="b", weight=one.weight, bias=one.bias, output="right")
-    model |= Linear(8)(input="c", weight=one.weight, output="third")
-    pm = ml.compile(model, shapes={"a": [2, 3], "b": [4, 3], "c": [1, 3]})
-    assert [one.name for one in pm.parameters] == ["linear_0_weight", "linear_0_bias", "linear_2.bias"]
-    x = np.ones((4, 3), "float32")
-    found = pm.evaluate(pm.randomize_params(0), {"a": x[:2], "b": x, "c": x[:1]})
-    np.testing.assert_array_equal(found["left"][0], found["right"][0])
-
-
-def test_a_block_may_read_what_another_reads():
-    model = Model()
-    model += (linear := Linear(4))
-    model |= Relu()(input=linear.input, output="around")
-    assert [port.name for port in model.inputs] == ["input"]

@@ -223,6 +223,7 @@ CASES = [
         ModelFileError: block 'linear_0' of this model cannot be made.
             because  unknown kind of block 'Linaer'.
                          known  list(mithril_nb.models.KINDS)
+                         yours  a class of your own is imported or defined first
                          Try: Linear(...)
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,
@@ -234,6 +235,7 @@ CASES = [
         ModelFileError: block 'linear_0' of this model cannot be made.
             because  unknown kind of block "__import__('os').system".
                          known  list(mithril_nb.models.KINDS)
+                         yours  a class of your own is imported or defined first
                          Try: one of these kinds.
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,

@@ -13,6 +13,7 @@ from mithril_nb.graph.records import Endpoint
 from mithril_nb.models import (
     MLP,
     Add,
+    Composite,
     Cond,
     Constant,
     IOKey,
@@ -260,3 +261,23 @@ def test_a_name_that_would_be_misread_is_written_as_data():
     source = to_source(model.graph)
     assert source.startswith("from mithril_nb.models import from_dict\n\nmodel = from_dict({'format'")
     assert built(source).graph == model.graph
+
+
+def test_the_source_of_a_block_that_somebody_defined_says_so():
+    class Thrice(Composite):
+        def __init__(self, name: str | None = None):
+            super().__init__(name)
+            self += Relu()
+
+    model = Model() + Linear(3)
+    assert to_source(model) == to_source(model.graph)
+    model += Custom(2)
+    lines = to_source(model).splitlines()
+    assert lines[:2] == ["from mithril_nb.models import Linear, Model", f"from {__name__} import Custom"]
+    assert to_source(model + Thrice()).startswith("from mithril_nb.models import")
+
+
+class Custom(Composite):
+    def __init__(self, width: int, name: str | None = None):
+        super().__init__(name, width=width)
+        self += Linear(self.options["width"])
