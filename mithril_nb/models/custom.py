@@ -78,6 +78,12 @@ def computed(cls: type[Operator]) -> None:
 
     Called when the class is defined.
     """
+    if not isinstance(cls.__dict__.get("infer", classmethod(traced)), classmethod):
+        raise UnknownOptionError(
+            f"{cls.__name__}.infer is no method of the class.",
+            (("needs", "what it gives for some attributes and specs, without a block"),),
+            "@classmethod before def infer(cls, options, inputs), or leave it out: compute is then traced.",
+        )
     if "op" not in cls.__dict__:
         cls.op = cls.__name__  # ops of ours are written small: no class takes the place of one
     cls.__bases__ = tuple(Computing if base is Operator else base for base in cls.__bases__)

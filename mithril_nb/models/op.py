@@ -55,6 +55,20 @@ class Inferred:
 class Operator(Model):
     """A block that is one op: subclasses declare ports, a shape rule, and how parameters start.
 
+    One with a method `compute` brings its own kernel, written with JAX: it takes arrays by port and gives arrays by
+    port, `self.options` are its attributes, and its shapes are found by tracing it. `JaxBackend.register_op`
+    takes a plain function.
+
+    Examples:
+        >>> class Scaled(Operator):
+        ...     def __init__(self, factor: float = 2.0, name: str | None = None):
+        ...         super().__init__(name, factor=factor)
+        ...
+        ...     def compute(self, inputs):
+        ...         return {"output": self.options["factor"] * inputs["input"]}
+        >>> [port.name for port in Scaled(3.0).inputs]
+        ['input']
+
     Attributes:
         op: Name of the op; a backend has a kernel of that name.
         input_ports: Names of its data inputs.

@@ -450,3 +450,16 @@ def test_an_operation_that_does_not_exist(name: str, text: str) -> None:
     with pytest.raises(AttributeError) as error:
         getattr(backend, name)
     assert str(error.value) == text
+
+
+def test_infer_of_an_op_of_ones_own_belongs_to_its_class():
+    def infer(options, inputs):
+        return None
+
+    with pytest.raises(MithrilError) as caught:
+        type("Loose", (Operator,), {"infer": staticmethod(infer), "compute": lambda self, inputs: inputs})
+    assert str(caught.value) == (
+        "Loose.infer is no method of the class.\n"
+        "    needs  what it gives for some attributes and specs, without a block\n"
+        "    Try: @classmethod before def infer(cls, options, inputs), or leave it out: compute is then traced."
+    )
