@@ -160,6 +160,7 @@ class Convolution1D(Convolution):
     """
 
     op = "convolution1d"
+    category = "As in Mithril"
     axes = 1
     option_ports = ("stride", "padding", "dilation")
 
@@ -197,6 +198,7 @@ class Convolution2D(Convolution):
     """
 
     op = "convolution2d"
+    category = "As in Mithril"
     axes = 2
     option_ports = ("stride", "padding", "dilation", "groups")
 
@@ -230,6 +232,7 @@ class PrimitiveConvolution1D(Convolution):
     """
 
     op = "primitive_convolution1d"
+    category = "As in Mithril"
     axes = 1
     option_ports = ("stride", "padding", "dilation")
 
@@ -260,6 +263,7 @@ class PrimitiveConvolution2D(Convolution):
     """
 
     op = "primitive_convolution2d"
+    category = "As in Mithril"
     axes = 2
     option_ports = ("stride", "padding", "dilation", "groups")
 

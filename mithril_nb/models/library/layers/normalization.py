@@ -319,6 +319,7 @@ class BatchNorm2D(BatchNorm):
     """
 
     op = "table_batch_norm2d"
+    category = "As in Mithril"
     ranks = (4,)
 
     def __init__(

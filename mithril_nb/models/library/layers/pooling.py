@@ -262,6 +262,7 @@ class MaxPool1D(_MaxPool):
     """
 
     op = "table_max_pool1d"
+    category = "As in Mithril"
     axes = 1
     option_ports = ("kernel_size", "stride", "padding", "dilation")
 
@@ -279,6 +280,7 @@ class MaxPool1D(_MaxPool):
 class _ConnectedPool2D(_Pool):
     """What Mithril's pools of images share: each attribute is a port too."""
 
+    category = "As in Mithril"
     axes = 2
     option_ports = ("kernel_size", "stride", "padding", "dilation")
 

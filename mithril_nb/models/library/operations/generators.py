@@ -260,6 +260,7 @@ class PrimitiveRandn(Randn):
     """
 
     op = "primitive_randn"
+    category = "As in Mithril"
 
 
 class RandInt(_Made):
@@ -320,6 +321,7 @@ class PrimitiveRandInt(RandInt):
     """
 
     op = "primitive_rand_int"
+    category = "As in Mithril"
 
 
 def wanted_shape(value: Value) -> tuple[Dim, ...]:
