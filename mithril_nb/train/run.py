@@ -57,7 +57,8 @@ class Run(Shown):
     loop, Ctrl-C, `stop` and failures all keep the params; `go_on()`, `start()` or another loop continue from there.
 
     Attributes:
-        history: Numbers of every step: `run.history["loss"]`.
+        history: Numbers of every step: `run.history["loss"]`. Those of validation stand at the last step of each epoch,
+            and are NaN at the others.
     """
 
     def __init__(self, course: Course, state: State):
