@@ -13,7 +13,6 @@ from typing import Any
 
 from mithril_nb.errors import UnknownOpError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec
-from mithril_nb.models.fields import fields_of
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import OPS, Inferred, Operator, Options, Specs
 from mithril_nb.models.registry import KINDS
@@ -51,22 +50,6 @@ class Custom(Operator):
         return traced(cls, options, inputs)
 
 
-class Computing(Operator):
-    """Stands between `Operator` and each class that computes, to see which attributes its constructor hands on."""
-
-    def __init__(self, name: str | None = None, **attributes: Any):
-        lost = [field.name for field in fields_of(type(self)) if field.name not in attributes]
-        if lost:
-            kind, handed = type(self).__name__, ", ".join(f"{one}={one}" for one in (*attributes, *lost))
-            raise UnknownOptionError(
-                f"{kind}.__init__ does not hand {', '.join(map(repr, lost))} on.",
-                (("because", f"{kind} is made anew, from its attributes, wherever it computes"),
-                 ("handed on", ", ".join(attributes) or "nothing")),
-                f"super().__init__(name, {handed})",
-            )  # fmt: skip
-        super().__init__(name, **attributes)
-
-
 def traced(cls: type[Operator], options: Options, inputs: Specs) -> Inferred:
     """Return the shapes that a backend finds for an op; unknown while there is no backend, or too little is known."""
     found = _rules[0](cls, options, inputs) if _rules else None
@@ -86,9 +69,8 @@ def computed(cls: type[Operator]) -> None:
         )
     if "op" not in cls.__dict__:
         cls.op = cls.__name__  # ops of ours are written small: no class takes the place of one
-    cls.__bases__ = tuple(Computing if base is Operator else base for base in cls.__bases__)
-    if cls.__init__ in (Operator.__init__, Computing.__init__):
-        # Those take the attributes of all operators; this one has none.
+    if cls.__init__ is Operator.__init__:
+        # That takes the attributes of all operators; this one has none.
         cls.__init__ = Custom.__init__  # pyright: ignore
     for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
         if not hasattr(cls, name):

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from mithril_nb.errors import UnknownOpError
+from mithril_nb.errors import UnknownOpError, UnknownOptionError
 from mithril_nb.graph.records import Block, Port, Value
 from mithril_nb.graph.spec import Dim, Spec, TensorSpec
 from mithril_nb.models.fields import checked, fields_of
@@ -97,8 +97,17 @@ class Operator(Model):
 
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)
-        kind = type(self).__name__
-        values = checked(kind, fields_of(type(self)), attributes)
+        kind, fields = type(self).__name__, fields_of(type(self))
+        if lost := [field.name for field in fields if field.name not in attributes]:
+            raise UnknownOptionError(
+                f"{kind}.__init__ does not hand {', '.join(map(repr, lost))} on.",
+                (
+                    ("because", f"{kind} is made anew, from its attributes, wherever it computes"),
+                    ("handed on", ", ".join(attributes) or "nothing"),
+                ),
+                f"super().__init__(name, {', '.join(f'{one}={one}' for one in (*attributes, *lost))})",
+            )
+        values = checked(kind, fields, attributes)
         options = dict(values)
         inputs = (
             *(Port(port) for port in self.data_ports(options)),
