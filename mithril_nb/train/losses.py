@@ -109,8 +109,10 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any]) -> Loss:
     if isinstance(loss, str):
         if loss in LOSSES:
             return LOSSES[loss]
-        near = get_close_matches(loss, LOSSES, n=1) or ["cross_entropy"]
-        raise UnknownOptionError(f"unknown loss {loss!r}.", (("known", ", ".join(LOSSES)),), f'loss="{near[0]}"')
+        initials = {"".join(word[0] for word in name.split("_")): name for name in LOSSES}
+        near = (*get_close_matches(loss, LOSSES, n=1), "cross_entropy")[0]
+        meant = initials.get(loss.lower(), near)
+        raise UnknownOptionError(f"unknown loss {loss!r}.", (("known", ", ".join(LOSSES)),), f'loss="{meant}"')
     if callable(loss):
         return Loss(getattr(loss, "__name__", "loss"), loss)
     raise UnknownOptionError(

@@ -11,6 +11,7 @@ from mithril_nb.errors import DataError, MithrilError, ShapeError, UnknownOption
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import Embedding, Flatten, Linear, Model
 from mithril_nb.train import fit, programs
+from mithril_nb.train.losses import resolve_loss
 
 X = np.ones((6, 4), np.float32)
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -310,3 +311,9 @@ def test_numbers_that_an_embedding_has_no_row_for() -> None:
     with pytest.raises(DataError, match=r"Try: numbers that start at 0\."):
         fit(model, (tokens % 5 - 1, Y), batch_size=3)
     assert fit(model, (tokens % 5, Y), batch_size=3).state == "idle"
+
+
+@pytest.mark.parametrize(("said", "meant"), [("mse", "mean_squared_error"), ("BCE", "binary_cross_entropy")])
+def test_a_loss_may_be_known_by_its_initials(said, meant):
+    with pytest.raises(UnknownOptionError, match=f'Try: loss="{meant}"'):
+        resolve_loss(said)
