@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import sys
 from collections.abc import Callable, Iterator
 
 import jax
@@ -15,6 +16,7 @@ from benchmarks.compose import compose_tables
 from benchmarks.evaluate import evaluate_comparisons
 from benchmarks.interleaved import Comparison
 from benchmarks.observation import observation_comparisons
+from benchmarks.starting import deep_chain, starting_times
 from benchmarks.startup import startup_times
 from benchmarks.train_step import train_step_comparisons
 
@@ -23,7 +25,7 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "train": train_step_comparisons,
     "observation": observation_comparisons,
 }
-PARTS = [*COMPARISONS, "startup", "compose"]
+PARTS = [*COMPARISONS, "startup", "compose", "params", "depth"]
 
 
 def main() -> None:
@@ -50,6 +52,17 @@ def main() -> None:
     if "compose" in options.only:
         for table in compose_tables(repeats):
             console.print(table)
+    if "params" in options.only:
+        table = Table("starting values", "ours", "one jax.jit", "ratio", "bar")
+        for name, ours, theirs, bar in starting_times(repeats):
+            table.add_row(name, si(ours), si(theirs), f"{ours / theirs:.2f}", f"{bar}")
+        console.print(table)
+    if "depth" in options.only:
+        composed, compiled = deep_chain()
+        console.print(
+            f"a chain of 2,000 blocks, CPU time: {si(composed)} to compose, {si(compiled)} to compile and print; "
+            f"recursion limit {sys.getrecursionlimit()}"
+        )
 
 
 def comparison_table(found: Iterator[Comparison]) -> Table:

@@ -30,6 +30,7 @@ ROOMS = [
     "stages",
     "cost",
     "physical",
+    "launch",
     "train",
     "interop",
     "viz",

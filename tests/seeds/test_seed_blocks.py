@@ -311,7 +311,11 @@ for line in sys.stdin:
 """
 """Runs each program in a fork of a process that has imported, and done nothing else: JAX starts in each of them anew,
 and what one does no other sees. To import costs more than most blocks."""
-FLAGS = {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+FLAGS = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # half the time; what they compute stays
+}
 
 
 def run(code: str) -> str:

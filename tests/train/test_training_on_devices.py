@@ -24,7 +24,7 @@ def refusal(call):
 
 
 def ran(code: str) -> str:
-    return run_fresh(START + textwrap.dedent(code), XLA_FLAGS=EIGHT)
+    return run_fresh(START + textwrap.dedent(code), XLA_FLAGS=EIGHT, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
 
 
 def test_models_that_take_some_batches_only_train_and_are_evaluated_as_any_other():
