@@ -49,16 +49,19 @@ def test_attention_and_its_gradients_are_those_of_jax(heads: int, is_causal: boo
         shapes={"query": [2, 4, 5, 8], "key": [2, heads, 5, 8], "value": [2, heads, 5, 8], "lengths": [2]},
     )
 
+    @jax.jit
     def ours(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
         return pm.forward({}, {"query": q, "key": k, "value": v, "lengths": lengths})["output"]
 
+    @jax.jit
     def theirs(*arrays: jax.Array) -> jax.Array:
         swapped = (array.swapaxes(1, 2) for array in arrays)
         out = jax.nn.dot_product_attention(*swapped, is_causal=is_causal, key_value_seq_lengths=lengths)
         return out.swapaxes(1, 2)
 
     np.testing.assert_allclose(ours(query, key, value), theirs(query, key, value), 1e-5, 1e-6)
-    grads = (jax.grad(lambda *a, f=f: jnp.sin(f(*a)).sum(), (0, 1, 2))(query, key, value) for f in (ours, theirs))
+    losses = (lambda *arrays, f=f: jnp.sin(f(*arrays)).sum() for f in (ours, theirs))
+    grads = (jax.jit(jax.grad(loss, (0, 1, 2)))(query, key, value) for loss in losses)
     for one, other in zip(*grads, strict=True):
         np.testing.assert_allclose(one, other, 1e-4, 1e-5)
 
@@ -72,6 +75,7 @@ def test_a_query_that_sees_nothing_gets_zeros_and_zero_gradients(mask: jax.Array
         shapes={"query": [3, 2], "key": [4, 2], "value": [4, 2], "attn_mask": [3, 4]},
     )
 
+    @jax.jit
     def out(query: jax.Array) -> jax.Array:
         return pm.forward({}, {"query": query, "key": key, "value": value, "attn_mask": mask})["output"]
 
@@ -122,10 +126,10 @@ def test_multi_head_attention_is_that_of_equinox():
         "out.weight": theirs.output_proj.weight.T,
     }
     x, mask = drawn(5, 8), jnp.tril(jnp.ones((5, 5), bool))
-    ours = lambda x: pm.forward(params, {"input": x[None]})["output"][0]  # noqa: E731
-    them = lambda x: theirs(x, x, x, mask=mask)  # noqa: E731
+    ours = jax.jit(lambda x: pm.forward(params, {"input": x[None]})["output"][0])
+    them = jax.jit(lambda x: theirs(x, x, x, mask=mask))
     np.testing.assert_allclose(ours(x), them(x), 1e-5, 1e-6)
-    grads = [jax.grad(lambda x, f=f: jnp.sin(f(x)).sum())(x) for f in (ours, them)]
+    grads = [jax.jit(jax.grad(lambda x, f=f: jnp.sin(f(x)).sum()))(x) for f in (ours, them)]
     np.testing.assert_allclose(*grads, 1e-4, 1e-5)
 
 
