@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all browser tests; a tab and a kernel for each."""
+"""One JupyterLab and one Chromium for all browser tests; a notebook and a kernel for each."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import CHROMIUM_FLAGS, NotebookPage, Server
-from playwright.sync_api import BrowserContext, sync_playwright
+from lab import CHROMIUM_FLAGS, Browser, NotebookPage, Server
+from playwright.sync_api import sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A headless Chromium with one empty profile, which keeps JupyterLab's own files compiled from test to test."""
     program = os.environ.get(CHROMIUM) or shutil.which("chromium") or shutil.which("google-chrome")
     if not program:
@@ -43,7 +43,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContex
             reduced_motion="reduce",
             timeout=60_000,
         )
-        yield context
+        yield Browser(context)
         context.close()
 
 
@@ -61,7 +61,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def open_notebook(
-    server: Server, chromium: BrowserContext, request: pytest.FixtureRequest
+    server: Server, chromium: Browser, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., NotebookPage]]:
     """Return a function that opens a notebook: `open_notebook(["code", ...])` or `open_notebook(path)`.
 
@@ -82,14 +82,15 @@ def open_notebook(
 
     failures = request.session.testsfailed
     yield open_one
+    is_sound = request.session.testsfailed == failures
     for number, page in enumerate(pages):
-        if request.session.testsfailed > failures:
+        if not is_sound:
             place = Path(__file__).parent / "screenshots" / f"failed-{name}-{number}.png"
             try:
                 page.picture(place)
             except PlaywrightError as error:
                 print(f"no picture of the failed page: {error}")  # it hangs: the failure itself tells more
-        page.close()
+        page.close(is_sound)
     server.end_kernels()
 
 

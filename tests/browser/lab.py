@@ -24,6 +24,7 @@ from typing import Any
 
 import nbformat
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page
+from playwright.sync_api import Error as PlaywrightError
 
 KEEPER = Path(__file__).with_name("keeper.py")
 DARK, LIGHT = "JupyterLab Dark", "JupyterLab Light"
@@ -198,12 +199,47 @@ class Server:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
+_LAY_DOWN = """async () => {
+    for (const widget of [...window.jupyterapp.shell.widgets('main')]) {
+        if (widget.context) widget.context.model.dirty = false;  // else closing it asks what to do with it
+        widget.close();
+    }
+    await window.jupyterapp.serviceManager.sessions.shutdownAll();
+    performance.clearMarks();
+    performance.clearMeasures();
+}"""
+
+
+class Browser:
+    """Chromium, and a tab with JupyterLab loaded that goes from test to test: to load it anew takes three seconds.
+
+    Args:
+        context: Its one profile.
+    """
+
+    def __init__(self, context: BrowserContext) -> None:
+        self.context = context
+        self._spare: Page | None = None
+
+    def take(self) -> Page | None:
+        """Return the tab that has JupyterLab loaded and nothing open, if there is one."""
+        tab, self._spare = self._spare, None
+        return tab
+
+    def keep(self, tab: Page) -> None:
+        """Close what is open in a tab of JupyterLab, end its kernels, and keep it for the next."""
+        tab.evaluate(_LAY_DOWN)
+        if self._spare:
+            self._spare.close()
+        self._spare = tab
+
+
 class NotebookPage:
-    """One notebook, open in a browser tab of its own.
+    """One notebook, open in a browser tab in which nothing else is.
 
     Args:
         server: Where it is served.
-        browser: The profile to open it in.
+        browser: The browser to open it in.
         name: The notebook's name in the served folder.
         app: `lab` for JupyterLab, `notebooks` for Notebook 7.
         width: Of the window, in CSS pixels.
@@ -215,22 +251,35 @@ class NotebookPage:
     """
 
     def __init__(
-        self, server: Server, browser: BrowserContext, name: str, app: str = "lab", width: int = 1280, height: int = 900
+        self, server: Server, browser: Browser, name: str, app: str = "lab", width: int = 1280, height: int = 900
     ) -> None:
         self.server = server
-        self.page: Page = browser.new_page()
+        self._browser = browser
+        self._app = app
+        loaded = browser.take() if app == "lab" else None
+        self.page: Page = loaded or browser.context.new_page()
         self.page.set_default_timeout(20_000)
         self.page.set_viewport_size({"width": width, "height": height})
         self.problems: list[str] = []
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("pageerror", self._hear_exception)
         self.page.on("console", self._hear)
-        place = (
-            f"/lab/tree/{urllib.parse.quote(name)}?reset" if app == "lab" else f"/notebooks/{urllib.parse.quote(name)}"
-        )
-        self.page.goto(server.url + place, timeout=60_000)
-        self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000)
+        if loaded:
+            self.command("docmanager:open", {"path": name})
+        else:
+            query = "?reset" if app == "lab" else ""
+            place = "lab/tree" if app == "lab" else "notebooks"
+            self.page.goto(f"{server.url}/{place}/{urllib.parse.quote(name)}{query}", timeout=60_000)
+        self._wait_for_kernel()
         if self.page.evaluate("document.body.dataset.jpThemeLight") == "false":
             self.set_theme(LIGHT)  # the theme is kept by the server: the test before may have left another
+
+    def _wait_for_kernel(self) -> None:
+        self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000)
+        # What was open before is restored also after the kernel has answered.
+        self.page.evaluate("() => window.jupyterapp.restored.then(() => null)")
+
+    def _hear_exception(self, error: PlaywrightError) -> None:
+        self.problems.append(str(error))
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.type == "error":
@@ -360,8 +409,13 @@ class NotebookPage:
     def reload(self) -> None:
         """Load the page anew; the kernel lives on."""
         self.page.reload(timeout=60_000)
-        self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000)
+        self._wait_for_kernel()
 
-    def close(self) -> None:
-        """Close the tab."""
-        self.page.close()
+    def close(self, is_sound: bool = True) -> None:
+        """Close the notebook. Its tab is kept for the next unless it is of no use for one, or no longer sound."""
+        self.page.remove_listener("pageerror", self._hear_exception)
+        self.page.remove_listener("console", self._hear)
+        if is_sound and self._app == "lab":
+            self._browser.keep(self.page)
+        else:
+            self.page.close()

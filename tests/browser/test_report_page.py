@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import BrowserContext, Page
+from lab import Browser
+from playwright.sync_api import Page
 
 from mithril_nb import cli
 from mithril_nb.models import MLP, LayerNorm, Linear, Model, save
@@ -23,9 +24,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def page(chromium: BrowserContext, report: str) -> Iterator[Page]:
+def page(chromium: Browser, report: str) -> Iterator[Page]:
     """The report, opened; it must ask for nothing and log nothing."""
-    page = chromium.new_page()
+    page = chromium.context.new_page()
     said: list[str] = []
     asked: list[str] = []
     page.on("console", lambda message: said.append(message.text))
@@ -91,9 +92,9 @@ def test_the_keyboard_alone_is_enough(page: Page):
     assert pinned(page, "hlo") == []
 
 
-def test_it_reads_without_scripts_and_its_links_work(chromium: BrowserContext, report: str):
-    assert chromium.browser
-    context = chromium.browser.new_context(java_script_enabled=False)
+def test_it_reads_without_scripts_and_its_links_work(chromium: Browser, report: str):
+    assert chromium.context.browser
+    context = chromium.context.browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(report)
     assert page.locator("svg .node").count() >= 6
@@ -116,7 +117,7 @@ def test_light_and_dark_differ_and_the_graph_is_as_tall_as_it_should_be(page: Pa
     assert box["width"] < 500, "the graph was blown up"
 
 
-def test_panes_have_the_height_that_they_should(page: Page, chromium: BrowserContext):
+def test_panes_have_the_height_that_they_should(page: Page, chromium: Browser):
     for stage in ("jaxpr", "stablehlo", "hlo"):
         box = page.locator(f'[data-stage="{stage}"] .code').bounding_box()
         assert box

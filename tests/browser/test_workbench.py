@@ -38,7 +38,7 @@ LIT_LINES = """async (pane) => {
     const before = scroller.scrollTop;
     const found = new Map();
     const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-    for (let y = 0; ; y += Math.max(17, scroller.clientHeight / 2)) {
+    for (let y = 0; ; y += Math.max(17, scroller.clientHeight - 34)) {
         scroller.scrollTop = y;
         await frame();
         for (const line of scroller.querySelectorAll('[data-mnb-linked="pinned"]')) {
@@ -139,8 +139,11 @@ def test_hovering_lights_without_selecting_or_scrolling(open_workbench) -> None:
     settled(notebook)
     places = "() => [...document.querySelectorAll('.cm-scroller')].map((one) => one.scrollTop)"
     before = notebook.page.evaluate(places)
-    node(notebook, "linear_2").hover()
-    notebook.page.locator('[data-mnb-linked="hover"]').first.wait_for()
+    line = notebook.page.locator('[data-mnb-pane="stablehlo"] .cm-line', has_text="stablehlo.dot_general").first
+    line.hover(position={"x": 60, "y": 6})
+    notebook.page.locator('[data-mnb-node="linear_0"][data-mnb-linked="hover"]').wait_for()
+    node(notebook, "linear_2").hover()  # in one leap, from what is lit to what is to be lit
+    notebook.page.locator('[data-mnb-node="linear_2"][data-mnb-linked="hover"]').wait_for()
     assert notebook.page.evaluate(places) == before
     assert notebook.evaluate("wb.selection") == ()
 

@@ -166,8 +166,8 @@ export class CostTab {
     for (const { key, bar } of COLUMNS) {
       element.append(key === "label" ? h("th", { scope: "row" }, h("i", { class: "mnb-swatch" }), h("span")) : h("td", { class: bar ? "mnb-num mnb-barred" : "mnb-num" }, bar ? h("i") : null, h("span")));
     }
-    element.addEventListener("mouseenter", () => this.store.setHover([{ kind: "block", path: block }]));
-    element.addEventListener("mouseleave", () => this.store.setHover([]));
+    element.addEventListener("pointerenter", () => this.store.setHover([{ kind: "block", path: block }]));
+    element.addEventListener("pointerleave", () => this.store.setHover([]));
     element.addEventListener("click", (event) => this.store.pinBlocks([block], event.shiftKey));
     element.addEventListener("keydown", (event) => {
       const to = event.key === "ArrowDown" ? element.nextElementSibling : event.key === "ArrowUp" ? element.previousElementSibling : null;

@@ -64,8 +64,9 @@ export class Pane {
     ruler.addEventListener("click", (event) => this.jumpTo(event.offsetY / ruler.clientHeight));
     this.root = h("div", { class: "mnb-pane-text" }, this.view.dom, ruler);
     const content = this.view.contentDOM;
-    content.addEventListener("mousemove", (event) => this.hover(event));
-    content.addEventListener("mouseleave", () => {
+    // Pointer events everywhere: beside mouse events, a leave would arrive after the next one's enter and put out its light.
+    content.addEventListener("pointermove", (event) => this.hover(event));
+    content.addEventListener("pointerleave", () => {
       store.setHover([]);
       tip.hide();
     });
@@ -224,7 +225,7 @@ export class Pane {
     return this.text && instruction ? { kind: "instruction", stage: this.stage, version: this.text.version, index: instruction.index } : null;
   }
 
-  private hover(event: MouseEvent): void {
+  private hover(event: PointerEvent): void {
     const line = this.lineAtEvent(event);
     const anchor = this.anchorAt(line);
     this.store.setHover(anchor ? [anchor] : []);
