@@ -60,26 +60,27 @@ def unit(venv: Environment) -> int:
     return _pytest(venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules", *many)
 
 
-def notebooks(venv: Environment) -> int:
-    """Every notebook, cell by cell: nbval compares what a fresh kernel prints with what is saved."""
-    found = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))
-    if not found:
-        say("   there are no notebooks")
-        return 0
+def jupyter(venv: Environment) -> int:
+    """Every notebook, cell by cell, and the workbench in JupyterLab, driven by a real Chromium.
+
+    nbval compares what a fresh kernel prints with what is saved. Both wait more than they compute: they go side by
+    side, each file in one process.
+    """
+    notebooks = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))
     # Stages are other texts under another JAX. Notebooks are saved with the oldest Python, so with the JAX that is
     # locked for it; on the others every cell runs, and what `# NBVAL_CHECK_OUTPUT` asks for is compared.
     interpreter = interpreters.ask(str(venv.python))
     is_saved_with = interpreter is not None and interpreter.version[:2] == interpreters.OLDEST
     mode = "--nbval" if is_saved_with else "--nbval-lax"
     options = (mode, "--nbval-current-env", "--nbval-sanitize-with=tests/notebooks/sanitize.cfg")
+    many = ("--numprocesses=2", "--dist=loadfile")
+    variables = {
+        chromium.VARIABLE: chromium.prepare(venv),
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # as a kernel has it: figures are outputs
+    }
     # filterwarnings: the warnings here are Jupyter's own; a cell that warns prints to stderr, which nbval compares.
-    return _pytest(venv, "notebooks", *found, *options, "--nbval-cell-timeout=120", "-o", "filterwarnings=default")
-
-
-def browser(venv: Environment) -> int:
-    """The workbench in JupyterLab, driven by a real Chromium."""
-    program = chromium.prepare(venv)
-    return _pytest(venv, "browser", "tests/browser", **{chromium.VARIABLE: program})
+    lenient = ("--nbval-cell-timeout=120", "-o", "filterwarnings=default")
+    return _pytest(venv, "jupyter", "tests/browser", *notebooks, *options, *many, *lenient, **variables)
 
 
 PARTS = (
@@ -87,8 +88,7 @@ PARTS = (
     Part("types", "pyright", types),
     Part("frontend", "front end: tsc and vitest", frontend),
     Part("unit", "pytest: unit and property tests, examples in docstrings", unit),
-    Part("notebooks", "pytest: notebooks, cell by cell", notebooks),
-    Part("browser", "pytest: JupyterLab in Chromium", browser),
+    Part("jupyter", "pytest: notebooks cell by cell, and JupyterLab in Chromium", jupyter),
 )
 
 
@@ -112,7 +112,7 @@ def run_parts(only: Sequence[str] = ()) -> int:
 
     def set_up() -> int:
         prepared.append(environment.prepare(EXTRAS))
-        if not only or "browser" in only:
+        if not only or "jupyter" in only:
             chromium.prepare(prepared[0])
         return 0
 

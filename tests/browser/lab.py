@@ -255,7 +255,7 @@ class NotebookPage:
     ) -> None:
         self.server = server
         self._browser = browser
-        self._app = app
+        self._is_for_the_next = app == "lab"
         loaded = browser.take() if app == "lab" else None
         self.page: Page = loaded or browser.context.new_page()
         self.page.set_default_timeout(20_000)
@@ -275,8 +275,6 @@ class NotebookPage:
 
     def _wait_for_kernel(self) -> None:
         self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000)
-        # What was open before is restored also after the kernel has answered.
-        self.page.evaluate("() => window.jupyterapp.restored.then(() => null)")
 
     def _hear_exception(self, error: PlaywrightError) -> None:
         self.problems.append(str(error))
@@ -408,6 +406,7 @@ class NotebookPage:
 
     def reload(self) -> None:
         """Load the page anew; the kernel lives on."""
+        self._is_for_the_next = False  # JupyterLab restores what was open, also after the kernel has answered
         self.page.reload(timeout=60_000)
         self._wait_for_kernel()
 
@@ -415,7 +414,7 @@ class NotebookPage:
         """Close the notebook. Its tab is kept for the next unless it is of no use for one, or no longer sound."""
         self.page.remove_listener("pageerror", self._hear_exception)
         self.page.remove_listener("console", self._hear)
-        if is_sound and self._app == "lab":
+        if is_sound and self._is_for_the_next:
             self._browser.keep(self.page)
         else:
             self.page.close()

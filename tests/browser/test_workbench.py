@@ -290,10 +290,7 @@ def test_a_reload_brings_everything_back(open_workbench) -> None:
     notebook.execute("wb.do('set_attribute', path='linear_0', name='dimension', value=41)")
     settled(notebook)
     notebook.save()
-    notebook.page.reload()
-    notebook.page.wait_for_function(
-        "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status === 'idle'"
-    )
+    notebook.reload()
     node(notebook, "linear_0").wait_for(timeout=40_000)
     settled(notebook)
     assert f"({BATCH}, 41)" in node(notebook, "linear_0").inner_text()

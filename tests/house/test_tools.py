@@ -151,7 +151,7 @@ def test_an_unknown_part_is_said() -> None:
         dev.main(["test", "--only", "units"])
     assert str(told.value) == (
         "no part 'units' in the tests.\n"
-        "    parts  lint, types, frontend, unit, notebooks, browser\n"
+        "    parts  lint, types, frontend, unit, jupyter\n"
         "    Try: --only lint"
     )
 
