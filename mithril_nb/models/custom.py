@@ -39,6 +39,7 @@ class Custom(Operator):
 
     category = "Custom"
     formula = "y = f(x)"
+    is_activation = True  # for all that we know
     input_dtypes = {"*": "any"}  # noqa: RUF012 - a ClassVar of Operator
 
     def __init__(self, name: str | None = None):
@@ -72,6 +73,8 @@ def computed(cls: type[Operator]) -> None:
     if cls.__init__ is Operator.__init__:
         # That takes the attributes of all operators; this one has none.
         cls.__init__ = Custom.__init__  # pyright: ignore
+    if "is_activation" not in cls.__dict__:
+        cls.is_activation = not cls.initializers
     for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
         if not hasattr(cls, name):
             setattr(cls, name, value)

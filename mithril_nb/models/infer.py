@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from mithril_nb.errors import Diagnostic, ShapeError, UnknownOpError
@@ -19,7 +20,7 @@ from mithril_nb.models.dims import MismatchError, agree, meet, renamed
 from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.flat import Flat, FlatOp, flat, origin
 from mithril_nb.models.folding import all_values, as_arrays, folded
-from mithril_nb.models.initializers import initializer_of
+from mithril_nb.models.initializers import initializer_of, without_activation
 from mithril_nb.models.op import OPS, UNKNOWN, Inferred, Initializer, Operator
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
@@ -289,6 +290,8 @@ class _Work:
             self.unlike("dtype", place, str(note.dtype), self.dtype, advice, end)
         trainable = port not in found.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
+        if op.path not in self.activated:
+            initializer = without_activation(initializer)
         if note and note.initializer:
             initializer = initializer_of(note.initializer, initializer)
         new = Parameter(name, op.path, port, TensorSpec(shape, self.dtype), initializer, trainable)
@@ -309,6 +312,16 @@ class _Work:
                     code="ShapeError",
                 )
             )
+
+    @cached_property
+    def activated(self) -> set[str]:
+        """Paths of the ops that an activation reads, at once or behind blocks that keep the scale."""
+        found: set[str] = set()
+        for op in reversed(self.flat.ops):
+            rule = OPS.get(op.block.op)
+            if rule and (rule.is_activation or (rule.keeps_scale and op.path in found)):
+                found.update(source.node for source in op.sources.values())
+        return found
 
     def back(self) -> bool:
         """Tell each block what its outputs must be, and hear what its inputs must be; return whether that was news."""

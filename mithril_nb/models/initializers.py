@@ -21,6 +21,10 @@ A parameter is `scale * draw + shift`, where the draw is one of
 that one of the input is part of: sizes of two axes, times the size of the window of a convolution. What is cut off is
 drawn again, and the rest widened to the variance that was asked for. The distributions are those of
 `jax.nn.initializers`.
+
+A `Linear` or a convolution that is not told how to start does so by `he_uniform` or `he_normal`, which count on an
+activation that halves the variance. Where none reads what it gives, it starts by `lecun_uniform` or `lecun_normal`:
+ten in a row would multiply their input by 32.
 """
 
 from __future__ import annotations
@@ -44,6 +48,18 @@ INITIALIZERS: dict[str, tuple[str, ...]] = {
     "ones": (),
 }
 """The arguments that each takes, by name."""
+
+
+def without_activation(initializer: Initializer) -> Initializer:
+    """Return how a parameter starts where no activation follows.
+
+    Examples:
+        >>> without_activation(Initializer("he_normal")).name
+        'lecun_normal'
+    """
+    if initializer.name not in ("he_uniform", "he_normal"):
+        return initializer
+    return replace(initializer, name=initializer.name.replace("he_", "lecun_"))
 
 
 def initializer_text(initializer: object) -> str:
@@ -84,7 +100,7 @@ def initializer_of(text: str, default: Initializer | None = None) -> Initializer
 
     Examples:
         >>> initializer_of("he_normal", Initializer("glorot_uniform", in_axis=1, out_axis=0))
-        Initializer(name='he_normal', in_axis=1, out_axis=0, scale=1.0, shift=0.0)
+        Initializer(name='he_normal', in_axis=1, out_axis=0, scale=1.0, shift=0.0, parts=())
     """
     name, given = _parsed(text)
     plain = default or Initializer(name)

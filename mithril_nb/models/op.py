@@ -31,6 +31,8 @@ class Initializer:
         out_axis: Axis of the units of the output.
         scale: What the numbers are multiplied by: the standard deviation, for `"normal"`.
         shift: What is added to them then.
+        parts: One factor for each of the arrays that stand in a row along `out_axis`, as those of gates do, where there
+            are several; each of them starts by itself.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Initializer:
     out_axis: int = -1
     scale: float = 1.0
     shift: float = 0.0
+    parts: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ class Operator(Model):
             `"bool"`, or `"any"`; `"*"` stands for all of them.
         takes_values: Whether its inputs may be values that are no arrays, as shapes are. Its rule then gets a
             `StaticSpec` for such a one, and the specs of connected attributes too.
+        is_activation: Whether it bends what it gets, and so loses of its variance what `he_normal` makes up for.
+        keeps_scale: Whether it hands on what it gets at about the size that it has: an activation may come behind it.
     """
 
     op: ClassVar[str]
@@ -94,6 +99,8 @@ class Operator(Model):
     initializers: ClassVar[Mapping[str, Initializer]] = {}
     input_dtypes: ClassVar[Mapping[str, str]] = {}
     takes_values: ClassVar[bool] = False
+    is_activation: ClassVar[bool] = False
+    keeps_scale: ClassVar[bool] = False
 
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)

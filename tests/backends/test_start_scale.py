@@ -8,14 +8,33 @@ import pytest
 import mithril_nb as ml
 from mithril_nb import models
 from mithril_nb.models import Conv2d, LayerNorm, Linear, Model
+from mithril_nb.models.infer import infer
 
 ACTIVATIONS = ("Relu", "Gelu", "Tanh", "Sigmoid", "SiLU", "Elu", "Selu", "LeakyRelu", "Softplus", "Mish")
+ALONE = {
+    "Linear": (lambda: models.Linear(256), (64, 256)),
+    "Linear without bias": (lambda: models.Linear(256, use_bias=False), (64, 256)),
+    "Conv1d": (lambda: models.Conv1d(32, 3, padding=1), (8, 32, 20)),
+    "Conv2d": (lambda: models.Conv2d(32, 3, padding=1), (8, 32, 10, 10)),
+    "Conv3d": (lambda: models.Conv3d(8, 3, padding=1), (4, 8, 6, 6, 6)),
+    "ConvTranspose2d": (lambda: models.ConvTranspose2d(16, 3), (4, 16, 8, 8)),
+    "MLP": (lambda: models.MLP(256, [256], 256), (64, 256)),
+    "FeedForward": (lambda: models.FeedForward(64), (4, 16, 64)),
+    "MultiHeadAttention": (lambda: models.MultiHeadAttention(64, 4), (4, 16, 64)),
+    "TransformerBlock": (lambda: models.TransformerBlock(64, 4), (4, 16, 64)),
+    "RNN": (lambda: models.RNN(64), (16, 16, 64)),
+    "GRU": (lambda: models.GRU(64), (16, 16, 64)),
+    "LSTM": (lambda: models.LSTM(64), (16, 16, 64)),
+    "LayerNorm": (lambda: models.LayerNorm(), (64, 256)),
+}
 PAIRS = {
+    **{name: (lambda make=make: (make(),), shape) for name, (make, shape) in ALONE.items()},
     **{f"Linear+{name}": (lambda name=name: (Linear(256), getattr(models, name)()), (64, 256)) for name in ACTIVATIONS},
     "Conv2d+Relu": (lambda: (Conv2d(32, 3), models.Relu()), (8, 32, 12, 12)),
     "Conv2d+Gelu": (lambda: (Conv2d(32, 3), models.Gelu()), (8, 32, 12, 12)),
     "Linear+LayerNorm": (lambda: (Linear(256), LayerNorm()), (64, 256)),
     "Linear+LayerNorm+Relu": (lambda: (Linear(256), LayerNorm(), models.Relu()), (64, 256)),
+    "Linear+Dropout": (lambda: (Linear(256), models.Dropout()), (64, 256)),
     "Linear+Dropout+Relu": (lambda: (Linear(256), models.Dropout(), models.Relu()), (64, 256)),
 }
 
@@ -30,3 +49,58 @@ def test_ten_deep_the_scale_is_kept(name):
     pm = ml.compile(model, ml.JaxBackend(seed=0), shapes={"input": list(shape)})
     x = np.random.default_rng(0).standard_normal(shape, "float32")
     assert 0.1 < float(np.std(pm.evaluate(pm.randomize_params(0), {"input": x})["output"])) < 10
+
+
+def starts(*blocks) -> list[str]:
+    """How the weights of the layers start, in the order in which they run."""
+    return [
+        one.initializer.name for one in infer(models.Sequential(*blocks).graph, {}).parameters if one.port == "weight"
+    ]
+
+
+def test_a_layer_starts_for_what_reads_it():
+    Relu, Dropout, Softmax = models.Relu, models.Dropout, models.Softmax
+    assert starts(Linear(8), Relu(), Linear(8)) == ["he_uniform", "lecun_uniform"]
+    assert starts(Linear(8), Dropout(), models.BatchNorm(), Relu())[:1] == ["he_uniform"]
+    assert starts(Linear(8), Linear(8), models.Tanh()) == ["lecun_uniform", "he_uniform"]
+    assert starts(Linear(8), Dropout(), Linear(8), Softmax()) == ["lecun_uniform", "lecun_uniform"]
+    assert starts(Conv2d(8), models.MaxPool2d(2), Relu(), Conv2d(4)) == ["he_normal", "lecun_normal"]
+
+
+def test_one_of_several_readers_may_be_an_activation():
+    model = Model()
+    model |= Linear(8)(input="input", output="hidden")
+    model |= models.Relu()(input="hidden", output="bent")
+    model |= Linear(8)(input="hidden", output="straight")
+    weights = [one for one in infer(model.graph, {}).parameters if one.port == "weight"]
+    assert [one.initializer.name for one in weights] == ["he_uniform", "lecun_uniform"]
+
+
+def test_what_a_person_says_holds():
+    model = models.Sequential(Linear(8), Linear(8)).set_initializers({"linear_0.weight": "he_normal"})
+    assert infer(model.graph, {}).parameters[0].initializer.name == "he_normal"
+
+
+def test_a_function_of_ones_own_may_be_an_activation(op_of_my_own):
+    assert starts(Linear(8), op_of_my_own(), Linear(8)) == ["he_uniform", "lecun_uniform"]
+
+
+@pytest.fixture
+def op_of_my_own():
+    class Bent(models.Operator):
+        def compute(self, inputs):
+            return {"output": abs(inputs["input"])}
+
+    return Bent
+
+
+def test_gates_in_a_row_start_each_by_itself():
+    pm = ml.compile(models.LSTM(8), shapes={"input": [2, 3, 16]})
+    params = pm.randomize_params(0)
+    recurrent = np.split(np.asarray(params["w_hh"]), 4, axis=-1)
+    for one in recurrent:
+        np.testing.assert_allclose(one @ one.T, np.eye(8), atol=1e-6)
+    limit = np.sqrt(3 / 16)
+    largest = [np.abs(one).max() for one in np.split(np.asarray(params["w_ih"]), 4, axis=-1)]
+    assert all(0.9 * factor * limit < one <= factor * limit for one, factor in zip(largest, (1, 1, 2, 1), strict=True))
+    np.testing.assert_array_equal(params["bias"], np.repeat([0, 1, 0, 0], 8))

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from lab import CHROMIUM_FLAGS, Browser, NotebookPage, Server
-from playwright.sync_api import sync_playwright
 from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = "MITHRIL_NB_CHROMIUM"

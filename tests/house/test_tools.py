@@ -150,9 +150,7 @@ def test_an_unknown_part_is_said() -> None:
     with pytest.raises(steps.Stop) as told:
         dev.main(["test", "--only", "units"])
     assert str(told.value) == (
-        "no part 'units' in the tests.\n"
-        "    parts  lint, types, frontend, unit, jupyter\n"
-        "    Try: --only lint"
+        "no part 'units' in the tests.\n    parts  lint, types, frontend, unit, jupyter\n    Try: --only lint"
     )
 
 

@@ -20,6 +20,7 @@ from mithril_nb.models import (
     Relu,
     Repeat,
     Scan,
+    Sequential,
     Shape,
     Sum,
     Tanh,
@@ -75,7 +76,7 @@ def test_a_repeat_is_its_body_many_times_with_parameters_of_its_own():
     }
     weights = params["repeat.body.linear_0.weight"]
     assert not np.array_equal(weights[0], weights[1]), "each starts by itself"
-    alone = compiled(Linear(8), input=[2, 8]).randomize_params(0)["weight"]
+    alone = compiled(Sequential(Linear(8), Relu()), input=[2, 8]).randomize_params(0)["linear_0.weight"]
     assert 0.8 < np.std(weights) / np.std(alone) < 1.25, "its fans are those of one of them"
     x = np.random.default_rng(0).normal(size=(3, 8)).astype("float32")
     one, expected = compiled(block), x

@@ -205,12 +205,15 @@ def test_seeds_and_streams():
 
 
 def test_starting_values_are_scaled_to_their_blocks():
-    pm = ml.compile(Linear(300), BACKEND, shapes={"input": [1, 200]})
+    pm = ml.compile(MLP(200, [300], 40), BACKEND, shapes={"input": [1, 200]})
     params = pm.randomize_params(0)
-    bound = np.sqrt(6 / 200)  # He et al. 2015, of a uniform distribution
-    assert np.abs(params["weight"]).max() <= bound
-    assert np.std(params["weight"]) == pytest.approx(bound / np.sqrt(3), rel=0.02)
-    assert not np.any(params["bias"])
+    for name, bound in (
+        ("linear_0", np.sqrt(6 / 200)),  # He et al. 2015, of a uniform distribution, as a relu comes behind
+        ("linear_1", np.sqrt(3 / 300)),  # LeCun et al. 1998, as none does
+    ):
+        assert np.abs(params[f"{name}.weight"]).max() <= bound
+        assert np.std(params[f"{name}.weight"]) == pytest.approx(bound / np.sqrt(3), rel=0.02)
+        assert not np.any(params[f"{name}.bias"])
 
 
 def test_dropout_in_evaluate_follows_its_flag():

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from math import prod, sqrt
 from typing import NamedTuple
 
@@ -118,7 +119,7 @@ def drawn(wanted: Sequence[Wanted]) -> Iterator[np.ndarray]:
             if initializer.name == "orthogonal" and array.size:
                 several = array.reshape(-1, *wanted[at].one)
                 array = np.stack([_orthogonal(one, initializer) for one in several]).reshape(array.shape)
-            yield array
+            yield _weighed(array, initializer)
 
 
 _NONE = np.empty(0, "float32")
@@ -183,9 +184,22 @@ def _cut_normal(random: np.random.Generator, piece: np.ndarray, scale: float, sh
     piece += shift
 
 
+def _weighed(array: np.ndarray, initializer: Initializer) -> np.ndarray:
+    """Each of the arrays in a row with its factor."""
+    if set(initializer.parts) <= {1.0}:
+        return array
+    axis = initializer.out_axis
+    factors = np.repeat(np.asarray(initializer.parts, "float32"), array.shape[axis] // len(initializer.parts))
+    array *= np.expand_dims(factors, tuple(range(1, -axis if axis < 0 else array.ndim - axis)))
+    return array
+
+
 def _orthogonal(normal: np.ndarray, initializer: Initializer) -> np.ndarray:
     """The Q of normally distributed numbers, each unit of the output a column; signs made even over all such Q."""
     axis = initializer.out_axis
+    if len(initializer.parts) > 1:
+        one, split = replace(initializer, parts=()), np.split(normal, len(initializer.parts), axis)
+        return np.concatenate([_orthogonal(part, one) for part in split], axis)
     flat = np.moveaxis(normal, axis, 0)
     rows, columns = flat.shape[0], prod(flat.shape[1:])
     tall = flat.reshape(rows, columns).astype("float64")
@@ -200,7 +214,7 @@ def _fans(wanted: Wanted) -> tuple[float, float]:
     shape = wanted.one
     fan_in, fan_out = shape[wanted.initializer.in_axis], shape[wanted.initializer.out_axis]
     window = prod(shape) / (fan_in * fan_out) if prod(shape) else 1.0
-    return fan_in * window, fan_out * window
+    return fan_in * window, fan_out * window / max(1, len(wanted.initializer.parts))
 
 
 def _check_axes(wanted: Wanted) -> None:

@@ -21,7 +21,8 @@ __all__ = [
 class Linear(Operator):
     """Affine map of the last axis.
 
-    The weight is stored as `(in, out)`, so Haiku's, Flax's and (transposed) Equinox's parameters come across.
+    The weight is stored as `(in, out)`, so Haiku's, Flax's and (transposed) Equinox's parameters come across. It starts
+    by `he_uniform` if an activation reads what the block gives, else by `lecun_uniform`; the bias starts at 0.
 
     Args:
         dimension: Size of the last axis of the output; with `None`, weight and bias must be given.

@@ -30,6 +30,7 @@ STATES = ("running_mean", "running_var")
 
 class _Norm(Operator):
     category = "Layers"
+    keeps_scale = True
     initializers: ClassVar = {"weight": Initializer("ones"), "bias": Initializer("zeros")}
 
     @classmethod

@@ -31,6 +31,7 @@ __all__ = [
 class _Pool(Operator):
     axes: ClassVar[int]
     category = "Layers"
+    keeps_scale = True
 
     def __init__(self, name: str | None = None, **attributes: Any):
         if attributes["stride"] is None and "stride" not in self.option_ports:
@@ -384,6 +385,7 @@ class PrimitiveAvgPool2D(AvgPool2D):
 
 class _Adaptive(Operator):
     category = "Layers"
+    keeps_scale = True
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
@@ -448,6 +450,7 @@ class GlobalAvgPool2d(Operator):
 
     op = "global_avg_pool2d"
     category = "Layers"
+    keeps_scale = True
     formula = "y = mean over height and width of x"
 
     def __init__(self, name: str | None = None):

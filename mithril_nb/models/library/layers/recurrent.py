@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 from mithril_nb.graph.records import Value
@@ -22,7 +23,16 @@ __all__ = [
     "RNNCell",
 ]
 
-_WEIGHT, _RECURRENT, _BIAS = Initializer("glorot_uniform"), Initializer("orthogonal"), Initializer("zeros")
+_WEIGHT, _RECURRENT, _BIAS = Initializer("lecun_uniform"), Initializer("orthogonal"), Initializer("zeros")
+_OPEN = Initializer("ones")
+"""The bias of the gate that forgets: at first it keeps most (Jozefowicz, Zaremba and Sutskever, 2015)."""
+_OF_LSTM = {"w_c": Initializer("lecun_uniform", scale=2.0), "bias_f": _OPEN}
+"""Gates start half open: what is to pass them is twice as large, or ten layers would leave nothing of their input."""
+
+
+def _row(*factors: float) -> dict[str, Initializer]:
+    """How the weights of gates in a row start, given what those that read the input are multiplied by."""
+    return {"w_ih": replace(_WEIGHT, parts=factors), "w_hh": replace(_RECURRENT, parts=(1,) * len(factors))}
 
 
 class _Cell(Operator):
@@ -156,6 +166,7 @@ class LSTMCell(_Cell):
     initializers: ClassVar = {
         **dict.fromkeys(("w_i", "w_f", "w_c", "w_o", "w_out"), _WEIGHT),
         **dict.fromkeys(("bias_f", "bias_i", "bias_c", "bias_o", "bias_out"), _BIAS),
+        **_OF_LSTM,
     }
 
     @classmethod
@@ -182,6 +193,7 @@ class LSTMCellBody(Operator):
     initializers: ClassVar = {
         **dict.fromkeys(("w_i", "w_f", "w_c", "w_o"), _WEIGHT),
         **dict.fromkeys(("bias_f", "bias_i", "bias_c", "bias_o"), _BIAS),
+        **_OF_LSTM,
     }
 
     def __init__(self, hidden_size: Size | None = None, name: str | None = None):
@@ -220,8 +232,7 @@ class GRUCell(_Cell):
     formula = "n = tanh(x W_n + r (h₋₁ U_n + b_n)), h = n + z (h₋₁ - n)"
     of_output: ClassVar = ("w_out", "bias_out")
     initializers: ClassVar = {
-        "w_ih": _WEIGHT,
-        "w_hh": _RECURRENT,
+        **_row(1, 1, 2),
         "bias": _BIAS,
         "bias_n": _BIAS,
         "w_out": _WEIGHT,
@@ -355,6 +366,7 @@ class LSTM(_Recurrent):
     formula = "c[t] = f c[t-1] + i g, h[t] = o tanh(c[t])"
     states: ClassVar = ("hidden", "cell")
     gates = 4
+    initializers: ClassVar = {**_row(1, 1, 2, 1), "bias": replace(_OPEN, parts=(0, 1, 0, 0))}
 
 
 class GRU(_Recurrent):
@@ -378,7 +390,7 @@ class GRU(_Recurrent):
     op = "gru"
     formula = "h[t] = n + z (h[t-1] - n), n = tanh(x W_n + r (h[t-1] U_n + b_n))"
     gates = 3
-    initializers: ClassVar = {"w_ih": _WEIGHT, "w_hh": _RECURRENT, "bias": _BIAS, "bias_n": _BIAS}
+    initializers: ClassVar = {**_row(1, 1, 2), "bias": _BIAS, "bias_n": _BIAS}
 
 
 def _last(port: str, spec: TensorSpec) -> Dim | None:

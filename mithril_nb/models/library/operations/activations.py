@@ -38,6 +38,7 @@ __all__ = [
 
 class _Elementwise(Elementwise):
     category = "Activations"
+    is_activation = True
     input_dtypes: ClassVar = {}
     takes = ("floating",)
 
@@ -272,6 +273,8 @@ class Softsign(_Elementwise):
 
 
 class _AlongAxis(_Elementwise):
+    is_activation = False  # it makes shares of what it gets, of whatever size that is
+
     def __init__(self, axis: Axis = -1, name: str | None = None):
         Operator.__init__(self, name, axis=axis)
 
@@ -380,6 +383,8 @@ class Dropout(_Elementwise):
 
     op = "dropout"
     category = "Layers"
+    is_activation = False
+    keeps_scale = True
     formula = "y = x m / (1 - p), m ~ Bernoulli(1 - p)"
 
     def __init__(

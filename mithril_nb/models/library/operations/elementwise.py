@@ -199,6 +199,7 @@ class Buffer(Elementwise):
 
     op = "buffer"
     category = "Values"
+    keeps_scale = True
     formula = "y = x"
     takes = ANY
 
@@ -213,6 +214,7 @@ class StopGradient(Elementwise):
 
     op = "stop_gradient"
     category = "Values"
+    keeps_scale = True
     formula = "y = x, ∂y/∂x = 0"
     takes = ANY
 

@@ -30,6 +30,7 @@ class Rearranging(Operator):
     """A block of this family: takes arrays of any dtype, which the output keeps."""
 
     category = "Shape"
+    keeps_scale = True
     input_dtypes: ClassVar = {"*": "any"}
 
     @classmethod
