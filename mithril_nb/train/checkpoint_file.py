@@ -60,7 +60,8 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
         facts: JSON-able data beside them.
 
     Raises:
-        OSError: The file cannot be written.
+        OSError: The place cannot be written to.
+        SafetensorError: The file cannot be written to its end, as on a disk that is full.
     """
     # safetensors' NumPy side knows no bfloat16 and no float8: they travel as whole numbers of the same size.
     dtypes = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
@@ -68,6 +69,7 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
     header = {"version": VERSION, "crc32": _crc32(plain), "dtypes": dtypes, "facts": dict(facts)}
     part = path.with_name(f".{path.name}.part")
     try:
+        part.touch()  # says what is wrong with the place; safetensors would speak of a name of its own
         save_file(plain, part, {KEY: json.dumps(header)})
         _sync(part)
         os.replace(part, path)

@@ -15,6 +15,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from safetensors import SafetensorError
 
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
 from mithril_nb.train.checkpoint_file import OtherVersionError, Saved, broken, like, read, to_host, write
@@ -163,10 +164,11 @@ class Saver:
             if all(_is_finite(array) for name, array in arrays.items() if name.startswith("params")):
                 write(self.folder / f"step-{facts['step']:010}.safetensors", arrays | {"history": rows}, facts)
                 self._prune(facts["step"])
-        except OSError as error:
+        except (OSError, SafetensorError) as error:
+            because = getattr(error, "strerror", None) or str(error)
             self.problem = Diagnostic(
                 f"the checkpoint of step {facts['step']} could not be written; the training goes on.",
-                (("folder", str(self.folder)), ("because", error.strerror or str(error))),
+                (("folder", str(self.folder)), ("because", because)),
                 "make room, or take away what is in the way; the next checkpoint is tried all the same.",
                 code="CheckpointError",
             )

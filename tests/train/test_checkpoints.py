@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import jax
@@ -445,22 +448,43 @@ def test_a_folder_that_cannot_be_made_is_said(small, blobs, tmp_path):
     )
 
 
-def test_a_disk_that_is_full_does_not_end_the_training(small, blobs, tmp_path, monkeypatch):
-    def full(*arguments):
-        raise OSError(28, "No space left on device")
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """Let no file grow beyond some bytes, as on a disk that is full: the system itself refuses the rest."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    monkeypatch.setattr(rooms, "write", full)
-    run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path)
-    with pytest.warns(RuntimeWarning) as caught:
-        for _ in run:
-            pass
+
+def assert_lost(run, caught, folder: Path, because: str) -> None:
     message = f"""the checkpoint of step 4 could not be written; the training goes on.
-    folder   {tmp_path}
-    because  No space left on device
+    folder   {folder}
+    because  {because}
     Try: make room, or take away what is in the way; the next checkpoint is tried all the same."""
     assert [str(warning.message) for warning in caught] == [message]
     assert [str(problem) for problem in run.errors] == [message]
     assert run.state == "done"
+
+
+def test_a_disk_that_is_full_does_not_end_the_training(small, blobs, tmp_path):
+    run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path)
+    with pytest.warns(RuntimeWarning) as caught, disk_of(512):
+        for _ in run:
+            pass
+    assert_lost(run, caught, tmp_path, "Error while serializing: I/O error: File too large (os error 27)")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_does_not_end_the_training(small, blobs, tmp_path):
+    run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=tmp_path / "runs")
+    (tmp_path / "runs").rmdir()
+    with pytest.warns(RuntimeWarning) as caught:
+        for _ in run:
+            pass
+    assert_lost(run, caught, tmp_path / "runs", "No such file or directory")
 
 
 def test_latest_of_no_folder_is_nothing(tmp_path):
