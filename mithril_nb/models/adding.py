@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from mithril_nb.errors import ConnectionError
+from mithril_nb.errors import ConnectionError, short_repr
 from mithril_nb.graph.draft import Draft
+from mithril_nb.graph.edit import swap
 from mithril_nb.graph.paths import component
-from mithril_nb.graph.records import BOUNDARY, Block, Endpoint
-from mithril_nb.graph.spec import as_dtype, as_shape
+from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, Note
+from mithril_nb.graph.spec import as_dtype, as_shape, exactly
 from mithril_nb.models.connection import Connection, Expression, IOKey, Tensorlike
+from mithril_nb.models.dims import meet
 from mithril_nb.models.registry import kind_named
 
 
@@ -48,7 +50,10 @@ class Adding:
             return self.expression(value)
         if isinstance(value, IOKey):
             name = value.name or ""
-            return component(name) if value.value is None else self.constant(value.value, name, value.type)
+            if value.value is None:
+                return component(name)
+            known = self.known_constant(value) if name else None
+            return self.constant(value.value, name, value.type) if known is None else known
         return self.constant(value)
 
     def place(self, connection: Connection) -> str:
@@ -112,6 +117,27 @@ class Adding:
         label = {made.outputs[0].name: component(name)} if name else {}
         return str(Endpoint(self.draft.add(made.block, connections=label), made.outputs[0].name))
 
+    def known_constant(self, key: IOKey) -> str | None:
+        """Return the name of a value that was given under this name before; `None` if there is none.
+
+        Raises:
+            ConnectionError: It is another value, or of another dtype.
+        """
+        graph = self.draft.graph()
+        end = dict(graph.labels).get(key.name or "", Endpoint(BOUNDARY, ""))
+        known = graph.by_name[end.node].block if end.node else None
+        if known is None or known.kind != "Constant":
+            return None
+        made = kind_named("Constant")(key.value, known.options["dtype"] if key.type is None else key.type).block
+        said, before = made.options, known.options
+        if exactly(said["value"]) != exactly(before["value"]):
+            raise _contradiction(key, str(key.name), "value", before["value"], said["value"])
+        if before["dtype"] is None:
+            self.draft.restart(swap(graph, end.node, made))
+        elif said["dtype"] != before["dtype"]:
+            raise _contradiction(key, str(key.name), "type", before["dtype"], said["dtype"])
+        return str(end)
+
     def typed(self, block: Block, given: Mapping[str, Any]) -> Block:
         """Return the block with the dtype that a key says of what it makes."""
         for port, key in given.items():
@@ -120,7 +146,11 @@ class Adding:
         return block
 
     def annotate(self, name: str, given: Mapping[str, Any]) -> None:
-        """Note what keys say of the connections of the block that was added under this name."""
+        """Note what keys say of the connections of the block that was added under this name.
+
+        Raises:
+            ConnectionError: Something else was said of a connection before.
+        """
         for port, key in given.items():
             if not isinstance(key, IOKey):
                 continue
@@ -137,7 +167,8 @@ class Adding:
             if key.expose is not None and (end.node != BOUNDARY or key.expose):
                 said["is_exposed"] = key.expose and end.node != BOUNDARY
             if said:
-                self.draft.note(end, lambda note, said=said: replace(note, **said))
+                place = key.name or str(Endpoint(name, port))
+                self.draft.note(end, lambda note, key=key, place=place, said=said: _noted(note, key, place, said))
 
     def undo(self) -> None:
         """Take back what was added on the way."""
@@ -154,6 +185,26 @@ def with_dtype(block: Block, port: str, dtype: str) -> Block:
     if is_maker and block.options.get("dtype", "") is None:
         return kind_named(block.kind)(**{**block.options, "dtype": dtype}).block
     return block
+
+
+def _noted(note: Note, key: IOKey, place: str, said: dict[str, Any]) -> Note:
+    """A note with what a key says too: a size may get a number in the place of its name, all else holds as it is."""
+    both = note.shape and said.get("shape") and meet(said["shape"], note.shape, {})
+    for what, word in (("shape", "shape"), ("dtype", "type"), ("is_trainable", "differentiable")):
+        now, before = said.get(what), getattr(note, what)
+        if None not in (now, before) and now != before and not (what == "shape" and both):
+            raise _contradiction(key, place, word, before, now)
+    return replace(note, **{**said, **({"shape": both} if both else {})})
+
+
+def _contradiction(key: IOKey, place: str, word: str, before: Any, now: Any) -> ConnectionError:
+    again = f'"{key.name}", as it was said before; or IOKey("{key.name}_2", {word}={short_repr(now)}).'
+    return ConnectionError(
+        f"{place!r} cannot have a second {word}.",
+        (("before", short_repr(before)), ("now", short_repr(now))),
+        again if key.name else f"IOKey() without {word}, or say it once.",
+        port=place,
+    )
 
 
 def _is_nameless(value: Any) -> bool:

@@ -90,6 +90,11 @@ class Control(Operator):
         raise NotImplementedError
 
     @classmethod
+    def fed_back(cls, block: Block) -> Mapping[str, str]:
+        """Return, by output of what it runs, the input that gets it in the next round."""
+        return {}
+
+    @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """Return what comes out, given the specs of what goes in.
 
@@ -185,6 +190,11 @@ class Scan(Control):
         return {source: target for source, target in map(plain_names, pairs)}
 
     @classmethod
+    def fed_back(cls, block: Block) -> Mapping[str, str]:
+        """What it carries."""
+        return cls._carry(block)
+
+    @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:
         """The body's specs for one round; outputs that are not carried get the axis back."""
         axis, carry = cls._axis(block), cls._carry(block)
@@ -266,6 +276,11 @@ class Repeat(Control):
         """Those of the body; of its outputs the first."""
         body = graph.by_name["body"].block
         return tuple(Port(port.name) for port in body.inputs if port.role == "data"), body.outputs[:1]
+
+    @classmethod
+    def fed_back(cls, block: Block) -> Mapping[str, str]:
+        """Its output is its first input."""
+        return {block.outputs[0].name: block.inputs[0].name}
 
     @classmethod
     def infer_body(cls, block: Block, specs: Specs, infer: Infer) -> InferredBody:

@@ -6,9 +6,8 @@ nothing more follows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from mithril_nb.errors import Diagnostic, ShapeError, UnknownOpError
@@ -20,8 +19,9 @@ from mithril_nb.models.dims import MismatchError, agree, meet, renamed
 from mithril_nb.models.dtypes import promoted
 from mithril_nb.models.flat import Flat, FlatOp, flat, origin
 from mithril_nb.models.folding import all_values, as_arrays, folded
-from mithril_nb.models.initializers import initializer_of, without_activation
+from mithril_nb.models.initializers import initializer_of
 from mithril_nb.models.op import OPS, UNKNOWN, Inferred, Initializer, Operator
+from mithril_nb.models.starting import activated, activated_inside, is_activated, without_activation
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
 """Shape of what nothing is known of."""
@@ -89,7 +89,12 @@ class Inference:
 
 
 def infer(
-    graph: LogicalGraph, inputs: Mapping[str, TensorSpec], dtype: str = "float32", *, prefix: str = ""
+    graph: LogicalGraph,
+    inputs: Mapping[str, TensorSpec],
+    dtype: str = "float32",
+    *,
+    prefix: str = "",
+    activated_outputs: Collection[str] = (),
 ) -> Inference:
     """Infer the specs of everything in a graph from those of its inputs.
 
@@ -98,6 +103,7 @@ def infer(
         inputs: Specs of its inputs; of an input that is left out nothing is known.
         dtype: Dtype of parameters, and of inputs whose block asks for no other.
         prefix: Path of the block that it is inside of, for messages.
+        activated_outputs: Those of its outputs that an activation outside reads: parameters start for it.
 
     Raises:
         CycleError: The graph has a cycle.
@@ -109,7 +115,7 @@ def infer(
         >>> found.outputs["output"], found.parameters[0].spec
         (('batch', 10) float32, (784, 10) float32)
     """
-    work = _Work(flat(graph), dtype, prefix)
+    work = _Work(flat(graph), dtype, prefix, activated(flat(graph), activated_outputs))
     for port in graph.inputs:
         if port.role == "data":
             end = Endpoint(BOUNDARY, port.name)
@@ -148,6 +154,7 @@ class _Work:
     flat: Flat
     dtype: str
     prefix: str = ""
+    activated: set[Endpoint] = field(default_factory=set[Endpoint])
     known: dict[Endpoint, Spec | None] = field(default_factory=dict)
     needed: dict[Endpoint, tuple[Dim, ...]] = field(default_factory=dict)
     names: dict[str, Dim] = field(default_factory=dict)
@@ -217,7 +224,12 @@ class _Work:
         """Infer what is inside a block that runs others, and note its arrays and specs as parts of the model."""
         assert issubclass(rule, Control)
         place = self.at(op.path)
-        found = rule.infer_body(op.block, specs, lambda graph, given: infer(graph, given, self.dtype, prefix=place))
+        outputs = activated_inside(op, self.activated)
+        found = rule.infer_body(
+            op.block,
+            specs,
+            lambda graph, given: infer(graph, given, self.dtype, prefix=place, activated_outputs=outputs),
+        )
         self.problems += found.problems
         if found.inner.states:
             first = found.inner.states[0]
@@ -290,7 +302,7 @@ class _Work:
             self.unlike("dtype", place, str(note.dtype), self.dtype, advice, end)
         trainable = port not in found.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
-        if op.path not in self.activated:
+        if rule.starts_for_its_reader and not is_activated(op, self.activated):
             initializer = without_activation(initializer)
         if note and note.initializer:
             initializer = initializer_of(note.initializer, initializer)
@@ -312,16 +324,6 @@ class _Work:
                     code="ShapeError",
                 )
             )
-
-    @cached_property
-    def activated(self) -> set[str]:
-        """Paths of the ops that an activation reads, at once or behind blocks that keep the scale."""
-        found: set[str] = set()
-        for op in reversed(self.flat.ops):
-            rule = OPS.get(op.block.op)
-            if rule and (rule.is_activation or (rule.keeps_scale and op.path in found)):
-                found.update(source.node for source in op.sources.values())
-        return found
 
     def back(self) -> bool:
         """Tell each block what its outputs must be, and hear what its inputs must be; return whether that was news."""

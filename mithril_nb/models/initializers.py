@@ -50,18 +50,6 @@ INITIALIZERS: dict[str, tuple[str, ...]] = {
 """The arguments that each takes, by name."""
 
 
-def without_activation(initializer: Initializer) -> Initializer:
-    """Return how a parameter starts where no activation follows.
-
-    Examples:
-        >>> without_activation(Initializer("he_normal")).name
-        'lecun_normal'
-    """
-    if initializer.name not in ("he_uniform", "he_normal"):
-        return initializer
-    return replace(initializer, name=initializer.name.replace("he_", "lecun_"))
-
-
 def initializer_text(initializer: object) -> str:
     """Return the text that stands for an initializer: what `Model.set_initializers` takes, in its shortest form.
 
@@ -104,12 +92,15 @@ def initializer_of(text: str, default: Initializer | None = None) -> Initializer
     """
     name, given = _parsed(text)
     plain = default or Initializer(name)
-    return replace(Initializer(name, in_axis=plain.in_axis, out_axis=plain.out_axis), **given)
+    parts = (1.0,) * len(plain.parts)  # arrays in a row start each by itself, whatever by
+    return replace(Initializer(name, in_axis=plain.in_axis, out_axis=plain.out_axis, parts=parts), **given)
 
 
 def _parsed(initializer: object) -> tuple[str, dict[str, float]]:
     """The name and the arguments; `scale` and `shift` may be given by place."""
     if isinstance(initializer, Initializer):
+        if initializer.parts:
+            raise _refused(initializer, "one rule for all arrays in a row: no parts")
         plain = Initializer(initializer.name)
         given = {key: getattr(initializer, key) for key in ("scale", "shift", "in_axis", "out_axis")}
         return _checked(initializer, initializer.name, {k: v for k, v in given.items() if v != getattr(plain, k)})

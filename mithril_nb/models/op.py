@@ -87,6 +87,8 @@ class Operator(Model):
             `StaticSpec` for such a one, and the specs of connected attributes too.
         is_activation: Whether it bends what it gets, and so loses of its variance what `he_normal` makes up for.
         keeps_scale: Whether it hands on what it gets at about the size that it has: an activation may come behind it.
+        starts_for_its_reader: Whether weights that start by He's formula do so only if an activation reads its output,
+            and else by LeCun's.
     """
 
     op: ClassVar[str]
@@ -101,6 +103,7 @@ class Operator(Model):
     takes_values: ClassVar[bool] = False
     is_activation: ClassVar[bool] = False
     keeps_scale: ClassVar[bool] = False
+    starts_for_its_reader: ClassVar[bool] = False
 
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)

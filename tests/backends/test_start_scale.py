@@ -7,6 +7,7 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb import models
+from mithril_nb.backends.jax.initializers import Wanted, drawn, stream
 from mithril_nb.models import Conv2d, LayerNorm, Linear, Model
 from mithril_nb.models.infer import infer
 
@@ -83,6 +84,63 @@ def test_what_a_person_says_holds():
 
 def test_a_function_of_ones_own_may_be_an_activation(op_of_my_own):
     assert starts(Linear(8), op_of_my_own(), Linear(8)) == ["he_uniform", "lecun_uniform"]
+
+
+def test_what_an_operator_of_ones_own_says_holds():
+    class Dense(models.Operator):
+        initializers = {"weight": models.op.Initializer("he_normal")}  # noqa: RUF012
+
+        def compute(self, inputs):
+            return {"output": np.maximum(inputs["input"] @ inputs["weight"], 0)}
+
+        @classmethod
+        def infer(cls, options, inputs):
+            return models.op.Inferred({"output": inputs["input"].shape}, {"weight": (8, 8)})
+
+    assert starts(Dense(), Dense()) == ["he_normal", "he_normal"]
+
+
+def test_what_comes_round_again_counts():
+    Relu, Repeat, Sequential = models.Relu, models.Repeat, models.Sequential
+    assert starts(Repeat(Sequential(Relu(), Linear(8)), 3)) == ["he_uniform"]
+    assert starts(Repeat(Linear(8), 3), Relu()) == ["he_uniform"]
+    assert starts(Repeat(Linear(8), 3)) == ["lecun_uniform"]
+    assert starts(Linear(8), Repeat(Sequential(Relu(), Linear(8)), 3)) == ["he_uniform"] * 2
+    either = Model() | Linear(8)(input="x", output="hidden")
+    either |= models.Cond(Relu(), models.Tanh())(condition="is_so", input="hidden")
+    assert starts(either) == ["he_uniform"]
+    carry = Model() | models.Relu()(input="before", output="bent")
+    carry |= Linear(8)(input="bent", output="mapped")
+    carry |= models.Add()(left="mapped", right="x", output="sum")
+    assert starts(models.Scan(carry, {"sum": "before"})) == ["lecun_uniform"], "an Add reads it"
+
+
+def test_ten_repeated_are_ten_written_out():
+    def std(model):
+        pm = ml.compile(model, shapes={"input": [64, 64]})
+        x = np.random.default_rng(0).standard_normal((64, 64), "float32")
+        return float(np.std(pm.evaluate(pm.randomize_params(0), {"input": x})["output"]))
+
+    block = models.Sequential(models.Relu(), Linear(64))
+    written = models.Sequential(*(models.Sequential(models.Relu(), Linear(64)) for _ in range(10)))
+    assert std(models.Repeat(block, 10)) == pytest.approx(std(written), rel=0.8)
+
+
+def test_arrays_in_a_row_start_by_themselves_whatever_by():
+    model = models.Sequential(models.LSTM(8)).set_initializers({"lstm_0.w_hh": "orthogonal"})
+    weight = ml.compile(model, shapes={"input": [2, 3, 16]}).randomize_params(0)["lstm_0.w_hh"]
+    for one in np.split(np.asarray(weight), 4, axis=-1):
+        np.testing.assert_allclose(one @ one.T, np.eye(8), atol=1e-6)
+    with pytest.raises(ml.errors.UnknownOptionError, match="no parts"):
+        model.set_initializers({"lstm_0.bias": models.op.Initializer("ones", parts=(0, 1, 0, 0))})
+
+
+@pytest.mark.parametrize(("axis", "shape"), [(0, (3, 4, 2)), (-2, (3, 4, 2)), (1, (3, 2, 4)), (-1, (3, 2, 4))])
+def test_factors_follow_the_axis_also_of_stacked_arrays(axis, shape):
+    initializer = models.op.Initializer("ones", in_axis=1 - axis % 2, out_axis=axis, parts=(0, 1))
+    (array,) = drawn([Wanted(initializer, stream((0,), "w"), shape, "w", 1)])
+    expected = np.expand_dims(np.float32([0, 0, 1, 1]), (0, 2) if axis in (0, -2) else (0, 1))
+    np.testing.assert_array_equal(array, np.broadcast_to(expected, shape))
 
 
 @pytest.fixture

@@ -90,7 +90,11 @@ def open_notebook(
                 page.picture(place)
             except PlaywrightError as error:
                 print(f"no picture of the failed page: {error}")  # it hangs: the failure itself tells more
-        page.close(is_sound)
+        try:
+            page.close(is_sound)
+        except PlaywrightError as error:
+            print(f"the page could not be closed: {error}")
+            page.page.close()
     server.end_kernels()
 
 

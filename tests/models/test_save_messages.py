@@ -57,7 +57,7 @@ CASES = [
     ),
     (
         "values nested too deep",
-        lambda: from_dict(constant(deep(5000))),
+        lambda: from_dict(constant(deep(100_000))),
         """
         ModelFileError: block 'constant_0' of this model cannot be made.
             because  Constant cannot take value=a list that is too deep to be shown.

@@ -2,7 +2,7 @@
 
 The same numbers come from `jax.nn.initializers`, in distribution (the tests hold them together). But there each
 new shape is compiled first, which took seconds before a first step; and streams of `jax.random` differ by version.
-Each parameter has a stream of its own, named by it: adding a block leaves the start of all others as it was. Long
+Each parameter has a stream of its own, named by it: adding a block leaves the draws of all others as they were. Long
 ones are drawn in pieces, each with a stream of its own again, so that threads share the work and change no number.
 """
 
@@ -119,7 +119,7 @@ def drawn(wanted: Sequence[Wanted]) -> Iterator[np.ndarray]:
             if initializer.name == "orthogonal" and array.size:
                 several = array.reshape(-1, *wanted[at].one)
                 array = np.stack([_orthogonal(one, initializer) for one in several]).reshape(array.shape)
-            yield _weighed(array, initializer)
+            yield _weighed(array, wanted[at])
 
 
 _NONE = np.empty(0, "float32")
@@ -184,13 +184,15 @@ def _cut_normal(random: np.random.Generator, piece: np.ndarray, scale: float, sh
     piece += shift
 
 
-def _weighed(array: np.ndarray, initializer: Initializer) -> np.ndarray:
+def _weighed(array: np.ndarray, wanted: Wanted) -> np.ndarray:
     """Each of the arrays in a row with its factor."""
+    initializer = wanted.initializer
     if set(initializer.parts) <= {1.0}:
         return array
     axis = initializer.out_axis
+    axis = axis if axis < 0 else axis - len(wanted.one)  # counted from the end, where stacked axes do not matter
     factors = np.repeat(np.asarray(initializer.parts, "float32"), array.shape[axis] // len(initializer.parts))
-    array *= np.expand_dims(factors, tuple(range(1, -axis if axis < 0 else array.ndim - axis)))
+    array *= np.expand_dims(factors, tuple(range(1, -axis)))
     return array
 
 

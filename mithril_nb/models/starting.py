@@ -1,0 +1,85 @@
+"""Which layers an activation reads: what the weights of a `Linear` or a convolution start by depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mithril_nb.graph.records import BOUNDARY, Endpoint
+from mithril_nb.models.control import Control
+from mithril_nb.models.flat import Flat, FlatOp, flat
+from mithril_nb.models.op import OPS, Initializer
+
+
+def without_activation(initializer: Initializer) -> Initializer:
+    """Return how a parameter starts where no activation follows.
+
+    Examples:
+        >>> without_activation(Initializer("he_normal")).name
+        'lecun_normal'
+    """
+    return replace(initializer, name=initializer.name.replace("he_", "lecun_"))
+
+
+def activated(model: Flat, outputs: Iterable[str] = ()) -> set[Endpoint]:
+    """Return what an activation reads, at once or behind blocks that keep the scale.
+
+    Args:
+        model: The model.
+        outputs: Those of its outputs that an activation outside reads.
+
+    Returns:
+        Outputs of ops, and inputs of the model.
+
+    Examples:
+        >>> from mithril_nb.models import Dropout, Linear, Relu, Sequential
+        >>> model = Sequential(Linear(8), Dropout(), Relu(), Linear(8))
+        >>> sorted(end.node for end in activated(flat(model.graph)))
+        ['dropout_0', 'linear_0']
+    """
+    found = {model.outputs[name] for name in outputs if name in model.outputs}
+    for op in reversed(model.ops):
+        rule = OPS.get(op.block.op)
+        if rule is None:
+            continue
+        if rule.is_activation or (rule.keeps_scale and is_activated(op, found)):
+            found.update(op.sources.values())
+        elif op.block.graph is not None:
+            inner = activated(flat(op.block.graph), activated_inside(op, found))
+            inputs = {end.port for end in inner if end.node == BOUNDARY}
+            for port, source in op.sources.items():
+                if any(f"{part.name}_{port}" in inputs for part in op.block.graph.nodes):
+                    found.add(source)
+    return found
+
+
+def is_activated(op: FlatOp, found: set[Endpoint]) -> bool:
+    """Whether an activation reads one of the outputs of an op, given what activations read."""
+    return any(Endpoint(op.path, port.name) in found for port in op.block.outputs)
+
+
+def activated_inside(op: FlatOp, found: set[Endpoint]) -> set[str]:
+    """Return those outputs of the graph inside a block that an activation reads: outside, or in the next round.
+
+    Args:
+        op: A block that runs others.
+        found: What activations read outside.
+    """
+    rule, graph = OPS[op.block.op], op.block.graph
+    assert issubclass(rule, Control)
+    assert graph is not None
+    parts = [part.name for part in graph.nodes]
+    wanted = {
+        f"{part}_{port.name}" for part in parts for port in op.block.outputs if Endpoint(op.path, port.name) in found
+    }
+    while True:
+        inner = activated(flat(graph), wanted)
+        again = {
+            f"{part}_{given}"
+            for part in parts
+            for given, taken in rule.fed_back(op.block).items()
+            if Endpoint(BOUNDARY, f"{part}_{taken}") in inner
+        }
+        if again <= wanted:
+            return wanted
+        wanted |= again
