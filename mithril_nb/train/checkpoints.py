@@ -135,6 +135,10 @@ class Saver:
         self._thread = threading.Thread(target=self._write, args=work, name="mithril_nb checkpoint")
         self._thread.start()
 
+    def went_back(self) -> None:
+        """Take note that the state went back: a step that is reached again is another one, and taken again."""
+        self._taken = -1
+
     def finish(self) -> None:
         """Wait until what was taken is written; warn, once, if it could not be."""
         if self._thread is None:

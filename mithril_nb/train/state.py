@@ -110,4 +110,6 @@ class State:
         if not is_sound and self.kept is not None:
             self.step, self.params, self.opt_state = self.kept
             self.is_lent, self.unrecorded = True, None
+            if self.saver is not None:
+                self.saver.went_back()
         self.candidate = None

@@ -487,6 +487,24 @@ def test_a_folder_that_is_gone_does_not_end_the_training(small, blobs, tmp_path)
     assert_lost(run, caught, tmp_path / "runs", "No such file or directory")
 
 
+def test_a_step_that_is_reached_again_takes_the_place_of_its_checkpoint(mlp, blobs, tmp_path):
+    options = {"optimizer": "sgd", "learning_rate": 0.01, "epochs": 4, "batch_size": 15, "loss": "mean_squared_error"}
+    data = (blobs[0], np.eye(3, dtype=np.float32)[blobs[1]])
+    run = fit(mlp(4, 3), data, **options, checkpoint=Checkpoints(tmp_path, every_epoch=1))
+    with pytest.raises(TrainingError):  # noqa: PT012 - it comes from the loop
+        for event in run:
+            if event.kind == "step" and event.step == 3:
+                run.learning_rate = 1e25
+    wild = latest(tmp_path)
+    assert wild is not None
+    assert (wild.facts["step"], run.step) == (4, 0)
+    assert np.abs(wild.arrays["params['linear_0.weight']"]).max() > 1e20
+    run.learning_rate = 0.01
+    steps(run, 4)
+    again = fit(mlp(4, 3), data, **options, checkpoint=tmp_path, resume=True)
+    assert (again.step, same(again.params, run.params)) == (4, True)
+
+
 def test_latest_of_no_folder_is_nothing(tmp_path):
     assert latest(tmp_path / "nowhere") is None
 
