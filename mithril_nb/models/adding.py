@@ -189,20 +189,23 @@ def with_dtype(block: Block, port: str, dtype: str) -> Block:
 
 def _noted(note: Note, key: IOKey, place: str, said: dict[str, Any]) -> Note:
     """A note with what a key says too: a size may get a number in the place of its name, all else holds as it is."""
-    both = note.shape and said.get("shape") and meet(said["shape"], note.shape, {})
     for what, word in (("shape", "shape"), ("dtype", "type"), ("is_trainable", "differentiable")):
         now, before = said.get(what), getattr(note, what)
-        if None not in (now, before) and now != before and not (what == "shape" and both):
+        if now is None or before is None:
+            continue
+        both = meet(now, before, {}) if what == "shape" else now if now == before else None
+        if both is None:
             raise _contradiction(key, place, word, before, now)
-    return replace(note, **{**said, **({"shape": both} if both else {})})
+        said = {**said, what: both}
+    return replace(note, **said)
 
 
 def _contradiction(key: IOKey, place: str, word: str, before: Any, now: Any) -> ConnectionError:
     again = f'"{key.name}", as it was said before; or IOKey("{key.name}_2", {word}={short_repr(now)}).'
     return ConnectionError(
-        f"{place!r} cannot have a second {word}.",
-        (("before", short_repr(before)), ("now", short_repr(now))),
-        again if key.name else f"IOKey() without {word}, or say it once.",
+        f"IOKey({place!r}) says another {word}= than was said before.",
+        (("before", f"{word}={short_repr(before)}"), ("now", f"{word}={short_repr(now)}")),
+        again if key.name else f"IOKey() without {word}=, or say it once.",
         port=place,
     )
 

@@ -101,6 +101,30 @@ def test_keys_say_name_shape_dtype_and_what_is_shown():
     }
 
 
+def twice(first: IOKey, second: IOKey) -> Model:
+    return Model() | Linear(2)(input=first, output="y") | Linear(2)(input=second, output="z")
+
+
+def test_keys_of_one_name_may_say_the_same_again_and_a_number_in_the_place_of_a_name():
+    same = twice(IOKey("x", shape=["b", 3], type="float16"), IOKey("x", shape=["b", 3], type="float16"))
+    assert same.graph.note_at[Endpoint("", "x")] == Note(shape=("b", 3), dtype="float16")
+    for shapes in ((["b", 3], [5, 3]), ([5, 3], ["b", 3]), (["..."], [5, 3])):
+        found = twice(*(IOKey("x", shape=shape) for shape in shapes)).graph.note_at
+        assert found[Endpoint("", "x")].shape == (5, 3)
+    for dtypes in ((None, None), (None, "float16"), ("float16", None), ("float16", "float16")):
+        model = twice(*(IOKey("c", value=[[1.0]], type=dtype) for dtype in dtypes))
+        made = [node.block.options for node in model.graph.nodes if node.block.kind == "Constant"]
+        assert made == [{"value": ((1.0,),), "dtype": max(dtypes, key=bool)}]
+
+
+def test_a_key_that_is_refused_leaves_the_model_as_it_was():
+    model = Model() | Linear(2)(input=IOKey("x", shape=[1, 2]))
+    before = model.graph
+    with pytest.raises(MithrilError):
+        model |= Linear(2)(input=IOKey("x", shape=[1, 3]))
+    assert model.graph == before
+
+
 def test_an_input_may_be_trained_and_a_parameter_left_alone():
     model = Model()
     model |= Linear(4)(input="x")
@@ -381,6 +405,56 @@ CASES = [
         """
         ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
             Try: 'enc_x'
+        """,
+    ),
+    (
+        "another shape",
+        lambda: twice(IOKey("x", shape=["b", 3]), IOKey("x", shape=["b", 4])),
+        """
+        ConnectionError: IOKey('x') says another shape= than was said before.
+            before  shape=('b', 3)
+            now     shape=('b', 4)
+            Try: "x", as it was said before; or IOKey("x_2", shape=('b', 4)).
+        """,
+    ),
+    (
+        "another type",
+        lambda: twice(IOKey("x", type="float32"), IOKey("x", type="int32")),
+        """
+        ConnectionError: IOKey('x') says another type= than was said before.
+            before  type='float32'
+            now     type='int32'
+            Try: "x", as it was said before; or IOKey("x_2", type='int32').
+        """,
+    ),
+    (
+        "another value",
+        lambda: twice(IOKey("x", value=1.0), IOKey("x", value=2.0)),
+        """
+        ConnectionError: IOKey('x') says another value= than was said before.
+            before  value=1.0
+            now     value=2.0
+            Try: "x", as it was said before; or IOKey("x_2", value=2.0).
+        """,
+    ),
+    (
+        "another dtype of a value",
+        lambda: twice(IOKey("x", value=1.0, type="float16"), IOKey("x", value=1.0, type="float32")),
+        """
+        ConnectionError: IOKey('x') says another type= than was said before.
+            before  type='float16'
+            now     type='float32'
+            Try: "x", as it was said before; or IOKey("x_2", type='float32').
+        """,
+    ),
+    (
+        "trained and not",
+        lambda: twice(IOKey("x", differentiable=True), IOKey("x", differentiable=False)),
+        """
+        ConnectionError: IOKey('x') says another differentiable= than was said before.
+            before  differentiable=True
+            now     differentiable=False
+            Try: "x", as it was said before; or IOKey("x_2", differentiable=False).
         """,
     ),
     (
