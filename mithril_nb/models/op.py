@@ -107,7 +107,16 @@ class Operator(Model):
 
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)
-        kind, fields = type(self).__name__, fields_of(type(self))
+        kind = type(self).__name__
+        if not hasattr(type(self), "op"):
+            given = f'inputs["{self.input_ports[0]}"]' if self.input_ports else "1.0"
+            outputs = ", ".join(f'"{port}": {given}' for port in self.output_ports)
+            raise UnknownOpError(
+                f"{kind} has no method compute, so nothing says what it gives.",
+                (("needs", "compute(self, inputs), which takes arrays by port and returns arrays by port"),),
+                f"def compute(self, inputs): return {{{outputs}}}",
+            )
+        fields = fields_of(type(self))
         if lost := [field.name for field in fields if field.name not in attributes]:
             raise UnknownOptionError(
                 f"{kind}.__init__ does not hand {', '.join(map(repr, lost))} on.",

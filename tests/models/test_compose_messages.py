@@ -26,7 +26,36 @@ def second_class(kind: str, op: str) -> None:
     type(kind, (Operator,), {"op": op})
 
 
+class Idle(Operator):
+    pass
+
+
+class Halves(Operator):
+    output_ports = ("low", "high")
+
+    def __init__(self, width=2, name=None):
+        super().__init__(name, width=width)
+
+
 CASES = [
+    (
+        "an operator that is empty",
+        lambda: Idle(),
+        """
+        UnknownOpError: Idle has no method compute, so nothing says what it gives.
+            needs  compute(self, inputs), which takes arrays by port and returns arrays by port
+            Try: def compute(self, inputs): return {"output": inputs["input"]}
+        """,
+    ),
+    (
+        "an operator that has attributes alone",
+        lambda: Halves(),
+        """
+        UnknownOpError: Halves has no method compute, so nothing says what it gives.
+            needs  compute(self, inputs), which takes arrays by port and returns arrays by port
+            Try: def compute(self, inputs): return {"low": inputs["input"], "high": inputs["input"]}
+        """,
+    ),
     (
         "an op that exists",
         lambda: second_class("Swish", "relu"),
