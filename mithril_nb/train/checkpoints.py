@@ -7,7 +7,7 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -21,6 +21,7 @@ from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
 from mithril_nb.train.checkpoint_file import OtherVersionError, Saved, broken, like, read, to_host, write
 from mithril_nb.train.course import Course
 from mithril_nb.train.history import COLUMNS, History
+from mithril_nb.train.logical import model_fingerprint
 from mithril_nb.train.processes import data_fingerprint, distributed, fingerprint, local
 from mithril_nb.train.state import State, copied
 
@@ -204,6 +205,7 @@ def course_facts(course: Course) -> dict[str, Any]:
         "shuffle": bool(course.shuffle),
         "loss": course.loss.name,
         "optimizer": course.optimizer.name,
+        "model": model_fingerprint(course.model),
     }
 
 
@@ -257,7 +259,8 @@ def prepare(
 
     Raises:
         CheckpointError: The folder holds checkpoints and `resume` was not asked for, all of them are broken, or the
-            latest is of another model, optimizer, data or seed, or began with other params than those chosen.
+            latest is of another model, optimizer, data or seed, began with other params than those chosen, or is
+            farther on than the run goes.
         UnknownOptionError: `resume` without a folder.
     """
     if checkpoint is None:
@@ -283,8 +286,8 @@ def prepare(
 
 def _go_on(saved: Saved, course: Course, state: State, history: History, saver: Saver, is_start_given: bool) -> None:
     here = course_facts(course)
-    # Checkpoints that were written before these were kept know neither.
-    facts = {"data": here["data"], "start": saver.start} | saved.facts
+    # Checkpoints that were written before these were kept know none of them.
+    facts = {"data": here["data"], "start": saver.start, "model": here["model"]} | saved.facts
     pairs = [(name, facts[name], here[name]) for name in COURSE]
     differs = [(name, f"{then!r} in the checkpoint, {now!r} here") for name, then, now in pairs if then != now]
     if facts["samples"] == here["samples"] and facts["data"] != here["data"]:
@@ -292,15 +295,20 @@ def _go_on(saved: Saved, course: Course, state: State, history: History, saver: 
     if is_start_given and facts["start"] != saver.start:
         differs.append(("params", "the run began with others than are given here"))
     if differs:
+        raise _of_another_run(saved, differs)
+    trees = like(trees_of(state), saved, ("history",))  # says which array does not fit, where that tells models apart
+    if facts["model"] != here["model"]:
+        raise _of_another_run(saved, [("model", "the run trained another, with params of the same shapes")])
+    if facts["step"] > state.epochs * course.steps_per_epoch:
         raise CheckpointError(
-            f"checkpoint {saved.path.name!r} is of another run.",
+            f"checkpoint {saved.path.name!r} is farther on than this run goes.",
             (
                 ("folder", str(saved.path.parent)),
-                *differs,
+                ("there", f"step {facts['step']}"),
+                ("here", f"step {state.epochs * course.steps_per_epoch}, epochs={state.epochs}"),
             ),
-            'the same data and options as before; or checkpoint="another-folder".',
+            f'epochs={-(-facts["step"] // course.steps_per_epoch)} or more; or checkpoint="another-folder".',
         )
-    trees = like(trees_of(state), saved, ("history",))
     saver.start = facts["start"]
     state.params, state.opt_state = trees["params"], trees["opt_state"]
     state.step, state.elapsed_s = facts["step"], facts["elapsed_s"]
@@ -309,6 +317,14 @@ def _go_on(saved: Saved, course: Course, state: State, history: History, saver: 
     if state.learning_rate == facts["starting_rate"]:
         state.learning_rate = facts["learning_rate"]
     history.restore(saved.arrays["history"])
+
+
+def _of_another_run(saved: Saved, differs: Sequence[tuple[str, str]]) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {saved.path.name!r} is of another run.",
+        (("folder", str(saved.path.parent)), *differs),
+        'the same model, data and options as before; or checkpoint="another-folder".',
+    )
 
 
 def _check_facts(saved: Saved) -> None:

@@ -1,11 +1,14 @@
-"""Logical models in `fit`: compiled for the shapes of the data, with a batch of any size."""
+"""Logical models in `fit`: compiled for the shapes of the data, with a batch of any size, and known again."""
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.models.files import to_dict
 from mithril_nb.models.model import Model
 from mithril_nb.physical import PhysicalModel, compile
 from mithril_nb.train.trainable import as_trainable
@@ -18,3 +21,17 @@ def _(
     model: Model | LogicalGraph | Block, *, shapes: Mapping[str, tuple[int, ...]], backend: Any = None
 ) -> PhysicalModel:
     return compile(model, backend, shapes={name: ("batch", *shape[1:]) for name, shape in shapes.items()})
+
+
+def model_fingerprint(model: Any) -> int | None:
+    """Return a number that another model will hardly have; `None` for one that is made of no blocks.
+
+    Examples:
+        >>> from mithril_nb.models import Relu, Tanh
+        >>> [model_fingerprint(Relu()) == model_fingerprint(other) for other in (Relu(), Tanh())]
+        [True, False]
+    """
+    graph = getattr(model, "graph", None)
+    if not isinstance(graph, LogicalGraph):
+        return None
+    return zlib.crc32(json.dumps(to_dict(graph)["graph"], sort_keys=True).encode())

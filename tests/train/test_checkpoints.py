@@ -20,8 +20,9 @@ import pytest
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save_file
 
+import mithril_nb as ml
 from mithril_nb.errors import CheckpointError, TrainingError, UnknownOptionError
-from mithril_nb.models import BatchNorm, Linear, Model
+from mithril_nb.models import BatchNorm, Dropout, Linear, Model, Relu, Tanh
 from mithril_nb.train import checkpoints as rooms
 from mithril_nb.train import fit
 from mithril_nb.train.checkpoint_file import KEY, OtherVersionError, read, to_host, write
@@ -348,7 +349,7 @@ def test_a_checkpoint_of_another_run_is_refused(small, blobs, two):
     folder   {two}
     samples  60 in the checkpoint, 50 here
     seed     0 in the checkpoint, 1 here
-    Try: the same data and options as before; or checkpoint="another-folder"."""
+    Try: the same model, data and options as before; or checkpoint="another-folder"."""
     )
 
 
@@ -362,7 +363,7 @@ def test_other_data_of_the_same_length_and_other_params_are_refused(small, blobs
     folder  {two}
     data    the run began with other samples than are given here
     params  the run began with others than are given here
-    Try: the same data and options as before; or checkpoint="another-folder"."""
+    Try: the same model, data and options as before; or checkpoint="another-folder"."""
     )
     run = resumed(small, blobs, two, params=small.randomize_params(0), epochs=3)
     assert run.step == 8
@@ -402,7 +403,37 @@ def test_an_optimizer_of_another_kind_is_refused(small, blobs, two):
         == f"""checkpoint 'step-0000000008.safetensors' is of another run.
     folder     {two}
     optimizer  'adam' in the checkpoint, '<lambda>' here
-    Try: the same data and options as before; or checkpoint="another-folder"."""
+    Try: the same model, data and options as before; or checkpoint="another-folder"."""
+    )
+
+
+@pytest.mark.parametrize(("then", "now"), [(Relu(), Tanh()), (Dropout(0.3), Dropout(0.6))])
+def test_a_model_that_computes_something_else_is_refused(blobs, tmp_path, then, now):
+    options = {"epochs": 2, "batch_size": 16, "checkpoint": tmp_path}
+    steps(fit(Model() + Linear(8) + then + Linear(3), blobs, **options), 4)
+    with pytest.raises(CheckpointError) as caught:
+        fit(Model() + Linear(8) + now + Linear(3), blobs, **options, resume=True)
+    assert (
+        str(caught.value)
+        == f"""checkpoint 'step-0000000004.safetensors' is of another run.
+    folder  {tmp_path}
+    model   the run trained another, with params of the same shapes
+    Try: the same model, data and options as before; or checkpoint="another-folder"."""
+    )
+    again = ml.compile(Model() + Linear(8) + then + Linear(3), shapes={"input": ["batch", 4]})
+    assert fit(again, blobs, **options, resume=True).step == 4
+
+
+def test_fewer_epochs_than_were_trained_are_refused(small, blobs, two):
+    with pytest.raises(CheckpointError) as caught:
+        resumed(small, blobs, two, epochs=1)
+    assert (
+        str(caught.value)
+        == f"""checkpoint 'step-0000000008.safetensors' is farther on than this run goes.
+    folder  {two}
+    there   step 8
+    here    step 4, epochs=1
+    Try: epochs=2 or more; or checkpoint="another-folder"."""
     )
 
 
