@@ -128,7 +128,7 @@ def register_primitive(name: str) -> Callable[[Function], Function]:
     Args:
         name: `"sin_times_x"` for the op. `"sin_times_x_grad"` for a function of the backend, the same arrays, and the
             gradient of a loss by the op's output; it returns the gradient by the array, or one for each array in a
-            tuple. Without one the function is differentiated as it is.
+            tuple. Without one the function is differentiated as it is; another function under the name drops it.
 
     Returns:
         A decorator, that leaves the function as it is.
@@ -152,6 +152,8 @@ def register_primitive(name: str) -> Callable[[Function], Function]:
             GRADIENTS[name.removesuffix(_GRAD)] = function
         else:
             define(name, ports_of(function, "ml.register_primitive", name, skip=1))
+            if PRIMITIVES.get(name, function) is not function:
+                GRADIENTS.pop(name, None)  # the gradient of another function
             PRIMITIVES[name] = function
         return function
 
