@@ -136,14 +136,14 @@ def check_inputs(
         DataError: A shape does not fit, a number is NaN, infinite or out of range, or fractions stand where whole
             numbers are needed. All that is wrong is said at once.
     """
-    problems = Problems()
-    inputs = {
-        name: _checked_input(array, specs.get(name), f"{what}: input {name!r}", problems)
-        for name, array in data.inputs.items()
-    }
-    for name, bounds in (ranges or {}).items():
-        if name in inputs:
-            _check_range(inputs[name], bounds, f"{what}: input {name!r}", problems)
+    problems, ranges = Problems(), ranges or {}
+    inputs: dict[str, np.ndarray] = {}
+    for name, array in data.inputs.items():
+        found = len(problems.found)
+        inputs[name] = _checked_input(array, specs.get(name), f"{what}: input {name!r}", problems)
+        # What could not be cast as it is, is not what was given: its range would mislead.
+        if name in ranges and len(problems.found) == found:
+            _check_range(inputs[name], ranges[name], f"{what}: input {name!r}", problems)
     goals = data.targets if isinstance(data.targets, dict) else {"": data.targets}
     for name, array in goals.items():
         _check_finite(array, array, f"{what}: targets {name!r}" if name else f"{what}: targets", problems)
@@ -218,6 +218,16 @@ def _checked_input(array: np.ndarray, spec: TensorSpec | None, what: str, proble
     # bfloat16 has no NumPy name of its own: it goes in as float32 and the model casts.
     with np.errstate(over="ignore"):
         cast = array if str(spec.dtype) == "bfloat16" else array.astype(str(spec.dtype), copy=False)
+    if array.dtype.kind in "iu" and cast.dtype.kind in "iu" and not np.array_equal(cast, array):
+        first = tuple(int(place) for place in np.argwhere(cast != array)[0])
+        problems.add(
+            f"{what} has numbers that do not fit {spec.dtype}, which the model takes.",
+            (
+                ("data", f"{array.shape} {array.dtype}, from {array.min()} to {array.max()}"),
+                ("first", f"[{', '.join(map(str, first))}] is {array[first]}"),
+            ),
+            "x = np.unique(x, return_inverse=True)[1].reshape(x.shape) if they only name things.",
+        )
     _check_finite(cast, array, what, problems)
     return cast
 

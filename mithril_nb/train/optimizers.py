@@ -65,8 +65,6 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
         >>> resolve_optimizer("adam").learning_rate, resolve_optimizer(optax.sgd(0.1)).is_relative
         (0.001, True)
     """
-    if isinstance(optimizer, Optimizer):
-        return optimizer
     if hasattr(optimizer, "init") and hasattr(optimizer, "update"):
         if learning_rate is not None:
             raise UnknownOptionError(
@@ -74,7 +72,7 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
                 (("optimizer", type(optimizer).__name__), ("learning_rate", repr(learning_rate))),
                 "optimizer=optax.adam, learning_rate=1e-3",
             )
-        return _relative(optimizer, "optimizer", optimizer)
+        return optimizer if isinstance(optimizer, Optimizer) else _relative(optimizer, "optimizer", optimizer)
     factory, name = _factory(optimizer)
     if callable(learning_rate):
         return _relative(_made(factory, name, learning_rate), name, None)

@@ -12,6 +12,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import Embedding, Flatten, Linear, Model
 from mithril_nb.train import fit, programs
 from mithril_nb.train.losses import resolve_loss
+from mithril_nb.train.optimizers import resolve_optimizer
 
 X = np.ones((6, 4), np.float32)
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -233,6 +234,11 @@ OPTIONS = {
         {"learning_rate": -1},
         "the learning rate is not a finite number from 0 on.\n    got  -1\n    Try: learning_rate=1e-3",
     ),
+    "rate beside an optimizer that has one": (
+        {"optimizer": resolve_optimizer("sgd"), "learning_rate": 0.5},
+        "learning_rate= has no place to go: the optimizer is made already, with its rate inside.\n"
+        "    optimizer      Optimizer\n    learning_rate  0.5\n    Try: optimizer=optax.adam, learning_rate=1e-3",
+    ),
     "metric": (
         {"metrics": ("f1",)},
         "unknown metric 'f1'.\n    known  accuracy\n    Try: metrics=() for the loss alone.",
@@ -311,6 +317,18 @@ def test_numbers_that_an_embedding_has_no_row_for() -> None:
     with pytest.raises(DataError, match=r"Try: numbers that start at 0\."):
         fit(model, (tokens % 5 - 1, Y), batch_size=3)
     assert fit(model, (tokens % 5, Y), batch_size=3).state == "idle"
+
+
+def test_whole_numbers_that_the_models_dtype_cannot_hold() -> None:
+    tokens = np.array([[2], [2**32 + 2], [0], [1], [2], [2**31]])
+    with pytest.raises(DataError) as caught:
+        fit(Model() + (Model(name="in") + Embedding(5, 4)) + Flatten() + Linear(3), (tokens, Y), batch_size=3)
+    assert str(caught.value) == (
+        "data: input 'input' has numbers that do not fit int32, which the model takes.\n"
+        "    data   (6, 1) int64, from 0 to 4294967298\n"
+        "    first  [1, 0] is 4294967298\n"
+        "    Try: x = np.unique(x, return_inverse=True)[1].reshape(x.shape) if they only name things."
+    )
 
 
 @pytest.mark.parametrize(("said", "meant"), [("mse", "mean_squared_error"), ("BCE", "binary_cross_entropy")])
