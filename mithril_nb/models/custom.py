@@ -10,6 +10,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
+from weakref import WeakSet
 
 from mithril_nb.errors import UnknownOpError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec
@@ -27,6 +28,8 @@ GRADIENTS: dict[str, Function] = {}
 """What computes its gradients: a function of a backend, of the same arrays, and of the gradient by its output."""
 _GRAD = "_grad"
 _rules: list[ShapeRule] = []
+_assumed: WeakSet[type[Operator]] = WeakSet()
+"""Classes of which nobody said whether they are activations."""
 
 
 def set_shape_rule(rule: ShapeRule) -> None:
@@ -73,15 +76,22 @@ def computed(cls: type[Operator]) -> None:
     if cls.__init__ is Operator.__init__:
         # That takes the attributes of all operators; this one has none.
         cls.__init__ = Custom.__init__  # pyright: ignore
-    if "is_activation" not in cls.__dict__:
+    said_by = _said_by(cls, "is_activation")
+    if said_by is Operator or said_by in _assumed:
         cls.is_activation = not cls.initializers
+        _assumed.add(cls)
     for name, value in (("category", Custom.category), ("formula", "y = compute(x)")):
         if not hasattr(cls, name):
             setattr(cls, name, value)
     if cls.infer.__func__ is Operator.infer.__func__:  # pyright: ignore
         cls.infer = classmethod(traced)  # pyright: ignore
-        if "input_dtypes" not in cls.__dict__:
+        if _said_by(cls, "input_dtypes") is Operator:
             cls.input_dtypes = Custom.input_dtypes
+
+
+def _said_by(cls: type[Operator], attribute: str) -> type:
+    """The class that an attribute comes from."""
+    return next(one for one in cls.__mro__ if attribute in one.__dict__)
 
 
 def op(name: str, /, **attributes: Any) -> Model:

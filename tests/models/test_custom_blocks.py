@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.models import KINDS
+from mithril_nb.models import KINDS, Operator, Softmax
 from mithril_nb.models import custom as brought
-from mithril_nb.models.op import OPS
+from mithril_nb.models.op import OPS, Initializer
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +44,34 @@ def test_a_gradient_may_come_before_its_function_which_may_be_registered_again()
     for _ in range(2):
         ml.register_primitive("early")(function)
         assert gradient_at_5("early") == 3
+
+
+def compute(self, inputs):
+    return inputs["input"]
+
+
+def test_a_block_that_computes_is_what_its_parents_say():
+    class Straight(Operator):
+        is_activation = False
+        input_dtypes = {"input": "int32"}  # noqa: RUF012
+
+    class OwnStraight(Straight):
+        compute = compute
+
+    class OwnSoftmax(Softmax):
+        compute = compute
+
+    class Bent(Operator):
+        compute = compute
+
+    class WithWeight(Bent):
+        initializers = {"weight": Initializer("zeros")}  # noqa: RUF012
+        compute = compute
+
+    class WithoutWeight(WithWeight):
+        initializers = {}  # noqa: RUF012
+        compute = compute
+
+    kinds = OwnStraight, OwnSoftmax, Bent, WithWeight, WithoutWeight
+    assert [kind.is_activation for kind in kinds] == [False, False, True, False, True]
+    assert OwnStraight.input_dtypes == {"input": "int32"}
