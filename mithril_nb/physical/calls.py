@@ -21,7 +21,7 @@ from mithril_nb.errors import (
     UnknownOptionError,
     short_repr,
 )
-from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import ITEM_BYTES, LEADING, Dim, Spec, StaticSpec, TensorSpec, as_dtype
 from mithril_nb.models.dims import agree
 from mithril_nb.models.infer import Inference
@@ -121,7 +121,7 @@ class Calls:
             raise MissingInputError(
                 f"the model needs {_count(self.names, 'input')}, got {len(ports)}.",
                 (
-                    ("missing", ", ".join(f"{name!r} {self.inference.inputs[name]}" for name in missing)),
+                    ("missing", ", ".join(f"{self._named(name)} {self.inference.inputs[name]}" for name in missing)),
                     ("given", _listed(inputs)),
                 ),
                 f"inputs = {{{', '.join(f'{name!r}: ...' for name in self.names)}}}",
@@ -138,6 +138,13 @@ class Calls:
                 port=name,
             )
         return arrays
+
+    def _named(self, name: str) -> str:
+        """An input, for a message; with what it feeds if nobody gave it this name: a port may have been forgotten."""
+        feeds = self.graph.targets_of.get(Endpoint(BOUNDARY, name), ())
+        is_given = name in dict(self.graph.labels)
+        is_plain = {end.port for end in feeds} == {name} and 1 in (len(self.names), len(self.graph.nodes))
+        return repr(name) if is_given or is_plain else f"{name!r} ({', '.join(map(str, feeds))})"
 
     def _check_names(self, arrays: Arrays) -> None:
         """Raise if one name that a person gave to sizes stands for two."""

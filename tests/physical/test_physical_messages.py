@@ -10,7 +10,7 @@ import mithril_nb as ml
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node, Port
-from mithril_nb.models import MLP, Add, Dropout, Embedding, Linear, Model, Relu
+from mithril_nb.models import MLP, Add, Dropout, Embedding, Linear, Model, Multiply, Relu, Tanh
 from mithril_nb.models.infer import infer
 from mithril_nb.program import Toolkit
 
@@ -35,6 +35,7 @@ params = mlp.randomize_params(0)
 lookup = ml.compile(Embedding(3, 4), shapes={"input": [5]}, jit=False)
 add = ml.compile(Add(), shapes={"left": [5, 4]}, jit=False)
 relu = ml.compile(Model() | Relu()(input="x", output="y"), jit=False)
+forgetful = Model() | Relu()(input="x", output="h") | Multiply()(left="h", output="y") | Tanh()(output="z")
 unknown = ml.compile(Model() | Linear(3)(input="<x>"), jit=False)
 
 
@@ -287,6 +288,16 @@ CASES = [
             missing  'input' (5, 4) float32
             given    nothing
             Try: inputs = {'input': ...}
+        """,
+    ),
+    (
+        "a port that was forgotten",
+        lambda: ml.compile(forgetful, jit=False).evaluate({}, {"x": X}),
+        """
+        MissingInputError: the model needs 3 inputs, got 1.
+            missing  'input' (multiply_0.right) ('...',) float32, 'tanh_0_input' (tanh_0.input) ('...',) float32
+            given    'x'
+            Try: inputs = {'x': ..., 'input': ..., 'tanh_0_input': ...}
         """,
     ),
     (
