@@ -42,7 +42,8 @@ def closed(
     for edge in edges:
         if edge.source.node == BOUNDARY:
             known, role = inputs.get(edge.source.port), _boundary_role(roles[edge.target], notes.get(edge.source))
-            if known is None or role == "data":
+            # A parameter stays one when other blocks read it too, as tied weights and penalties do.
+            if known is None or known.role == "data":
                 inputs[edge.source.port] = Port(edge.source.port, role)
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
     for index, end in enumerate(opened):

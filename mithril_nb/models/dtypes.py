@@ -1,8 +1,11 @@
-"""Which dtype comes out where several go in."""
+"""Which dtype goes into a model, and which comes out where several go in."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+
+from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
+from mithril_nb.models.op import OPS
 
 _ORDER = (
     "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
@@ -48,3 +51,25 @@ def _two(one: str, other: str) -> str:
 def _signed(bits: int) -> str:
     """What holds whole numbers of so many bits beside negative ones."""
     return "float64" if bits == 64 else f"int{min(2 * bits, 32)}"
+
+
+def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
+    """Return the dtype that a person said of a graph input, or that blocks which read it ask for; else `dtype`."""
+    note = graph.note_at.get(Endpoint(BOUNDARY, port))
+    if note and note.dtype:
+        return note.dtype
+    for target in graph.targets_of.get(Endpoint(BOUNDARY, port), ()):
+        if target.node == BOUNDARY:
+            continue
+        block = graph.by_name[target.node].block
+        if block.graph is not None and block.is_composite:
+            found = input_dtype(block.graph, target.port, dtype)
+        else:
+            found = OPS[block.op].wanted_dtype(target.port, dtype) if block.op in OPS else dtype
+            if block.graph is not None and found in (dtype, "any"):
+                inner = [f"{node.name}_{target.port}" for node in block.graph.nodes]
+                asked = {input_dtype(block.graph, name, dtype) for name in inner} - {dtype}
+                found = min(asked, default=found)
+        if found not in (dtype, "any"):
+            return found
+    return dtype

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from mithril_nb.graph.closing import is_array
 from mithril_nb.graph.order import run_order
@@ -48,6 +48,11 @@ class Flat:
     outputs: Mapping[str, Endpoint]
     groups: Mapping[str, tuple[Mapping[str, Endpoint], Mapping[str, Endpoint]]]
     notes: Mapping[Endpoint | str, Note]
+
+    @cached_property
+    def op_at(self) -> Mapping[str, FlatOp]:
+        """The ops by path."""
+        return {op.path: op for op in self.ops}
 
 
 @lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGrap
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
 from mithril_nb.models.control import Control
 from mithril_nb.models.dims import MismatchError, agree, meet, renamed
-from mithril_nb.models.dtypes import promoted
+from mithril_nb.models.dtypes import input_dtype, promoted
 from mithril_nb.models.flat import Flat, FlatOp, flat, origin
 from mithril_nb.models.folding import all_values, as_arrays, folded
 from mithril_nb.models.initializers import initializer_of
@@ -125,28 +125,6 @@ def infer(
     return work.result()
 
 
-def input_dtype(graph: LogicalGraph, port: str, dtype: str) -> str:
-    """Return the dtype that a person said of a graph input, or that blocks which read it ask for; else `dtype`."""
-    note = graph.note_at.get(Endpoint(BOUNDARY, port))
-    if note and note.dtype:
-        return note.dtype
-    for target in graph.targets_of.get(Endpoint(BOUNDARY, port), ()):
-        if target.node == BOUNDARY:
-            continue
-        block = graph.by_name[target.node].block
-        if block.graph is not None and block.is_composite:
-            found = input_dtype(block.graph, target.port, dtype)
-        else:
-            found = OPS[block.op].wanted_dtype(target.port, dtype) if block.op in OPS else dtype
-            if block.graph is not None and found in (dtype, "any"):
-                inner = [f"{node.name}_{target.port}" for node in block.graph.nodes]
-                asked = {input_dtype(block.graph, name, dtype) for name in inner} - {dtype}
-                found = min(asked, default=found)
-        if found not in (dtype, "any"):
-            return found
-    return dtype
-
-
 @dataclass
 class _Work:
     """One inference under way."""
@@ -159,6 +137,7 @@ class _Work:
     needed: dict[Endpoint, tuple[Dim, ...]] = field(default_factory=dict)
     names: dict[str, Dim] = field(default_factory=dict)
     arrays: dict[str, Parameter] = field(default_factory=dict)
+    sizes: dict[str, TensorSpec] = field(default_factory=dict)
     found: dict[str, Inferred] = field(default_factory=dict)
     problems: list[Diagnostic] = field(default_factory=list)
     inner: dict[str, BlockSpecs] = field(default_factory=dict)
@@ -175,7 +154,9 @@ class _Work:
                 self.known[end] = self.noted(end, self.known[end])
             for op in self.flat.ops:
                 self.forward(op)
-            if self.problems or not self.back():
+            sizes = {name: self.arrays[name].spec for name in self.sizes}
+            is_news, self.sizes = sizes != self.sizes, sizes
+            if self.problems or not (self.back() or is_news):
                 return
 
     def forward(self, op: FlatOp) -> None:
@@ -281,8 +262,11 @@ class _Work:
     def spec_of(self, op: FlatOp, port: str) -> Spec | None:
         if port in op.sources:
             return self.known.get(op.sources[port])
-        # An array to be given that a person made trainable.
-        note = self.flat.notes.get(op.arrays[port])
+        # A parameter that this block only reads, or an array to be given that a person made trainable.
+        name = op.arrays[port]
+        if name in self.sizes:
+            return self.sizes[name]
+        note = self.flat.notes.get(name)
         return TensorSpec((note.shape if note else None) or ANYTHING, (note.dtype if note else None) or self.dtype)
 
     def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[Operator]) -> None:
@@ -306,8 +290,13 @@ class _Work:
             initializer = without_activation(initializer)
         if note and note.initializer:
             initializer = initializer_of(note.initializer, initializer)
+        if port not in shapes:
+            self.sizes.setdefault(name, TensorSpec(shape, self.dtype))
         new = Parameter(name, op.path, port, TensorSpec(shape, self.dtype), initializer, trainable)
         first = self.arrays.setdefault(name, new)
+        if port in shapes and first.port not in _rule(self.flat.op_at[first.path]).initializers:
+            # The block whose parameter it is says how it starts, not one that reads it before.
+            self.arrays[name] = first = replace(new, spec=first.spec)
         if not first.spec.is_concrete and new.spec.is_concrete:
             self.arrays[name] = replace(first, spec=new.spec)
         elif not agree(first.spec.shape, new.spec.shape):

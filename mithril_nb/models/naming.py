@@ -8,8 +8,8 @@ from typing import Any
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec, as_shape
+from mithril_nb.models.dtypes import input_dtype
 from mithril_nb.models.flat import flat
-from mithril_nb.models.infer import input_dtype
 from mithril_nb.models.op import OPS
 
 

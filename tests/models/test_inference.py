@@ -14,6 +14,7 @@ from mithril_nb.graph.edit import add, alone
 from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models import (
+    L2,
     MLP,
     Add,
     Conv2d,
@@ -23,12 +24,14 @@ from mithril_nb.models import (
     Gelu,
     LayerNorm,
     Linear,
+    MatrixMultiply,
     MaxPool2d,
     Model,
     Relu,
     Sigmoid,
     Softmax,
     Tanh,
+    Transpose,
 )
 from mithril_nb.models.dims import broadcast, product, same_padding, window_size
 from mithril_nb.models.infer import Inference, infer
@@ -206,6 +209,44 @@ def test_a_shared_weight_is_one_parameter():
     twice += Model.of(model.graph, "a")(w="v")
     twice += Model.of(model.graph, "b")(w="v")
     assert [parameter.name for parameter in infer(twice.graph, {"input": TensorSpec((2, 4))}).parameters] == ["v"]
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_a_weight_that_other_blocks_read_stays_a_parameter_and_starts_as_its_block_says(is_read_first):
+    model = Model()
+    if is_read_first:
+        model |= L2()(input="w", output="penalty")
+    model |= Embedding(10, 6)(input="x", weight="w", output="y")
+    if not is_read_first:
+        model |= L2()(input="w", output="penalty")
+    found = infer(model.graph, {"x": TensorSpec((5,), "int32")})
+    (weight,) = found.parameters
+    assert (weight.name, weight.path, weight.spec.shape) == ("w", "embedding_0", (10, 6))
+    assert weight.initializer == Embedding.initializers["weight"]
+    assert [port.name for port in model.inputs if port.role == "data"] == ["x"]
+    assert found.outputs["penalty"] == TensorSpec(())
+
+
+@pytest.mark.parametrize("is_turned_first", [True, False])
+def test_an_embedding_may_be_tied(is_turned_first):
+    model = Model()
+    if is_turned_first:
+        model |= Transpose()(input="w", output="turned")
+    model |= Embedding(10, 6)(input="x", weight="w", output="read")
+    if not is_turned_first:
+        model |= Transpose()(input="w", output="turned")
+    model |= MatrixMultiply()(left="read", right="turned", output="scores")
+    found = assert_as_jax_says(model.graph, {"x": TensorSpec((5,), "int32")})
+    assert found.outputs["scores"] == TensorSpec((5, 10))
+
+
+def test_an_embedding_may_be_tied_by_its_connection():
+    model = Model()
+    model |= (words := Embedding(10, 6))(input="x", output="read")
+    model |= MatrixMultiply()(left=model.read, right=words.weight.T, output="scores")
+    found = infer(model.graph, {"x": TensorSpec((5,), "int32")})
+    assert [parameter.name for parameter in found.parameters] == ["embedding_0_weight"]
+    assert found.outputs["scores"] == TensorSpec((5, 10))
 
 
 def test_a_shared_weight_is_known_where_one_of_its_blocks_knows_it():
