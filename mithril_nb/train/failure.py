@@ -39,7 +39,7 @@ def divergence(
     )
 
 
-def problem_of(error: Exception, step: int) -> Diagnostic:
+def problem_of(error: BaseException, step: int) -> Diagnostic:
     """Return the message for whatever ended a run; if the error carries several, the first with the others as facts."""
     if isinstance(error, MithrilError):
         first, *others = error.diagnostics

@@ -53,7 +53,7 @@ class Stretch:
 
         Raises:
             TrainingError: The loss is NaN or infinite; the state is back at the last good params.
-            Exception: Whatever the model or the optimizer raises; the same.
+            BaseException: Whatever the model or the optimizer raises; the same.
         """
         state, control = self.state, self.control
         try:
@@ -86,7 +86,9 @@ class Stretch:
             finally:
                 yield self.end("stopped", "interrupted")
             raise
-        except Exception as error:
+        except GeneratorExit:  # whoever takes the events went away: nothing has failed, see `leave`
+            raise
+        except BaseException as error:  # SystemExit as well: a model may call sys.exit, and the run has failed then
             self._under_way.clear()
             try:
                 state.go_back(is_diverged=isinstance(error, TrainingError))

@@ -74,7 +74,7 @@ class Run(Shown):
         self._ident: int | None = None
         self._is_inside = False
         self._ends_on_pause = False
-        self._exception: Exception | None = None
+        self._exception: BaseException | None = None
         _RUNS.add(self)
 
     def _end(self, timeout_s: float) -> None:
@@ -115,7 +115,7 @@ class Run(Shown):
 
         Raises:
             TrainingError: The run failed because its loss is NaN or infinite.
-            Exception: Whatever else ended the run.
+            BaseException: Whatever else ended the run, `SystemExit` included.
         """
         if self.state == "idle" or (self._is_driven and not self._is_at_work):
             self.start()
@@ -343,20 +343,22 @@ class Run(Shown):
         self._thread.start()
 
     def _work(self) -> None:
-        while True:
+        is_wanted = True
+        while is_wanted:
             try:
                 for _ in self._drive(is_exact=False):
                     pass
-            except Exception:
+            except BaseException:
                 # _drive has kept it: `wait` raises it, `error` tells it. A thread has nobody to raise it to.
                 assert self._exception is not None
-            with self._lock:
-                # Somebody may have asked to go on just when a stop was carried out; what raised is not tried again.
-                was_stopped = self.state == "stopped" and self._exception is None
-                if not (was_stopped and self._control.wish == "go"):
-                    self._thread = None
-                    self._has_ended.set()
-                    return
+            finally:
+                with self._lock:
+                    # Somebody may have asked to go on just when a stop was carried out; what raised is not tried again.
+                    was_stopped = self.state == "stopped" and self._exception is None
+                    is_wanted = was_stopped and self._control.wish == "go"
+                    if not is_wanted:
+                        self._thread = None
+                        self._has_ended.set()
 
     def _drive(self, *, is_exact: bool) -> Generator[TrainingEvent]:
         stretch = Stretch(self._course, self._state, self._control, self.history, is_exact=is_exact)
@@ -370,7 +372,9 @@ class Run(Shown):
                     return
                 if event.kind == "paused" and self._ends_on_pause:
                     return
-        except Exception as error:
+        except GeneratorExit:
+            raise
+        except BaseException as error:
             self._exception = error
             raise
         finally:

@@ -88,6 +88,32 @@ def test_a_model_that_raises_while_it_is_traced(small: Any, blobs: Any) -> None:
     assert finite(run.params)
 
 
+@pytest.mark.parametrize("raised", [SystemExit(3), KeyboardInterrupt()])
+def test_a_thread_whose_model_ends_the_program_is_not_waited_for_forever(mlp: Any, blobs: Any, raised: Any) -> None:
+    class Leaving(mlp):
+        jit = False
+
+        def forward(self, params: Any, inputs: Any, **how: Any) -> Any:
+            if how["training"]:
+                calls.append(None)
+            if len(calls) == before + 3:
+                raise raised
+            return super().forward(params, inputs, **how)
+
+    calls, before = list[None](), 100
+    run = fit(Leaving(4, 3), blobs, batch_size=20)
+    before = len(calls)  # fit looks at what the model gives
+    run.start()
+    if isinstance(raised, SystemExit):
+        with pytest.raises(SystemExit):
+            run.wait(timeout=60)
+        assert (run.state, str(run.error).splitlines()[0]) == ("failed", "training failed after step 2: SystemExit: 3")
+    else:
+        assert run.wait(timeout=60).state == "stopped"
+    assert finite(run.params)
+    assert run.go_on().wait(timeout=60).state == "done"
+
+
 def test_a_step_that_fails_on_the_way_keeps_the_last_params(small: Any, blobs: Any) -> None:
     def explode(step: Any) -> None:
         if step == 4:
