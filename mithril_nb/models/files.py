@@ -27,13 +27,20 @@ _SAVE = 'ml.save(model, "model.json")'
 _ADVICE = "ml.load(path) of a file that ml.save(model, path) wrote."
 
 
-def to_dict(graph: LogicalGraph, name: str = "") -> dict[str, Any]:
-    """Return a graph as JSON-able data.
+def to_dict(model: LogicalGraph | Model, name: str = "") -> dict[str, Any]:
+    """Return a model as JSON-able data.
+
+    Args:
+        model: The model, or its graph.
+        name: What the model is called; by default as it calls itself.
 
     Examples:
-        >>> to_dict(LogicalGraph())["format"]
-        'mithril_nb.model'
+        >>> to_dict(Model(name="net"))["name"]
+        'net'
     """
+    graph = model if isinstance(model, LogicalGraph) else model.graph
+    if isinstance(model, Model):
+        name = name or model.name or ""
     return {"format": FORMAT, "version": VERSION, "name": name, "graph": _graph_data(graph)}
 
 
