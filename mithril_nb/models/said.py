@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import difflib
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
+from mithril_nb.errors import ConnectionError, short_repr
 from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, label, merge
 from mithril_nb.graph.edit import Edit, composite, swap
 from mithril_nb.graph.records import Block, LogicalGraph
@@ -75,12 +77,14 @@ class Said:
             ConnectionError: A name that stands for nothing.
         """
         said = by_name("set_differentiability", settings, more, '{"linear_0.weight": False}')
-        arrays = {array for op in flat(self.graph).ops for array in op.arrays.values()}
+        arrays = dict.fromkeys(
+            name for op in flat(self.graph).ops for name in (*op.arrays.values(), *op.inner.values())
+        )
         edits: list[Edit] = []
         for name, value in said.items():
             own = sorted(array for array in arrays if f"{array}.".startswith(f"{name.replace('/', '.')}."))
             edits += [partial(annotate_array, name=array, is_trainable=bool(value)) for array in own]
-            edits += [] if own else [self._say(name, is_trainable=bool(value))]
+            edits += [] if own else [partial(_trained, arrays=arrays, name=name, value=bool(value))]
         return self._edit(*edits)
 
     def expose_keys(self, *names: str, **renamed: str) -> Self:
@@ -141,3 +145,24 @@ class Said:
             graph = edit(graph)
         self._block = composite(graph)
         return self
+
+
+def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: bool) -> LogicalGraph:
+    """Say of a connection whether training changes it; blocks and parameters are found by their arrays before."""
+    try:
+        end = find(graph, name)
+    except ConnectionError:  # it lists connections, but here blocks may be named too
+        parts = [array.split(".") for array in arrays]
+        blocks = dict.fromkeys(".".join(part[:count]) for part in parts for count in range(1, len(part)))
+        inputs = [port.name for port in graph.inputs]
+        near = difflib.get_close_matches(str(name), [*blocks, *arrays, *inputs], 1, 0.5)
+        raise ConnectionError(
+            f"the model has no block, parameter or input {short_repr(name)} to train.",
+            (
+                ("blocks", ", ".join(blocks) or "none with parameters"),
+                ("parameters", ", ".join(arrays) or "none"),
+                ("inputs", ", ".join(inputs) or "none"),
+            ),
+            f"{near[0]!r}" if near else "one of these names.",
+        ) from None
+    return annotate(graph, end, is_trainable=value)

@@ -12,7 +12,20 @@ from hypothesis import strategies as st
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.records import Endpoint, Note
-from mithril_nb.models import Add, Constant, Gelu, IOKey, LayerNorm, Linear, Model, Relu, Tanh, from_dict, to_dict
+from mithril_nb.models import (
+    Add,
+    Constant,
+    Gelu,
+    IOKey,
+    LayerNorm,
+    Linear,
+    Model,
+    Relu,
+    Repeat,
+    Tanh,
+    from_dict,
+    to_dict,
+)
 from tests.strategies import models, modest
 
 
@@ -144,6 +157,13 @@ def test_an_input_may_be_trained_and_a_parameter_left_alone():
     _, gradients = pm.evaluate(params, {"x": np.ones((2, 3))}, {"output": np.arange(8.0).reshape(2, 4)})
     assert not gradients["linear_0.weight"].any()
     assert gradients["shift"].any()
+
+
+@pytest.mark.parametrize("name", ["repeat_0", "repeat_0.body", "repeat_0.body.weight"])
+def test_a_parameter_of_a_block_that_is_run_again_may_be_left_alone(name):
+    model = Model() | Repeat(Linear(3), 2)(input="x")
+    pm = ml.compile(model, shapes={"x": [2, 3]}, frozen=[name])
+    assert [one.is_trainable for one in pm.parameters] == [False, "weight" in name]
 
 
 def test_shapes_and_types_are_said_once_and_held():
@@ -455,6 +475,28 @@ CASES = [
             before  differentiable=True
             now     differentiable=False
             Try: "x", as it was said before; or IOKey("x_2", differentiable=False).
+        """,
+    ),
+    (
+        "a block to train that is not there",
+        lambda: ml.compile(linear(), frozen=["linear_9"]),
+        """
+        ConnectionError: the model has no block, parameter or input 'linear_9' to train.
+            blocks      linear_0
+            parameters  linear_0.weight, linear_0.bias
+            inputs      input
+            Try: 'linear_0'
+        """,
+    ),
+    (
+        "a block without parameters",
+        lambda: (Model() | Relu()(input="x")).set_differentiability(relu_0=False),
+        """
+        ConnectionError: the model has no block, parameter or input 'relu_0' to train.
+            blocks      none with parameters
+            parameters  none
+            inputs      x
+            Try: one of these names.
         """,
     ),
     (
