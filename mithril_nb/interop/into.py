@@ -14,9 +14,9 @@ import jax.numpy as jnp
 
 from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Endpoint
-from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.interop.layers import Imported, Layer
-from mithril_nb.models.flat import Flat, FlatOp, flat
+from mithril_nb.interop.orders import ON_FEATURES, ON_LAST_AXIS, PER_CHANNEL, Image, Lost, Moved, Order, Rows, orders_of
+from mithril_nb.models.flat import FlatOp, flat
 from mithril_nb.models.infer import Parameter
 from mithril_nb.physical import PhysicalModel
 
@@ -28,8 +28,6 @@ _KINDS = {
     "group_norm": "norm",
     "instance_norm": "norm",
 }
-_SHAPING = ("flatten", "reshape", "transpose", "permute", "squeeze", "expand", "swap")
-_WINDOWS = ("conv", "pool", "batch_norm2d")
 _STEPS = re.compile(r"[./]")
 """What stands between the names of a path."""
 
@@ -70,8 +68,10 @@ def filled(
     params: dict[str, jax.Array] = {}
     state: dict[str, jax.Array] = {}
     blocks = {path: ops.get(path) for path in targets}
+    orders = orders_of(flat(pm.graph), pm.inference) if channels_last else {}
     for path, layer in _matched(library, layers, blocks, names or {}, is_sorted).items():
-        layer = _reordered(flat(pm.graph), pm, path, layer) if channels_last and layer.kind == "linear" else layer
+        op = blocks[path]
+        layer = _reordered(orders, op, layer) if channels_last and op is not None else layer
         for one in targets[path]:
             array = {**layer.params, **layer.states}.get(one.port)
             if array is None or jnp.shape(array) != one.spec.shape:
@@ -175,49 +175,47 @@ def _kind(op: FlatOp | None) -> str | None:
     return _KINDS.get(name) or next((kind for kind in ("conv_transpose", "conv", "batch_norm") if kind in name), None)
 
 
-def _reordered(graph: Flat, pm: PhysicalModel, path: str, layer: Layer) -> Layer:
-    """The rows of a weight that reads a flattened image, in the order of an image whose channels come first."""
-    ops = {op.path: op for op in graph.ops}
-    flatten = _before(ops, ops[path])
-    if flatten is None or flatten.block.op != "flatten":
+def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> Layer:
+    """The arrays of a layer in the order in which its block reads an image, or what was made of one."""
+    order, name = orders.get(op.sources.get("input", Endpoint("", ""))), op.block.op
+    is_conv, is_per_channel = _kind(op) in ("conv", "conv_transpose"), name in PER_CHANNEL
+    if order is None or isinstance(order, Moved) or is_conv:
         return layer
-    spec = pm.inference.blocks[flatten.path].inputs.get("input")
-    if not isinstance(spec, TensorSpec) or not _is_image(ops, flatten, spec):
+    if isinstance(order, Image) and (is_per_channel or (order.is_moved and name in ON_LAST_AXIS)):
         return layer
-    weight, sizes = layer.params["weight"], spec.shape[1:]
-    if LEADING in spec.shape or not all(isinstance(size, int) for size in sizes):
-        raise ShapeError(
-            f"the order of the rows of {layer.path!r} is not known.",
-            (("because", f"{flatten.path!r} joins axes of unknown size: {spec}"),),
-            "ml.compile(model, shapes=...) with the sizes of the images.",
-            block=path,
+    if isinstance(order, Rows) and name in ON_FEATURES:
+        ports = ("weight",) if name == "linear" else (*layer.params, *layer.states)
+        arrays = {port: _channels_first(array, order.sizes) if port in ports else array
+                  for port, array in {**layer.params, **layer.states}.items()}  # fmt: skip
+        return replace(
+            layer,
+            params={port: arrays[port] for port in layer.params},
+            states={port: arrays[port] for port in layer.states},
         )
-    channels, *window = map(int, sizes)
-    if prod((channels, *window)) != weight.shape[0]:
-        return layer  # said when the shapes are compared
-    rows = jnp.reshape(weight, (*window, channels, weight.shape[1]))
-    rows = jnp.reshape(jnp.moveaxis(rows, -2, 0), weight.shape)
-    return replace(layer, params={**layer.params, "weight": rows})
+    if isinstance(order, Lost):
+        because, rank = order.because, order.rank
+    elif isinstance(order, Rows):
+        because, rank = f"{op.path!r} works on groups of what was an image", len(order.sizes) + 1
+    else:
+        because, rank = f"{op.path!r} reads an image whose channels are on axis 1, and there on the last", order.rank
+    axes = (0, *range(2, rank), 1)
+    raise ShapeError(
+        f"the order of the rows of {layer.path!r} is not known.",
+        (("because", because),),
+        f"Transpose({axes}) behind the image: from there on all is in the same order."
+        if rank
+        else "ml.compile(model, shapes=...) with the sizes of the images.",
+        block=op.path,
+    )
 
 
-def _is_image(ops: Mapping[str, FlatOp], op: FlatOp, spec: TensorSpec) -> bool:
-    """Whether what an op reads has channels before the axes that windows slide over."""
-    before = _before(ops, op)
-    while before is not None and before.block.op.endswith("_norm"):
-        before = _before(ops, before)
-    if before is None:
-        return LEADING in spec.shape or len(spec.shape) > 3  # straight from the model's input: a batch of images
-    return any(word in before.block.op for word in _WINDOWS)
-
-
-def _before(ops: Mapping[str, FlatOp], op: FlatOp) -> FlatOp | None:
-    """The op before, past those that leave every item where it is; `None` at the model's input."""
-    while True:
-        before = ops.get(op.sources.get("input", Endpoint("", "")).node)
-        plain = before is not None and set(before.sources) == {"input"} and not before.arrays
-        if before is None or not plain or any(word in before.block.op for word in (*_SHAPING, *_WINDOWS)):
-            return before
-        op = before
+def _channels_first(array: jax.Array, sizes: Sequence[int]) -> jax.Array:
+    """Rows of images whose channels come last, in the order of images whose channels come first."""
+    channels, *window = sizes
+    if prod(sizes) != array.shape[0]:
+        return array  # said when the shapes are compared
+    rows = jnp.reshape(array, (*window, channels, *array.shape[1:]))
+    return jnp.reshape(jnp.moveaxis(rows, len(window), 0), array.shape)
 
 
 def in_order(paths: Iterable[str]) -> list[str]:

@@ -1,0 +1,252 @@
+"""In which order a model reads what a library with channels last has in another: images, and rows made of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from mithril_nb.graph.records import Endpoint
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.flat import Flat, FlatOp
+from mithril_nb.models.infer import Inference
+from mithril_nb.models.op import OPS
+
+PER_CHANNEL = ("batch_norm", "batch_norm1d", "batch_norm2d", "table_batch_norm2d", "group_norm", "instance_norm")
+ON_LAST_AXIS = ("linear", "layer_norm", "rms_norm")
+ON_FEATURES = (*ON_LAST_AXIS, "batch_norm", "batch_norm1d")
+"""Ops whose arrays have an item for each feature of `(batch, features)`."""
+_WINDOWS = re.compile(r"(conv|convolution|conv_transpose|pool)[123]d$|batch_norm2d$")
+_RESHAPING = ("flatten", "reshape", "squeeze", "expand_dims")
+_ALONG_AXES = ("concat", "split", "pad", "repeat_items", "tile")
+_REDUCING = ("mean", "sum", "prod", "max", "min", "variance", "log_sum_exp", "norm")
+_TRANSPOSING = ("transpose", "swap_axes")
+_MIXING = ("matrix_multiply", "cartesian_difference")
+_PLAIN = ("dropout", "identity", "buffer", "stop_gradient", *(op for op in ON_FEATURES if op != "linear"))
+
+
+@dataclass(frozen=True)
+class Image:
+    """Channels are on axis 1 here and on the last there.
+
+    Attributes:
+        rank: How many axes it has.
+        is_moved: Whether the model itself moved the axes, as the other library then does too.
+    """
+
+    rank: int
+    is_moved: bool = False
+
+
+@dataclass(frozen=True)
+class Moved:
+    """An image whose channels the model moved to the last axis: as there."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The last axis of `(batch, features)` joins channels and windows: channels come first here and last there.
+
+    Attributes:
+        sizes: Of the channels and of the axes behind them.
+    """
+
+    sizes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """An order that is not known.
+
+    Attributes:
+        because: Where it was lost.
+        rank: How many axes the image had; 0 if that is why.
+    """
+
+    because: str
+    rank: int = 0
+
+
+Order = Image | Moved | Rows | Lost | None
+"""How an array stands against the same array there; `None` if it is the same."""
+
+
+def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
+    """Return the order of every array of a model, by where it comes from.
+
+    Args:
+        graph: The ops of the model.
+        inference: Their specs.
+    """
+    images = _read_as_images(graph, inference)
+    found: dict[Endpoint, Order] = {}
+    for name, spec in inference.inputs.items():
+        end = Endpoint("", name)
+        if end in images and isinstance(spec, TensorSpec):
+            found[end] = Image(len(spec.shape))
+    for op in graph.ops:
+        specs = inference.blocks[op.path]
+        read = [(found.get(op.sources[port]), spec) for port, spec in _arrays_of(op, specs.inputs)]
+        for port, spec in specs.outputs.items():
+            if isinstance(spec, TensorSpec):
+                found[Endpoint(op.path, port)] = _after(op, read, spec.shape)
+    return found
+
+
+def _arrays_of(op: FlatOp, specs: Mapping[str, Any]) -> Iterable[tuple[str, TensorSpec]]:
+    """The arrays that an op reads as its data."""
+    for port in op.block.inputs:
+        spec = specs.get(port.name)
+        if port.role == "data" and port.name in op.sources and isinstance(spec, TensorSpec):
+            yield port.name, spec
+
+
+def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
+    """What windows slide over or a Flatten joins, and before it what has the same shape."""
+    found: set[Endpoint] = set()
+    for op in reversed(graph.ops):
+        specs = inference.blocks[op.path]
+        arrays = dict(_arrays_of(op, specs.inputs))
+        given = [spec.shape for port, spec in specs.outputs.items() if isinstance(spec, TensorSpec)
+                 and Endpoint(op.path, port) in found]  # fmt: skip
+        for port, spec in arrays.items():
+            if _WINDOWS.search(op.block.op) and port == "input":
+                is_image = True
+            elif op.block.op in ("flatten", "reshape"):
+                results = [spec.shape for spec in specs.outputs.values() if isinstance(spec, TensorSpec)]
+                is_image = LEADING in spec.shape or (len(spec.shape) > 3 and any(len(one) == 2 for one in results))
+            else:
+                is_image = spec.shape in given and op.block.op not in ON_LAST_AXIS
+            if is_image:
+                found.add(op.sources[port])
+    return found
+
+
+def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...]) -> Order:
+    """The order of an output, of the orders that an op reads."""
+    name = op.block.op
+    lost = next((order for order, _ in read if isinstance(order, Lost)), None)
+    if lost is not None:
+        return lost
+    others = {order for order, _ in read if isinstance(order, Image | Rows)}
+    is_window = _WINDOWS.search(name) is not None
+    if is_window and not any(isinstance(order, Rows) for order in others):
+        return Image(len(shape)) if LEADING in shape or len(shape) > 2 else None
+    if not others:
+        is_moved = any(isinstance(order, Moved) for order, _ in read)
+        return _behind_moved(op, shape, [len(spec.shape) for _, spec in read]) if is_moved else None
+    order, spec = next((order, spec) for order, spec in read if order in others)
+    assert isinstance(order, Image | Rows)
+    after = Lost(
+        f"{op.path!r} gives the items of an image in an order that is not known",
+        order.rank if isinstance(order, Image) else len(order.sizes) + 1,
+    )
+    if is_window or any(not _goes_with(one, against.shape, order) for one, against in read):
+        return after
+    return (_of_image if isinstance(order, Image) else _of_rows)(op, order, spec.shape, shape, after)  # pyright: ignore[reportArgumentType]
+
+
+def _goes_with(one: Order, shape: tuple[Dim, ...], order: Image | Rows) -> bool:
+    """Whether an array may meet an image, or rows, item by item."""
+    if one is not None or isinstance(one, Moved):
+        return type(one) is type(order) and (isinstance(one, Image) or one == order)
+    if isinstance(order, Rows):
+        return shape[-1:] in ((), (1,))
+    # A gate of each channel: `(batch, channels, 1, 1)`, or without the batch.
+    windows = shape[max(0, len(shape) - order.rank + 2) :]
+    return LEADING not in shape and all(size == 1 for size in windows)
+
+
+def _of_image(op: FlatOp, order: Image, given: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
+    name = op.block.op
+    if name in _RESHAPING:
+        return _reshaped(op, order, given, shape, lost)
+    if LEADING in given:
+        return order if shape == given and name not in _TRANSPOSING else lost
+    if name in _TRANSPOSING:
+        axes = _permutation(op, order.rank)
+        if axes is None or axes[0] != 0:
+            return lost
+        return Moved() if axes[-1] == 1 else Image(order.rank, order.is_moved) if axes[1] == 1 else lost
+    if name in ON_LAST_AXIS and not order.is_moved:
+        return lost
+    if shape == given or (name in (*_ALONG_AXES, *ON_LAST_AXIS) and len(shape) == order.rank):
+        return order
+    return _reduced(op, order, shape, lost)
+
+
+def _reshaped(op: FlatOp, order: Image, given: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
+    sizes = [size for size in given[1:] if isinstance(size, int)]
+    if LEADING in given or len(sizes) < len(given) - 1:
+        return Lost(f"{op.path!r} joins axes of unknown size: {TensorSpec(given)}")
+    channels, *windows = sizes
+    if shape[:2] == (given[0], channels) and prod(windows) == _product(shape[2:]):
+        return Image(len(shape), order.is_moved) if len(shape) > 2 else None
+    if 1 in (channels, prod(windows)):
+        return None
+    return Rows((channels, *windows)) if shape == (given[0], prod(sizes)) else lost
+
+
+def _product(sizes: tuple[Dim, ...]) -> int | None:
+    known = [size for size in sizes if isinstance(size, int)]
+    return prod(known) if len(known) == len(sizes) else None
+
+
+def _reduced(op: FlatOp, order: Image, shape: tuple[Dim, ...], lost: Lost) -> Order:
+    """An image after the items along some axes became one."""
+    axis = op.block.options.get("axis")
+    if op.block.op not in _REDUCING or "axis" in op.sources or LEADING in shape:
+        return lost
+    if axis is None:
+        return None
+    axes = {one % order.rank for one in _axes(axis)}
+    if len(shape) == order.rank:
+        return order
+    if 0 in axes:
+        return lost
+    return None if 1 in axes or len(shape) == 2 else Image(len(shape), order.is_moved)
+
+
+def _of_rows(op: FlatOp, order: Rows, given: tuple[Dim, ...], shape: tuple[Dim, ...], lost: Lost) -> Order:
+    name = op.block.op
+    if name == "linear":
+        return None
+    category = OPS[name].category if name in OPS else ""
+    is_plain = name in _PLAIN or (category in ("Activations", "Arithmetic", "Logic") and name not in _MIXING)
+    if shape == given and (is_plain or name in _RESHAPING):
+        return order
+    if name in _RESHAPING and shape == (given[0], *order.sizes):
+        return Image(len(shape))
+    if name in _REDUCING and "axis" not in op.sources:
+        axis = op.block.options.get("axis")
+        if axis is None or {one % 2 for one in _axes(axis)} == {1}:
+            return None
+    return lost
+
+
+def _behind_moved(op: FlatOp, shape: tuple[Dim, ...], ranks: list[int]) -> Order:
+    """What comes of an image whose channels are last: one as before, if they go back."""
+    rank = max(ranks)
+    if op.block.op in _TRANSPOSING:
+        axes = _permutation(op, rank)
+        return Image(rank, is_moved=True) if axes is not None and axes[:2] == [0, rank - 1] else None
+    return Moved() if len(shape) == rank and op.block.op not in _RESHAPING else None
+
+
+def _permutation(op: FlatOp, rank: int) -> list[int] | None:
+    """For each axis of the output, which axis of the input it is."""
+    options = op.block.options
+    if any(port in op.sources for port in ("axes", "axis1", "axis2")):
+        return None
+    axes = list(range(rank))
+    if op.block.op == "transpose":
+        return [one % rank for one in _axes(options["axes"])] or axes[::-1]
+    one, other = (axis % rank for axis in _axes((options["axis1"], options["axis2"])))
+    axes[one], axes[other] = axes[other], axes[one]
+    return axes
+
+
+def _axes(axis: Any) -> tuple[int, ...]:
+    return () if axis is None else (axis,) if isinstance(axis, int) else tuple(axis)

@@ -1,0 +1,342 @@
+"""Weights of a library with channels last, behind images: the same outputs, or an error, never other numbers."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen
+
+import mithril_nb as ml
+from mithril_nb.errors import ShapeError
+from mithril_nb.models import (
+    Add,
+    BatchNorm,
+    BatchNorm2d,
+    Concat,
+    Conv1d,
+    Conv2d,
+    Dropout,
+    Flatten,
+    GlobalAvgPool2d,
+    GroupNorm,
+    LayerNorm,
+    Linear,
+    MaxPool2d,
+    Mean,
+    Model,
+    Multiply,
+    Relu,
+    Reshape,
+    Sigmoid,
+    Softmax,
+    SwapAxes,
+    Tanh,
+    Transpose,
+)
+
+KEY = jax.random.key(0)
+
+
+def x_of(*shape):
+    return jnp.asarray(np.random.default_rng(1).standard_normal(shape, "float32"))
+
+
+def randomized(tree):
+    """No zeros, no ones, nothing that two places share."""
+    random = np.random.default_rng(3)
+    return jax.tree.map(lambda leaf: jnp.asarray(0.2 + random.random(leaf.shape, "float32"), leaf.dtype), tree)
+
+
+def conv(x, size=3, kernel=(3, 3)):
+    return linen.Conv(size, kernel)(x)
+
+
+def norm(x, kind, **options):
+    given = {"use_running_average": True} if kind is linen.BatchNorm else {"use_fast_variance": False}
+    return kind(**given, **options)(x)
+
+
+def flat(x):
+    return x.reshape(x.shape[0], -1)
+
+
+def chain(*blocks):
+    model = Model()
+    for block in blocks:
+        model += block
+    return model
+
+
+def skip():
+    """A convolution, and one more around which a way goes."""
+    model = Model() | Conv2d(3, 3)(output="a")
+    model |= Conv2d(3, 3)(input="a", output="b")
+    model |= Add()(left="b", right="a")
+    return model
+
+
+def two(join, before=None):
+    """Two convolutions of one input, each behind it with a block of its own, joined."""
+    model = Model() | Conv2d(3, 3)(input="input", output="a")
+    model |= Conv2d(3, 3)(input="input", output="b")
+    ends = ["a", "b"]
+    if before is not None:
+        model |= before()(input="a", output="c")
+        model |= before()(input="b", output="d")
+        ends = ["c", "d"]
+    first, second = (port.name for port in join.inputs if port.role == "data")
+    model |= join(**{first: ends[0], second: ends[1]})
+    return model
+
+
+def gated():
+    """Squeeze and excite: channels times a gate that is made of their means."""
+    model = Model() | Conv2d(3, 3)(output="a")
+    model |= GlobalAvgPool2d()(input="a", output="means")
+    model |= Linear(3)(input="means", output="gate")
+    model |= Sigmoid()(input="gate", output="open")
+    model |= Reshape((2, 3, 1, 1))(input="open", output="shaped")
+    model |= Multiply()(left="a", right="shaped")
+    return model
+
+
+def series():
+    """Windows over a series, and the series itself added: the input is an image too."""
+    model = Model() | Conv1d(3, 3)(input="input", output="a")
+    model |= Add()(left="a", right="input")
+    return model
+
+
+def with_skip(x):
+    x = conv(x)
+    return conv(x) + x
+
+
+def with_gate(x):
+    x = conv(x)
+    gate = jax.nn.sigmoid(linen.Dense(3)(x.mean((1, 2))))
+    return x * gate[:, None, None, :]
+
+
+def tokens(x):
+    """`(batch, height width, channels)`."""
+    return x.reshape(x.shape[0], -1, x.shape[-1])
+
+
+def mixed(x):
+    x = norm(tokens(conv(x)), linen.LayerNorm)
+    x = linen.Dense(48)(x.swapaxes(1, 2)).swapaxes(1, 2)
+    return flat(linen.Dense(3)(x))
+
+
+def next_block(x):
+    x = conv(x)
+    return x + linen.Dense(3)(norm(x, linen.LayerNorm))
+
+
+def next_blocks():
+    model = Model() | Conv2d(3, 3)(output="a")
+    model |= Transpose((0, 2, 3, 1))(input="a", output="b")
+    model |= LayerNorm(eps=1e-6)(input="b", output="c")
+    model |= Linear(3)(input="c", output="d")
+    model |= Transpose((0, 3, 1, 2))(input="d", output="e")
+    model |= Add()(left="a", right="e")
+    return model
+
+
+def joined(x, axis=-1):
+    return jnp.concatenate([conv(x), conv(x)], axis)
+
+
+IMAGES = (2, 8, 6, 3)
+RIGHT = {
+    "plain": (lambda x: flat(linen.relu(conv(x))), lambda: chain(Conv2d(3, 3), Relu(), Flatten())),
+    "nothing before": (flat, lambda: chain(Flatten())),
+    "a way around": (
+        lambda x: flat(linen.relu(with_skip(x))),
+        lambda: chain(skip(), Relu(), Dropout(0.1), Flatten()),
+    ),
+    "norms of channels": (
+        lambda x: flat(norm(norm(conv(x), linen.BatchNorm), linen.GroupNorm, num_groups=3)),
+        lambda: chain(Conv2d(3, 3), BatchNorm2d(), GroupNorm(3, eps=1e-6), Flatten()),
+    ),
+    "LayerNorm of rows": (
+        lambda x: linen.tanh(norm(flat(conv(x)), linen.LayerNorm)),
+        lambda: chain(Conv2d(3, 3), Flatten(), LayerNorm(eps=1e-6), Tanh()),
+    ),
+    "BatchNorm of rows": (
+        lambda x: norm(flat(conv(x)), linen.BatchNorm),
+        lambda: chain(Conv2d(3, 3), Flatten(), BatchNorm()),
+    ),
+    "Softmax of rows": (lambda x: jax.nn.softmax(flat(conv(x))), lambda: chain(Conv2d(3, 3), Flatten(), Softmax())),
+    "Reshape": (lambda x: flat(linen.relu(conv(x))), lambda: chain(Conv2d(3, 3), Relu(), Reshape((2, -1)))),
+    "Reshape of unsaid sizes": (lambda x: flat(conv(x)), lambda: chain(Conv2d(3, 3), Reshape((2, 3, -1)), Flatten())),
+    "rows that become an image again": (
+        lambda x: flat(conv(flat(conv(x)).reshape(x.shape))),
+        lambda: chain(Conv2d(3, 3), Flatten(), Reshape((2, 3, 8, 6)), Conv2d(3, 3), Flatten()),
+    ),
+    "Concat of channels": (
+        lambda x: flat(joined(x)),
+        lambda: chain(two(Concat(2, axis=1)), MaxPool2d(1), Flatten()),
+    ),
+    "Concat of rows of images": (
+        lambda x: flat(joined(x, 1)),
+        lambda: chain(two(Concat(2, axis=2)), Flatten()),
+    ),
+    "a sum of rows": (
+        lambda x: flat(conv(x)) + flat(conv(x)),
+        lambda: two(Add(), Flatten),
+    ),
+    "the mean of windows": (lambda x: conv(x).mean((1, 2)), lambda: chain(Conv2d(3, 3), Mean((2, 3)))),
+    "the mean of a row of windows": (
+        lambda x: flat(conv(x).mean(1)),
+        lambda: chain(Conv2d(3, 3), Mean(2), Flatten()),
+    ),
+    "the mean of channels": (lambda x: flat(conv(x).mean(-1)), lambda: chain(Conv2d(3, 3), Mean(1), Flatten())),
+    "a pool of all": (lambda x: conv(x).mean((1, 2)), lambda: chain(Conv2d(3, 3), GlobalAvgPool2d())),
+    "a gate": (lambda x: flat(with_gate(x)), lambda: chain(gated(), Flatten())),
+    "channels moved to the end": (
+        lambda x: flat(conv(x)),
+        lambda: chain(Conv2d(3, 3), Transpose((0, 2, 3, 1)), Flatten()),
+    ),
+    "height and width swapped": (
+        lambda x: flat(conv(x).swapaxes(1, 2)),
+        lambda: chain(Conv2d(3, 3), SwapAxes(2, 3), Flatten()),
+    ),
+    "tokens, mixed": (
+        mixed,
+        lambda: chain(Conv2d(3, 3), Flatten(2), SwapAxes(1, 2), LayerNorm(eps=1e-6), SwapAxes(1, 2), Linear(48),
+                      SwapAxes(1, 2), Linear(3), Flatten()),
+    ),
+    "norms of pixels": (lambda x: flat(next_block(x)), lambda: chain(next_blocks(), Flatten())),
+}  # fmt: skip
+
+
+class Net(linen.Module):
+    """What is before the last layer, and that."""
+
+    body: Callable[[Any], Any]
+
+    @linen.compact
+    def __call__(self, x):
+        x = self.body(x)
+        return linen.Dense(5)(x)
+
+
+def differ(module, model, x):
+    """How far both are from each other, for weights that came over."""
+    variables = randomized(module.init(KEY, x))
+    first = jnp.moveaxis(x, -1, 1)
+    pm = ml.compile(model, shapes={"input": list(first.shape)})
+    imported = ml.from_flax(variables, into=pm)
+    state = {"state": imported.state} if imported.state else {}
+    mine, theirs = pm.evaluate(imported.params, {"input": first}, **state)["output"], module.apply(variables, x)
+    np.testing.assert_allclose(mine, theirs, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_equal_outputs_behind_images(name):
+    body, model = RIGHT[name]
+    differ(Net(body), chain(model(), Linear(5)), x_of(*IMAGES))
+
+
+def test_equal_outputs_behind_a_series():
+    body = lambda x: flat(linen.Conv(3, (3,))(x) + x)  # noqa: E731
+    differ(Net(body), chain(series(), Flatten(), Linear(5)), x_of(2, 7, 3))
+
+
+def test_equal_outputs_without_images():
+    x = x_of(2, 4, 6)
+    body = lambda x: flat(linen.Dense(3)(x))  # noqa: E731
+    variables = randomized(Net(body).init(KEY, x))
+    pm = ml.compile(chain(Linear(3), Flatten(), Linear(5)), shapes={"input": [2, 4, 6]})
+    mine = pm.evaluate(ml.from_flax(variables, into=pm).params, {"input": x})["output"]
+    np.testing.assert_allclose(mine, Net(body).apply(variables, x), atol=1e-5, rtol=1e-5)
+
+
+def test_equal_outputs_of_haiku():
+    def there(x):
+        x = hk.Conv2D(3, 3)(x)
+        x = hk.LayerNorm(-1, True, True, eps=1e-6)(hk.Flatten()(jax.nn.relu(hk.Conv2D(3, 3)(x) + x)))
+        return hk.Linear(5)(x)
+
+    x = x_of(*IMAGES)
+    function = hk.without_apply_rng(hk.transform(there))
+    params = randomized(function.init(KEY, x))
+    first = jnp.moveaxis(x, -1, 1)
+    pm = ml.compile(
+        chain(skip(), Relu(), Flatten(), LayerNorm(eps=1e-6), Linear(5)), shapes={"input": list(first.shape)}
+    )
+    mine = pm.evaluate(ml.from_haiku(params, into=pm).params, {"input": first})["output"]
+    np.testing.assert_allclose(mine, function.apply(params, x), atol=1e-5, rtol=1e-5)
+
+
+REFUSED = {
+    "Concat of rows": (
+        lambda x: jnp.concatenate([flat(conv(x)), flat(conv(x))], -1),
+        lambda: two(Concat(2, axis=1), Flatten),
+        """
+        the order of the rows of 'Dense_0' is not known.
+            because  'model_0/concat_0' gives the items of an image in an order that is not known
+            Try: Transpose((0, 2, 3, 1)) behind the image: from there on all is in the same order.""",
+    ),
+    "Reshape that joins the batch": (
+        lambda x: conv(x).reshape(4, -1),
+        lambda: chain(Conv2d(3, 3), Reshape((4, -1))),
+        "because  'model_0/reshape_0' gives the items of an image in an order that is not known",
+    ),
+    "channels in the middle": (
+        lambda x: flat(conv(x)),
+        lambda: chain(Conv2d(3, 3), Transpose((0, 2, 1, 3)), Flatten()),
+        "because  'model_0/transpose_0' gives the items of an image in an order that is not known",
+    ),
+    "groups of rows": (
+        lambda x: norm(flat(conv(x)), linen.GroupNorm, num_groups=3),
+        lambda: chain(Conv2d(3, 3), Flatten(), GroupNorm(3)),
+        "because  'model_0/group_norm_0' gives the items of an image in an order that is not known",
+    ),
+    "features of an image": (
+        conv,
+        lambda: chain(Conv2d(3, 3)),
+        "because  'linear_0' reads an image whose channels are on axis 1, and there on the last",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_behind_images(name):
+    body, model, text = REFUSED[name]
+    with pytest.raises(ShapeError) as error:
+        differ(Net(body), chain(model(), Linear(5)), x_of(*IMAGES))
+    if text.startswith("because"):
+        assert text in [line.strip() for line in str(error.value).splitlines()]
+    else:
+        assert str(error.value) == textwrap.dedent(text).strip("\n")
+
+
+def test_groups_of_rows_are_refused_by_name():
+    class Ends(linen.Module):
+        @linen.compact
+        def __call__(self, x):
+            return norm(flat(conv(x)), linen.GroupNorm, num_groups=3)
+
+    with pytest.raises(ShapeError) as error:
+        differ(Ends(), chain(Conv2d(3, 3), Flatten(), GroupNorm(3)), x_of(*IMAGES))
+    assert str(error.value) == (
+        "the order of the rows of 'GroupNorm_0' is not known.\n"
+        "    because  'group_norm_0' works on groups of what was an image\n"
+        "    Try: Transpose((0, 2, 3, 1)) behind the image: from there on all is in the same order."
+    )
+
+
+def test_what_the_message_advises_works():
+    model = two(Concat(2, axis=1), lambda: chain(Transpose((0, 2, 3, 1)), Flatten()))
+    body = lambda x: jnp.concatenate([flat(conv(x)), flat(conv(x))], -1)  # noqa: E731
+    differ(Net(body), chain(model, Linear(5)), x_of(*IMAGES))
