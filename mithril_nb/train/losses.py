@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -9,9 +10,12 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, short_repr
+
+EXAMPLE = "loss=lambda prediction, targets: abs(prediction - targets).mean()"
 
 TargetKind = Literal["labels", "binary", "like the output", "any"]
 
@@ -98,7 +102,7 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any]) -> Loss:
             model with several outputs hands it all of them as a dict.
 
     Raises:
-        UnknownOptionError: No loss has this name.
+        UnknownOptionError: No loss has this name, or the function does not take two arguments.
 
     Examples:
         >>> resolve_loss("cross_entropy").targets
@@ -114,11 +118,56 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any]) -> Loss:
         meant = initials.get(loss.lower(), near)
         raise UnknownOptionError(f"unknown loss {loss!r}.", (("known", ", ".join(LOSSES)),), f'loss="{meant}"')
     if callable(loss):
-        return Loss(getattr(loss, "__name__", "loss"), loss)
+        name = getattr(loss, "__name__", "loss")
+        if not takes(loss, 2):
+            raise UnknownOptionError(
+                f"loss {name!r} is no function of a prediction and targets.",
+                (("takes", str(inspect.signature(loss))),),
+                EXAMPLE,
+            )
+        return Loss(name, loss)
     raise UnknownOptionError(
         f"a loss is a name or a function, not {loss!r}.",
         (("known", ", ".join(LOSSES)),),
-        "loss=lambda prediction, targets: abs(prediction - targets).mean()",
+        EXAMPLE,
+    )
+
+
+def takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function can be called with so many arguments, as far as it says what it takes.
+
+    Examples:
+        >>> takes(lambda a, b, c=0: a, 2), takes(lambda a: a, 2), takes(max, 2)
+        (True, False, True)
+    """
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # of some that are written in C
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def loss_value(loss: Loss, prediction: Any, targets: Any) -> jax.Array:
+    """Return what a loss gives, as an array of floats.
+
+    Raises:
+        UnknownOptionError: It gives something else.
+    """
+    value = loss.function(prediction, targets)
+    is_array = isinstance(value, jax.Array | np.ndarray | np.generic)
+    if isinstance(value, float) or (is_array and jnp.issubdtype(value.dtype, jnp.floating)):
+        return jnp.asarray(value)
+    raise UnknownOptionError(
+        f"loss {loss.name!r} gives nothing that training could make small.",
+        (
+            ("got", f"{value.dtype} of shape {value.shape}" if is_array else short_repr(value)),
+            ("needed", "one float, or an array of floats whose first axis is the batch"),
+        ),
+        EXAMPLE,
     )
 
 
@@ -139,4 +188,4 @@ def mean_over_batch(values: Any, weights: Any | None) -> Any:
 
 def is_per_sample(loss: Loss, prediction: jax.ShapeDtypeStruct, targets: jax.ShapeDtypeStruct) -> bool:
     """Whether a loss gives a value per sample, so that rows can be left out of its mean; found without running it."""
-    return jax.eval_shape(loss.function, prediction, targets).ndim > 0
+    return jax.eval_shape(lambda *given: loss_value(loss, *given), prediction, targets).ndim > 0

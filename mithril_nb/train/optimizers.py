@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.train.losses import takes
 
 DEFAULT_RATES = {
     "adam": 1e-3, "adamw": 1e-3, "sgd": 1e-2, "rmsprop": 1e-3, "lion": 1e-4, "adagrad": 1e-2, "adabelief": 1e-3,
@@ -59,7 +60,8 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
             the step count) may stand here; the rate of the run is then relative to it.
 
     Raises:
-        UnknownOptionError: No optimizer has this name, the value is none, or the rate is not a number from 0 on.
+        UnknownOptionError: No optimizer has this name, the value is none, makes none, or has a rate already beside
+            `learning_rate`; or the rate, or what a schedule gives, is not a number from 0 on.
 
     Examples:
         >>> resolve_optimizer("adam").learning_rate, resolve_optimizer(optax.sgd(0.1)).is_relative
@@ -75,6 +77,7 @@ def resolve_optimizer(optimizer: Any = "adam", learning_rate: float | Callable[[
         return optimizer if isinstance(optimizer, Optimizer) else _relative(optimizer, "optimizer", optimizer)
     factory, name = _factory(optimizer)
     if callable(learning_rate):
+        _check_schedule(learning_rate)
         return _relative(_made(factory, name, learning_rate), name, None)
     rate = check_rate(_default_rate(factory, name) if learning_rate is None else learning_rate)
     transformation = _made(factory, name, rate)
@@ -97,14 +100,33 @@ def check_rate(rate: Any) -> float:
     Raises:
         UnknownOptionError: It is not a finite number from 0 on.
     """
-    is_number = isinstance(rate, int | float) or (hasattr(rate, "ndim") and rate.ndim == 0)
-    if isinstance(rate, bool) or not is_number or not math.isfinite(rate) or rate < 0:
+    if not _is_rate(rate):
         raise UnknownOptionError(
             "the learning rate is not a finite number from 0 on.",
             (("got", repr(rate)),),
             "learning_rate=1e-3",
         )
     return float(rate)
+
+
+def _is_rate(rate: Any) -> bool:
+    is_number = isinstance(rate, int | float) or (hasattr(rate, "ndim") and rate.ndim == 0)
+    return not isinstance(rate, bool) and is_number and math.isfinite(rate) and rate >= 0
+
+
+def _check_schedule(schedule: Callable[[Any], Any]) -> None:
+    facts = [("needed", "a function of the step count that gives a finite number from 0 on")]
+    if not takes(schedule, 1):
+        facts.append(("takes", str(inspect.signature(schedule))))
+    elif not _is_rate(rate := schedule(jnp.zeros((), jnp.int32))):
+        facts.append(("got", f"{short_repr(rate)} at step 0"))
+    else:
+        return
+    raise UnknownOptionError(
+        "learning_rate= is a function, and no schedule.",
+        tuple(facts),
+        "learning_rate=optax.cosine_decay_schedule(1e-3, 1000)",
+    )
 
 
 def _relative(transformation: Any, name: str, source: Any) -> Optimizer:
@@ -176,11 +198,18 @@ def _default_rate(factory: Callable[..., Any], name: str) -> float:
 
 
 def _made(factory: Callable[..., Any], name: str, learning_rate: Any) -> Any:
-    made = factory(learning_rate)
-    if not (hasattr(made, "init") and hasattr(made, "update")):
+    facts = (("needed", "a value with init(params) and update(grads, state, params)"),)
+    advice = "optimizer=lambda rate: optax.adam(rate)"
+    try:
+        made = factory(learning_rate)
+    except Exception as error:  # whatever it is: a class of another library may do anything with a number
         raise UnknownOptionError(
             f"{name!r} made no optimizer from a learning rate.",
-            (("needed", "a value with init(params) and update(grads, state, params)"), ("got", type(made).__name__)),
-            "optimizer=lambda rate: optax.adam(rate)",
+            (*facts, ("because", f"{type(error).__name__}: {error}")),
+            advice,
+        ) from error
+    if not (hasattr(made, "init") and hasattr(made, "update")):
+        raise UnknownOptionError(
+            f"{name!r} made no optimizer from a learning rate.", (*facts, ("got", type(made).__name__)), advice
         )
     return made

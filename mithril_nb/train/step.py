@@ -15,7 +15,7 @@ import optax
 
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.train.losses import Loss, mean_over_batch, resolve_loss
+from mithril_nb.train.losses import Loss, loss_value, mean_over_batch, resolve_loss
 from mithril_nb.train.optimizers import Optimizer, resolve_optimizer
 from mithril_nb.train.trainable import Trainable, frozen_names, initial_state, runner
 
@@ -70,7 +70,7 @@ def loss_function(
         with jax.named_scope("role:loss"):
             prediction = next(iter(outputs.values())) if len(outputs) == 1 else outputs
             targets, weights = batch["targets"], batch.get("weights")
-            value = mean_over_batch(chosen.function(prediction, targets), weights)
+            value = mean_over_batch(loss_value(chosen, prediction, targets), weights)
             metrics = {"loss": value}
             if accuracy and chosen.is_correct is not None:
                 right = chosen.is_correct(prediction, targets).astype(value.dtype)

@@ -188,6 +188,13 @@ def test_many_inputs() -> None:
     )
 
 
+class TorchLike:
+    """Made of params, as torch's optimizers are."""
+
+    def __init__(self, params: Any, lr: float = 1e-3):
+        self.params = list(params)
+
+
 OPTIMIZERS = "adam, adamw, sgd, rmsprop, lion, adagrad, adabelief, nadam, nadamw, adamax, radam, lamb, lars, yogi, adan"
 OPTIONS = {
     "batch too large": (
@@ -229,6 +236,46 @@ OPTIONS = {
         "'<lambda>' made no optimizer from a learning rate.\n"
         "    needed  a value with init(params) and update(grads, state, params)\n    got     float\n"
         "    Try: optimizer=lambda rate: optax.adam(rate)",
+    ),
+    "loss of three arguments": (
+        {"loss": lambda prediction, targets, third: prediction.mean()},
+        "loss '<lambda>' is no function of a prediction and targets.\n    takes  (prediction, targets, third)\n"
+        "    Try: loss=lambda prediction, targets: abs(prediction - targets).mean()",
+    ),
+    **{
+        f"loss that gives {name}": (
+            {"loss": lambda prediction, targets, given=given: given},
+            f"loss '<lambda>' gives nothing that training could make small.\n    got     {said}\n"
+            "    needed  one float, or an array of floats whose first axis is the batch\n"
+            "    Try: loss=lambda prediction, targets: abs(prediction - targets).mean()",
+        )
+        for name, given, said in (
+            ("a tuple", (0.5, 1), "(0.5, 1)"),
+            ("nothing", None, "None"),
+            ("a word", "low", "'low'"),
+            ("whole numbers", np.arange(3, dtype=np.int32), "int32 of shape (3,)"),
+        )
+    },
+    "class of another library": (
+        {"optimizer": TorchLike},
+        "'TorchLike' made no optimizer from a learning rate.\n"
+        "    needed   a value with init(params) and update(grads, state, params)\n"
+        "    because  TypeError: 'float' object is not iterable\n"
+        "    Try: optimizer=lambda rate: optax.adam(rate)",
+    ),
+    "schedule of words": (
+        {"learning_rate": lambda step: "a"},
+        "learning_rate= is a function, and no schedule.\n"
+        "    needed  a function of the step count that gives a finite number from 0 on\n"
+        "    got     'a' at step 0\n"
+        "    Try: learning_rate=optax.cosine_decay_schedule(1e-3, 1000)",
+    ),
+    "schedule without a step": (
+        {"learning_rate": lambda: 0.1},
+        "learning_rate= is a function, and no schedule.\n"
+        "    needed  a function of the step count that gives a finite number from 0 on\n"
+        "    takes   ()\n"
+        "    Try: learning_rate=optax.cosine_decay_schedule(1e-3, 1000)",
     ),
     "rate": (
         {"learning_rate": -1},
@@ -286,6 +333,13 @@ def test_bad_options(small: Any, case: str) -> None:
     with pytest.raises(MithrilError) as caught:
         fit(small, (X, Y), **{"batch_size": 3, **options})
     assert str(caught.value) == text
+
+
+def test_a_loss_may_be_a_number_of_python(small: Any) -> None:
+    assert (
+        fit(small, (X, Y), loss=lambda prediction, targets: 0.5, batch_size=3, epochs=1).wait().history["loss"][0]
+        == 0.5
+    )
 
 
 def test_bad_rate_while_it_runs_is_refused(small: Any) -> None:
