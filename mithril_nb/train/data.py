@@ -11,6 +11,8 @@ import numpy as np
 from mithril_nb.errors import DataError, Diagnostic
 from mithril_nb.graph.spec import LEADING, TensorSpec
 
+_EXAMPLES = {"data": "ml.fit(model, (x, y))", "validation data": "validation=(x_val, y_val)"}
+
 
 @dataclass(frozen=True)
 class DataSet:
@@ -84,7 +86,7 @@ def read_data(data: Any, input_names: tuple[str, ...] | None, what: str = "data"
             raise DataError(
                 f"{what} is not a pair of inputs and targets.",
                 (("got", _kind(data)), ("needed", "(x, y), or ({input name: array, ...}, y)")),
-                "ml.fit(model, (x, y))",
+                _EXAMPLES[what],
             )
         inputs, targets = data
     names = list(input_names or ("input",))

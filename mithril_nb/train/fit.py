@@ -14,6 +14,7 @@ from mithril_nb.train.batches import Tail, evaluation_tail
 from mithril_nb.train.checkpoints import prepare
 from mithril_nb.train.course import Course, Recipe, compiled_programs
 from mithril_nb.train.data import read_data
+from mithril_nb.train.logical import names_of_inputs
 from mithril_nb.train.losses import Loss, is_per_sample, resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
 from mithril_nb.train.prepare import (
@@ -111,7 +112,7 @@ def fit(
     check_switch("shuffle", shuffle, "shuffle=False")
     check_switch("resume", resume, "resume=True")
     chosen_loss, chosen_optimizer = resolve_loss(loss), resolve_optimizer(optimizer, learning_rate)
-    raw = read_data(data, getattr(model, "input_names", None))
+    raw = read_data(data, names_of_inputs(model))
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
     trainable = as_trainable(model, shapes=shapes, backend=backend)
     start = checked_arrays("params", trainable.randomize_params(seed) if params is None else params)

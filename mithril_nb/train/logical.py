@@ -10,7 +10,8 @@ from typing import Any
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.files import to_dict
 from mithril_nb.models.model import Model
-from mithril_nb.physical import PhysicalModel, compile
+from mithril_nb.models.naming import input_names
+from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.train.trainable import as_trainable
 
 
@@ -21,6 +22,19 @@ def _(
     model: Model | LogicalGraph | Block, *, shapes: Mapping[str, tuple[int, ...]], backend: Any = None
 ) -> PhysicalModel:
     return compile(model, backend, shapes={name: ("batch", *shape[1:]) for name, shape in shapes.items()})
+
+
+def names_of_inputs(model: Any) -> tuple[str, ...] | None:
+    """Return the names of a model's inputs, before it is compiled; `None` for what is no model.
+
+    Examples:
+        >>> from mithril_nb.models import Add
+        >>> names_of_inputs(Add())
+        ('left', 'right')
+    """
+    if isinstance(model, Model | LogicalGraph | Block):
+        return input_names(graph_of(model))
+    return getattr(model, "input_names", None)
 
 
 def model_fingerprint(model: Any) -> int | None:

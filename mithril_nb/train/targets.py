@@ -54,7 +54,15 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
         )
     elif targets.shape[1:] != output.shape[1:-1]:
         needed = ("samples", *output.shape[1:-1])
-        problems.add(f"{what}: the labels do not fit the output.", [*facts, ("needed", f"labels of shape {needed}")])
+        is_same_size = int(np.prod(targets.shape[1:])) == int(np.prod(needed[1:]))
+        reshaped = (
+            "y = y.ravel()" if len(needed) == 1 else f"y = y.reshape({', '.join(map(str, ('len(y)', *needed[1:])))})"
+        )
+        problems.add(
+            f"{what}: the labels do not fit the output.",
+            [*facts, ("needed", f"labels of shape {needed}")],
+            reshaped if is_same_size else "",
+        )
     elif targets.dtype.kind not in "iu":
         problems.add(
             f"{what}: the labels are no integers; loss {loss.name!r} takes class labels.",

@@ -9,7 +9,7 @@ import pytest
 
 from mithril_nb.errors import DataError, MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.models import Embedding, Flatten, Linear, Model
+from mithril_nb.models import Add, Embedding, Flatten, Linear, Model
 from mithril_nb.train import fit, programs
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.train.optimizers import resolve_optimizer
@@ -105,7 +105,8 @@ DATA = {
     "labels of another rank": (
         (X, Y[:, None, None]),
         "data: the labels do not fit the output.\n"
-        "    targets  (6, 1, 1) int64\n    output   'output' (3, 3) float32\n    needed   labels of shape ('samples',)",
+        "    targets  (6, 1, 1) int64\n    output   'output' (3, 3) float32\n"
+        "    needed   labels of shape ('samples',)\n    Try: y = y.ravel()",
     ),
 }
 
@@ -117,6 +118,41 @@ def test_bad_data(small: Any, case: str) -> None:
         fit(small, data, batch_size=3)
     assert str(caught.value) == text
     assert all(problem.code == "DataError" for problem in caught.value.diagnostics)
+
+
+def test_labels_of_another_shape_for_an_output_of_tokens() -> None:
+    tokens = Model() + (Model(name="in") + Embedding(5, 4)) + Linear(3)
+    for labels, advice in ((np.zeros((6, 4), int), "\n    Try: y = y.reshape(len(y), 2, 2)"), (Y, "")):
+        with pytest.raises(DataError) as caught:
+            fit(tokens, (np.zeros((6, 2, 2), int), labels), batch_size=3)
+        assert str(caught.value) == (
+            f"data: the labels do not fit the output.\n    targets  {labels.shape} int64\n"
+            f"    output   'output' (3, 2, 2, 3) float32\n    needed   labels of shape ('samples', 2, 2){advice}"
+        )
+
+
+def test_validation_without_targets_says_what_it_takes(small: Any) -> None:
+    with pytest.raises(DataError) as caught:
+        fit(small, (X, Y), validation=X, batch_size=3)
+    assert str(caught.value) == (
+        "validation data is not a pair of inputs and targets.\n"
+        "    got     ndarray of shape (6, 4)\n"
+        "    needed  (x, y), or ({input name: array, ...}, y)\n"
+        "    Try: validation=(x_val, y_val)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        (X, "data has one array of inputs, the model has 2 inputs.\n    inputs  'left', 'right'"),
+        ({"left": X}, "data does not have the model's inputs.\n    needed  'left', 'right'\n    given   'left'"),
+    ],
+)
+def test_a_model_that_is_not_compiled_says_its_inputs(inputs: Any, text: str) -> None:
+    with pytest.raises(DataError) as caught:
+        fit(Add(), (inputs, Y), batch_size=3)
+    assert str(caught.value) == f"{text}\n    Try: ({{'left': ..., 'right': ...}}, y)"
 
 
 def test_bad_validation_data_says_so(small: Any) -> None:
