@@ -7,7 +7,9 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from mithril_nb import models as blocks
 from mithril_nb.errors import UnknownOptionError, short_repr
@@ -205,20 +207,56 @@ def _windows(module: Any) -> int:
 
 
 def _leaves(module: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Every layer with arrays in a module, with its path; of a subclass too: `into` a model that says what it does."""
+    """Every layer in a module with its path, of a subclass too; and whatever else has arrays, for the caller to refuse.
+
+    What a subclass does differently is said by the model that `into` names.
+    """
     if isinstance(module, _known()):
         yield path, module
     elif dataclasses.is_dataclass(module) and not isinstance(module, type):
-        for field in dataclasses.fields(module):
-            yield from _leaves(getattr(module, field.name, None), f"{path}.{field.name}".strip("."))
+        if _own_arrays(module):
+            yield path, module
+        for name, one in _fields(module):
+            if not _is_array(one):
+                yield from _leaves(one, f"{path}.{name}".strip("."))
     elif isinstance(module, list | tuple):
         for place, one in enumerate(module):
-            yield from _leaves(one, f"{path}.{place}")
+            yield from _leaves(one, f"{path}.{place}".strip("."))
     elif isinstance(module, dict):
         for key, one in module.items():
-            yield from _leaves(one, f"{path}.{key}")
+            yield from _leaves(one, f"{path}.{key}".strip("."))
+    elif any(map(_is_array, jax.tree.leaves(module))):
+        yield path, module
+
+
+def _fields(module: Any) -> Iterator[tuple[str, Any]]:
+    """What a module is made of, but for what Equinox itself takes for no part of it."""
+    for field in dataclasses.fields(module):
+        if not field.metadata.get("static", False):
+            yield field.name, getattr(module, field.name, None)
+
+
+def _own_arrays(module: Any) -> list[str]:
+    return sorted(name for name, one in _fields(module) if _is_array(one))
+
+
+def _is_array(one: Any) -> bool:
+    """Whether it is an array that training may change; whole numbers, as places and keys, are not."""
+    return isinstance(one, jax.Array | np.ndarray) and jnp.issubdtype(one.dtype, jnp.inexact)
 
 
 def _all(module: Any, state: Any, path: str) -> Iterator[Layer]:
     for place, one in _leaves(module, path):
-        yield _arrays(one, state, place or type(one).__name__.lower())
+        where = place or type(one).__name__.lower()
+        if not dataclasses.is_dataclass(one):
+            raise refused("Equinox", where, one, "it is an array that belongs to no block here")
+        left = _beyond(one) if isinstance(one, _known()) else _own_arrays(one)
+        if left:
+            raise refused("Equinox", where, type(one).__name__, f"its arrays {', '.join(left)} belong to no block here")
+        yield _arrays(one, state, where)
+
+
+def _beyond(layer: Any) -> list[str]:
+    """The arrays that a subclass of a layer has beside the layer's own."""
+    parts = [(name, one) for name, one in _fields(layer) if name not in ("weight", "bias")]
+    return sorted(name for name, one in parts if any(map(_is_array, jax.tree.leaves(one))))

@@ -33,6 +33,30 @@ class Own(eqx.Module):
         return self.layer(x) + x
 
 
+class Recurrent(eqx.Module):
+    layer: eqx.nn.Linear
+    cell: eqx.nn.GRUCell
+    scale: jax.Array
+
+
+class Scaled(eqx.Module):
+    layer: eqx.nn.Linear
+    scale: jax.Array
+
+
+class Several(eqx.Module):
+    layer: eqx.nn.Linear
+    scales: list[jax.Array]
+
+
+class Adapted(eqx.nn.Linear):
+    scale: jax.Array
+
+    def __init__(self):
+        super().__init__(4, 2, key=KEY)
+        self.scale = jnp.ones(2)
+
+
 class DoubledLinear(eqx.nn.Linear):
     def __call__(self, x, *, key=None):
         return 2 * super().__call__(x)
@@ -184,6 +208,37 @@ CASES = {
         UnknownOptionError: cannot put parameters into Linear(dimension=8, use_bias=True, input_size=None).
             needs  a compiled model
             Try: ml.from_flax(..., into=ml.compile(model, shapes=...))""",
+    ),
+    "arrays of Equinox that no block has": (
+        lambda: ml.from_equinox(
+            Recurrent(eqx.nn.Linear(4, 2, key=KEY), eqx.nn.GRUCell(2, 2, key=KEY), jnp.full(2, 7.0)),
+            into=pm_of(Linear(2)),
+        ),
+        "because  its arrays scale belong to no block here",
+    ),
+    "a cell of Equinox": (
+        lambda: ml.from_equinox(eqx.nn.GRUCell(2, 2, key=KEY), into=pm_of(Linear(2))),
+        """
+        UnknownOptionError: cannot bring 'grucell' over from Equinox.
+            is       GRUCell
+            because  its arrays bias, bias_n, weight_hh, weight_ih belong to no block here
+            Try: compose the model with blocks, and ml.from_equinox(..., into=pm) for its parameters.""",
+    ),
+    "an array beside the layers": (
+        lambda: ml.from_equinox(Scaled(eqx.nn.Linear(4, 2, key=KEY), np.full(2, 7.0)), into=pm_of(Linear(2))),
+        "because  its arrays scale belong to no block here",
+    ),
+    "arrays in a list": (
+        lambda: ml.from_equinox(Several(eqx.nn.Linear(4, 2, key=KEY), [jnp.ones(2)]), into=pm_of(Linear(2))),
+        """
+        UnknownOptionError: cannot bring 'scales.0' over from Equinox.
+            is       Array([1., 1.], dtype=float32)
+            because  it is an array that belongs to no block here
+            Try: compose the model with blocks, and ml.from_equinox(..., into=pm) for its parameters.""",
+    ),
+    "a subclass of a layer with one array more": (
+        lambda: ml.from_equinox(Adapted(), into=pm_of(Linear(2))),
+        "because  its arrays scale belong to no block here",
     ),
     "names of nothing": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(8)), names={"Dense_1": "linear_0"}),
