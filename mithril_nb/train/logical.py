@@ -10,8 +10,9 @@ from typing import Any
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.files import to_dict
 from mithril_nb.models.model import Model
-from mithril_nb.models.naming import input_names
+from mithril_nb.models.naming import input_names, input_specs
 from mithril_nb.physical import PhysicalModel, compile, graph_of
+from mithril_nb.physical.binding import infer_for, said_sizes
 from mithril_nb.train.trainable import as_trainable
 
 
@@ -21,7 +22,25 @@ from mithril_nb.train.trainable import as_trainable
 def _(
     model: Model | LogicalGraph | Block, *, shapes: Mapping[str, tuple[int, ...]], backend: Any = None
 ) -> PhysicalModel:
-    return compile(model, backend, shapes={name: ("batch", *shape[1:]) for name, shape in shapes.items()})
+    return compile(model, backend, shapes=_of_any_batch(shapes))
+
+
+@as_trainable.register(PhysicalModel)
+def _(model: PhysicalModel, *, shapes: Mapping[str, tuple[int, ...]], backend: Any = None) -> Any:
+    as_trainable.dispatch(object)(model, shapes=shapes, backend=backend)  # refuses another backend
+    is_known = all(array.spec.is_concrete for array in (*model.parameters, *model.states))
+    if is_known or model.placement:
+        return model
+    # It was compiled without shapes, to learn them from the first arrays: these are the first.
+    graph, own = model.graph, model.backend
+    specs = input_specs(graph, _of_any_batch(shapes), own.default_dtype)
+    inference = infer_for(own, graph, specs)
+    inference.raise_problems()
+    return PhysicalModel(graph, own, inference, model.jit, model.options, sizes=said_sizes(graph, specs))
+
+
+def _of_any_batch(shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int | str, ...]]:
+    return {name: ("batch", *shape[1:]) for name, shape in shapes.items()}
 
 
 def names_of_inputs(model: Any) -> tuple[str, ...] | None:

@@ -41,6 +41,19 @@ def test_a_physical_model_trains_at_any_batch_size(digits: Any, rows: Any) -> No
     assert run.evaluate(train)["accuracy"] == pytest.approx(np.mean(np.argmax(outputs, axis=-1) == train[1]))
 
 
+def test_a_physical_model_learns_its_shapes_from_the_data(digits: Any) -> None:
+    backend = ml.JaxBackend()
+    run = fit(ml.compile(classifier(), backend, jit=False), digits[0], epochs=1, batch_size=50)
+    model: Any = run._course.model
+    assert (model.backend, model.jit, repr(model.input_specs["input"])) == (backend, False, "('batch', 64) float32")
+    whole = fit(classifier(), digits[0], epochs=1, batch_size=50)
+    assert run.params.keys() == whole.params.keys()
+    pm = ml.compile(classifier(), backend)
+    assert pm.evaluate(fit(pm, digits[0], epochs=1).wait().params, {"input": digits[1][0]})["output"].shape == (360, 10)
+    with pytest.raises(UnknownOptionError, match="backend= has no effect"):
+        fit(pm, digits[0], backend=ml.JaxBackend())
+
+
 def test_programs_of_a_physical_model() -> None:
     pm: Any = ml.compile(classifier(), shapes={"input": [32, 64]})
     found = programs(pm)
