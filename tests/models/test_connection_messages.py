@@ -1,0 +1,340 @@
+"""What connections say to what does not fit: the whole text, as a student reads it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError
+from mithril_nb.models import (
+    IOKey,
+    Linear,
+    Model,
+    Relu,
+)
+
+
+def said(text: str) -> str:
+    return textwrap.dedent(text).strip()
+
+
+def linear() -> Model:
+    return Model() | Linear(3)
+
+
+def twice(first: IOKey, second: IOKey) -> Model:
+    return Model() | Linear(2)(input=first, output="y") | Linear(2)(input=second, output="z")
+
+
+CASES = [
+    (
+        "a block that is not there",
+        lambda: Model() | Relu()(input=Linear(3).output),
+        """
+        ConnectionError: Linear(...).output is not part of this model.
+            because  the Linear block was not added to it
+            Try: model |= block first; then connect to block.output.
+        """,
+    ),
+    (
+        "a name that is not there",
+        lambda: (Model() | Linear(3)(output="logits")).set_shapes(logit=[2]),
+        """
+        ConnectionError: the model has no connection 'logit'.
+            names  logits, input, linear_0.output, linear_0.input, linear_0.weight, linear_0.bias
+            Try: 'logits'
+        """,
+    ),
+    (
+        "two outputs made one",
+        lambda: (Model() | Linear(3)(output="a") | Linear(3)(output="b")).merge_connections("a", "b"),
+        """
+        ConnectionError: cannot merge 'linear_0.output' and 'linear_1.output'.
+            because  two blocks would feed one connection
+            Try: merge an input of the model with an output, or with another input.
+        """,
+    ),
+    (
+        "a name that is taken",
+        lambda: (Model() | Linear(3)(input="x", output="y")).rename_keys(y="x"),
+        """
+        NameTakenError: cannot name 'linear_0.output' 'x': 'x' has that name.
+            names  x, y
+            Try: 'x_2'
+            """,
+    ),
+    (
+        "another shape than was said",
+        lambda: ml.compile((Model() | Linear(3)(output="y")).set_shapes(y=[2, 4]), shapes={"input": [2, 5]}),
+        """
+        ShapeError: 'linear_0.output' has another shape than was said of it.
+            said  (2, 4)
+            has   (2, 3) float32
+            Try: set_shapes({'linear_0.output': [2, 3]}), or other sizes before it.
+        """,
+    ),
+    (
+        "another shape of an input than was said",
+        lambda: ml.compile((Model() | Linear(3)).set_shapes(input=[2, 4]), shapes={"input": [2, 5]}),
+        """
+        ShapeError: 'input' has another shape than was said of it.
+            said  (2, 4)
+            has   (2, 5) float32
+            Try: set_shapes({'input': [2, 5]}), or another shape for this input.
+        """,
+    ),
+    (
+        "another shape of a parameter than was said",
+        lambda: ml.compile((Model() | Linear(3)).set_shapes({"linear_0.weight": [7, 3]}), shapes={"input": [2, 4]}),
+        """
+        ShapeError: the parameter 'linear_0.weight' has another shape than was said of it.
+            said  (7, 3)
+            has   (4, 3)
+            Try: set_shapes({'linear_0.weight': [4, 3]}), or leave it out.
+        """,
+    ),
+    (
+        "another dtype than a block gives",
+        lambda: ml.compile((Model() | Linear(3)).set_types(output="float16"), shapes={"input": [2, 4]}),
+        """
+        ShapeError: 'linear_0.output' has another dtype than was said of it.
+            said  float16
+            has   (2, 3) float32
+            Try: a Cast(dtype="float16") behind it, as in x.cast("float16").
+        """,
+    ),
+    (
+        "another dtype of a parameter",
+        lambda: ml.compile((Model() | Linear(3)).set_types({"linear_0.bias": "float16"}), shapes={"input": [2, 4]}),
+        """
+        ShapeError: the parameter 'linear_0.bias' has another dtype than was said of it.
+            said  float16
+            has   float32
+            Try: ml.compile(model, ml.JaxBackend(dtype="float16")), which all parameters have then.
+        """,
+    ),
+    (
+        "one name for two sizes",
+        lambda: ml.compile(Model() | Relu()(input=IOKey("x", shape=["n", "n"])), shapes={"x": [2, 3]}),
+        """
+        ShapeError: 'x' has another shape than was said of it.
+            said  ('n', 'n')
+            has   (2, 3) float32
+            Try: set_shapes({'x': [2, 3]}), or another shape for this input.
+        """,
+    ),
+    (
+        "a number for an output",
+        lambda: Relu()(output=3),
+        """
+        ConnectionError: cannot connect port 'output' of Relu to 3.
+            needs  a name, as text
+            Try: Relu(...)(output="hidden")
+        """,
+    ),
+    (
+        "a name that is a number",
+        lambda: linear().rename_keys(input=3),
+        """
+        ConnectionError: cannot name a connection 3.
+            needs  a name, as text
+            Try: 'hidden'
+        """,
+    ),
+    (
+        "no name",
+        lambda: linear().rename_keys(input=""),
+        """
+        ConnectionError: cannot name a connection ''.
+            needs  a name, as text
+            Try: 'hidden'
+        """,
+    ),
+    (
+        "a name with a dot",
+        lambda: linear().rename_keys(input="enc.x"),
+        """
+        ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+            Try: 'enc_x'
+        """,
+    ),
+    (
+        "a key with a dot",
+        lambda: Model() | Linear(3)(input=IOKey("enc.x")),
+        """
+        ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+            Try: 'enc_x'
+        """,
+    ),
+    (
+        "another shape",
+        lambda: twice(IOKey("x", shape=["b", 3]), IOKey("x", shape=["b", 4])),
+        """
+        ConnectionError: IOKey('x') says another shape= than was said before.
+            before  shape=('b', 3)
+            now     shape=('b', 4)
+            Try: "x", as it was said before; or IOKey("x_2", shape=('b', 4)).
+        """,
+    ),
+    (
+        "another type",
+        lambda: twice(IOKey("x", type="float32"), IOKey("x", type="int32")),
+        """
+        ConnectionError: IOKey('x') says another type= than was said before.
+            before  type='float32'
+            now     type='int32'
+            Try: "x", as it was said before; or IOKey("x_2", type='int32').
+        """,
+    ),
+    (
+        "another value",
+        lambda: twice(IOKey("x", value=1.0), IOKey("x", value=2.0)),
+        """
+        ConnectionError: IOKey('x') says another value= than was said before.
+            before  value=1.0
+            now     value=2.0
+            Try: "x", as it was said before; or IOKey("x_2", value=2.0).
+        """,
+    ),
+    (
+        "another dtype of a value",
+        lambda: twice(IOKey("x", value=1.0, type="float16"), IOKey("x", value=1.0, type="float32")),
+        """
+        ConnectionError: IOKey('x') says another type= than was said before.
+            before  type='float16'
+            now     type='float32'
+            Try: "x", as it was said before; or IOKey("x_2", type='float32').
+        """,
+    ),
+    (
+        "trained and not",
+        lambda: twice(IOKey("x", differentiable=True), IOKey("x", differentiable=False)),
+        """
+        ConnectionError: IOKey('x') says another differentiable= than was said before.
+            before  differentiable=True
+            now     differentiable=False
+            Try: "x", as it was said before; or IOKey("x_2", differentiable=False).
+        """,
+    ),
+    (
+        "a block to train that is not there",
+        lambda: ml.compile(linear(), frozen=["linear_9"]),
+        """
+        ConnectionError: the model has no block, parameter or input 'linear_9' to train.
+            blocks      linear_0
+            parameters  linear_0.weight, linear_0.bias
+            inputs      input
+            Try: 'linear_0'
+        """,
+    ),
+    (
+        "a block without parameters",
+        lambda: (Model() | Relu()(input="x")).set_differentiability(relu_0=False),
+        """
+        ConnectionError: the model has no block, parameter or input 'relu_0' to train.
+            blocks      none with parameters
+            parameters  none
+            inputs      x
+            Try: one of these names.
+        """,
+    ),
+    (
+        "a number exposed",
+        lambda: linear().expose_keys(3),
+        """
+        ConnectionError: the model has no connection 3.
+            names  input, output, linear_0.output, linear_0.input, linear_0.weight, linear_0.bias
+            Try: one of these names.
+        """,
+    ),
+    (
+        "an input exposed",
+        lambda: linear().expose_keys("input"),
+        """
+        ConnectionError: cannot expose 'input': it is an input of the model, not an output.
+            outputs of blocks  'linear_0.output'
+            Try: model |= Buffer()(input="input", output="y"), which gives an input on.
+        """,
+    ),
+    (
+        "an input exposed under another name",
+        lambda: linear().expose_keys(y="input"),
+        """
+        ConnectionError: cannot expose 'input': it is an input of the model, not an output.
+            outputs of blocks  'linear_0.output'
+            Try: model |= Buffer()(input="input", output="y"), which gives an input on.
+        """,
+    ),
+    (
+        "a parameter exposed",
+        lambda: linear().expose_keys("linear_0.weight"),
+        """
+        ConnectionError: cannot expose 'linear_0.weight': it is a parameter of the model, not an output.
+            outputs of blocks  'linear_0.output'
+            Try: read it from params, as parameters are no outputs.
+        """,
+    ),
+    (
+        "an output exposed under a name with a dot",
+        lambda: linear().expose_keys(**{"enc.y": "output"}),
+        """
+        ConnectionError: cannot name a connection 'enc.y': a dot stands between a block and its port.
+            Try: 'enc_y'
+        """,
+    ),
+    (
+        "shapes as text",
+        lambda: linear().set_shapes("input"),
+        """
+        UnknownOptionError: set_shapes takes names and what is said of them, not 'input'.
+            needs  a dict by name, as text
+            Try: model.set_shapes({"input": ["batch", 784]})
+        """,
+    ),
+    (
+        "a shape of a number",
+        lambda: linear().set_shapes({3: [2]}),
+        """
+        UnknownOptionError: set_shapes takes names and what is said of them, not {3: [2]}.
+            needs  a dict by name, as text
+            Try: model.set_shapes({"input": ["batch", 784]})
+        """,
+    ),
+    (
+        "an initializer of a number",
+        lambda: linear().set_initializers({3: "zeros"}),
+        """
+        UnknownOptionError: set_initializers takes names and what is said of them, not {3: 'zeros'}.
+            needs  a dict by name, as text
+            Try: model.set_initializers({"linear_0.weight": "he_normal"})
+        """,
+    ),
+    (
+        "a connection without a port",
+        lambda: Relu()(Linear(3).output),
+        """
+        ConnectionError: cannot connect Relu to Linear(...).output: the port is not named.
+            inputs   input
+            outputs  output
+            Try: Relu(...)(input=...)
+        """,
+    ),
+    (
+        "a connection of no such name",
+        lambda: linear()["outputt"],
+        """
+        ConnectionError: Model has no connection 'outputt'.
+            connections  output, input
+            Try: model['output']
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    assert f"{type(error.value).__name__}: {error.value}" == said(text)
