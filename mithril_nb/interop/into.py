@@ -15,7 +15,18 @@ import jax.numpy as jnp
 from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Endpoint
 from mithril_nb.interop.layers import Imported, Layer
-from mithril_nb.interop.orders import ON_FEATURES, ON_LAST_AXIS, PER_CHANNEL, Image, Lost, Moved, Order, Rows, orders_of
+from mithril_nb.interop.orders import (
+    ON_FEATURES,
+    ON_LAST_AXIS,
+    PER_CHANNEL,
+    Image,
+    Lost,
+    Moved,
+    Order,
+    Rows,
+    Split,
+    orders_of,
+)
 from mithril_nb.models.flat import FlatOp, flat
 from mithril_nb.models.infer import Parameter
 from mithril_nb.physical import PhysicalModel
@@ -179,7 +190,19 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> La
     """The arrays of a layer in the order in which its block reads an image, or what was made of one."""
     order, name = orders.get(op.sources.get("input", Endpoint("", ""))), op.block.op
     is_conv, is_per_channel = _kind(op) in ("conv", "conv_transpose"), name in PER_CHANNEL
-    if order is None or isinstance(order, Moved) or is_conv:
+    if isinstance(order, Split) and (is_conv or is_per_channel):
+        raise ShapeError(
+            f"the order of the channels that {layer.path!r} works on is not known.",
+            (
+                (
+                    "because",
+                    f"{op.path!r} has them on axis 1 of what {order.by!r} made, and there they are the last axis",
+                ),
+            ),
+            f"channels as the last size in {order.by!r}, and a Transpose behind it that brings them to axis 1.",
+            block=op.path,
+        )
+    if order is None or isinstance(order, Moved | Split) or is_conv:
         return layer
     if isinstance(order, Image) and (is_per_channel or (order.is_moved and name in ON_LAST_AXIS)):
         return layer

@@ -57,6 +57,17 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Split:
+    """What a Reshape made of features that a layer gave: as there, unless its axis 1 is read as channels.
+
+    Attributes:
+        by: The Reshape.
+    """
+
+    by: str
+
+
+@dataclass(frozen=True)
 class Lost:
     """An order that is not known.
 
@@ -69,7 +80,7 @@ class Lost:
     rank: int = 0
 
 
-Order = Image | Moved | Rows | Lost | None
+Order = Image | Moved | Rows | Split | Lost | None
 """How an array stands against the same array there; `None` if it is the same."""
 
 
@@ -82,16 +93,19 @@ def orders_of(graph: Flat, inference: Inference) -> dict[Endpoint, Order]:
     """
     images = _read_as_images(graph, inference)
     found: dict[Endpoint, Order] = {}
+    given: set[str] = set()  # ops behind a layer with arrays, and such layers
     for name, spec in inference.inputs.items():
         end = Endpoint("", name)
         if end in images and isinstance(spec, TensorSpec):
             found[end] = Image(len(spec.shape))
     for op in graph.ops:
         specs = inference.blocks[op.path]
+        is_given = bool(op.arrays) or any(source.node in given for source in op.sources.values())
+        given |= {op.path} if is_given else set()
         read = [(found.get(op.sources[port]), spec) for port, spec in _arrays_of(op, specs.inputs)]
         for port, spec in specs.outputs.items():
             if isinstance(spec, TensorSpec):
-                found[Endpoint(op.path, port)] = _after(op, read, spec.shape)
+                found[Endpoint(op.path, port)] = _after(op, read, spec.shape, is_given)
     return found
 
 
@@ -124,14 +138,21 @@ def _read_as_images(graph: Flat, inference: Inference) -> set[Endpoint]:
     return found
 
 
-def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...]) -> Order:
-    """The order of an output, of the orders that an op reads."""
+def _after(op: FlatOp, read: list[tuple[Order, TensorSpec]], shape: tuple[Dim, ...], is_given: bool) -> Order:
+    """The order of an output, of the orders that an op reads; `is_given` if a layer is among what it is made of."""
     name = op.block.op
     lost = next((order for order, _ in read if isinstance(order, Lost)), None)
     if lost is not None:
         return lost
     others = {order for order, _ in read if isinstance(order, Image | Rows)}
     is_window = _WINDOWS.search(name) is not None
+    split = next(
+        (order for order, spec in read if isinstance(order, Split) and (is_window or spec.shape == shape)), None
+    )
+    if split is not None and not others and name not in _TRANSPOSING:
+        return split
+    if name in _RESHAPING and is_given and not others and shape[1:2] != (1,) and _product(shape[2:]) != 1:
+        return Split(op.path)
     if is_window and not any(isinstance(order, Rows) for order in others):
         return Image(len(shape)) if LEADING in shape or len(shape) > 2 else None
     if not others:

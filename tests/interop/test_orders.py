@@ -340,3 +340,36 @@ def test_what_the_message_advises_works():
     model = two(Concat(2, axis=1), lambda: chain(Transpose((0, 2, 3, 1)), Flatten()))
     body = lambda x: jnp.concatenate([flat(conv(x)), flat(conv(x))], -1)  # noqa: E731
     differ(Net(body), chain(model, Linear(5)), x_of(*IMAGES))
+
+
+class Decoder(linen.Module):
+    """Features that become an image."""
+
+    @linen.compact
+    def __call__(self, x):
+        return jnp.moveaxis(conv(linen.relu(linen.Dense(48)(x).reshape(-1, 4, 4, 3))), -1, 1)
+
+
+def test_images_made_of_features_are_refused():
+    model = chain(Linear(48), Reshape((2, 3, 4, 4)), Relu(), Conv2d(3, 3))
+    with pytest.raises(ShapeError) as error:
+        differ(Decoder(), model, x_of(2, 5))
+    assert str(error.value) == (
+        "the order of the channels that 'Conv_0' works on is not known.\n"
+        "    because  'conv2d_0' has them on axis 1 of what 'reshape_0' made, and there they are the last axis\n"
+        "    Try: channels as the last size in 'reshape_0', and a Transpose behind it that brings them to axis 1."
+    )
+
+
+def test_images_made_of_features_as_the_message_advises():
+    model = chain(Linear(48), Reshape((2, 4, 4, 3)), Transpose((0, 3, 1, 2)), Relu(), Conv2d(3, 3))
+    differ(Decoder(), model, x_of(2, 5))
+
+
+def test_an_image_of_one_channel_made_of_features():
+    class Grey(linen.Module):
+        @linen.compact
+        def __call__(self, x):
+            return jnp.moveaxis(conv(linen.Dense(16)(x).reshape(-1, 4, 4, 1)), -1, 1)
+
+    differ(Grey(), chain(Linear(16), Reshape((2, 1, 4, 4)), Conv2d(3, 3)), x_of(2, 5))
