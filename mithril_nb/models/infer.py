@@ -175,7 +175,8 @@ class _Work:
             specs: dict[str, Any] = given if rule.takes_values else {**as_arrays(given, self.dtype)}
             for port, spec in specs.items():
                 if isinstance(spec, TensorSpec):
-                    _check_dtype(port, spec, rule.wanted_dtype(port, self.dtype))
+                    source = op.sources.get(port)
+                    _check_dtype(port, spec, rule.wanted_dtype(port, self.dtype), bool(source and source.node))
             specs = {**specs, **self.option_specs(op)} if rule.takes_values else specs
             found = rule.infer(options, specs) if op.block.graph is None else self.body(op, rule, specs)
             for port in (*found.params, *found.states):
@@ -467,7 +468,7 @@ def _rule(op: FlatOp) -> type[Operator]:
     return OPS[op.block.op]
 
 
-def _check_dtype(port: str, spec: TensorSpec, wanted: str) -> None:
+def _check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> None:
     if wanted == "any":
         return
     kind = "whole" if "int" in wanted else "truth" if wanted == "bool" else "floating"
@@ -476,7 +477,9 @@ def _check_dtype(port: str, spec: TensorSpec, wanted: str) -> None:
         raise MismatchError(
             port,
             f"{kind} {'values' if kind == 'truth' else 'numbers'} ({wanted})",
-            f'array.astype("{wanted}"), or an input of its own for this block.',
+            f'a Cast(dtype="{wanted}") before it, as in x.cast("{wanted}").'
+            if is_computed
+            else f'array.astype("{wanted}"), or an input of its own for this block.',
             f"dtype {spec.dtype}",
         )
 

@@ -175,7 +175,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
             raise ConnectionError(
                 f"cannot connect {self.kind} to {short_repr(unnamed[0])}: the port is not named.",
                 (("inputs", ports), ("outputs", ", ".join(port.name for port in self.outputs) or "none")),
-                f"{self.kind}(...)({first}=...)",
+                f'{self._spelt()}({first}="x")',
                 port=first,
             )
         roles = {**{port.name: "output" for port in self.outputs}, **{port.name: port.role for port in self.inputs}}
@@ -192,14 +192,17 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
                 raise ConnectionError(
                     f"cannot connect port {key!r} of {self.kind} to {value!r}.",
                     (("needs", "a name, as text" + ("" if roles[key] == "output" else ", a connection, or a number")),),
-                    f'{self.kind}(...)({key}="hidden")',
+                    f'{self._spelt()}({key}="hidden")',
                     port=key,
                 )
             else:
+                known = [*(port.name for port in (*self.inputs, *self.outputs)), *attributes]
+                near = (difflib.get_close_matches(key, known, 1, 0.6) or known or [""])[0]
+                text = repr(value) if near in attributes and near not in roles else '"x"'
                 raise UnknownOptionError(
                     f"{self.kind} has no port and no attribute {key!r}.",
                     (("ports", ", ".join(sorted(roles)) or "none"), ("attributes", ", ".join(attributes) or "none")),
-                    f'{self.kind}(...)({next(iter(sorted(roles)))}="x")' if roles else "add blocks to it first.",
+                    f"{self._spelt()}({near}={text})" if roles else "add blocks to it first.",
                 )
         model = with_attributes(self, changes) if changes else self
         return Placed(model, MappingProxyType(connections), self)
@@ -324,6 +327,18 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
 
     # It changes, and is compared by what it is now: no set or dict could find it again. `model.block` is a value.
     __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def _spelt(self) -> str:
+        """A call that makes it, for advice to paste; `"block"` where none says what is inside."""
+        kind = KINDS.get(self.kind)
+        if kind is None or (
+            self._block.graph is not None and not (self._block.is_composite and self._block.attributes)
+        ):
+            return "block"
+        usual = {field.name: field.default for field in fields_of(kind) if not field.is_required}
+        changed = [(key, value) for key, value in self._block.attributes if key not in usual or value != usual[key]]
+        text = f"{self.kind}({', '.join(f'{key}={value!r}' for key, value in changed)})"
+        return text if len(text) <= 80 else "block"
 
     def __repr__(self) -> str:
         if self._block.graph is None or self._block.attributes:

@@ -384,7 +384,7 @@ REFUSED = {
         ShapeError: cannot connect 'to_tuple_0.output' to 'linear_0.input'.
             output  static (6,)
             input   floating numbers (float32)      dtype int32
-            Try: array.astype("float32"), or an input of its own for this block.
+            Try: a Cast(dtype="float32") before it, as in x.cast("float32").
         """,
     ),
 }  # fmt: skip

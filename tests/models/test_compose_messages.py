@@ -278,7 +278,47 @@ CASES = [
         UnknownOptionError: Relu has no port and no attribute 'inputs'.
             ports       input, output
             attributes  none
-            Try: Relu(...)(input="x")
+            Try: Relu()(input="x")
+        """,
+    ),
+    (
+        "a port that is misspelt",
+        lambda: Linear(4)(inputs="x"),
+        """
+        UnknownOptionError: Linear has no port and no attribute 'inputs'.
+            ports       bias, input, output, weight
+            attributes  dimension, use_bias, input_size
+            Try: Linear(dimension=4)(input="x")
+        """,
+    ),
+    (
+        "an attribute that is misspelt",
+        lambda: Linear(4)(use_bais=False),
+        """
+        UnknownOptionError: Linear has no port and no attribute 'use_bais'.
+            ports       bias, input, output, weight
+            attributes  dimension, use_bias, input_size
+            Try: Linear(dimension=4)(use_bias=False)
+        """,
+    ),
+    (
+        "a port like no other",
+        lambda: Linear(4, use_bias=False)(qqq="x"),
+        """
+        UnknownOptionError: Linear has no port and no attribute 'qqq'.
+            ports       input, output, weight
+            attributes  dimension, use_bias, input_size
+            Try: Linear(dimension=4, use_bias=False)(input="x")
+        """,
+    ),
+    (
+        "a port of a model of one's own",
+        lambda: (Model() | Linear(4))(inputs="x"),
+        """
+        UnknownOptionError: Model has no port and no attribute 'inputs'.
+            ports       input, output
+            attributes  none
+            Try: block(input="x")
         """,
     ),
     (
@@ -297,7 +337,7 @@ CASES = [
         """
         ConnectionError: cannot connect port 'input' of Relu to <class 'object'>.
             needs  a name, as text, a connection, or a number
-            Try: Relu(...)(input="hidden")
+            Try: Relu()(input="hidden")
         """,
     ),
     (
@@ -306,7 +346,7 @@ CASES = [
         """
         ConnectionError: cannot connect port 'input' of Relu to ''.
             needs  a name, as text, a connection, or a number
-            Try: Relu(...)(input="hidden")
+            Try: Relu()(input="hidden")
         """,
     ),
     (

@@ -131,7 +131,7 @@ CASES = [
         """
         ConnectionError: cannot connect port 'output' of Relu to 3.
             needs  a name, as text
-            Try: Relu(...)(output="hidden")
+            Try: Relu()(output="hidden")
         """,
     ),
     (
@@ -318,7 +318,7 @@ CASES = [
         ConnectionError: cannot connect Relu to Linear(...).output: the port is not named.
             inputs   input
             outputs  output
-            Try: Relu(...)(input=...)
+            Try: Relu()(input="x")
         """,
     ),
     (

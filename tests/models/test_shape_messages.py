@@ -203,7 +203,7 @@ CASES = [
         ShapeError: cannot connect 'linear_0.output' to 'embedding_0.input'.
             output  (2, 3) float32
             input   whole numbers (int32)      dtype float32
-            Try: array.astype("int32"), or an input of its own for this block.
+            Try: a Cast(dtype="int32") before it, as in x.cast("int32").
         """,
     ),
     (

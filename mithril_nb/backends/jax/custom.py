@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import re
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import jax
 import jax.numpy as jnp
+import numpy
 from jax import export
 
+import mithril_nb
 from mithril_nb.errors import MithrilError, ShapeError, UnknownOptionError
 from mithril_nb.graph.spec import LEADING, TensorSpec, as_dtype
 from mithril_nb.models import custom
@@ -24,6 +29,14 @@ from mithril_nb.program import Arrays, Call, Kernel
 if TYPE_CHECKING:
     from mithril_nb.backends.jax.backend import JaxBackend
 
+_OTHERS = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (jax, numpy, mithril_nb))
+"""Folders of the functions that no person wrote who brings an op."""
+_OF_TRACING = {
+    jax.errors.TracerArrayConversionError: "jax.numpy in the place of numpy: import jax.numpy as jnp; jnp.tanh(x)",
+    jax.errors.TracerBoolConversionError: "jnp.where(x > 0, x, -x) in the place of an if on what an array holds.",
+    jax.errors.ConcretizationTypeError: "jax.numpy alone, no float() or int(): a size comes from x.shape, not from x.",
+}
+"""What to do where a function asks for the numbers of an array, of which only the shape is known while it is traced."""
 REGISTERED: dict[str, WeakSet[JaxBackend]] = {}
 """The backends on which each op was registered, as long as somebody holds them."""
 _inferring: ContextVar[JaxBackend | None] = ContextVar("_inferring", default=None)
@@ -185,17 +198,34 @@ def _specs(op: str, kernel: Kernel, options: Options, inputs: Specs) -> dict[str
     except Exception as error:
         if is_symbolic:  # not every function can be traced with names for sizes: the numbers will tell
             return None
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise MismatchError(
-            next(iter(inputs), ""),
-            f"what {op!r} can take",
-            "other sizes, or look into the function.",
-            f"{type(error).__name__}: {first}",
-        ) from None
+        first = (str(error).strip().splitlines() or [""])[0]
+        told = f"{type(error).__name__}: {first}".removesuffix(": ")
+        if not isinstance(error, tuple(_OF_TRACING)) and isinstance(error, TypeError | ValueError):
+            raise MismatchError(
+                next(iter(inputs), ""), f"what {op!r} can take", "other sizes, or look into the function.", told
+            ) from error
+        raise UnknownOptionError(
+            f"the function of the op {op!r} fails.",
+            (
+                ("because", told),
+                ("where", _place(error)),
+                ("given", ", ".join(f"{port!r} {spec}" for port, spec in inputs.items())),
+            ),
+            next(
+                (advice for kind, advice in _OF_TRACING.items() if isinstance(error, kind)), "look into the function."
+            ),
+        ) from error
     specs = {port: (tuple(map(_dim, one.shape)), str(as_dtype(one.dtype))) for port, one in found.items()}
     if any(dim is None for shape, _ in specs.values() for dim in shape):
         return None
     return {port: TensorSpec(shape, dtype) for port, (shape, dtype) in specs.items()}  # pyright: ignore
+
+
+def _place(error: BaseException) -> str:
+    """Where an error comes from: the last line of the function that a person wrote, and not of what it calls."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if not one.filename.startswith(_OTHERS)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else "a function that was not written in a file"
 
 
 def _is_plain(dim: Any) -> bool:

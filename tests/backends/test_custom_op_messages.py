@@ -1,0 +1,305 @@
+"""What is said of ops that people bring, where they cannot be used: the whole text."""
+
+import re
+import textwrap
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.models import KINDS, Operator
+from mithril_nb.models import custom as brought
+from mithril_nb.models.op import OPS
+
+X = np.linspace(-2, 2, 12, dtype="float32").reshape(4, 3)
+
+
+@pytest.fixture(autouse=True)
+def clean():
+    """What a test registers is gone after it."""
+    tables = (KINDS, OPS, brought.PRIMITIVES, brought.GRADIENTS)
+    before = [dict(table) for table in tables]
+    yield
+    for table, old in zip(tables, before, strict=True):
+        table.clear()
+        table.update(old)
+
+
+backend = ml.JaxBackend()
+
+
+class Wrong(Operator):
+    def compute(self, inputs):
+        return {"out": inputs["input"]}
+
+
+class NoArray(Operator):
+    def compute(self, inputs):
+        return {"output": "text"}
+
+
+class Misspelt(Operator):
+    def compute(self, inputs):
+        return inputs["inptu"]
+
+
+class Lost(Operator):
+    def __init__(self, k=3, name=None):
+        super().__init__(name)
+        self.k = k
+
+    def compute(self, inputs):
+        return {"output": inputs["input"] * self.k}
+
+
+class LostOne(Operator):
+    def __init__(self, by, power, name=None):
+        super().__init__(name, power=power)
+
+    def compute(self, inputs):
+        return {"output": inputs["input"]}
+
+
+def with_attribute():
+    backend.register_op("scaled")(lambda x, factor=2.0: factor * x)
+    ml.op("scaled", factor=3.0)
+
+
+def of_primitive(function, gradient):
+    ml.register_primitive("wrong")(function)
+    ml.register_primitive("wrong_grad")(gradient)
+    pm = ml.compile(ml.op("wrong"), backend)
+    jax.grad(lambda x: pm.forward({}, {"input": x})["output"].sum())(jnp.asarray(X))
+
+
+def of_shapes(function, **given):
+    backend.register_op("picky")(function)
+    ml.compile(ml.op("picky"), backend, shapes=given)
+
+
+CASES = [
+    (
+        lambda: Lost(k=5),
+        """
+        UnknownOptionError: Lost.__init__ does not hand 'k' on.
+            because    Lost is made anew, from its attributes, wherever it computes
+            handed on  nothing
+            Try: super().__init__(name, k=k)
+        """,
+    ),
+    (
+        lambda: LostOne(1, 2),
+        """
+        UnknownOptionError: LostOne.__init__ does not hand 'by' on.
+            because    LostOne is made anew, from its attributes, wherever it computes
+            handed on  power
+            Try: super().__init__(name, power=power, by=by)
+        """,
+    ),
+    (
+        with_attribute,
+        """
+        UnknownOptionError: the op 'scaled' takes no attributes.
+            given    factor
+            because  it is a function that somebody registered: its inputs are its arguments without a default
+            Try: ml.op('scaled'); and leave out the default of 'factor' in the function, which makes it an input.
+        """,
+    ),
+    (
+        lambda: backend.register_op("grad"),
+        """
+        NameTakenError: cannot register the op 'grad': a backend has something else of this name.
+            is  backend.grad
+            Try: @backend.register_op("my_grad")
+        """,
+    ),
+    (
+        lambda: ml.op("gelo"),
+        """
+        UnknownOpError: there is no op 'gelo'.
+            known  COUNT ops; see list(mithril_nb.models.op.OPS)
+            Try: ml.op('gelu')
+        """,
+    ),
+    (
+        lambda: ml.op("zzzz"),
+        """
+        UnknownOpError: there is no op 'zzzz'.
+            known  COUNT ops; see list(mithril_nb.models.op.OPS)
+            Try: register it: @backend.register_op("zzzz")
+        """,
+    ),
+    (
+        lambda: backend.register_op(abs),
+        """
+        UnknownOptionError: 'abs' is no name for an op.
+            needs  text of letters, digits and '_'
+            Try: @backend.register_op("my_op")
+        """,
+    ),
+    (
+        lambda: ml.register_primitive("my op"),
+        """
+        UnknownOptionError: 'my op' is no name for an op.
+            needs  text of letters, digits and '_'
+            Try: @ml.register_primitive("my_op")
+        """,
+    ),
+    (
+        lambda: backend.register_op("many")(lambda *arrays: arrays[0]),
+        """
+        UnknownOptionError: backend.register_op('many') cannot tell which inputs '<lambda>' takes.
+            needs  a function of at least one array, each by a name of its own
+            Try: def many(x): ...
+        """,
+    ),
+    (
+        lambda: ml.register_primitive("lone")(lambda backend: 0),
+        """
+        UnknownOptionError: ml.register_primitive('lone') cannot tell which inputs '<lambda>' takes.
+            needs  a function of the backend, then at least one array, each by a name of its own
+            Try: def lone(backend, x): ...
+        """,
+    ),
+    (
+        lambda: ml.register_primitive("lone_grad")(lambda backend, grad: 0),
+        """
+        UnknownOptionError: ml.register_primitive('lone_grad') cannot tell which inputs '<lambda>' takes.
+            needs  a function of the backend, the arrays, then the gradient: at least one array, each by a name of its own
+            Try: def lone_grad(backend, x, grad): ...
+        """,  # noqa: E501
+    ),
+    (
+        lambda: backend.register_op("add")(lambda x: x),
+        """
+        UnknownOptionError: the function takes 1 arrays, the op 'add' has the inputs 'left', 'right'.
+            Try: def add(left, right): ...; or another name.
+        """,
+    ),
+    (
+        lambda: ml.register_primitive("Linear")(lambda backend, x: x),
+        """
+        NameTakenError: cannot define Linear: the kind 'Linear' exists.
+            defined by  mithril_nb.models.library.layers.linear.Linear
+            Try: class MyLinear(Operator)
+        """,
+    ),
+    (
+        lambda: ml.compile(Wrong()).evaluate({}, {"input": X}),
+        """
+        UnknownOptionError: Wrong.compute returned 'out'.
+            needs  a dict with 'output'
+            Try: return {'output': ...}
+        """,
+    ),
+    (
+        lambda: ml.compile(NoArray()).evaluate({}, {"input": X}),
+        """
+        UnknownOptionError: NoArray.compute returned no array for 'output'.
+            given  str
+            Try: return an array.
+        """,
+    ),
+    (
+        lambda: of_primitive(lambda backend, x: 2 * x, lambda backend, x, grad: grad.sum()),
+        """
+        ShapeError: wrong_grad does not give a gradient of the shape of each input.
+            gave    ()
+            inputs  (4, 3)
+            Try: @ml.register_primitive("wrong_grad") on a function that returns one array for each input.
+        """,
+    ),
+    (
+        lambda: of_shapes(lambda x: x.reshape(2, 7), input=[4, 3]),
+        """
+        ShapeError: the input 'input' does not fit 'picky.input'.
+            given  (4, 3) float32
+            input  what 'picky' can take      TypeError: cannot reshape array of shape (4, 3) (size 12) into shape (2, 7) (size 14)
+            Try: other sizes, or look into the function.
+        """,  # noqa: E501
+    ),
+    (
+        lambda: ml.compile(Misspelt()).evaluate({}, {"input": X}),
+        """
+        UnknownOptionError: the function of the op 'Misspelt' fails.
+            because  KeyError: 'inptu'
+            where    HERE
+            given    'input' (4, 3) float32
+            Try: look into the function.
+        """,
+    ),
+    (
+        lambda: of_shapes(lambda x: np.tanh(x), input=[4, 3]),
+        """
+        UnknownOptionError: the function of the op 'picky' fails.
+            because  TracerArrayConversionError: The numpy.ndarray conversion method __array__() was called on traced array with shape float32[4,3]
+            where    HERE
+            given    'input' (4, 3) float32
+            Try: jax.numpy in the place of numpy: import jax.numpy as jnp; jnp.tanh(x)
+        """,  # noqa: E501
+    ),
+    (
+        lambda: of_shapes(lambda x: x if x.sum() > 0 else -x, input=[4, 3]),
+        """
+        UnknownOptionError: the function of the op 'picky' fails.
+            because  TracerBoolConversionError: Attempted boolean conversion of traced array with shape bool[].
+            where    HERE
+            given    'input' (4, 3) float32
+            Try: jnp.where(x > 0, x, -x) in the place of an if on what an array holds.
+        """,
+    ),
+    (
+        lambda: of_shapes(lambda x: x * float(x.sum()), input=[4, 3]),
+        """
+        UnknownOptionError: the function of the op 'picky' fails.
+            because  ConcretizationTypeError: Abstract tracer value encountered where concrete value is expected: traced array with shape float32[]
+            where    HERE
+            given    'input' (4, 3) float32
+            Try: jax.numpy alone, no float() or int(): a size comes from x.shape, not from x.
+        """,  # noqa: E501
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), CASES)
+def test_message(call, text):
+    with pytest.raises(MithrilError) as error:
+        call()
+    expected = textwrap.dedent(text).strip().replace("COUNT", str(len(OPS)))
+    said = re.sub(rf"{re.escape(__file__)}:\d+$", "HERE", str(error.value), flags=re.MULTILINE)
+    assert f"{type(error.value).__name__}: {said}" == expected
+
+
+def test_what_a_function_raised_is_the_cause():
+    with pytest.raises(UnknownOptionError) as error:
+        ml.compile(Misspelt()).evaluate({}, {"input": X})
+    assert isinstance(error.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("matmull", "JaxBackend has no operation 'matmull'. Did you mean 'matmul'?"),
+        ("qqqq", "JaxBackend has no operation 'qqqq'. To add one: @backend.register_op(\"...\")."),
+    ],
+)
+def test_an_operation_that_does_not_exist(name: str, text: str) -> None:
+    with pytest.raises(AttributeError) as error:
+        getattr(backend, name)
+    assert str(error.value) == text
+
+
+def test_infer_of_an_op_of_ones_own_belongs_to_its_class():
+    def infer(options, inputs):
+        return None
+
+    with pytest.raises(MithrilError) as caught:
+        type("Loose", (Operator,), {"infer": staticmethod(infer), "compute": lambda self, inputs: inputs})
+    assert str(caught.value) == (
+        "Loose.infer is no method of the class.\n"
+        "    needs  what it gives for some attributes and specs, without a block\n"
+        "    Try: @classmethod before def infer(cls, options, inputs), or leave it out: compute is then traced."
+    )
