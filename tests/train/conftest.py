@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +14,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.train import fit
+from mithril_nb.train.checkpoints import Checkpoints
 
 
 class PlainMLP:
@@ -79,3 +83,11 @@ def blobs() -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 60)
     return (rng.normal(size=(60, 4)) + 3 * np.eye(3, 4)[y]).astype(np.float32), y
+
+
+@pytest.fixture
+def two(small, blobs, tmp_path) -> Path:
+    """Return a folder with the checkpoints of steps 4 and 8."""
+    fit(small, blobs, epochs=2, batch_size=16, checkpoint=Checkpoints(tmp_path, every_epoch=1)).wait()
+    assert sorted(os.listdir(tmp_path)) == ["step-0000000004.safetensors", "step-0000000008.safetensors"]
+    return tmp_path
