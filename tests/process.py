@@ -25,11 +25,12 @@ def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def nothing_leaks() -> Iterator[None]:
-    """Undo what a test does to the process: the kinds of blocks it defines and JAX's x64 mode."""
+    """Undo what a test does to the process: the kinds of blocks and ops that it defines, and JAX's x64 mode."""
+    from mithril_nb.models.custom import GRADIENTS, PRIMITIVES
     from mithril_nb.models.op import OPS
     from mithril_nb.models.registry import KINDS
 
-    tables: list[dict] = [KINDS, OPS]
+    tables: list[dict] = [KINDS, OPS, PRIMITIVES, GRADIENTS]
     if "mithril_nb.backends.jax.kernels" in sys.modules:
         tables.append(sys.modules["mithril_nb.backends.jax.kernels"].KERNELS)
     before = [dict(table) for table in tables]

@@ -10,22 +10,10 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError, UnknownOptionError
-from mithril_nb.models import KINDS, Operator
-from mithril_nb.models import custom as brought
+from mithril_nb.models import Operator
 from mithril_nb.models.op import OPS
 
 X = np.linspace(-2, 2, 12, dtype="float32").reshape(4, 3)
-
-
-@pytest.fixture(autouse=True)
-def clean():
-    """What a test registers is gone after it."""
-    tables = (KINDS, OPS, brought.PRIMITIVES, brought.GRADIENTS)
-    before = [dict(table) for table in tables]
-    yield
-    for table, old in zip(tables, before, strict=True):
-        table.clear()
-        table.update(old)
 
 
 backend = ml.JaxBackend()

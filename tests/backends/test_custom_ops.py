@@ -15,20 +15,8 @@ from mithril_nb.models import KINDS, Linear, Model, Operator, Relu
 from mithril_nb.models import custom as brought
 from mithril_nb.models.infer import infer
 from mithril_nb.models.naming import input_specs
-from mithril_nb.models.op import OPS
 
 X = np.linspace(-2, 2, 12, dtype="float32").reshape(4, 3)
-
-
-@pytest.fixture(autouse=True)
-def clean():
-    """What a test registers is gone after it."""
-    tables = (KINDS, OPS, brought.PRIMITIVES, brought.GRADIENTS)
-    before = [dict(table) for table in tables]
-    yield
-    for table, old in zip(tables, before, strict=True):
-        table.clear()
-        table.update(old)
 
 
 def shapes(block: Model, **given: list) -> str:

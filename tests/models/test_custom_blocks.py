@@ -2,23 +2,10 @@
 
 import jax
 import numpy as np
-import pytest
 
 import mithril_nb as ml
-from mithril_nb.models import KINDS, Operator, Softmax
-from mithril_nb.models import custom as brought
-from mithril_nb.models.op import OPS, Initializer
-
-
-@pytest.fixture(autouse=True)
-def clean():
-    """What a test defines is gone after it."""
-    tables = (KINDS, OPS, brought.PRIMITIVES, brought.GRADIENTS)
-    before = [dict(table) for table in tables]
-    yield
-    for table, old in zip(tables, before, strict=True):
-        table.clear()
-        table.update(old)
+from mithril_nb.models import Operator, Softmax
+from mithril_nb.models.op import Initializer
 
 
 def gradient_at_5(name: str) -> float:
