@@ -9,6 +9,7 @@ from mithril_nb.stages.hlo_text import (
     TRIVIAL,
     Computation,
     HloLine,
+    attribute_pairs,
     flops,
     read_module,
 )
@@ -82,6 +83,9 @@ class _Module:
                         len(shown),
                         operands=line.operands,
                         asks_users_first=line.opcode in _USERS_FIRST,
+                        shown_operands=line.operands,  # `operands` of a parameter grow by what its callers give it
+                        shapes=line.specs,
+                        attributes=attribute_pairs(line.attributes),
                     )
                     for how, callee in line.calls:
                         if how in _BODIES or line.opcode in CALLING:
@@ -94,19 +98,7 @@ class _Module:
         self._hand_in()
         pass_on(self._drafts)
         self._hand_down()
-        return "\n".join(shown), tuple(
-            Instruction(
-                draft.id,
-                draft.opcode,
-                draft.line,
-                draft.equations,
-                draft.shares,
-                draft.role,
-                draft.origin,
-                draft.lines,
-            )
-            for draft in self._drafts.values()
-        )
+        return "\n".join(shown), tuple(draft.finished(self._equations) for draft in self._drafts.values())
 
     def _attribute(self, computation: Computation) -> None:
         for line in computation.instructions:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import lru_cache
+
+from mithril_nb.graph.spec import TensorSpec
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
@@ -18,6 +21,13 @@ _INDEX = re.compile(r"/\*index=\d+\*/")
 _CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
 _WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
+_ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
+DTYPES = {
+    "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64", "u8": "uint8", "u16": "uint16",
+    "u32": "uint32", "u64": "uint64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    "c64": "complex64", "c128": "complex128",
+}  # fmt: skip
+"""XLA's names of dtypes, and everybody else's."""
 _NOISE = ("metadata", "backend_config", "frontend_attributes", "origin", "sharding")
 
 
@@ -55,6 +65,11 @@ class HloLine:
     def elements(self) -> int:
         """Number of items in the result."""
         return sum(_product(sizes) for _, sizes in self.shapes)
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """Specs of the arrays in the result."""
+        return tuple(TensorSpec(sizes, DTYPES.get(dtype, dtype)) for dtype, sizes in self.shapes)
 
 
 @dataclass
@@ -157,6 +172,33 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
         source = shapes.get(line.operands[0]) if line.operands else None
         return float(max(source.elements if source else 0, line.elements))
     return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)
+
+
+def attribute_pairs(attributes: str) -> tuple[tuple[str, str], ...]:
+    """Return the attributes of an instruction as names and values.
+
+    Examples:
+        >>> attribute_pairs(", dimensions={0,1}, to_apply=%add.1")
+        (('dimensions', '{0,1}'), ('to_apply', '%add.1'))
+    """
+    return _pairs(attributes) if "=" in attributes else ()
+
+
+@lru_cache(maxsize=4096)
+def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    place = 0
+    while (match := _ATTRIBUTE.search(attributes, place)) is not None:
+        start = match.end()
+        if attributes[start : start + 1] in ("{", "("):
+            end = _closing(attributes, start) + 1
+        else:
+            quoted = re.compile(_QUOTED).match(attributes, start)
+            end = quoted.end() if quoted else attributes.find(",", start)
+        end = end if end > 0 else len(attributes)
+        found.append((match.group(1), attributes[start:end]))
+        place = end
+    return tuple(found)
 
 
 MOVING = frozenset(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mithril_nb.stages.records import Equation, Origin, Role
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.records import Equation, Instruction, Origin, Role
 
 Shares = tuple[tuple[str, float], ...]
 
@@ -28,6 +29,9 @@ class Draft:
         asks_users_first: Whether those who use it know better than those who made its operands, as for constants.
         is_settled: Whether it keeps what it has, even if that is nothing: the inputs of a program.
         users: Ids of those who use its result; filled in by `pass_on`.
+        shown_operands: Its operands as the stage shows them, where that is more than `operands`.
+        shapes: Specs of its results.
+        attributes: Names and values, as the stage writes them.
     """
 
     id: str
@@ -43,6 +47,29 @@ class Draft:
     asks_users_first: bool = False
     is_settled: bool = False
     users: list[str] = field(default_factory=list)
+    shown_operands: tuple[str, ...] | None = None
+    shapes: tuple[TensorSpec, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    def finished(self, equations: Mapping[str, Equation]) -> Instruction:
+        """Return the instruction; where its equations stand in Python, and under which transforms, comes from them."""
+        known = [equations[id] for id in self.equations if id in equations]
+        transforms = {equation.transforms for equation in known}
+        return Instruction(
+            self.id,
+            self.opcode,
+            self.line,
+            self.equations,
+            self.shares,
+            self.role,
+            self.origin,
+            self.lines,
+            self.operands if self.shown_operands is None else self.shown_operands,
+            self.shapes,
+            self.attributes,
+            max(transforms, key=len) if transforms else (),
+            tuple(dict.fromkeys(equation.source for equation in known if equation.source)),
+        )
 
 
 def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation]) -> None:

@@ -59,6 +59,7 @@ class _Printer:
     def __init__(self, equations: dict[str, Equation]):
         self._equations = equations
         self._names: dict[Any, str] = {}
+        self._makers: dict[Any, str] = {}
         self._specs: dict[TensorSpec, str] = {}
         self._lines: list[str] = []
         self._found: list[Instruction] = []
@@ -84,8 +85,10 @@ class _Printer:
                     shares,
                     None,
                     origin,
+                    shapes=(leaf.spec,),
                 )
             )
+            self._makers[var] = f"arg{index}"
         self._lines.append("  let")
         self._body(top, "    ")
         self._lines.append(f"  in ({', '.join(map(self._use, jaxpr.outvars))}) }}")
@@ -99,6 +102,9 @@ class _Printer:
             self._found.append(Instruction(site.id, site.primitive, len(self._lines) + 1))
             results = " ".join("_" if jax_versions.is_dropped(var) else self._bind(var) for var in equation.outvars)
             operands = "".join(f" {self._use(atom)}" for atom in equation.invars)
+            taken = tuple(map(self._maker, equation.invars))
+            for jaxpr, _ in site.bodies:
+                self._hand_in(site, jaxpr, taken)
             record = self._equations[site.id]
             head = f"{indent}{results}{' = ' if results else ''}{site.primitive}{_params(record)}{operands}"
             start = len(self._lines) + 1
@@ -126,9 +132,29 @@ class _Printer:
                 record.role,
                 record.origin,
                 len(self._lines) - start + 1,
+                taken,
+                record.outputs,
+                tuple((key, _compact(value)) for key, value in record.params),
+                record.transforms,
+                (record.source,) if record.source else (),
             )
+            self._makers.update(dict.fromkeys(equation.outvars, site.id))
             ids += (site.id, *inner)
         return tuple(ids)
+
+    def _maker(self, atom: Any) -> str:
+        """What gives a value: the id of an instruction, or the value's own name where it comes in from outside."""
+        return self._use(atom) if jax_versions.is_literal(atom) else self._makers.get(atom) or self._use(atom)
+
+    def _hand_in(self, site: Site, jaxpr: Any, taken: tuple[str, ...]) -> None:
+        """The inputs of a body come from what its equation takes, where JAX says which is which."""
+        count = len(jaxpr.invars)
+        if site.primitive == "while":
+            given = taken[-count:] if jaxpr is site.bodies[-1][0] else ()
+        else:
+            given = taken if len(taken) == count else taken[1:]  # the first that a `cond` takes says which branch
+        same = len(given) == count
+        self._makers.update((var, given[place] if same else "") for place, var in enumerate(jaxpr.invars))
 
     def _binders(self, jaxpr: Any) -> str:
         return " ".join([*map(self._bind, (*jaxpr.constvars, *jaxpr.invars)), "let"])
@@ -150,6 +176,8 @@ class _Printer:
 def _number(value: Any) -> str:
     """Return a literal in few characters; NumPy's own printing would take half of the time of the whole text."""
     plain = value.item() if hasattr(value, "item") else value
+    if isinstance(plain, int) and not isinstance(plain, bool):
+        return int.__repr__(plain)  # JAX has an `int` of its own that prints its dtype as well
     return f"{plain:.7g}" if isinstance(plain, float) and plain % 1 else str(plain)[:24]
 
 

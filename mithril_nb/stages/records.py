@@ -47,6 +47,7 @@ class Equation:
         constants: For each operand its value if it is the same number everywhere and known from the jaxpr,
             `"?"` if it is such a constant but its value is not worked out, else `None`.
         origin: `"tagged"` if the scopes around it say its block, `"inferred"` if the flow of data does, else `None`.
+        transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, ...
     """
 
     id: str
@@ -62,6 +63,7 @@ class Equation:
     origin: Origin | None = None
     is_used: bool = True
     constants: tuple[Constant, ...] = ()
+    transforms: tuple[str, ...] = ()
 
     @property
     def param(self) -> Mapping[str, Param]:
@@ -83,6 +85,11 @@ class Instruction:
         origin: `"tagged"` if the compiler carried the tag, `"inferred"` if it was passed on from operands or users,
             `None` if unattributed.
         lines: Number of lines it takes, regions included.
+        operands: What it takes, in the order of the text: ids of instructions of the same stage where there are such.
+        shapes: Specs of its results.
+        attributes: Pairs of name and value, as the stage writes them.
+        transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, ...
+        source: Lines of Python it comes from, as `"file.py:12"`.
     """
 
     id: str
@@ -93,6 +100,11 @@ class Instruction:
     role: Role | None = None
     origin: Origin | None = None
     lines: int = 1
+    operands: tuple[str, ...] = ()
+    shapes: tuple[TensorSpec, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+    transforms: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> MappingProxyType[str, float]:

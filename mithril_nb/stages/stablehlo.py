@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.tags import Tags
@@ -22,6 +24,16 @@ _OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?(?:, %[\w#:]+)* = )?"?([A-Za-z_][\w.
 _FUNC = re.compile(r"func\.func (?:public |private )?@(\"[^\"]*\"|[\w.$-]+)")
 _CALLEE = re.compile(r"call @(\"[^\"]*\"|[\w.$-]+)")
 _USED = re.compile(r"%[\w]+")
+_CARRIED = re.compile(r"(%\w+) = (%\w+)")
+_TENSOR = re.compile(r"tensor<([^<>]*)>")
+_BRACKETED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
+_ATTRIBUTE = re.compile(rf"(?<![\w%])(\w+) = ({_BRACKETED}(?: x {_BRACKETED})?|#[\w.]+<[^<>]*>|[^,{{}}:]+)")
+_DTYPES = {
+    "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "ui8": "uint8", "ui16": "uint16",
+    "ui32": "uint32", "ui64": "uint64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
+    "complex": "complex64",
+}  # fmt: skip
+"""MLIR's names of dtypes, and everybody else's."""
 
 
 @dataclass
@@ -34,6 +46,11 @@ class _Function:
     locations: dict[str, str] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of its ops start with."""
+        return "" if self.name == "main" else self.name
 
 
 def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> tuple[str, tuple[Instruction, ...]]:
@@ -62,6 +79,7 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
             closed = None if opens or not open_ops else open_ops.pop()
             if closed is not None and current is not None:
                 closed.lines = number - closed.line + 1
+                closed.shapes = closed.shapes or result_specs(plain)
                 current.locations[closed.id] = location or ""
                 current = None if closed is current.draft else current
             continue
@@ -81,14 +99,21 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
                 open_ops.append(None)
             continue
         result, opcode = match.groups()
+        rest = plain[match.end() :]
+        if opcode.endswith(".while"):  # `%iterArg = %arg0`: inside it is known by another name
+            carried = _CARRIED.findall(rest)
+            current.names |= {inside: current.names.get(outside, outside) for inside, outside in carried}
+            rest = _CARRIED.sub(r"\2", rest)
+        used = _USED.findall(rest)
         draft = Draft(
-            f"{current.name}{result or f'@{opcode}'}",
+            f"{current.prefix}{result or f'@{opcode}'}",
             opcode,
             number,
-            operands=tuple(
-                current.names[name] for name in _USED.findall(plain[match.end() :]) if name in current.names
-            ),
+            operands=tuple(current.names[name] for name in used if name in current.names),
             asks_users_first=opcode.endswith((".constant", ".iota")),
+            shown_operands=tuple(current.names.get(name, name) for name in used),
+            shapes=result_specs(rest),
+            attributes=attribute_pairs(rest),
         )
         if result is None or draft.id in current.locations:
             draft.id += f"@{number}"
@@ -104,6 +129,38 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
         elif location is None:
             waiting = draft
     return "\n".join(shown) + "\n", _resolve(functions, tags, equations)
+
+
+def result_specs(rest: str) -> tuple[TensorSpec, ...]:
+    """Return the specs of an op's results, from its line.
+
+    Examples:
+        >>> [str(spec) for spec in result_specs("%0, %1 : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>")]
+        ['(2,) float32']
+    """
+    _, colon, types = rest.rpartition(" : ")
+    return _specs(types.rpartition("->")[2]) if colon else ()
+
+
+@lru_cache(maxsize=4096)
+def _specs(types: str) -> tuple[TensorSpec, ...]:
+    found = []
+    for inside in _TENSOR.findall(types):
+        *sizes, dtype = inside.partition(",")[0].strip().split("x")
+        shape = tuple(int(size) if size.isdigit() else size for size in sizes)
+        found.append(TensorSpec(shape, _DTYPES.get(dtype, dtype)))
+    return tuple(found)
+
+
+@lru_cache(maxsize=4096)
+def attribute_pairs(rest: str) -> tuple[tuple[str, str], ...]:
+    """Return the attributes on an op's line as names and values.
+
+    Examples:
+        >>> attribute_pairs("%0, %1, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : tensor<2xf32>")
+        (('contracting_dims', '[1] x [0]'), ('precision', '[DEFAULT, DEFAULT]'))
+    """
+    return tuple((name, value.strip()) for name, value in _ATTRIBUTE.findall(rest)) if " = " in rest else ()
 
 
 def _split(text: str) -> tuple[list[str], dict[str, str]]:
@@ -182,20 +239,7 @@ def _resolve(
             drafts[draft.id] = draft
     main = functions["main"].draft.id if "main" in functions else ""
     pass_on({id: draft for id, draft in drafts.items() if id != main})
-    return tuple(
-        Instruction(
-            draft.id.removeprefix("main"),
-            draft.opcode,
-            draft.line,
-            draft.equations,
-            draft.shares,
-            draft.role,
-            draft.origin,
-            draft.lines,
-        )
-        for draft in drafts.values()
-        if draft.id != main
-    )
+    return tuple(draft.finished(equations) for draft in drafts.values() if draft.id != main)
 
 
 def _ids(location: str, callers: set[str], tags: Tags, equations: Mapping[str, Equation]) -> frozenset[str]:
