@@ -1,27 +1,23 @@
-"""Which block caused an equation, and in which role: read from its scopes, or from the flow of data.
+"""Which block caused an equation, and in which role: read from scopes, functions of Python, and the flow of data.
 
-Programs that mithril_nb makes carry `block:` and `role:` scopes. In any other program the named scopes are the blocks.
+Programs that mithril_nb makes carry `block:` and `role:` scopes. In any other program the block of an equation is the
+path of the named scopes around it, or where it stands in none, of the person's functions that made it. Scopes replace
+functions, as one who opens a scope has said what to call the block. Only the scopes that libraries open for each of
+their layers, such as `eqx.nn.Linear`, stand below the functions: alone they would not say which layer it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.equations import Site
-from mithril_nb.stages.jax_versions import NameStack
-from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
+from mithril_nb.stages.functions import function_paths, is_optimizer_work
+from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED
+from mithril_nb.stages.roles import roles_of
+from mithril_nb.stages.scopes import Verdict, has_blocks, of_others, of_ours
 from mithril_nb.stages.tracing import Leaf, Trace
-
-BLOCK = "block:"
-ROLE_LOSS = "role:loss"
-ROLE_UPDATE = "role:update"
-
-_MADE_BY_JAX = frozenset({"rematted_computation", "checkpoint", "closed_call", "remat"})
-"""Scopes that transforms add; they are nobody's block."""
 
 _MADE_BY_AUTODIFF = frozenset(
     {
@@ -35,8 +31,6 @@ _MADE_BY_AUTODIFF = frozenset(
 )
 """What reverse mode adds between the blocks: sums of cotangents, and zeros where none came."""
 
-Verdict = tuple[str, Role, Origin | None]
-
 
 class Attribution:
     """Block, role and origin of every equation of one program.
@@ -47,11 +41,10 @@ class Attribution:
     """
 
     def __init__(self, trace: Trace, top: list[Site], sites: list[Site]):
-        self.has_blocks = any(name.startswith(BLOCK) for stack in {site.stack for site in sites} for name, _ in stack)
-        self._verdicts: dict[str, Verdict] = {}
-        read = cache(self._read)
-        for site in sites:
-            self._verdicts[site.id] = read(site.stack)
+        self.has_blocks = any(map(has_blocks, {site.stack for site in sites}))
+        self._verdicts = (
+            {site.id: of_ours(site.stack) for site in sites} if self.has_blocks else _others(trace, top, sites)
+        )
         self.paths = {
             "/".join(parts[:count])
             for block, _, _ in set(self._verdicts.values())
@@ -83,33 +76,6 @@ class Attribution:
             if path and path in self.paths:
                 return path
         return UNATTRIBUTED
-
-    def _read(self, stack: NameStack) -> Verdict:
-        role: Role = "forward"
-        is_loss = False
-        path: list[str] = []
-        segment: list[str] = []
-        for name, is_transform in stack:
-            if is_transform:
-                role = "backward" if name == "transpose" else role
-                path = _joined(path, segment)
-                segment = []
-            elif name == ROLE_LOSS:
-                is_loss = True
-            elif name == ROLE_UPDATE:
-                return self._in_update(stack)
-            elif name.startswith(BLOCK):
-                segment.append(unquote(name[len(BLOCK) :], errors="surrogatepass"))
-            elif not self.has_blocks and name not in _MADE_BY_JAX:
-                segment.extend(part for part in name.split("/") if part)
-        block = "/".join(_joined(path, segment))
-        if block:
-            return block, role, "tagged"
-        return (LOSS, role, "tagged") if is_loss else (UNATTRIBUTED, role, None)
-
-    def _in_update(self, stack: NameStack) -> Verdict:
-        block, _, origin = self._read(tuple(element for element in stack if element[0] != ROLE_UPDATE))
-        return (block, "update", origin) if self.has_blocks else (UNATTRIBUTED, "update", None)
 
     def _infer_calls(self, sites: list[Site]) -> None:
         """A call outside every block belongs to the block that holds all of its body."""
@@ -154,8 +120,9 @@ class Attribution:
     def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
         """What the optimizer does belongs to the one block whose parameters and gradients flow in, or else out."""
         jaxpr = trace.closed.jaxpr
-        inputs = [self._names(leaf) for leaf in trace.inputs]
-        outputs = [self._names(leaf) for leaf in trace.outputs]
+        readers = {} if self.has_blocks else self._readers(trace, top)
+        inputs = [self._names(leaf, readers) for leaf in trace.inputs]
+        outputs = [self._names(leaf, readers) for leaf in trace.outputs]
         before: dict[str, frozenset[str]] = {}
         after: dict[str, frozenset[str]] = {}
         self._flow_in(jaxpr, top, inputs, before)
@@ -167,8 +134,9 @@ class Attribution:
                     before.get(site.id, frozenset()),
                     after.get(site.id, frozenset()),
                 )
-                found = next((next(iter(flow)) for flow in flows if len(flow) == 1), OPTIMIZER)
-                self._verdicts[site.id] = found, role, "inferred"
+                found = next((next(iter(flow)) for flow in flows if len(flow) == 1), None)
+                # That it is the optimizer's, the scopes or the frames say; whom it is done for, the flow.
+                self._verdicts[site.id] = (OPTIMIZER, role, "tagged") if found is None else (found, role, "inferred")
         self._infer_constants(top, before)
 
     def _infer_constants(self, body: list[Site], before: dict[str, frozenset[str]]) -> None:
@@ -178,15 +146,49 @@ class Attribution:
             block, role, _ = self._verdicts[site.id]
             if block == OPTIMIZER and not before.get(site.id):
                 blocks = set().union(*(users.get(var, set()) for var in site.equation.outvars))
-                block = blocks.pop() if len(blocks) == 1 else block
-                self._verdicts[site.id] = block, role, "inferred"
+                if len(blocks - {OPTIMIZER}) == 1 == len(blocks):
+                    block = blocks.pop()
+                    self._verdicts[site.id] = block, role, "inferred"
             for atom in _vars(site.equation.invars):
                 users.setdefault(atom, set()).add(block)
             for _, inner in site.bodies:
                 self._infer_constants(inner, before)
 
-    def _names(self, leaf: Leaf) -> frozenset[str]:
+    def _readers(self, trace: Trace, top: list[Site]) -> dict[str, str]:
+        """Return for each input, by how to reach it in its argument, the block that reads it first to compute."""
+
+        def visit(jaxpr: Any, body: list[Site]) -> dict[Any, str]:
+            found = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
+            for site in body:
+                block, role, _ = self._verdicts[site.id]
+                asked = [
+                    not found.get(atom, block) for atom in site.equation.invars if not jax_versions.is_literal(atom)
+                ]
+                if role == "update" or not any(asked):
+                    continue
+                arriving = list(site.equation.invars)
+                inside = dict.fromkeys(range(len(arriving)), block)
+                for inner_jaxpr, inner in site.bodies:
+                    reads = visit(inner_jaxpr, inner)
+                    first = len(arriving) - len(reads)  # A predicate, or the constants of another body, stand in front.
+                    inside.update({first + place: each for place, each in enumerate(reads.values()) if each})
+                for place, atom in enumerate(arriving):
+                    if not jax_versions.is_literal(atom) and found.get(atom) == UNATTRIBUTED:
+                        found[atom] = inside[place]
+            return found
+
+        read = visit(trace.closed.jaxpr, top)
+        return {
+            leaf.name[len(leaf.argument) :]: block
+            for leaf, block in zip(trace.inputs, (read[var] for var in trace.closed.jaxpr.invars), strict=True)
+            if block and leaf.name != leaf.argument
+        }
+
+    def _names(self, leaf: Leaf, readers: Mapping[str, str]) -> frozenset[str]:
         owner = self.owner(leaf)
+        if not owner and readers:  # An optimizer's state, and the results, put names of their own in front.
+            starts = [place for place, sign in enumerate(leaf.name) if sign in "[."]
+            owner = next((readers[leaf.name[start:]] for start in starts if leaf.name[start:] in readers), UNATTRIBUTED)
         return frozenset((owner,)) if owner else frozenset()
 
     def _flow_in(
@@ -247,6 +249,28 @@ class Attribution:
         return [flows.get(var, frozenset()) for var in jaxpr.invars]
 
 
+def _others(trace: Trace, top: list[Site], sites: list[Site]) -> dict[str, Verdict]:
+    """Return what scopes, functions and transforms say of the equations of a program that is not ours."""
+    optimizer: set[str] = set()
+    for site in sites:
+        is_inside = site.parent is not None and site.parent.id in optimizer
+        if is_inside or is_optimizer_work(site.equation.source_info.traceback):
+            optimizer.add(site.id)
+    functions = function_paths(trace, top)
+    roles = roles_of(trace.closed.jaxpr, top, optimizer)
+    found: dict[str, Verdict] = {}
+    for site in sites:
+        role = roles[site.id]
+        scopes, says_all = of_others(site.stack)
+        if says_all:
+            found[site.id] = "/".join(scopes), role, "tagged"
+        elif site.id not in functions or (role == "update" and site.id in optimizer):
+            found[site.id] = UNATTRIBUTED, role, None
+        else:
+            found[site.id] = "/".join((*functions[site.id], *scopes)) or trace.function, role, "tagged"
+    return found
+
+
 def _vars(atoms: Iterable[Any]) -> list[Any]:
     return [atom for atom in atoms if not jax_versions.is_literal(atom)]
 
@@ -257,11 +281,6 @@ def _of(flows: dict[Any, frozenset[str]], atom: Any) -> frozenset[str]:
 
 def _matched(outer: list[frozenset[str]], count: int, whole: frozenset[str]) -> list[frozenset[str]]:
     return outer if len(outer) == count else [whole] * count
-
-
-def _joined(path: list[str], segment: list[str]) -> list[str]:
-    """Join what stands before and after a transform; remat says the whole path again after it."""
-    return segment if segment[: len(path)] == path else path + segment
 
 
 def _common_path(paths: set[str]) -> str:

@@ -26,6 +26,7 @@ class Site:
         bodies: The nested jaxprs (open) with the sites of their equations.
         is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
         constants: What is known about its operands, as in `Equation.constants`.
+        transforms: What it is inside of, as in `Equation.transforms`.
     """
 
     id: str
@@ -36,6 +37,7 @@ class Site:
     bodies: list[tuple[Any, list[Site]]] = field(default_factory=list)
     is_used: bool = True
     constants: tuple[Constant, ...] = ()
+    transforms: tuple[str, ...] = ()
 
     @property
     def primitive(self) -> str:
@@ -58,6 +60,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
         parent: Site | None,
         stack: NameStack,
         repeats: int | None,
+        transforms: tuple[str, ...],
     ) -> list[Site]:
         here = []
         known: dict[Any, Constant] = {}
@@ -71,25 +74,28 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                 repeats,
             )
             site.constants = _constants(equation, known)
+            site.transforms = _inside(transforms, jax_versions.transforms_of(own)) if own else transforms
             here.append(site)
             everything.append(site)
             bodies = jax_versions.bodies(equation)
             if bodies:
                 trips = jax_versions.trip_count(equation)
                 times = None if repeats is None or trips is None else repeats * trips
+                within = _inside(site.transforms, jax_versions.transform_of(site.primitive))
                 for inner, body in bodies:
                     plain = jax_versions.open_jaxpr(body)
-                    site.bodies.append(
-                        (
-                            plain,
-                            walk(plain, f"{site.id}.{inner}", site, site.stack, times),
-                        )
-                    )
+                    sites = walk(plain, f"{site.id}.{inner}", site, site.stack, times, within)
+                    site.bodies.append((plain, sites))
         return here
 
-    top = walk(jaxpr, "", None, (), 1)
+    top = walk(jaxpr, "", None, (), 1, ())
     _mark_used(jaxpr, top, [True] * len(jaxpr.outvars))
     return top, everything
+
+
+def _inside(outer: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
+    """Join transforms; the scopes of remat say it again inside of its equation."""
+    return outer + (own[1:] if outer[-1:] == own[:1] == ("remat",) else own)
 
 
 def _constants(equation: Any, known: dict[Any, Constant]) -> tuple[Constant, ...]:

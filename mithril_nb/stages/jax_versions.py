@@ -6,11 +6,15 @@ Tested with 0.10.2 and 0.12.0. The rest of `stages` and `cost` sees JAX's object
 from __future__ import annotations
 
 import os
+import sys
 import sysconfig
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
+import jax
 import numpy as np
 from jax.extend import core
 
@@ -20,6 +24,11 @@ try:  # The public door gives text only; without this one equations have no sour
     from jax._src.source_info_util import user_frames
 except ImportError:  # pragma: no cover
     user_frames = None
+
+try:
+    from jax._src import compilation_cache as cache
+except ImportError:  # pragma: no cover
+    cache = None
 
 NameStack = tuple[tuple[str, bool], ...]
 """Names from the outside in, each with whether it is a transform (`jvp`, `transpose`, `vmap`) rather than a scope."""
@@ -38,6 +47,23 @@ CALL_NAMES = frozenset(
 )
 """Primitives that run one nested jaxpr once on their own operands."""
 
+REMAT_SCOPES = frozenset({"rematted_computation", "checkpoint", "remat"})
+"""Scopes that `jax.checkpoint` adds."""
+
+_TRANSFORMS = {
+    "scan": "scan",
+    "while": "while",
+    "cond": "cond",
+    "switch": "cond",
+    "remat": "remat",
+    "remat2": "remat",
+    "checkpoint": "remat",
+    "custom_jvp_call": "custom_jvp",
+    "custom_vjp_call": "custom_vjp",
+    "custom_vjp_call_jaxpr": "custom_vjp",
+    "shard_map": "shard_map",
+}
+
 _COMBINERS = frozenset(
     {
         "reduce",
@@ -53,6 +79,8 @@ _COMBINERS = frozenset(
 _NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128")})
 _SOLVES = "custom_linear_solve"
 _LIBRARY = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+_STANDARD = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, "<frozen ")
+_OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
 def is_jaxpr(value: Any) -> bool:
@@ -140,6 +168,24 @@ def _read_stack(stack: tuple[Any, ...]) -> NameStack:
     return tuple((element.name, type(element).__name__ == "Transform") for element in stack)
 
 
+@lru_cache(maxsize=8192)
+def transforms_of(stack: NameStack) -> tuple[str, ...]:
+    """Return which of the transforms of `Equation.transforms` a name stack tells of: those that leave no equation."""
+    found = []
+    for name, is_transform in stack:
+        if is_transform and name == "vmap":
+            found.append("vmap")
+        elif not is_transform and name in REMAT_SCOPES and found[-1:] != ["remat"]:
+            found.append("remat")
+    return tuple(found)
+
+
+def transform_of(primitive: str) -> tuple[str, ...]:
+    """Return the transform of `Equation.transforms` that a primitive with a body stands for, if it is one."""
+    name = _TRANSFORMS.get(primitive)
+    return () if name is None else (name,)
+
+
 def with_scope(equation: Any, scope: str, params: dict[str, Any] | None) -> Any:
     """Return the equation with one more scope around it, and other params if they are given."""
     info = equation.source_info
@@ -147,22 +193,88 @@ def with_scope(equation: Any, scope: str, params: dict[str, Any] | None) -> Any:
     return equation.replace(source_info=info) if params is None else equation.replace(source_info=info, params=params)
 
 
-def source_line(equation: Any) -> str:
-    """Return `"file.py:12"`: the innermost line of Python that belongs to no installed library, or `""`."""
-    return _source_line(equation.source_info.traceback)
+def frames(traceback: Any) -> Sequence[CodeType]:
+    """Return the code of each Python frame in which an equation was made, the innermost first."""
+    return () if traceback is None else traceback.raw_frames()[0]
 
 
 @lru_cache(maxsize=8192)
-def _source_line(traceback: Any) -> str:
+def library_of(file: str) -> str | None:
+    """Return the name of the installed library that a file of Python belongs to, or `None` if it is the person's."""
+    if file.startswith(_OURS):
+        return "mithril_nb"
+    for folder in _LIBRARY:
+        if file.startswith(folder + os.sep):
+            return file[len(folder) + 1 :].split(os.sep)[0].removesuffix(".py")
+    return "python" if file.startswith(_STANDARD) else None
+
+
+def start_of(jaxpr: Any) -> str:
+    """Return `"file.py:12"`, where the function begins that a jaxpr was traced from, or `""` if JAX does not know."""
+    debug = getattr(jaxpr, "debug_info", None)
+    return getattr(debug, "func_src_info", "").partition(" at ")[2]
+
+
+def source_line(equation: Any) -> str:
+    """Return `"file.py:12"`: the innermost line of Python that belongs to no installed library, or `""`."""
+    place = source_place(equation)
+    return "" if place is None else f"{file_label(place[0])}:{place[1]}"
+
+
+def source_place(equation: Any) -> tuple[str, int] | None:
+    """Return path and line of the innermost line of Python that belongs to no installed library.
+
+    If there is none, that of the innermost line of a library other than JAX; `None` if there is none either.
+    """
+    return _source_place(equation.source_info.traceback)
+
+
+@lru_cache(maxsize=8192)
+def _source_place(traceback: Any) -> tuple[str, int] | None:
     if traceback is None or user_frames is None:
-        return ""
-    first = ""
+        return None
+    first = None
     for frame in user_frames(traceback):
-        line = f"{os.path.basename(frame.file_name)}:{frame.start_line}"
+        place = frame.file_name, frame.start_line
         if not frame.file_name.startswith(_LIBRARY):
-            return line
-        first = first or line
+            return place
+        first = first or place
     return first
+
+
+@lru_cache(maxsize=1024)
+def file_label(path: str) -> str:
+    """Return what a person calls a file of Python: its name, or `cell 3` for a cell of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    cell = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(path)
+    return os.path.basename(path) if cell is None else f"cell {cell}"
+
+
+def longer_label(path: str) -> str:
+    """Return what to call one of several files of the same name: its folder too."""
+    return f"{os.path.basename(os.path.dirname(path))}/{os.path.basename(path)}"
+
+
+def is_of_person(path: str) -> bool:
+    """Whether a file of Python belongs to no installed library, to us, or to Python itself."""
+    return library_of(path) is None
+
+
+@contextmanager
+def without_compilation_cache() -> Iterator[None]:
+    """Compile anew what stands in JAX's persistent compilation cache, and leave the cache as it is.
+
+    JAX decides once per process whether it uses the cache, and has no public way to do without it once.
+    """
+    if cache is None or not jax.config.jax_compilation_cache_dir or not hasattr(cache, "_cache_used"):
+        yield
+        return
+    before = cache._cache_checked, cache._cache_used
+    cache._cache_checked, cache._cache_used = True, False
+    try:
+        yield
+    finally:
+        cache._cache_checked, cache._cache_used = before
 
 
 def is_literal(atom: Any) -> bool:

@@ -46,8 +46,10 @@ class Equation:
         is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
         constants: For each operand its value if it is the same number everywhere and known from the jaxpr,
             `"?"` if it is such a constant but its value is not worked out, else `None`.
-        origin: `"tagged"` if the scopes around it say its block, `"inferred"` if the flow of data does, else `None`.
-        transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, ...
+        origin: `"tagged"` if the scopes around it, or the functions that made it, say its block, `"inferred"` if the
+            flow of data does, else `None`.
+        transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, `"while"`, `"cond"`,
+            `"custom_jvp"`, `"custom_vjp"`, `"shard_map"`.
     """
 
     id: str

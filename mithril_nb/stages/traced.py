@@ -100,4 +100,5 @@ def _record(site: Site, attribution: Attribution) -> Equation:
         origin,
         site.is_used,
         site.constants,
+        site.transforms,
     )

@@ -42,6 +42,8 @@ class Trace:
         outputs: The leaves of its results, in the order of its outvars.
         donated: Places of the arguments whose memory may be reused for results.
         call: Makes, from another closed jaxpr of the same signature, a function of the original arguments.
+        function: The function's own name, whatever the program is called; of an object that is called, its class.
+        starts: Where the function begins, as `"file.py:12"`, or `""`.
     """
 
     name: str
@@ -50,6 +52,8 @@ class Trace:
     outputs: tuple[Leaf, ...]
     donated: tuple[int, ...]
     call: Callable[[Any], Callable[..., Any]]
+    function: str
+    starts: str
 
 
 def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> Trace:
@@ -97,7 +101,50 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    return Trace(title, closed, inputs, outputs, _donated_arguments(args, donated), call)
+    return Trace(title, closed, inputs, outputs, _donated_arguments(args, donated), call, *_function(fn))
+
+
+def trace_up_to_failure(
+    fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
+) -> tuple[Trace | None, Exception]:
+    """Trace a function that JAX refuses, up to where it fails.
+
+    Args:
+        fn: The function.
+        args: Its arguments.
+        name: What to call the program.
+
+    Returns:
+        What was traced before, or `None` if nothing can be traced, and what went wrong.
+    """
+    failed: list[Exception] = []
+
+    @functools.wraps(fn, updated=())
+    def until(*args: Any) -> tuple[()]:
+        try:
+            fn(*args)
+        except Exception as error:
+            failed.append(error)
+        return ()
+
+    try:
+        found = trace(until, args, name)
+    except Exception as error:
+        return None, failed[0] if failed else error
+    return (found, failed[0]) if failed else (None, RuntimeError("it could not be traced, and then it could."))
+
+
+def _function(fn: Any) -> tuple[str, str]:
+    """Return the name of the function that a person wrote, and where it begins: without what is wrapped around it."""
+    while True:
+        inner = python_inspect.unwrap(fn)
+        inner = inner.func if isinstance(inner, functools.partial) else getattr(inner, "__func__", inner)
+        if inner is fn:
+            break
+        fn = inner
+    name = getattr(fn, "__name__", type(fn).__name__)
+    code = getattr(fn if hasattr(fn, "__code__") else type(fn).__call__, "__code__", None)
+    return name, "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
 def _without_outer_jit(closed: Any) -> tuple[Any, tuple[bool, ...]]:

@@ -1,0 +1,122 @@
+"""The functions in which a person wrote each equation: blocks for programs that name none themselves.
+
+JAX keeps with each equation the Python frames that made it, from the function that was traced inwards. The equations
+of a nested jaxpr start anew at the function of that jaxpr, so their functions stand below those of the equation that
+holds them. Only functions of the person count: neither JAX's own nor those of any installed library.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.equations import Site
+from mithril_nb.stages.tracing import Trace
+
+Path = tuple[str, ...]
+Codes = tuple[CodeType, ...]
+
+_OPTIMIZERS = frozenset({"optax"})
+_OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_updates"})
+
+
+def function_paths(trace: Trace, top: list[Site]) -> dict[str, Path]:
+    """Return the names of the functions around each equation, from inside the target to the innermost, by id.
+
+    The target itself is not among them: what it does directly has the empty path. Equations that JAX made without
+    keeping frames are left out.
+    """
+    reader = _Reader()
+    reader.visit(top, (), {trace.starts, *_starts(trace.closed.jaxpr)} - {""}, is_target=True)
+    reader.complete()
+    return reader.paths
+
+
+@lru_cache(maxsize=8192)
+def is_optimizer_work(traceback: Any) -> bool:
+    """Whether a library of optimizers made this while it made or updated its state, or updated parameters."""
+    return any(
+        code.co_name in _OPTIMIZER_WORK and jax_versions.library_of(code.co_filename) in _OPTIMIZERS
+        for code in jax_versions.frames(traceback)
+    )
+
+
+class _Reader:
+    def __init__(self):
+        self.paths: dict[str, Path] = {}
+        self._ways: dict[CodeType, set[Path]] = {}  # all paths that are known to lead to a function
+        self._cut: list[tuple[Site, Codes, Path]] = []
+
+    def visit(self, body: list[Site], outer: Path, starts: set[str], is_target: bool = False) -> None:
+        """Place the equations of a jaxpr.
+
+        Args:
+            body: Its sites.
+            outer: Path of the equation that holds it.
+            starts: Where the function begins that it was traced from; empty if that is no function of the person.
+            is_target: Whether that function is the target, which is not part of any path.
+        """
+        noted: set[Any] = set()
+        for site in body:
+            traceback = site.equation.source_info.traceback
+            codes = _persons(traceback)
+            start = next((index for index, code in enumerate(codes) if _start(code) in starts), None)
+            if start is None and codes and starts:
+                # What `jax.checkpoint` computes forward has the frames of a nested jaxpr, but stands in none.
+                self._cut.append((site, codes, outer))
+                continue
+            codes = codes if start is None else codes[start + is_target :]
+            if traceback not in noted:
+                noted.add(traceback)
+                for index, code in enumerate(codes):
+                    self._ways.setdefault(code, set()).add(outer + _names(codes[:index]))
+            self._place(site, outer + _names(codes), traceback is not None)
+
+    def complete(self) -> None:
+        """Place those whose outer frames are missing below all that is common to the known ways to their function."""
+        while self._cut:
+            cut, self._cut = self._cut, []
+            for site, codes, outer in cut:
+                ways = [way for way in self._ways.get(codes[0], ()) if way[: len(outer)] == outer]
+                self._place(site, _common(ways, outer) + _names(codes), True)
+
+    def _place(self, site: Site, path: Path, has_frames: bool) -> None:
+        if has_frames:
+            self.paths[site.id] = path
+        for jaxpr, inner in site.bodies:
+            self.visit(inner, path, _starts(jaxpr))
+
+
+@lru_cache(maxsize=8192)
+def _persons(traceback: Any) -> Codes:
+    """Return the frames that belong to no library, the outermost first."""
+    return tuple(
+        code for code in reversed(jax_versions.frames(traceback)) if jax_versions.library_of(code.co_filename) is None
+    )
+
+
+@lru_cache(maxsize=8192)
+def _names(codes: Codes) -> Path:
+    """Return what the functions are called; a `__call__` has the name of its class, a lambda none."""
+    names = (code.co_qualname.split(".")[-2:] for code in codes)
+    plain = (name[0] if name[-1] == "__call__" else name[-1] for name in names)
+    return tuple(name for name in plain if not name.startswith("<"))
+
+
+def _start(code: CodeType) -> str:
+    return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def _starts(jaxpr: Any) -> set[str]:
+    place = jax_versions.start_of(jaxpr)
+    return {place} if place and jax_versions.library_of(place.rpartition(":")[0]) is None else set()
+
+
+def _common(paths: list[Path], otherwise: Path) -> Path:
+    if not paths:
+        return otherwise
+    first, last = min(paths), max(paths)
+    count = next((index for index, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+    return first[:count]

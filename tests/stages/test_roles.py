@@ -1,0 +1,240 @@
+"""Roles of matrix products and convolutions in programs that are not ours, against what their shapes say.
+
+The oracle knows no scopes: batch, inputs and outputs of a product are prime numbers of their own, so its result tells
+whether it makes activations `(batch, out)`, gradients of activations `(batch, in)`, or of weights `(in, out)`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from jax import lax
+from jax_programs import spec
+
+from mithril_nb.stages import inspect
+
+BATCH, WIDE, NARROW = 11, 7, 5
+W, X, SQUARE = spec(WIDE, NARROW), spec(BATCH, WIDE), spec(BATCH, BATCH)
+
+
+def layer(w, x):
+    return jnp.tanh(x @ w)
+
+
+def loss(w, x):
+    return (layer(w, x) ** 2).sum()
+
+
+def kind(equation: Any) -> str:
+    """What a product makes: activations, or the gradient of either; other axes may stand in front."""
+    made = {
+        frozenset((BATCH, NARROW)): "forward",
+        frozenset((BATCH, WIDE)): "backward",
+        frozenset((WIDE, NARROW)): "backward",
+    }
+    return made[frozenset(equation.outputs[0].shape) & {BATCH, WIDE, NARROW}]
+
+
+def products(fn: Callable[..., Any], *args: Any) -> list[Any]:
+    return [one for one in inspect(fn, *args).equations if one.primitive == "dot_general"]
+
+
+@jax.custom_vjp
+def by_hand(w, x):
+    return jnp.tanh(x @ w)
+
+
+def by_hand_forward(w, x):
+    y = jnp.tanh(x @ w)
+    return y, (w, x, y)
+
+
+def by_hand_backward(kept, g):
+    w, x, y = kept
+    g = g * (1 - y * y)
+    return x.T @ g, g @ w.T
+
+
+by_hand.defvjp(by_hand_forward, by_hand_backward)
+
+
+def sgd(w, x):
+    return w - 0.1 * jax.grad(loss)(w, x)
+
+
+def two_steps(w, x):
+    return sgd(sgd(w, x), x)
+
+
+def steps_in_a_scan(w, x):
+    return lax.scan(lambda w, _: (sgd(w, x), None), w, None, length=3)[0]
+
+
+def steps_in_a_while(w, x):
+    return lax.fori_loop(0, 3, lambda _, w: sgd(w, x), w)
+
+
+def step_in_a_jit(w, x):
+    return jax.jit(sgd)(w, x) * 1.0
+
+
+def step_in_a_cond(w, x):
+    return lax.cond(x[0, 0] > 0, sgd, lambda w, x: w, w, x)
+
+
+def vjp_twice(w, x):
+    y, pull = jax.vjp(layer, w, x)
+    return pull(y), pull(2 * y)
+
+
+OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
+
+
+def adam(w, x, state):
+    updates, state = OPTIMIZER.update(jax.grad(loss)(w, x), state, w)
+    return optax.apply_updates(w, updates), state
+
+
+def adam_from_the_start(w, x):
+    return adam(w, x, OPTIMIZER.init(w))
+
+
+KNOWN = {
+    "forward": (layer, 1),
+    "grad": (jax.grad(loss), 2),
+    "grad of both": (jax.grad(loss, (0, 1)), 3),
+    "value and grad in a jit": (lambda w, x: jax.jit(jax.value_and_grad(loss))(w, x)[1] * 2, 2),
+    "custom_vjp": (jax.grad(lambda w, x: by_hand(w, x).sum(), (0, 1)), 3),
+    "custom_vjp in a scan": (
+        jax.grad(lambda w, x: lax.scan(lambda c, _: (c + by_hand(w, x), None), 0.0 * (x @ w), None, length=2)[0].sum()),
+        None,
+    ),
+    "vmap of grad": (lambda w, x: jax.vmap(jax.grad(loss, (0, 1)), (None, 0))(w, jnp.stack([x, x])), 3),
+    "grad of vmap": (jax.grad(lambda w, x: jax.vmap(loss, (None, 0))(w, jnp.stack([x, x])).sum()), 2),
+    "two vjps": (vjp_twice, 5),
+    "two steps": (two_steps, 4),
+    "steps in a scan": (steps_in_a_scan, 2),
+    "steps in a while loop": (steps_in_a_while, 2),
+    "a step in a jit": (step_in_a_jit, 2),
+    "a step in a cond": (step_in_a_cond, 2),
+    "Adam behind a clip": (adam_from_the_start, 2),
+}
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_product_has_the_role_that_its_shapes_say(name: str) -> None:
+    fn, count = KNOWN[name]
+    found = products(fn, W, X)
+    assert len(found) == count or (count is None and found)
+    for one in found:
+        assert one.role == kind(one), one
+
+
+def test_convolutions() -> None:
+    image, kernel = spec(2, 3, 13, 13), spec(5, 3, 3, 3)
+
+    def fn(kernel, image):
+        return (lax.conv_general_dilated(image, kernel, (1, 1), "VALID") ** 2).sum()
+
+    found = [
+        one for one in inspect(jax.grad(fn, (0, 1)), kernel, image).equations if one.primitive == "conv_general_dilated"
+    ]
+    made = {(2, 5, 11, 11): "forward", (2, 3, 13, 13): "backward"}
+    assert len(found) == 3
+    for one in found:  # The gradient of the kernel has its axes in an order of its own.
+        assert one.role == made.get(one.outputs[0].shape, "backward"), one
+
+
+def test_what_remat_computes_again_is_backward() -> None:
+    found = products(
+        jax.grad(lambda w, x: (jax.checkpoint(lambda w, x: layer(w, layer(w, x) @ w.T))(w, x) ** 2).sum()), W, X
+    )
+    roles = Counter((kind(one), one.role, "remat" in one.transforms) for one in found)
+    assert roles["forward", "forward", False] == 2
+    assert roles["forward", "backward", True] >= 1
+    assert not [one for one in found if one.role == "backward" and "remat" not in one.transforms]
+
+
+def test_forward_mode_goes_forward() -> None:
+    for fn in (jax.jacfwd(layer), lambda w, x: jax.jvp(layer, (w, x), (w, x)), jax.jacfwd(jax.jacfwd(layer))):
+        assert {one.role for one in inspect(fn, W, X).equations} == {"forward"}
+
+
+def test_reverse_mode_in_forward_mode_and_in_itself_is_backward() -> None:
+    hessian = products(jax.hessian(lambda x: loss(jnp.ones((WIDE, NARROW)), x)), X)
+    assert {one.role for one in hessian} == {"forward", "backward"}
+
+    def penalty(w, x):
+        return (jax.grad(loss, 1)(w, x) ** 2).sum()
+
+    found = inspect(jax.grad(penalty), W, X).equations
+    assert {one.role for one in found} == {"forward", "backward"}
+    weights = [one for one in found if one.primitive == "dot_general" and kind(one) == "backward"]
+    assert weights
+    assert {one.role for one in weights} == {"backward"}
+    first, *_ = [one for one in found if one.primitive == "dot_general"]
+    assert (kind(first), first.role) == ("forward", "forward")
+
+
+def test_the_step_of_an_inner_loop_is_an_update_and_what_follows_its_own_derivative_is_not() -> None:
+    found = inspect(two_steps, W, X).equations
+    assert [one.role for one in found if one.primitive == "sub" and one.outputs[0].shape == (WIDE, NARROW)] == [
+        "update"
+    ] * 2
+    assert Counter(one.role for one in found if one.primitive == "tanh") == {"forward": 2}
+
+
+def test_all_that_an_optimizer_does_is_update() -> None:
+    def first(w, x):
+        return layer(w, x)
+
+    def second(w, x):
+        return layer(w, x)
+
+    def step(params, state, x):
+        grads = jax.grad(lambda params: (second(params["b"], first(params["a"], x)) ** 2).sum())(params)
+        updates, state = OPTIMIZER.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    params = {"a": W, "b": spec(NARROW, 3)}
+    found = inspect(step, params, jax.eval_shape(OPTIMIZER.init, params), X).equations
+    updates = [one for one in found if one.role == "update" and not one.is_call]
+    assert {one.block for one in updates if one.outputs[0].shape == (WIDE, NARROW)} == {"first/layer"}
+    assert {one.block for one in updates if one.outputs[0].shape == (NARROW, 3)} == {"second/layer"}
+    counts = [one for one in found if one.primitive == "add" and one.outputs[0].dtype == "int32"]
+    # No gradient flows into the count of steps.
+    assert [(one.block, one.role, one.origin) for one in counts] == [("(optimizer)", "update", "tagged")]
+
+
+def test_a_call_that_holds_several_roles_has_none() -> None:
+    scan = next(one for one in inspect(steps_in_a_scan, W, X).equations if one.primitive == "scan")
+    assert scan.role is None
+    calls = [
+        one for one in inspect(jax.grad(lambda w, x: loss(w, x) + jax.jit(loss)(w, x)), W, X).equations if one.is_call
+    ]
+    assert [one.role for one in calls] == ["forward", "backward"]
+
+
+def test_transforms_from_the_outside_in() -> None:
+    def sine(x):
+        return jnp.sin(x)
+
+    def nested(x):
+        x = lax.scan(lambda c, _: (jax.vmap(sine)(c), None), x, None, length=2)[0]
+        x = lax.cond(x[0] > 0, jax.checkpoint(sine), sine, x)
+        return lax.while_loop(lambda x: x[0] > 0, lambda x: jax.vmap(jax.nn.relu)(x), x)
+
+    found = inspect(nested, spec(3)).equations
+    assert {one.transforms for one in found if one.primitive == "sin"} == {
+        ("scan", "vmap"),
+        ("cond",),
+        ("cond", "remat"),
+    }
+    assert ("while", "vmap", "custom_jvp") in {one.transforms for one in found if one.primitive == "max"}
+    assert {one.transforms for one in found if one.primitive in ("scan", "cond", "while")} == {()}
