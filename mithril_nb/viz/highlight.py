@@ -1,107 +1,55 @@
-"""Colours for code: three small Pygments lexers, since Pygments has none for jaxpr, StableHLO and HLO."""
+r"""Colours for code, from one definition that the front end reads too: `tokens.json` beside this file.
+
+For each language it lists rules, a regular expression and the name of a token each. At each place of a line the first
+rule that fits takes what it fits on; a character that none takes is plain. A rule with a third item starts a token
+that goes on, over line ends, until that expression is found. The expressions mean the same in Python and in
+JavaScript: `\w` and `\d` are ASCII, and there is no `.` and no `\s`.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from pathlib import Path
 
-from pygments.lexer import Lexer, RegexLexer, bygroups
-from pygments.lexers import PythonLexer
-from pygments.token import Comment, Keyword, Name, Number, Operator, String, Text, Token
-
-_TYPES = r"(?:(?:bf|f|s|u|i|ui|si|c|key<|float|int|uint|complex)\d+[a-z0-9]*>?|bool|pred|token|index)"
-_STRING = (r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', String)
-_NUMBER = (r"(?<![\w.])-?(?:0x[0-9A-Fa-f]+|\d+\.?\d*(?:[eE][+-]?\d+)?|inf|nan)(?![\w])", Number)
+_DATA = json.loads((Path(__file__).parent / "tokens.json").read_text(encoding="utf-8"))
+_LONGEST: int = _DATA["longest"]
+_LOOKS = {"op": "f", "meta": "k", "type": "t", "number": "m", "string": "s", "comment": "c"}
+"""How tokens are drawn; all others are plain text, so that a page of code is no heavier than it must be."""
 
 
-class JaxprLexer(RegexLexer):
-    """Jaxpr as JAX prints it: `c:f32[32,10] = dot_general[...] a b`."""
-
-    name = "jaxpr"
-    tokens = {  # noqa: RUF012 (Pygments' own way)
-        "root": [
-            (r"#[^\n]*", Comment),
-            _STRING,
-            (r"\b(lambda|let|in)\b", Keyword),
-            (r"(:)(" + _TYPES + r")((?:\[[^\]\n]*\])?)", bygroups(Operator, Keyword.Type, Keyword.Type)),
-            (r"(=)(\s+)([A-Za-z_][\w-]*)", bygroups(Operator, Text, Name.Function)),
-            _NUMBER,
-            (r"[A-Za-z_]\w*(?==)", Name.Attribute),
-            (r"[A-Za-z_][\w.-]*", Text),
-            (r"[^\w\s\"'#:=-]+|[-:=]", Operator),
-            (r"\s+|.", Text),
-        ]
-    }
-
-
-class StableHloLexer(RegexLexer):
-    """StableHLO in MLIR's textual form."""
-
-    name = "StableHLO"
-    tokens = {  # noqa: RUF012
-        "root": [
-            (r"//[^\n]*", Comment),
-            (r"\bloc\([^)\n]*\)|#loc\w*", Comment),
-            _STRING,
-            (r"\b(?:tensor|tuple|memref|vector)<[^>\n]*>|![\w.]+(?:<[^>\n]*>)?|\b" + _TYPES + r"\b", Keyword.Type),
-            (r"[%^][\w.#-]+", Name.Variable),
-            (r"@[\w.$-]+", Name.Label),
-            (r"\b(module|func\.func|func|return|call|attributes|public|private|cond|do)\b", Keyword),
-            (r"\b(?:stablehlo|chlo|mhlo|sdy|func|arith)\.[\w.]+", Name.Function),
-            _NUMBER,
-            (r"[A-Za-z_][\w.]*(?=\s*=)", Name.Attribute),
-            (r"[A-Za-z_][\w.]*", Text),
-            (r"[^\w\s\"%^@#!/-]+|[-/#!]", Operator),
-            (r"\s+|.", Text),
-        ]
-    }
-
-
-class HloLexer(RegexLexer):
-    """HLO as XLA prints it: `%dot.3 = f32[32,10]{1,0} dot(%a, %b), ...`."""
-
-    name = "HLO"
-    tokens = {  # noqa: RUF012
-        "root": [
-            (r"/\*.*?\*/|//[^\n]*", Comment),
-            (r"(?<=metadata=)\{[^}\n]*\}", Comment),
-            _STRING,
-            (r"\b(HloModule|ENTRY|ROOT)\b", Keyword),
-            (r"%[\w.-]+", Name.Variable),
-            (r"\b" + _TYPES + r"\[[^\]\n]*\](?:\{[^}\n]*\})?", Keyword.Type),
-            (r"[a-z][\w-]*(?=\()", Name.Function),
-            (r"[A-Za-z_]\w*(?==)", Name.Attribute),
-            _NUMBER,
-            (r"[A-Za-z_][\w.-]*", Text),
-            (r"[^\w\s\"'%/-]+|[-/]", Operator),
-            (r"\s+|.", Text),
-        ]
-    }
-
-
-_LEXERS: dict[str, type[Lexer]] = {
-    "jaxpr": JaxprLexer,
-    "stablehlo": StableHloLexer,
-    "hlo": HloLexer,
-    "python": PythonLexer,
-}
-
-# Most special first; what is none of these is plain text, so that a page of code is no heavier than it must be.
-_CLASSES = (
-    (Keyword.Type, "t"),
-    (Keyword, "k"),
-    (Name.Function, "f"),
-    (Name.Label, "f"),
-    (Number, "m"),
-    (String, "s"),
-    (Comment, "c"),
-)
+@dataclass(frozen=True)
+class _Rule:
+    pattern: re.Pattern[str]
+    name: str | None
+    close: re.Pattern[str] | None
 
 
 @cache
-def _class_of(token: Any) -> str:
-    return next((name for kind, name in _CLASSES if token in kind), "")
+def _rules(language: str) -> tuple[_Rule, ...]:
+    language = _DATA["stages"].get(language, language)
+    return tuple(
+        _Rule(re.compile(pattern, re.ASCII), name, re.compile(close[0]) if close else None)
+        for pattern, name, *close in _DATA["languages"].get(language, ())
+    )
+
+
+def tokens(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
+    """Yield the tokens of each line as pairs of a name and a piece of text; what is plain has none.
+
+    Args:
+        text: The text.
+        language: The name of a stage or of a language in `tokens.json`; any other has no tokens.
+
+    Examples:
+        >>> list(tokens("b:f32[2] = add a 1.0", "jaxpr"))[0]
+        [('value', 'b'), ('type', 'f32[2]'), ('punctuation', '='), ('op', 'add'), ('value', 'a'), ('number', '1.0')]
+    """
+    for line in _read(text, language):
+        yield [(name, piece) for name, piece in line if name]
 
 
 def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
@@ -109,7 +57,7 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
 
     Args:
         text: The text; every character of it comes out again, but for the line ends.
-        language: `"jaxpr"`, `"stablehlo"`, `"hlo"` or `"python"`; any other is plain text.
+        language: The name of a stage, such as `"jaxpr"` or `"hlo"`; any other is plain text.
 
     Yields:
         For each line its pieces. The classes are `k` keyword, `f` operation, `t` type, `m` number, `s` string,
@@ -119,23 +67,40 @@ def highlighted(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
         >>> list(highlighted("b:f32[2] = add a 1.0", "jaxpr"))[0]
         [('', 'b:'), ('t', 'f32[2]'), ('', ' = '), ('f', 'add'), ('', ' a '), ('m', '1.0')]
     """
-    kind = _LEXERS.get(language)
-    if kind is None:
-        for plain in text.split("\n"):
-            yield [("", plain)] if plain else []
-        return
-    lexer = kind(stripnl=False, ensurenl=False)
-    # The raw call: get_tokens would turn line ends into others and drop a byte order mark.
-    line: list[tuple[str, str]] = []
-    for _, token, value in lexer.get_tokens_unprocessed(text):
-        look = "" if token in Token.Error else _class_of(token)
-        for at, piece in enumerate(value.split("\n")):
-            if at:
-                yield line
-                line = []
-            if piece:
-                if line and line[-1][0] == look:
-                    line[-1] = (look, line[-1][1] + piece)
+    for line in _read(text, language):
+        pieces: list[tuple[str, str]] = []
+        for name, piece in line:
+            look = _LOOKS.get(name, "")
+            if pieces and pieces[-1][0] == look:
+                pieces[-1] = look, pieces[-1][1] + piece
+            else:
+                pieces.append((look, piece))
+        yield pieces
+
+
+def _read(text: str, language: str) -> Iterator[list[tuple[str, str]]]:
+    """Yield every piece of each line with the name of its token, or `""`."""
+    rules = _rules(language)
+    goes_on: _Rule | None = None
+    for line in text.split("\n"):
+        found: list[tuple[str, str]] = []
+        at, end = 0, min(len(line), _LONGEST) if rules else 0
+        while at < end:
+            start, name = at, ""
+            if goes_on is None:
+                for rule in rules:
+                    match = rule.pattern.match(line, at, end)
+                    if match and match.end() > at:
+                        at, name = match.end(), rule.name or ""
+                        goes_on = rule if rule.close else None
+                        break
                 else:
-                    line.append((look, piece))
-    yield line
+                    at += 1
+            if goes_on is not None and goes_on.close is not None:
+                closed = goes_on.close.search(line, at, end)
+                at, name = closed.end() if closed else end, goes_on.name or ""
+                goes_on = None if closed else goes_on
+            found.append((name, line[start:at]))
+        if line[end:]:
+            found.append(("", line[end:]))
+        yield found

@@ -1,9 +1,15 @@
-/** Small tokenisers for the stages: enough to tell operations, types, values and numbers apart. */
+/** Colours for the stages, from the definition that the static pages are made with too: viz/tokens.json. */
 
 import { type Extension, RangeSetBuilder } from "@codemirror/state";
 import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import definition from "../../../viz/tokens.json";
 
-export type Rule = [RegExp, string | null];
+/** What a token looks like and is called; one with an end goes on, over lines, until that is found. */
+export interface Rule {
+  pattern: RegExp;
+  name: string | null;
+  end: RegExp | null;
+}
 
 export interface Token {
   from: number;
@@ -11,86 +17,54 @@ export interface Token {
   name: string;
 }
 
-/** Longer lines are constants: what is past this is left plain. */
-const MOST_CHARACTERS = 4000;
-
 /** Tokens of one line: at each place the first rule that fits; a character that none takes is plain. */
 export function tokens(rules: readonly Rule[], line: string): Token[] {
-  const found: Token[] = [];
-  const end = Math.min(line.length, MOST_CHARACTERS);
-  let at = 0;
-  while (at < end) {
-    const rest = line.slice(at, end);
-    let length = /^\s+/.exec(rest)?.[0].length ?? 0;
-    for (const [pattern, name] of length ? [] : rules) {
-      length = pattern.exec(rest)?.[0].length ?? 0;
-      if (length === 0) continue;
-      if (name) found.push({ from: at, to: at + length, name });
-      break;
-    }
-    at += length || 1;
-  }
-  return found;
+  return tokensFrom(rules, line, null).found;
 }
 
-const JAXPR: Rule[] = [
-  [/^#.*/, "comment"],
-  [/^"(?:[^"\\]|\\.)*"/, "string"],
-  [/^(?:lambda|let|in)\b/, "op"],
-  // Type of a value: f32[32,64], i32[]
-  [/^(?:bool|[fiuc]\d+|bf16|f8_\w+|key<\w+>)\[[^\]\s]*\]/, "type"],
-  [/^-?\d+(?:\.\d*)?(?:e[-+]?\d+)?\b/, "number"],
-  [/^[A-Za-z_]\w*(?=\[|:(?!\w+\[))/, "op"],
-  // Parameters: axes=(0,)
-  [/^[a-z_]\w*(?==)/, "name"],
-  // Values have short names; longer words are primitives.
-  [/^[a-z]{1,3}(?![\w.])/, "value"],
-  [/^[A-Za-z_][\w.]*/, "op"],
-  [/^[={};]/, "punctuation"],
-];
+/** The same, if `open` goes on from the line above; and what goes on to the line below. */
+export function tokensFrom(rules: readonly Rule[], line: string, open: Rule | null): { found: Token[]; open: Rule | null } {
+  const found: Token[] = [];
+  // Longer lines are constants: what is past this is left plain.
+  const text = line.slice(0, definition.longest);
+  let at = 0;
+  while (at < text.length) {
+    const from = at;
+    let name: string | null = null;
+    if (!open) {
+      let rule: Rule | undefined;
+      for (const candidate of rules) {
+        candidate.pattern.lastIndex = at;
+        if (candidate.pattern.test(text) && candidate.pattern.lastIndex > at) {
+          rule = candidate;
+          break;
+        }
+      }
+      at = rule ? rule.pattern.lastIndex : at + String.fromCodePoint(text.codePointAt(at)!).length;
+      name = rule?.name ?? null;
+      if (rule?.end) open = rule;
+    }
+    if (open?.end) {
+      open.end.lastIndex = at;
+      const closed = open.end.exec(text);
+      at = closed ? open.end.lastIndex : text.length;
+      name = open.name;
+      if (closed) open = null;
+    }
+    if (name) found.push({ from, to: at, name });
+  }
+  return { found, open };
+}
 
-const MLIR: Rule[] = [
-  [/^\/\/.*/, "comment"],
-  [/^"(?:[^"\\]|\\.)*"/, "string"],
-  [/^%[\w$.#-]+/, "value"],
-  [/^[@#^][\w$.-]+/, "meta"],
-  [/^(?:tensor|memref|vector)<[^>]*>/, "type"],
-  [/^(?:stablehlo|chlo|mhlo|func|sdy|mpmd|builtin|arith)\.\w+/, "op"],
-  [/^(?:module|return|call)\b/, "op"],
-  [/^-?(?:0x[\dA-Fa-f]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)(?![\w])/, "number"],
-  [/^!?[a-z_]\w*(?=\s*=)/, "name"],
-  [/^(?:[fiu]\d+|index|bf16)\b/, "type"],
-  [/^[A-Za-z_][\w.]*/, null],
-  [/^->|^[=:{}]/, "punctuation"],
-];
+function rulesOf(language: (string | null)[][]): Rule[] {
+  // Sticky: a pattern fits where it is asked to, and sees what stands before.
+  return language.map(([pattern, name, end]) => ({ pattern: new RegExp(pattern!, "uy"), name: name ?? null, end: end ? new RegExp(end, "ug") : null }));
+}
 
-const HLO: Rule[] = [
-  [/^\/\*.*?\*\//, "comment"],
-  [/^\/\/.*/, "comment"],
-  [/^"(?:[^"\\]|\\.)*"/, "string"],
-  [/^%[\w.-]+/, "value"],
-  [/^(?:HloModule|ENTRY|ROOT)\b/, "meta"],
-  [/^(?:pred|token|opaque|bf16|[fsuc]\d+(?:e\d+m\d+\w*)?)\[[^\]]*\](?:\{[^}]*\})?/, "type"],
-  [/^[a-z_]\w*(?==)/, "name"],
-  // The opcode stands before its operands.
-  [/^[a-z][\w-]*(?=\()/, "op"],
-  [/^-?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?)(?![\w.])/, "number"],
-  [/^[A-Za-z_][\w.-]*/, null],
-  [/^->|^[={}]/, "punctuation"],
-];
+const LANGUAGES = Object.fromEntries(Object.entries(definition.languages).map(([name, language]) => [name, rulesOf(language)]));
 
-const PYTHON: Rule[] = [
-  [/^#.*/, "comment"],
-  [/^[rbf]*"""[^]*?"""/, "string"],
-  [/^[rbf]*"(?:[^"\\]|\\.)*"|^[rbf]*'(?:[^'\\]|\\.)*'/, "string"],
-  [/^(?:from|import|as|def|class|return|for|in|if|else|with|lambda|None|True|False|and|or|not)\b/, "op"],
-  [/^[A-Za-z_]\w*(?=\s*=[^=])/, "name"],
-  [/^[A-Z]\w*/, "type"],
-  [/^\d[\d_]*(?:\.\d*)?(?:e[-+]?\d+)?/, "number"],
-  [/^[A-Za-z_]\w*/, null],
-];
-
-export const RULES: Record<string, Rule[]> = { jaxpr: JAXPR, stablehlo: MLIR, hlo: HLO, python: PYTHON };
+/** The rules of each stage. */
+export const RULES: Record<string, Rule[]> = Object.fromEntries(Object.entries(definition.stages).map(([stage, language]) => [stage, LANGUAGES[language]!]));
 
 /** Drawn as the text around them: a mark would cost the page an element each, and they are the most. */
 const PLAIN = new Set(["value", "punctuation"]);
@@ -105,19 +79,25 @@ function markOf(name: string): Decoration {
 
 function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
   const builder = new RangeSetBuilder<Decoration>();
+  const { doc } = view.state;
+  // Only where a token may span lines has what stands above to be read.
+  const fromTop = rules.some((rule) => rule.end);
   for (const { from, to } of view.visibleRanges) {
-    for (let at = from; at <= to; ) {
-      const line = view.state.doc.lineAt(at);
-      for (const token of tokens(rules, line.text)) if (!PLAIN.has(token.name)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
+    let open: Rule | null = null;
+    for (let at = fromTop ? 0 : from; at <= to; ) {
+      const line = doc.lineAt(at);
+      const read = tokensFrom(rules, line.text, open);
+      open = read.open;
+      if (line.to >= from) for (const token of read.found) if (!PLAIN.has(token.name)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
       at = line.to + 1;
     }
   }
   return builder.finish();
 }
 
-/** Colours the lines in sight. Every line stands alone in these texts, so no parser has to read what lies above. */
+/** Colours the lines in sight. */
 export function languageOf(stage: string): Extension {
-  const rules = RULES[stage] ?? HLO;
+  const rules = RULES[stage] ?? [];
   return ViewPlugin.fromClass(
     class {
       decorations: DecorationSet;
@@ -132,10 +112,28 @@ export function languageOf(stage: string): Extension {
   );
 }
 
-export const STAGE_TITLES: Record<string, string> = { jaxpr: "jaxpr", stablehlo: "StableHLO", hlo: "HLO", python: "Python" };
+export const STAGE_TITLES: Record<string, string> = {
+  python: "Python",
+  graph: "Graph",
+  jaxpr: "jaxpr",
+  stablehlo: "StableHLO",
+  hlo_before: "HLO before",
+  hlo: "HLO",
+  llvm: "LLVM IR",
+  asm: "Machine code",
+};
 
 /** What is done to reach a stage: the word that the running clock shows. */
-export const STAGE_VERBS: Record<string, string> = { jaxpr: "Tracing", stablehlo: "Lowering", hlo: "Compiling" };
+export const STAGE_VERBS: Record<string, string> = {
+  python: "Reading",
+  graph: "Tracing",
+  jaxpr: "Tracing",
+  stablehlo: "Lowering",
+  hlo_before: "Lowering",
+  hlo: "Compiling",
+  llvm: "Compiling",
+  asm: "Disassembling",
+};
 
 export function titleOf(stage: string): string {
   return STAGE_TITLES[stage] ?? stage;

@@ -1,0 +1,23 @@
+/** Colours come from one definition: the lines of a file that the tests in Python write have the same tokens here. */
+
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, test } from "vitest";
+import { RULES, STAGE_TITLES, STAGE_VERBS, type Rule, tokensFrom } from "../src/languages";
+
+const golden = JSON.parse(readFileSync(join(import.meta.dirname, "../../../../tests/viz/golden/tokens.json"), "utf8")) as Record<string, [string, [string, string][]][]>;
+
+describe("tokens", () => {
+  test.each(Object.keys(golden))("of %s are those that Python finds", (stage) => {
+    let open: Rule | null = null;
+    for (const [line, expected] of golden[stage]!) {
+      const read = tokensFrom(RULES[stage]!, line, open);
+      open = read.open;
+      expect(read.found.map(({ from, to, name }) => [name, line.slice(from, to)])).toEqual(expected);
+    }
+  });
+  test("every stage has rules, a title and a verb", () => {
+    const stages = ["python", "graph", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm"];
+    for (const table of [RULES, STAGE_TITLES, STAGE_VERBS, golden]) expect(Object.keys(table).sort()).toEqual([...stages].sort());
+  });
+});
