@@ -10,21 +10,21 @@ import jax.numpy as jnp
 VOCABULARY, CONTEXT, LAYERS, HEADS, WIDTH = 50257, 1024, 12, 12, 768
 
 
-def plain_shapes(layers: int = LAYERS) -> dict[str, tuple[int, ...]]:
+def plain_shapes(layers: int = LAYERS, width: int = WIDTH, vocabulary: int = VOCABULARY) -> dict[str, tuple[int, ...]]:
     """Return the shape of each param of GPT-2 small, named as ours are."""
-    shapes = {"embedding": (VOCABULARY, WIDTH), "positions.weight": (CONTEXT, WIDTH)}
+    shapes = {"embedding": (vocabulary, width), "positions.weight": (CONTEXT, width)}
     for number in range(layers):
         block = f"block_{number}"
         for norm in ("norm_1", "norm_2"):
-            shapes |= {f"{block}.{norm}.weight": (WIDTH,), f"{block}.{norm}.bias": (WIDTH,)}
+            shapes |= {f"{block}.{norm}.weight": (width,), f"{block}.{norm}.bias": (width,)}
         for name, rows, columns in (
-            ("attention.qkv", WIDTH, 3 * WIDTH),
-            ("attention.out", WIDTH, WIDTH),
-            ("mlp.up", WIDTH, 4 * WIDTH),
-            ("mlp.down", 4 * WIDTH, WIDTH),
+            ("attention.qkv", width, 3 * width),
+            ("attention.out", width, width),
+            ("mlp.up", width, 4 * width),
+            ("mlp.down", 4 * width, width),
         ):
             shapes |= {f"{block}.{name}.weight": (rows, columns), f"{block}.{name}.bias": (columns,)}
-    return shapes | {"norm.weight": (WIDTH,), "norm.bias": (WIDTH,)}
+    return shapes | {"norm.weight": (width,), "norm.bias": (width,)}
 
 
 def plain_forward(params: dict[str, Any], tokens: Any, layers: int = LAYERS, heads: int = HEADS) -> Any:

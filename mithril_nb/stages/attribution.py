@@ -251,23 +251,25 @@ class Attribution:
 
 def _others(trace: Trace, top: list[Site], sites: list[Site]) -> dict[str, Verdict]:
     """Return what scopes, functions and transforms say of the equations of a program that is not ours."""
-    optimizer: set[str] = set()
+    updates: set[str] = set()
     for site in sites:
-        is_inside = site.parent is not None and site.parent.id in optimizer
-        if is_inside or is_optimizer_work(site.equation.source_info.traceback):
-            optimizer.add(site.id)
+        is_inside = site.parent is not None and site.parent.id in updates
+        if is_inside or of_others(site.stack).is_update or is_optimizer_work(site.equation.source_info.traceback):
+            updates.add(site.id)
     functions = function_paths(trace, top)
-    roles = roles_of(trace.closed.jaxpr, top, optimizer)
+    roles = roles_of(trace.closed.jaxpr, top, updates)
     found: dict[str, Verdict] = {}
     for site in sites:
         role = roles[site.id]
-        scopes, says_all = of_others(site.stack)
-        if says_all:
-            found[site.id] = "/".join(scopes), role, "tagged"
-        elif site.id not in functions or (role == "update" and site.id in optimizer):
+        scopes = of_others(site.stack)
+        if scopes.is_whole:
+            found[site.id] = "/".join(scopes.path), role, "tagged"
+        elif scopes.is_loss:
+            found[site.id] = LOSS, role, "tagged"
+        elif site.id not in functions or (role == "update" and site.id in updates):
             found[site.id] = UNATTRIBUTED, role, None
         else:
-            found[site.id] = "/".join((*functions[site.id], *scopes)) or trace.function, role, "tagged"
+            found[site.id] = "/".join((*functions[site.id], *scopes.path)) or trace.function, role, "tagged"
     return found
 
 

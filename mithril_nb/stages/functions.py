@@ -28,8 +28,8 @@ def function_paths(trace: Trace, top: list[Site]) -> dict[str, Path]:
     The target itself is not among them: what it does directly has the empty path. Equations that JAX made without
     keeping frames are left out.
     """
-    reader = _Reader()
-    reader.visit(top, (), {trace.starts, *_starts(trace.closed.jaxpr)} - {""}, is_target=True)
+    reader = _Reader({trace.starts, *_starts(trace.closed.jaxpr)} - {""})
+    reader.visit(top, (), set())
     reader.complete()
     return reader.paths
 
@@ -44,35 +44,39 @@ def is_optimizer_work(traceback: Any) -> bool:
 
 
 class _Reader:
-    def __init__(self):
+    def __init__(self, target: set[str]):
+        self._target = target
         self.paths: dict[str, Path] = {}
         self._ways: dict[CodeType, set[Path]] = {}  # all paths that are known to lead to a function
         self._cut: list[tuple[Site, Codes, Path]] = []
 
-    def visit(self, body: list[Site], outer: Path, starts: set[str], is_target: bool = False) -> None:
+    def visit(self, body: list[Site], outer: Path, starts: set[str]) -> None:
         """Place the equations of a jaxpr.
 
         Args:
             body: Its sites.
             outer: Path of the equation that holds it.
-            starts: Where the function begins that it was traced from; empty if that is no function of the person.
-            is_target: Whether that function is the target, which is not part of any path.
+            starts: Where the function begins that it was traced from, unless that is the target; empty if that is no
+                function of the person.
         """
         noted: set[Any] = set()
         for site in body:
             traceback = site.equation.source_info.traceback
-            codes = _persons(traceback)
-            start = next((index for index, code in enumerate(codes) if _start(code) in starts), None)
-            if start is None and codes and starts:
+            codes, way = _persons(traceback), outer
+            target, start = _place(codes, self._target), _place(codes, starts)
+            if target is not None:  # All frames are there, even if it stands in a nested jaxpr.
+                codes, way = codes[target + 1 :], ()
+            elif start is not None:
+                codes = codes[start:]
+            elif codes and (starts or (self._target and not outer)):
                 # What `jax.checkpoint` computes forward has the frames of a nested jaxpr, but stands in none.
                 self._cut.append((site, codes, outer))
                 continue
-            codes = codes if start is None else codes[start + is_target :]
             if traceback not in noted:
                 noted.add(traceback)
                 for index, code in enumerate(codes):
-                    self._ways.setdefault(code, set()).add(outer + _names(codes[:index]))
-            self._place(site, outer + _names(codes), traceback is not None)
+                    self._ways.setdefault(code, set()).add(way + _names(codes[:index]))
+            self._put(site, way + _names(codes), traceback is not None)
 
     def complete(self) -> None:
         """Place those whose outer frames are missing below all that is common to the known ways to their function."""
@@ -80,9 +84,9 @@ class _Reader:
             cut, self._cut = self._cut, []
             for site, codes, outer in cut:
                 ways = [way for way in self._ways.get(codes[0], ()) if way[: len(outer)] == outer]
-                self._place(site, _common(ways, outer) + _names(codes), True)
+                self._put(site, _common(ways, outer) + _names(codes), True)
 
-    def _place(self, site: Site, path: Path, has_frames: bool) -> None:
+    def _put(self, site: Site, path: Path, has_frames: bool) -> None:
         if has_frames:
             self.paths[site.id] = path
         for jaxpr, inner in site.bodies:
@@ -105,8 +109,11 @@ def _names(codes: Codes) -> Path:
     return tuple(name for name in plain if not name.startswith("<"))
 
 
-def _start(code: CodeType) -> str:
-    return f"{code.co_filename}:{code.co_firstlineno}"
+def _place(codes: Codes, starts: set[str]) -> int | None:
+    """Return which of the functions begins at one of these places."""
+    if not starts:
+        return None
+    return next((i for i, code in enumerate(codes) if f"{code.co_filename}:{code.co_firstlineno}" in starts), None)
 
 
 def _starts(jaxpr: Any) -> set[str]:

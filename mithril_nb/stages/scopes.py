@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
 from mithril_nb.stages.jax_versions import REMAT_SCOPES, NameStack
@@ -13,8 +14,8 @@ BLOCK = "block:"
 ROLE_LOSS = "role:loss"
 ROLE_UPDATE = "role:update"
 
-_MADE_BY_JAX = REMAT_SCOPES | {"closed_call"}
-"""Scopes that transforms add; they are nobody's block."""
+_NO_BLOCKS = REMAT_SCOPES | {"closed_call", ROLE_LOSS, ROLE_UPDATE}
+"""Scopes that transforms add, or that say the role."""
 
 _OF_EINSUM = re.compile(r"[^/]*->[^/]*|[A-Za-z.]+(,[A-Za-z.]+)+")
 """`jnp.einsum` opens a scope with its formula."""
@@ -54,19 +55,36 @@ def of_ours(stack: NameStack) -> Verdict:
     return (LOSS, role, "tagged") if is_loss else (UNATTRIBUTED, role, None)
 
 
+class Scopes(NamedTuple):
+    """What the names around an equation say in a program that is not ours.
+
+    Attributes:
+        path: The named scopes, from the outside in.
+        is_whole: Whether they say by themselves which block it is.
+        is_loss: Whether our train step says that it is the loss.
+        is_update: Whether it says that it is the update.
+    """
+
+    path: tuple[str, ...]
+    is_whole: bool
+    is_loss: bool
+    is_update: bool
+
+
 @lru_cache(maxsize=8192)
-def of_others(stack: NameStack) -> tuple[tuple[str, ...], bool]:
-    """Return the path of named scopes, and whether it says by itself which block it is."""
+def of_others(stack: NameStack) -> Scopes:
+    """Return what the scopes say in a program that another library made, though our train step may train it."""
     path: list[str] = []
     segment: list[str] = []
     for name, is_transform in stack:
         if is_transform:
             path = _joined(path, segment)
             segment = []
-        elif name not in _MADE_BY_JAX and not _OF_EINSUM.fullmatch(name):
+        elif name not in _NO_BLOCKS and not _OF_EINSUM.fullmatch(name):
             segment.extend(part for part in name.split("/") if part)
     whole = tuple(_joined(path, segment))
-    return whole, any(not _OF_A_LIBRARY.match(name) for name in whole)
+    is_whole = any(not _OF_A_LIBRARY.match(name) for name in whole)
+    return Scopes(whole, is_whole, (ROLE_LOSS, False) in stack, (ROLE_UPDATE, False) in stack)
 
 
 def _joined(path: list[str], segment: list[str]) -> list[str]:

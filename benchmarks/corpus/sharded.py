@@ -1,0 +1,32 @@
+"""A train step over 8 devices, data and model parallel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from benchmarks.corpus.networks import mean_square, mlp
+from benchmarks.corpus.program import Make, Program, adam_step, spec
+
+
+def programs(full: bool) -> dict[str, Make]:
+    """Return the programs of this family."""
+    return {"sharded, train step": lambda: sharded_step((512, 1024, 512) if full else (8, 16, 8), 64 if full else 8)}
+
+
+def sharded_step(widths: tuple[int, int, int], batch: int) -> Program:
+    """Return an Adam step whose batch is split in 4 and whose weights are split in 2."""
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+
+    def placed(*shape: int, over: tuple[str | None, ...]) -> Any:
+        return jax.ShapeDtypeStruct(shape, "float32", sharding=NamedSharding(mesh, PartitionSpec(*over)))
+
+    params = [
+        {"w": placed(*widths[:2], over=(None, "model")), "b": placed(widths[1], over=("model",))},
+        {"w": placed(*widths[1:], over=("model", None)), "b": spec(widths[2])},
+    ]
+    x = placed(batch, widths[0], over=("data", None))
+    y = placed(batch, widths[2], over=("data", None))
+    return adam_step(mlp, params, x, y, loss=mean_square)
