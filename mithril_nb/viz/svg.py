@@ -43,7 +43,7 @@ def diagram_svg(
         f'height="{_n(height)}" viewBox="0 0 {_n(width)} {_n(height)}" font-family="{escaped(FONT)}" '
         f'style="max-width:100%;height:auto">',
         f"<title>{escaped(one_line(title))}: {blocks} {'block' if blocks == 1 else 'blocks'}</title>",
-        f"<style>{''.join(_rules(_PAGE)) if embedded else _style()}</style>",
+        f"<style>{diagram_rules(embedded=embedded)}</style>",
         f'<rect class="ground" width="{_n(width)}" height="{_n(height)}" rx="4" fill="{LIGHT.ground}"/>',
     ]
     frames = [node for node in diagram.nodes if node.expanded]
@@ -75,8 +75,10 @@ _PAGE = Theme(
 )
 
 
-def _style() -> str:
-    """Return the dark colours; light ones are attributes, which any rule overrides."""
+def diagram_rules(*, embedded: bool) -> str:
+    """Return the colours: of the page, or the dark ones: light ones are attributes, which any rule overrides."""
+    if embedded:
+        return "".join(_rules(_PAGE))
     return f"@media (prefers-color-scheme:dark){{{''.join(_rules(DARK))}}}"
 
 

@@ -1,0 +1,111 @@
+"""Which instruction stands inside of which: loops, branches and calls, read from lines and from what calls what."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from mithril_nb.stages.records import Instruction, Stage
+
+_HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+)\s.*\{\s*$")
+_CALLEE = re.compile(r"%?([\w.\-]+)")
+_BODIES = ("calls", "body", "condition", "to_apply", "branch_computations", "true_computation", "false_computation")
+_TRIPS = re.compile(r'known_trip_count\D*?"?n"?\D*(\d+)')
+_CALLS = frozenset(
+    "jit pjit closed_call core_call custom_jvp_call custom_vjp_call remat2 checkpoint remat fusion call "
+    "custom_vjp_call_jaxpr func.call map".split()
+)
+
+
+@dataclass(frozen=True)
+class Region:
+    """What a person should know about an instruction that has others inside.
+
+    Attributes:
+        kind: Its opcode without a dialect.
+        name: What to call it.
+        look: Whether it is a loop, has branches, or calls.
+        note: How often it runs.
+        id: The instruction.
+    """
+
+    kind: str
+    name: str
+    look: Literal["loop", "cond", "call"]
+    note: str
+    id: str
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it runs what is inside exactly once."""
+        return self.look == "call"
+
+    def label(self, inner: str) -> str:
+        """Return the name of the branch in which an instruction of a jaxpr stands, from its id; else `""`."""
+        branch = inner[len(self.id) + 1 :].partition(".")[0] if inner.startswith(f"{self.id}.") else ""
+        return f"branch {branch[1:]}" if branch[:1] == "b" and branch[1:].isdigit() else ""
+
+
+def region_of(one: Instruction) -> Region:
+    """Return what is known of an instruction that has others inside.
+
+    Examples:
+        >>> region_of(Instruction("3", "scan", 1, attributes=(("length", "10"),))).note
+        '×10 rounds'
+        >>> region_of(Instruction("3", "while", 1)).note
+        'unknown number of rounds'
+    """
+    kind = one.opcode.rpartition(".")[2]
+    attributes = dict(one.attributes)
+    if kind in ("scan", "while"):
+        trips = attributes.get("length", "") if kind == "scan" else ""
+        if not trips:
+            found = _TRIPS.search(" ".join(attributes.values()))
+            trips = found.group(1) if found else ""
+        note = f"×{trips} rounds" if trips.isdigit() else "unknown number of rounds"
+        return Region(kind, kind, "loop", note, one.id)
+    if kind in ("cond", "conditional", "case", "if", "switch"):
+        return Region(kind, kind, "cond", "one branch runs", one.id)
+    return Region(kind, attributes.get("name", kind), "call", "", one.id)
+
+
+def parents_of(stage: Stage) -> dict[str, str]:
+    """Return, for each instruction inside of another, the innermost one that it is inside of."""
+    parents: dict[str, str] = {}
+    open_ones: list[tuple[int, str]] = []  # the line after its last, and its id
+    for one in sorted(stage.instructions, key=lambda one: (one.line, -one.lines)):
+        while open_ones and open_ones[-1][0] <= one.line:
+            open_ones.pop()
+        if open_ones:
+            parents[one.id] = open_ones[-1][1]
+        if one.lines > 1:
+            open_ones.append((one.line + one.lines, one.id))
+    parents.update(_by_computation(stage, parents))
+    return parents
+
+
+def _by_computation(stage: Stage, known: Mapping[str, str]) -> dict[str, str]:
+    """Return the same for HLO, whose bodies are computations of their own that name no caller."""
+    callers: dict[str, str] = {}
+    for one in stage.instructions:
+        for key, value in one.attributes:
+            if key in _BODIES:
+                for name in _CALLEE.findall(value):
+                    callers.setdefault(name, one.id)
+    if not callers:
+        return {}
+    found: dict[str, str] = {}
+    owner = ""
+    lines = iter(sorted(stage.instructions, key=lambda one: one.line))
+    following = next(lines, None)
+    for number, text in enumerate(stage.text.split("\n"), 1):
+        header = _HEADER.match(text)
+        if header is not None and not text.startswith(" "):
+            owner = callers.get(header.group(1), "")
+        while following is not None and following.line <= number:
+            if owner and following.id not in known:
+                found[following.id] = owner
+            following = next(lines, None)
+    return found

@@ -1,0 +1,278 @@
+"""A stage's graph laid out: every level in lines that are read like text, wires in lanes between the boxes.
+
+Boxes of a level are of one size and wires have tracks of their own, so that nothing is drawn over anything else, and
+a picture stays where it was when a name or a number in it changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from mithril_nb.display import Shown
+from mithril_nb.stages.stage_graph import ROOT, GraphEdge, GraphNode, StageGraph
+from mithril_nb.viz import sizes
+from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.records import Point
+from mithril_nb.viz.stage_diagram_lines import Net, Part, Placed, arrange_lines
+from mithril_nb.viz.textwidth import text_width
+
+MARGIN = 12
+BOX_H, LEAF_H, INPUT_H = 64, 46, 34
+TITLE_H = 28
+PAD = 10
+_NARROW, _WIDE, _GRID = 112, 208, 16
+
+
+@dataclass(frozen=True)
+class StageBox:
+    """A node in the picture.
+
+    Attributes:
+        node: The node.
+        x: Left edge.
+        y: Top edge.
+        w: Width.
+        h: Height.
+        hue: Index of its hue.
+        opened: Whether what is inside is drawn; then it is a frame.
+        share: Its share of the cost, or `None` if unknown.
+        equations: Ids of the equations in it, for links; empty where its block says it all.
+    """
+
+    node: GraphNode
+    x: float
+    y: float
+    w: float
+    h: float
+    hue: int
+    opened: bool = False
+    share: float | None = None
+    equations: tuple[str, ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class StageWire:
+    """Data on its way from one node into another, or through a frame on the way there.
+
+    Attributes:
+        source: Key of the node that gives.
+        target: Key of the node that takes.
+        points: Corners of the line, which runs level and upright by turns.
+        shape: What flows.
+        is_backward: Whether only the backward pass takes it.
+        returns: Whether a gradient comes back the same way.
+        is_end: Whether this piece ends at what takes it, not at a frame around that.
+    """
+
+    source: str
+    target: str
+    points: tuple[Point, ...]
+    shape: str = ""
+    is_backward: bool = False
+    returns: bool = False
+    is_end: bool = True
+
+
+@dataclass(frozen=True)
+class StageDiagram(Shown):
+    """A laid-out picture of a stage's graph.
+
+    Attributes:
+        stage: Name of the stage.
+        width: Width in px.
+        height: Height in px.
+        boxes: Nodes; a frame comes before what is inside of it.
+        wires: Data flow.
+        has_roles: Whether there is more than one role to tell apart.
+    """
+
+    stage: str
+    width: float
+    height: float
+    boxes: tuple[StageBox, ...]
+    wires: tuple[StageWire, ...]
+    has_roles: bool
+
+
+def stage_layout(
+    graph: StageGraph,
+    *,
+    opened: Collection[str] | None = None,
+    shares: Mapping[str, float] | None = None,
+    hues: Mapping[str, int] | None = None,
+) -> StageDiagram:
+    """Lay a stage's graph out.
+
+    Args:
+        graph: The graph.
+        opened: Keys of the nodes whose insides are drawn; default: those of `graph.first_view`.
+        shares: Share of the cost by block path.
+        hues: Index of the hue by top-level block; default: in the order of the program.
+
+    Returns:
+        The picture; the same for the same arguments, on every machine.
+    """
+    shown = frozenset(graph.first_view(shares=shares) if opened is None else opened)
+    plan = _Plan(graph, shown, shares or {}, hues if hues is not None else _hues(graph))
+    level = plan.level(ROOT)
+    boxes = tuple(replace(box, x=box.x + MARGIN, y=box.y + MARGIN) for box in level.boxes)
+    wires = tuple(replace(wire, points=tuple((x + MARGIN, y + MARGIN) for x, y in wire.points)) for wire in level.wires)
+    roles = sum(any(node.counts[at] for node in graph.level()) for at in range(3))
+    return StageDiagram(graph.stage, level.w + 2 * MARGIN, level.h + 2 * MARGIN, boxes, wires, roles > 1)
+
+
+def frame_title(node: GraphNode) -> tuple[str, str]:
+    """Return what stands on the frame of an open node: its name, and what else to know."""
+    times = f" ×{node.repeat}" if node.repeat > 1 else ""
+    return f"{one_line(node.name)}{times}", " · ".join(part for part in (node.note, one_line(node.shape)) if part)
+
+
+def _hues(graph: StageGraph) -> dict[str, int]:
+    tops = dict.fromkeys(node.block.partition("/")[0] for node in graph.nodes.values() if node.block)
+    named = [top for top in tops if not top.startswith("(")]
+    return {top: at % HUES for at, top in enumerate(named)}
+
+
+@dataclass
+class _Level:
+    w: float
+    h: float
+    boxes: list[StageBox]
+    wires: list[StageWire]
+    ins: dict[str, float]
+    outs: dict[str, float]
+
+
+@dataclass
+class _Link:
+    """One net's way into one part of a level."""
+
+    edges: list[GraphEdge] = field(default_factory=list)
+
+
+class _Plan:
+    def __init__(self, graph: StageGraph, opened: frozenset[str], shares: Mapping[str, float], hues: Mapping[str, int]):
+        self._graph, self._shares, self._hues = graph, shares, hues
+        self._opened = frozenset(node.key for node in graph.visible(opened) if node.key in opened and node.children)
+        self._edges: dict[str, list[tuple[str, str, GraphEdge]]] = {}
+        edges = graph.edges(self._opened)
+        self._back = {(edge.target, edge.source) for edge in edges if "backward" in edge.roles}
+        for edge in edges:
+            if self._is_drawn(edge):
+                self._spread(edge)
+
+    def _is_drawn(self, edge: GraphEdge) -> bool:
+        """Whether a flow is a wire: that of the forward pass, and of what is not in it; the rest are cells of nodes."""
+        if not edge.roles or "forward" in edge.roles:
+            return True
+        ends = self._graph.nodes[edge.source], self._graph.nodes[edge.target]
+        return edge.roles != ("update",) and any(not end.counts[0] and end.kind != "input" for end in ends)
+
+    def _spread(self, edge: GraphEdge) -> None:
+        """Cut an edge into its pieces on each level between its ends: `""` is the border of the level's own frame."""
+        tails, heads = self._above(edge.source), self._above(edge.target)
+        common = next(key for key in tails if key in heads)
+        out_of, into = tails[: tails.index(common)], heads[: heads.index(common)]
+        for inner, outer in pairwise(out_of):
+            self._edges.setdefault(outer, []).append((inner, "", edge))
+        self._edges.setdefault(common, []).append((out_of[-1], into[-1], edge))
+        for inner, outer in pairwise(into):
+            self._edges.setdefault(outer, []).append(("", inner, edge))
+
+    def _above(self, key: str) -> list[str]:
+        found = [key]
+        while key:
+            key = self._graph.nodes[key].parent
+            found.append(key)
+        return found
+
+    def level(self, key: str) -> _Level:
+        nodes = self._graph.level(key)
+        inner = {node.key: self.level(node.key) for node in nodes if node.key in self._opened}
+        leaf_w = self._width([node for node in nodes if node.key not in inner])
+        parts = {node.key: self._part(node, inner.get(node.key), leaf_w) for node in nodes}
+        nets: dict[tuple[str, str], dict[str, _Link]] = {}
+        for tail, head, edge in self._edges.get(key, ()):
+            nets.setdefault((tail, edge.source), {}).setdefault(head, _Link()).edges.append(edge)
+        wanted = [Net(tail, source, tuple(heads)) for (tail, source), heads in nets.items()]
+        # The border of a frame has wires of many sources: the picture inside has a pin for each.
+        placed = arrange_lines(parts, wanted)
+        level = _Level(placed.w, placed.h, [], [], dict(placed.ins), dict(placed.outs))
+        for node in nodes:
+            x, y = placed.corners[node.key]
+            self._draw(level, node, x, y, parts[node.key], inner.get(node.key))
+        self._wire(level, nets, placed)
+        return level
+
+    def _wire(self, level: _Level, nets: Mapping[tuple[str, str], Mapping[str, _Link]], placed: Placed) -> None:
+        for (tail, source), heads in nets.items():
+            for head, link in heads.items():
+                first = link.edges[0]
+                forward = [edge for edge in link.edges if "forward" in edge.roles or not edge.roles]
+                level.wires.append(
+                    StageWire(
+                        source,
+                        first.target if len(link.edges) == 1 else head or first.target,
+                        placed.routes[tail, source, head],
+                        first.shape,
+                        not forward,
+                        any((edge.source, edge.target) in self._back for edge in link.edges),
+                        head != "" and head not in self._opened,
+                    )
+                )
+
+    def _width(self, nodes: list[GraphNode]) -> int:
+        widest = _NARROW
+        for node in nodes:
+            name = text_width(one_line(node.name), sizes.NAME_SIZE, bold=True)
+            name += text_width(f"×{node.repeat}", sizes.NAME_SIZE, bold=True) + 12 if node.repeat > 1 else 0
+            below = text_width(node.shape, sizes.SMALL_SIZE)
+            below += 52 if self._share(node) is not None else 0
+            name += 18 if node.kind == "instruction" else 0
+            widest = max(widest, name + sizes.LEFT + sizes.RIGHT, below + sizes.LEFT + sizes.RIGHT)
+        return int(-(-min(widest, _WIDE) // _GRID) * _GRID)
+
+    def _part(self, node: GraphNode, inner: _Level | None, leaf_w: int) -> Part:
+        if inner is None:
+            heights = {"instruction": LEAF_H, "input": INPUT_H}
+            return Part(leaf_w, heights.get(node.kind, BOX_H), {}, {}, node.kind == "input")
+        title = text_width(" ".join(frame_title(node)), sizes.NAME_SIZE, bold=True) + 24
+        w = max(inner.w + 2 * PAD, title)
+        return Part(
+            w,
+            inner.h + TITLE_H + PAD,
+            {name: y + TITLE_H for name, y in inner.ins.items()},
+            {name: y + TITLE_H for name, y in inner.outs.items()},
+        )
+
+    def _draw(self, level: _Level, node: GraphNode, x: float, y: float, part: Part, inner: _Level | None) -> None:
+        top = node.block.partition("/")[0]
+        hue = self._hues.get(top, HUES - 1)
+        linked = () if node.kind == "block" and node.block else self._linked(node)
+        level.boxes.append(StageBox(node, x, y, part.w, part.h, hue, inner is not None, self._share(node), linked))
+        if inner is None:
+            return
+        dx, dy = x + PAD, y + TITLE_H
+        level.boxes += [replace(box, x=box.x + dx, y=box.y + dy) for box in inner.boxes]
+        for wire in inner.wires:
+            points = [(px + dx, py + dy) for px, py in wire.points]
+            # Wires of the border start and end at the frame, which may be wider than what is inside of it.
+            if points[0][0] <= dx:
+                points[0] = (x, points[0][1])
+            if not wire.is_end and points[-1][0] >= dx + inner.w:
+                points[-1] = (x + part.w, points[-1][1])
+            level.wires.append(replace(wire, points=tuple(points)))
+
+    def _linked(self, node: GraphNode) -> tuple[str, ...]:
+        ids = self._graph.instructions_of(node.key)
+        return tuple(dict.fromkeys(one for id in ids for one in self._graph.equations.get(id, ())))
+
+    def _share(self, node: GraphNode) -> float | None:
+        if node.kind != "block":
+            return None
+        members = [self._graph.nodes[key].block for key in node.members] or [node.block]
+        known = [self._shares[path] for path in members if path in self._shares]
+        return sum(known) if known else None

@@ -1,0 +1,363 @@
+"""Placing parts in lines that are read like text, and routing nets through the lanes and channels between them.
+
+Channels are the upright gaps between the columns of a line, lanes the level gaps between lines. A wire leaves its part
+into the channel on the right, and comes from the channel on the left of where it goes; it is never over a part.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mithril_nb.viz.records import Point
+
+ROW_GAP = 18
+TRACK = 8
+CHANNEL, LANE = 36, 22
+_ASPECT = 2.0
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something to place: its size, and the height of its ports by the source of what goes through them.
+
+    A port that is not named is in the middle of its side.
+    """
+
+    w: float
+    h: float
+    ins: Mapping[str, float]
+    outs: Mapping[str, float]
+    is_input: bool = False
+
+
+@dataclass(frozen=True)
+class Net:
+    """What one part gives, under the name of its source, to some others; `""` is the border around them all."""
+
+    tail: str
+    source: str
+    heads: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Top left corners of the parts, the routes by `(tail, source, head)`, and the pins on the border."""
+
+    w: float
+    h: float
+    corners: Mapping[str, Point]
+    routes: Mapping[tuple[str, str, str], tuple[Point, ...]]
+    ins: Mapping[str, float]
+    outs: Mapping[str, float]
+
+
+@dataclass
+class _Tracks:
+    """The tracks of one lane or channel: nets whose stretches do not meet share one."""
+
+    stretches: dict[tuple[str, str], Interval] = field(default_factory=dict)
+    places: dict[tuple[str, str], int] = field(default_factory=dict)
+
+    def add(self, net: tuple[str, str], one: float, other: float) -> None:
+        low, high = min(one, other), max(one, other)
+        if net in self.stretches:
+            low, high = min(low, self.stretches[net][0]), max(high, self.stretches[net][1])
+        self.stretches[net] = low, high
+
+    def settle(self) -> int:
+        """Give each net its track; return how many there are."""
+        ends: list[float] = []
+        for net, (low, high) in sorted(self.stretches.items(), key=lambda item: (item[1], item[0])):
+            free = next((at for at, end in enumerate(ends) if end < low), len(ends))
+            if free == len(ends):
+                ends.append(high)
+            ends[free] = high
+            self.places[net] = free
+        return len(ends)
+
+
+def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net]) -> Placed:
+    """Place parts and route nets.
+
+    Args:
+        parts: The parts, in the order in which they are read.
+        nets: What flows between them.
+
+    Returns:
+        Places in px from `(0, 0)`. No route is over a part that it does not belong to.
+    """
+    return _Lines(parts, nets).placed()
+
+
+class _Lines:
+    def __init__(self, parts: Mapping[str, Part], nets: Sequence[Net]):
+        self._parts, self._nets = parts, nets
+        columns = _columns(parts, nets)
+        self._lines = _wrapped(columns, parts)
+        self._spot = {
+            key: (row, at) for row, line in enumerate(self._lines) for at, column in enumerate(line) for key in column
+        }
+        self._lanes = [_Tracks() for _ in range(len(self._lines) + 1)]
+        self._channels = [[_Tracks() for _ in range(len(line) + 1)] for line in self._lines]
+        self._margin = _Tracks()
+
+    def placed(self) -> Placed:
+        if not self._parts:
+            return Placed(0, 0, {}, {}, {}, {})
+        ways = {(net.tail, net.source, head): self._way(net, head) for net in self._nets for head in net.heads}
+        self._plan_lanes(ways)
+        tops = self._tops()
+        y_of = self._heights(tops)
+        ins, outs = self._pins(y_of)
+        self._plan_channels(ways, tops, y_of, ins, outs)
+        lefts, width = self._columns_x()
+        corners: dict[str, Point] = {}
+        for row, line in enumerate(self._lines):
+            for at, column in enumerate(line):
+                room = max(self._parts[key].w for key in column)
+                for key in column:
+                    corners[key] = (lefts[row][at] + (room - self._parts[key].w) // 2, y_of[key])
+        routes = {way: self._route(way, lanes, corners, lefts, tops, width, ins, outs) for way, lanes in ways.items()}
+        return Placed(width, tops[-1] + self._lane_h[-1], corners, routes, ins, outs)
+
+    def _end(self, key: str, *, is_tail: bool) -> tuple[int, int]:
+        """Return line and channel where a wire leaves a part, or comes to it."""
+        if key:
+            row, at = self._spot[key]
+            return (row, at + 1) if is_tail else (row, at)
+        return (0, 0) if is_tail else (len(self._lines) - 1, len(self._lines[-1]))
+
+    def _way(self, net: Net, head: str) -> tuple[int, ...]:
+        """Return the lanes that a wire goes along: none, one, or two with the margin between."""
+        (row, at), (to_row, to_at) = self._end(net.tail, is_tail=True), self._end(head, is_tail=False)
+        if row == to_row and at == to_at:
+            return ()
+        if row == to_row:
+            return (row,) if at < to_at else (row + 1,)
+        if to_row == row + 1:
+            return (to_row,)
+        return (row + 1, to_row) if to_row > row else (row, to_row + 1)
+
+    def _plan_lanes(self, ways: Mapping[tuple[str, str, str], tuple[int, ...]]) -> None:
+        for (tail, source, head), lanes in ways.items():
+            net = tail, source
+            (_, at), (_, to_at) = self._end(tail, is_tail=True), self._end(head, is_tail=False)
+            if len(lanes) == 1:
+                self._lanes[lanes[0]].add(net, at, to_at)
+            elif lanes:
+                self._lanes[lanes[0]].add(net, at, -1)
+                self._lanes[lanes[1]].add(net, -1, to_at)
+                self._margin.add(net, *lanes)
+        self._lane_h: list[float] = []
+        for at, lane in enumerate(self._lanes):
+            count = lane.settle()
+            is_edge = at in (0, len(self._lanes) - 1)
+            self._lane_h.append((count + 1) * TRACK if count else 6 if is_edge else LANE)
+
+    def _tops(self) -> list[float]:
+        """Return the top of each line, and the bottom of the last."""
+        tops, y = [], 0.0
+        for row, line in enumerate(self._lines):
+            y += self._lane_h[row]
+            tops.append(y)
+            y += _line_height(line, self._parts)
+        return [*tops, y]
+
+    def _heights(self, tops: Sequence[float]) -> dict[str, float]:
+        found: dict[str, float] = {}
+        for row, line in enumerate(self._lines):
+            height = _line_height(line, self._parts)
+            for column in line:
+                y = tops[row] + (height - _stack_height(column, self._parts)) // 2
+                for key in column:
+                    found[key] = y
+                    y += self._parts[key].h + ROW_GAP
+        return found
+
+    def _pins(self, y_of: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+        ins: dict[str, float] = {}
+        outs: dict[str, float] = {}
+        first, last = self._lines[0], self._lines[-1]
+        for net in self._nets:
+            if net.tail == "":
+                near = [self._in_port(head, net.source, y_of) for head in net.heads if head in first[0]]
+                ins[net.source] = _free(near[0] if near else self._middle(first, y_of), ins)
+            if "" in net.heads:
+                at_end = net.tail in last[-1]
+                wanted = self._out_port(net.tail, net.source, y_of) if at_end else self._middle(last, y_of)
+                outs[net.source] = _free(wanted, outs)
+        return ins, outs
+
+    def _middle(self, line: Sequence[Sequence[str]], y_of: Mapping[str, float]) -> float:
+        column = line[0]
+        return (y_of[column[0]] + y_of[column[-1]] + self._parts[column[-1]].h) / 2
+
+    def _in_port(self, key: str, source: str, y_of: Mapping[str, float]) -> float:
+        part = self._parts[key]
+        return y_of[key] + part.ins.get(source, part.h / 2)
+
+    def _out_port(self, key: str, source: str, y_of: Mapping[str, float]) -> float:
+        part = self._parts[key]
+        return y_of[key] + part.outs.get(source, part.h / 2)
+
+    def _plan_channels(
+        self,
+        ways: Mapping[tuple[str, str, str], tuple[int, ...]],
+        tops: Sequence[float],
+        y_of: Mapping[str, float],
+        ins: Mapping[str, float],
+        outs: Mapping[str, float],
+    ) -> None:
+        self._ends: dict[tuple[str, str, str], tuple[float, float]] = {}
+        for way, lanes in ways.items():
+            tail, source, head = way
+            net = tail, source
+            (row, at), (to_row, to_at) = self._end(tail, is_tail=True), self._end(head, is_tail=False)
+            start = self._out_port(tail, source, y_of) if tail else ins[source]
+            end = self._in_port(head, source, y_of) if head else outs[source]
+            self._ends[way] = start, end
+            if not lanes:
+                if start != end:
+                    self._channels[row][at].add(net, start, end)
+                continue
+            self._channels[row][at].add(net, start, self._lane_y(lanes[0], net, tops))
+            self._channels[to_row][to_at].add(net, self._lane_y(lanes[-1], net, tops), end)
+
+    def _lane_y(self, lane: int, net: tuple[str, str], tops: Sequence[float]) -> float:
+        above = tops[lane] - self._lane_h[lane] if lane < len(self._lines) else tops[-1]
+        return above + TRACK * (self._lanes[lane].places[net] + 1)
+
+    def _columns_x(self) -> tuple[list[list[float]], float]:
+        """Return the left edge of each column of each line, and the width of all."""
+        margin = self._margin.settle()
+        self._margin_w = (margin + 1) * TRACK if margin else 0.0
+        lefts: list[list[float]] = []
+        self._channel_x: list[list[float]] = []
+        self._channel_w: list[list[float]] = []
+        width = 0.0
+        for row, line in enumerate(self._lines):
+            x = self._margin_w
+            lefts.append([])
+            self._channel_x.append([])
+            self._channel_w.append([])
+            for at in range(len(line) + 1):
+                count = self._channels[row][at].settle()
+                is_edge = at in (0, len(line))
+                least = (6 if not count else 2 * TRACK) if is_edge else CHANNEL
+                room = max(least, (count + 2) * TRACK)
+                self._channel_x[row].append(x)
+                self._channel_w[row].append(room)
+                x += room
+                if at < len(line):
+                    lefts[row].append(x)
+                    x += max(self._parts[key].w for key in line[at])
+            width = max(width, x)
+        return lefts, width
+
+    def _track_x(self, row: int, at: int, net: tuple[str, str]) -> float:
+        tracks = self._channels[row][at]
+        used = max(tracks.places.values()) + 1
+        spare = self._channel_w[row][at] - TRACK * (used - 1)
+        return self._channel_x[row][at] + spare / 2 + TRACK * tracks.places[net]
+
+    def _route(
+        self,
+        way: tuple[str, str, str],
+        lanes: tuple[int, ...],
+        corners: Mapping[str, Point],
+        lefts: Sequence[Sequence[float]],
+        tops: Sequence[float],
+        width: float,
+        ins: Mapping[str, float],
+        outs: Mapping[str, float],
+    ) -> tuple[Point, ...]:
+        tail, source, head = way
+        net = tail, source
+        start_y, end_y = self._ends[way]
+        start = (corners[tail][0] + self._parts[tail].w if tail else 0.0, start_y)
+        end = (corners[head][0] if head else width, end_y)
+        (row, at), (to_row, to_at) = self._end(tail, is_tail=True), self._end(head, is_tail=False)
+        if not lanes and start_y == end_y:
+            return (start, end)
+        x0 = self._track_x(row, at, net)
+        if not lanes:
+            return (start, (x0, start_y), (x0, end_y), end)
+        x1 = self._track_x(to_row, to_at, net)
+        first, last = self._lane_y(lanes[0], net, tops), self._lane_y(lanes[-1], net, tops)
+        if len(lanes) == 1:
+            return (start, (x0, start_y), (x0, first), (x1, first), (x1, end_y), end)
+        xm = TRACK * (self._margin.places[net] + 1)
+        return (start, (x0, start_y), (x0, first), (xm, first), (xm, last), (x1, last), (x1, end_y), end)
+
+
+def _free(y: float, taken: Mapping[str, float]) -> float:
+    while y in taken.values():
+        y += TRACK
+    return y
+
+
+def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
+    """Return the parts by rank: each right of all that it takes from, sources close to what takes from them."""
+    place = {key: at for at, key in enumerate(parts)}
+    before: dict[str, set[str]] = {key: set() for key in parts}
+    after: dict[str, set[str]] = {key: set() for key in parts}
+    for net in nets:
+        for head in net.heads:
+            if net.tail and head and place[net.tail] < place[head]:
+                before[head].add(net.tail)
+                after[net.tail].add(head)
+    rank: dict[str, int] = {}
+    entered = {head for net in nets if not net.tail for head in net.heads}
+    for key in parts:
+        rank[key] = max((rank[one] + 1 for one in before[key]), default=0)
+    last = max(rank.values(), default=0)
+    for key in reversed(list(parts)):
+        if not before[key] and key not in entered:
+            rank[key] = max(0, min((rank[one] - 1 for one in after[key]), default=last))
+    columns: list[list[str]] = [[] for _ in range(last + 1)]
+    height: dict[str, float] = {}
+    for key in sorted(parts, key=lambda key: (rank[key], place[key])):
+        columns[rank[key]].append(key)
+    for column in columns:
+        wish = {
+            key: sum(height[one] for one in before[key]) / len(before[key]) if before[key] else math.inf
+            for key in column
+        }
+        column.sort(key=lambda key: (parts[key].is_input, wish[key], place[key]))
+        for at, key in enumerate(column):
+            height[key] = float(at)
+    return [column for column in columns if column]
+
+
+def _wrapped(columns: list[list[str]], parts: Mapping[str, Part]) -> list[list[list[str]]]:
+    """Cut the columns into lines so that the whole is about twice as wide as high."""
+    widths = [max(parts[key].w for key in column) + CHANNEL for column in columns]
+    best: tuple[float, list[list[list[str]]]] | None = None
+    limits = sorted({sum(widths[:count]) for count in range(1, len(widths) + 1)} | {max(widths, default=0)})
+    for limit in limits:
+        lines: list[list[list[str]]] = []
+        used = math.inf
+        for column, width in zip(columns, widths, strict=True):
+            if used + width > limit:
+                lines.append([])
+                used = 0.0
+            lines[-1].append(column)
+            used += width
+        whole = max(sum(max(parts[key].w for key in column) + CHANNEL for column in line) for line in lines)
+        high = sum(_line_height(line, parts) + LANE for line in lines)
+        badness = abs(math.log(whole / high / _ASPECT))
+        if best is None or badness < best[0] - 1e-9:
+            best = badness, lines
+    return best[1] if best else []
+
+
+def _line_height(line: Sequence[Sequence[str]], parts: Mapping[str, Part]) -> float:
+    return max(_stack_height(column, parts) for column in line)
+
+
+def _stack_height(column: Sequence[str], parts: Mapping[str, Part]) -> float:
+    return sum(parts[key].h for key in column) + ROW_GAP * (len(column) - 1)

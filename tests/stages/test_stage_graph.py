@@ -1,0 +1,231 @@
+"""The graph of a stage: blocks in levels, equal ones folded, loops and branches as regions, nothing lost."""
+
+from __future__ import annotations
+
+import time
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages import Stage, inspect
+from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.stage_folds import rounds
+from mithril_nb.stages.stage_graph import MOST, StageGraph
+from mithril_nb.stages.stage_tree import stage_graph
+
+ROW = TensorSpec((4, 8))
+
+
+def f32(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def made(*rows: tuple[str, str, str | tuple[str, ...]], **options) -> Stage:
+    """Return a stage of `(opcode, block, operands)`; ids are numbers."""
+    found = []
+    for at, (opcode, block, operands) in enumerate(rows):
+        taken = (operands,) if isinstance(operands, str) else operands
+        shares = ((block, 1.0),) if block else ()
+        found.append(
+            Instruction(
+                str(at), opcode, at + 1, (str(at),), shares, "forward", operands=taken, shapes=(ROW,), **options
+            )
+        )
+    return Stage("jaxpr", "\n" * len(rows), tuple(found))
+
+
+def seen(graph: StageGraph, opened=()) -> list[str]:
+    return [f"{node.name} ×{node.repeat}" if node.repeat > 1 else node.name for node in graph.visible(opened)]
+
+
+def layers(count: int) -> Stage:
+    """Return a chain of layers of two ops, with a residual sum."""
+    rows = [("mul", "stem", ())]
+    for at in range(count):
+        first = len(rows)
+        rows += [
+            ("dot", f"layer_{at}/linear", str(first - 1)),
+            ("max", f"layer_{at}/relu", str(first)),
+            ("add", f"layer_{at}/sum", (str(first + 1), str(first - 1))),
+        ]
+    return made(*rows, ("dot", "head", str(len(rows) - 1)))
+
+
+def test_equal_blocks_in_a_row_are_one_node_that_says_how_many() -> None:
+    graph = stage_graph(layers(12))
+    assert seen(graph) == ["stem", "layer_0 ×12", "head"]
+    layer = graph.nodes["layer_0"]
+    assert layer.members == tuple(f"layer_{at}" for at in range(12))
+    assert layer.counts == (36, 0, 0, 0)
+    assert [(edge.source, edge.target, edge.shape) for edge in graph.edges()] == [
+        ("stem", "layer_0", "4×8"),
+        ("layer_0", "head", "4×8"),
+    ]
+
+
+def test_an_open_fold_shows_one_of_them_and_no_wire_between_rounds() -> None:
+    graph = stage_graph(layers(12))
+    assert seen(graph, {"layer_0"}) == ["stem", "layer_0 ×12", "linear", "relu", "sum", "head"]
+    assert {(edge.source, edge.target) for edge in graph.edges({"layer_0"})} == {
+        ("stem", "layer_0/linear"),
+        ("layer_0/linear", "layer_0/relu"),
+        ("layer_0/relu", "layer_0/sum"),
+        ("stem", "layer_0/sum"),
+        ("layer_0/sum", "head"),
+    }
+
+
+def test_a_block_that_differs_stands_for_itself() -> None:
+    stage = layers(6)
+    other = [*stage.instructions]
+    at = next(at for at, one in enumerate(other) if one.blocks.get("layer_3/relu"))
+    other[at] = Instruction("10", "tanh", 11, ("10",), other[at].shares, "forward", operands=("9",), shapes=(ROW,))
+    graph = stage_graph(Stage("jaxpr", stage.text, tuple(other)))
+    assert seen(graph) == ["stem", "layer_0 ×3", "layer_3", "layer_4 ×2", "head"]
+    alike = stage_graph(Stage("hlo", stage.text, tuple(other)), like=stage_graph(stage))
+    assert seen(alike) == ["stem", "layer_0 ×6", "head"]
+
+
+def test_every_instruction_is_in_one_node_and_found_again() -> None:
+    stage = layers(7)
+    graph = stage_graph(stage)
+    ids = [id for node in graph.visible() for id in graph.instructions_of(node.key)]
+    assert sorted(ids, key=int) == [one.id for one in stage.instructions]
+    assert len(graph.instructions_of("layer_0")) == 21
+
+
+def test_blocks_that_alternate_are_folded_by_the_round_when_they_are_many() -> None:
+    rows = [("mul", "stem", ())]
+    for at in range(40):
+        rows += [("dot", f"linear_{at}", str(len(rows) - 1)), ("max", f"relu_{at}", str(len(rows)))]
+    graph = stage_graph(made(*rows))
+    assert seen(graph) == ["stem", "linear_0 … relu_0 ×40"]
+    fold = graph.level()[1]
+    assert [node.name for node in graph.level(fold.key)] == ["linear_0", "relu_0"]
+
+
+@pytest.mark.parametrize("count", [26, 200, 3000])
+def test_no_level_has_more_nodes_than_are_taken_in_at_a_glance(count: int) -> None:
+    rows = [(f"op{at * at % 997}", f"block_{at}/inner", str(at - 1) if at else ()) for at in range(count)]
+    graph = stage_graph(made(*rows))
+    assert all(len(node.children) <= MOST for node in graph.nodes.values())
+    assert sum(node.counts[0] for node in graph.level()) == count
+
+
+def test_a_stage_of_50_000_instructions_opens_in_linear_time() -> None:
+    spent = []
+    for count in (10_000, 50_000):
+        rows = [(f"op{at % 13}", f"layer_{at // 500}/part_{at // 50 % 10}", str(at - 1)) for at in range(count)]
+        stage = made(*rows)
+        start = time.perf_counter()
+        graph = stage_graph(stage)
+        assert len(graph.visible(graph.first_view())) <= MOST
+        graph.edges(graph.first_view())
+        spent.append(time.perf_counter() - start)
+    assert spent[1] < 15 * spent[0] + 1
+
+
+def test_rounds_are_found_where_they_cover_most() -> None:
+    assert rounds("xabababyabcabcabcabc") == (8, 3, 4)
+    assert rounds("ab") is None
+    assert rounds("") is None
+
+
+def test_a_loop_is_a_region_that_says_how_often_it_runs() -> None:
+    def scanned(x, ws):
+        with jax.named_scope("stack"):
+            return jax.lax.scan(lambda h, w: (jnp.tanh(h @ w), None), x, ws)[0]
+
+    graph = stage_graph(inspect(scanned, f32(4, 8), f32(5, 8, 8)).stage("jaxpr"))
+    loop = next(node for node in graph.nodes.values() if node.kind == "loop")
+    assert (loop.name, loop.note) == ("scan", "×5 rounds")
+    assert {"dot_general", "tanh"} <= {node.name for node in graph.level(loop.key)}
+
+
+def test_a_loop_nobody_can_count_says_so() -> None:
+    graph = stage_graph(
+        inspect(lambda x: jax.lax.while_loop(lambda v: v < 9, lambda v: v * 2, x), f32()).stage("jaxpr")
+    )
+    loop = next(node for node in graph.nodes.values() if node.kind == "loop")
+    assert (loop.name, loop.note) == ("while", "unknown number of rounds")
+
+
+def test_branches_are_told_apart() -> None:
+    def chosen(flag, x):
+        return jax.lax.cond(flag, lambda v: jnp.sin(v) * 2, lambda v: jnp.cos(v) + 1, x)
+
+    graph = stage_graph(inspect(chosen, jax.ShapeDtypeStruct((), "bool"), f32(3)).stage("jaxpr"))
+    names = {node.name: [one.name for one in graph.level(node.key)] for node in graph.nodes.values() if node.children}
+    assert names["branch 0"] == ["cos", "add"]
+    assert names["branch 1"] == ["sin", "mul"]
+
+
+def test_forward_and_backward_of_a_scanned_block_are_one_node() -> None:
+    def layer(h, w):
+        with jax.named_scope("linear"):
+            return jnp.tanh(h @ w), None
+
+    def loss(ws, x):
+        with jax.named_scope("stack"):
+            return jax.lax.scan(layer, x, ws)[0].sum()
+
+    graph = stage_graph(inspect(jax.grad(loss), f32(5, 8, 8), f32(4, 8)).stage("jaxpr"))
+    loops = [node for node in graph.nodes.values() if node.kind == "loop"]
+    assert [loop.note for loop in loops] == ["×5 rounds"]
+    assert all(loops[0].counts[:2])
+
+
+def test_a_loop_of_python_is_found_again_in_calls_of_the_same_functions() -> None:
+    rows: list[tuple[str, str, str | tuple[str, ...]]] = [("mul", "model/embed", ())]
+    for _ in range(6):
+        at = len(rows)
+        rows += [
+            ("sub", "model/norm", str(at - 1)),
+            ("dot", "model/attention", str(at)),
+            ("add", "model", str(at + 1)),
+            ("sub", "model/norm", str(at + 2)),
+            ("dot", "model/mlp", str(at + 3)),
+            ("add", "model", str(at + 4)),
+        ]
+    rows.append(("sub", "model/norm", str(len(rows) - 1)))
+    graph = stage_graph(made(*rows))
+    (model,) = graph.level()
+    inside = graph.level(model.key)
+    assert [(node.kind, node.repeat) for node in inside] == [("block", 1), ("repeat", 6), ("block", 1)]
+    assert [node.name for node in graph.level(inside[1].key)] == ["norm", "attention", "add", "norm #2", "mlp", "add"]
+    assert {(edge.source.rpartition("/")[2], edge.target.rpartition("/")[2]) for edge in graph.edges({model.key})} == {
+        ("embed", "round:1:0"),
+        ("round:1:0", "norm"),
+    }
+
+
+def test_inputs_that_the_forward_pass_takes_are_nodes_with_their_names() -> None:
+    def used(params, batch, unused):
+        return params["w"] * batch
+
+    graph = stage_graph(inspect(used, {"w": f32(3)}, f32(3), f32(7)).stage("jaxpr"))
+    assert [(node.kind, node.name) for node in graph.level()][:2] == [("input", "params['w']"), ("input", "batch")]
+    assert "unused" not in {node.name for node in graph.nodes.values()}
+
+
+def test_a_stage_that_is_not_there_has_no_nodes() -> None:
+    graph = stage_graph(Stage("asm", "", unavailable="no object files on this platform"))
+    assert graph.visible() == ()
+    assert graph.first_view() == frozenset()
+    assert graph.edges() == ()
+
+
+@pytest.mark.parametrize("stage", ["jaxpr", "stablehlo", "hlo"])
+def test_all_stages_of_a_program_have_a_graph(stage: str) -> None:
+    def step(w, x):
+        with jax.named_scope("linear"):
+            h = x @ w
+        with jax.named_scope("head"):
+            return jnp.sum(jnp.tanh(h))
+
+    inspection = inspect(jax.value_and_grad(step), f32(8, 8), f32(4, 8))
+    graph = stage_graph(inspection.stage(stage), like=stage_graph(inspection.stage("jaxpr")))
+    assert {"linear", "head"} <= {node.name for node in graph.level()}
+    assert graph.edges()

@@ -1,0 +1,207 @@
+"""Pictures of a stage's graph: nothing over anything else, the same everywhere, and readable without eyes."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.stage_tree import stage_graph
+from mithril_nb.viz.stage_diagram import StageDiagram, stage_layout
+from mithril_nb.viz.stage_diagram_lines import Net, Part, arrange_lines
+from mithril_nb.viz.stage_diagram_svg import stage_graph_text, stage_svg
+
+ROW = TensorSpec((4, 8))
+Row = tuple[str, str, tuple[int, ...], str]
+
+
+def stage_of(rows: list[Row]) -> Stage:
+    """Return a stage of `(opcode, block, operands, role)`."""
+    found = [
+        Instruction(
+            str(at), opcode, at + 1, (str(at),), ((block, 1.0),) if block else (), role or None, "tagged", 1,
+            tuple(map(str, operands)), (ROW,),
+        )
+        for at, (opcode, block, operands, role) in enumerate(rows)
+    ]  # fmt: skip
+    return Stage("jaxpr", "\n" * len(rows), tuple(found))
+
+
+def transformer(layers: int = 12, *, wide: bool = False) -> Stage:
+    """Return the forward and backward of a chain of residual layers, no two of them equal if `wide`."""
+    rows: list[Row] = [("gather", "embedding", (), "forward")]
+    for at in range(layers):
+        start = len(rows)
+        op = f"dot{at}" if wide else "dot"
+        rows += [
+            ("norm", f"layer_{at}/norm", (start - 1,), "forward"),
+            (op, f"layer_{at}/attention/qkv", (start,), "forward"),
+            ("exp", f"layer_{at}/attention/scores", (start + 1,), "forward"),
+            ("dot", f"layer_{at}/attention/out", (start + 2,), "forward"),
+            ("add", f"layer_{at}/sum", (start - 1, start + 3), "forward"),
+        ]
+    rows.append(("dot", "head", (len(rows) - 1,), "forward"))
+    gradient = len(rows)
+    rows.append(("dot", "head", (gradient - 1,), "backward"))
+    for at in reversed(range(layers)):
+        rows.append(("dot", f"layer_{at}/attention/out", (len(rows) - 1,), "backward"))
+        rows.append(("sub", f"layer_{at}/attention/out", (len(rows) - 1,), "update"))
+    return stage_of(rows)
+
+
+def check(diagram: StageDiagram) -> None:
+    """No box over another, what is inside of a frame stays there, and no wire over a box or a frame's title."""
+    frames = {box.node.key: box for box in diagram.boxes if box.opened}
+    leaves = [box for box in diagram.boxes if not box.opened]
+    for one, other in itertools.combinations(leaves, 2):
+        apart = (
+            one.x + one.w <= other.x or other.x + other.w <= one.x
+            or one.y + one.h <= other.y or other.y + other.h <= one.y
+        )  # fmt: skip
+        assert apart, (one.node.key, other.node.key)
+    for box in diagram.boxes:
+        frame = frames.get(box.node.parent)
+        left, top, right, bottom = (
+            (frame.x, frame.y + 24, frame.x + frame.w, frame.y + frame.h)
+            if frame
+            else (0, 0, diagram.width, diagram.height)
+        )
+        assert left < box.x < box.x + box.w < right, box.node.key
+        assert top < box.y < box.y + box.h < bottom, box.node.key
+    walls = [(box.x, box.y, box.x + box.w, box.y + box.h) for box in leaves]
+    walls += [(box.x + 10, box.y, box.x + min(box.w - 10, 60), box.y + 22) for box in frames.values()]
+    for wire in diagram.wires:
+        for (x0, y0), (x1, y1) in itertools.pairwise(wire.points):
+            assert x0 == x1 or y0 == y1, "wires run level or upright"
+            for left, top, right, bottom in walls:
+                over = max(x0, x1) > left and min(x0, x1) < right and max(y0, y1) > top and min(y0, y1) < bottom
+                assert not over, (wire.source, wire.target)
+
+
+@st.composite
+def stages(draw: st.DrawFn) -> Stage:
+    """Draw a program: instructions in blocks in blocks, taking from anything before them."""
+    count = draw(st.integers(1, 40))
+    rows: list[Row] = []
+    for at in range(count):
+        block = draw(st.sampled_from(["", "a", "a/x", "a/x/p", "a/y", "b", "b/x", "c", "d/e/f", "(loss)"]))
+        operands = draw(st.lists(st.integers(0, at - 1), max_size=3, unique=True)) if at else []
+        role = draw(st.sampled_from(["forward", "forward", "backward", "update", ""]))
+        rows.append((draw(st.sampled_from(["add", "dot", "exp"])), block, tuple(operands), role))
+    return stage_of(rows)
+
+
+@settings(max_examples=80, deadline=None)
+@given(stages(), st.integers(0, 3))
+def test_any_program_is_drawn_without_overlap(stage: Stage, depth: int) -> None:
+    graph = stage_graph(stage)
+    opened = {key for key, node in graph.nodes.items() if key and node.children and key.count("/") < depth}
+    check(stage_layout(graph, opened=opened))
+    check(stage_layout(graph))
+
+
+@pytest.mark.parametrize("layers", [2, 12, 60])
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_first_view_is_small_and_uses_the_whole_width(layers: int, wide: bool) -> None:
+    diagram = stage_layout(stage_graph(transformer(layers, wide=wide)))
+    check(diagram)
+    assert len(diagram.boxes) <= 25
+    assert 1.2 <= diagram.width / diagram.height <= 3
+
+
+def test_an_open_level_of_200_blocks_is_drawn_in_time() -> None:
+    rows: list[Row] = [(f"op{at}", f"block_{at}/inner", (at - 1,) if at else (), "forward") for at in range(200)]
+    graph = stage_graph(stage_of(rows))
+    opened = {node.key for node in graph.level()}
+    diagram = stage_layout(graph, opened=opened)
+    check(diagram)
+    assert len(diagram.boxes) >= 200
+
+
+def test_a_changed_block_moves_no_other() -> None:
+    before = stage_layout(stage_graph(transformer(12, wide=True)), opened=())
+    rows = transformer(12, wide=True)
+    edited = [*rows.instructions]
+    at = next(at for at, one in enumerate(edited) if one.opcode == "dot5")
+    one = edited[at]
+    edited[at] = Instruction(
+        one.id, "conv", one.line, one.equations, one.shares, one.role, operands=one.operands, shapes=(ROW,)
+    )
+    after = stage_layout(stage_graph(Stage("jaxpr", rows.text, tuple(edited))), opened=())
+    places = {box.node.key: (box.x, box.y, box.w) for box in before.boxes}
+    assert {box.node.key: (box.x, box.y, box.w) for box in after.boxes} == places
+
+
+def test_a_wire_that_skips_runs_around_what_it_skips() -> None:
+    parts = {name: Part(100, 200, {}, {}) for name in "abc"}
+    placed = arrange_lines(parts, [Net("a", "a", ("b", "c")), Net("b", "b", ("c",))])
+    (_, top), (right, _) = placed.corners["b"], placed.corners["c"]
+    route = placed.routes["a", "a", "c"]
+    assert min(y for _, y in route) < top
+    assert route[-1] == (right, top + 100)
+    assert arrange_lines({}, []).corners == {}
+
+
+def test_a_picture_is_whole_for_those_who_read_it_and_those_who_hear_it(parsed) -> None:
+    diagram = stage_layout(stage_graph(transformer()), shares={f"layer_{at}": 0.08 for at in range(12)})
+    page = parsed(stage_svg(diagram, "train <step>", embedded=True))
+    assert "train <step>: " in "".join(page.texts)
+    assert "In the order of the program: embedding, layer_0 ×12, head." in page.texts
+    told = [attributes["aria-label"] for _, attributes in page.elements if "aria-label" in attributes]
+    assert "block layer_0 ×12, gives 4×8, 60 forward, 12 backward, 12 update, 96.0 % of the cost" in told
+    nodes = [attributes for tag, attributes in page.elements if attributes.get("class") == "node"]
+    assert all(one["tabindex"] == "0" and one["role"] == "button" for one in nodes)
+    assert {one.get("data-block") for one in nodes} >= {"embedding", "layer_0", "head"}
+    assert "forward" in page.texts
+    assert "update" in page.texts
+
+
+def test_instructions_are_linked_by_their_equations(parsed) -> None:
+    graph = stage_graph(stage_of([("add", "", (), "forward"), ("exp", "", (0,), "forward")]))
+    page = parsed(stage_svg(stage_layout(graph), embedded=True))
+    assert [one["data-e"] for _, one in page.elements if "data-e" in one] == ["0", "1"]
+
+
+def test_names_are_data(parsed) -> None:
+    graph = stage_graph(stage_of([("<script>alert(1)</script>", 'a"><b>/c', (), "forward")]))
+    page = parsed(stage_svg(stage_layout(graph, opened=set(graph.nodes)), embedded=True))
+    assert not {"script", "b"} & {tag for tag, _ in page.elements}
+
+
+def test_the_text_says_what_the_picture_shows() -> None:
+    graph = stage_graph(transformer())
+    assert stage_graph_text(graph, (), {f"layer_{at}": 0.05 for at in range(12)}) == (
+        "embedding    4×8  1 forward\n"
+        "layer_0 ×12  4×8  60 forward, 12 backward, 12 update  60.0 %\n"
+        "head         4×8  1 forward, 1 backward"
+    )
+    assert "  attention" in stage_graph_text(graph, {"layer_0"})
+    assert stage_graph_text(stage_graph(Stage("asm", "", unavailable="why"))) == "asm: nothing to draw"
+
+
+def test_the_same_program_gives_the_same_picture_under_every_hash_seed() -> None:
+    code = (
+        "from test_stage_diagram import *\n"
+        "import hashlib\n"
+        "drawn = [stage_svg(stage_layout(stage_graph(transformer(wide=wide)))) for wide in (False, True)]\n"
+        "print(hashlib.sha256(''.join(drawn).encode()).hexdigest())\n"
+    )
+    path = [str(__import__("pathlib").Path(__file__).parent), *sys.path]
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        for seed in ("0", "12345")
+    ]
+    assert runs[0].stdout == runs[1].stdout
+    assert len(runs[0].stdout) == 65
