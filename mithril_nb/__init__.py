@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mithril_nb.models import Model, load, save
     from mithril_nb.models.custom import op, register_primitive
     from mithril_nb.physical import PhysicalModel, compile
-    from mithril_nb.stages import inspect
+    from mithril_nb.targets import inspect
     from mithril_nb.train import Checkpoints, distributed, fit
     from mithril_nb.widgets import watch, workbench
 
@@ -46,7 +46,7 @@ _HOMES = {
     "from_equinox": "mithril_nb.interop",
     "from_flax": "mithril_nb.interop",
     "from_haiku": "mithril_nb.interop",
-    "inspect": "mithril_nb.stages",
+    "inspect": "mithril_nb.targets",
     "load": "mithril_nb.models",
     "load_params": "mithril_nb.interop",
     "op": "mithril_nb.models.custom",

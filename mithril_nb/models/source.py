@@ -12,7 +12,7 @@ from typing import Any
 
 from mithril_nb.graph.closing import INPUT, OUTPUT, is_array
 from mithril_nb.graph.edit import free_name
-from mithril_nb.graph.paths import component
+from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import exactly
 from mithril_nb.models.fields import fields_of
@@ -40,14 +40,36 @@ def to_source(model: LogicalGraph | Model, variable: str = "model") -> str:
         model |= Linear(64)
         model += Relu()
     """
+    return source_lines(model, variable)[0]
+
+
+def source_lines(model: LogicalGraph | Model, variable: str = "model") -> tuple[str, dict[int, str]]:
+    """Return what `to_source` does, and which block each line makes.
+
+    Args:
+        model: The model, or its graph.
+        variable: What to call it.
+
+    Returns:
+        The Python, and block paths by line, counted from 1. Lines that make no block are left out; all are where the
+        model is written as data.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Model, Relu
+        >>> source_lines(Model() + Linear(64) + Relu())[1]
+        {4: 'linear_0', 5: 'relu_0'}
+    """
     graph = model if isinstance(model, LogicalGraph) else model.graph
     writer = _Writer()
     writer.graph(graph, variable, "")
     if writer.misread:
         data = pformat(to_dict(graph), width=100, sort_dicts=False)
         unwritten = 'inf, nan = float("inf"), float("nan")\n' if re.search(r"\b(inf|nan)\b", data) else ""
-        return f"from mithril_nb.models import from_dict\n\n{unwritten}{variable} = from_dict({data})\n"
-    return _imports(writer.kinds) + "\n".join(writer.lines) + "\n"
+        return f"from mithril_nb.models import from_dict\n\n{unwritten}{variable} = from_dict({data})\n", {}
+    imports = _imports(writer.kinds)
+    start = imports.count("\n") + 1
+    paths = {start + place: path for place, (_, path) in enumerate(writer.lines) if path}
+    return imports + "".join(f"{line}\n" for line, _ in writer.lines), paths
 
 
 def _imports(kinds: Iterable[str]) -> str:
@@ -68,16 +90,16 @@ def _imports(kinds: Iterable[str]) -> str:
 
 class _Writer:
     def __init__(self):
-        self.lines: list[str] = []
+        self.lines: list[tuple[str, str]] = []
         self.kinds = {"Model"}
         self.variables: set[str] = set()
         self.misread = False
 
-    def graph(self, graph: LogicalGraph, variable: str, name: str, kind: str = "Model") -> str:
-        """Write the lines for one graph; return its variable."""
+    def graph(self, graph: LogicalGraph, variable: str, name: str, kind: str = "Model", path: str = "") -> str:
+        """Write the lines for one graph, which stands at a path; return its variable."""
         variable = self.free_variable(variable)
-        inner = {node.name: self.inside(node) for node in graph.nodes if _is_written_out(node.block)}
-        self.lines.append(f"{variable} = Model({f'name={name!r}' if name else ''})")
+        inner = {node.name: self.inside(node, path) for node in graph.nodes if _is_written_out(node.block)}
+        self.lines.append((f"{variable} = Model({f'name={name!r}' if name else ''})", path))
         labels = {end: label for label, end in graph.labels}
         so_far = LogicalGraph()
         for node in graph.nodes:
@@ -88,34 +110,35 @@ class _Writer:
                 made = inner[node.name]
             else:
                 default = node.name == free_name(so_far, node.block.kind)
-                made = self.call(node, "" if default else node.name)
-            self.lines.append(f"{variable} {operator} {made}{connections}")
+                made = self.call(node, "" if default else node.name, path)
+            self.lines.append((f"{variable} {operator} {made}{connections}", join_path(path, node.name)))
             so_far = LogicalGraph((*so_far.nodes, node))
-        self.notes(graph, variable)
+        self.notes(graph, variable, path)
         if kind != "Model":
-            self.lines.append(f"{variable} = Model.of({variable}.graph, {name or None!r}, {kind!r})")
+            self.lines.append((f"{variable} = Model.of({variable}.graph, {name or None!r}, {kind!r})", path))
         return variable
 
-    def inside(self, node: Node) -> str:
+    def inside(self, node: Node, path: str) -> str:
         """Write the lines for the blocks inside a block."""
         assert node.block.graph is not None
-        return self.graph(node.block.graph, node.name, node.name, node.block.kind)
+        return self.graph(node.block.graph, node.name, node.name, node.block.kind, join_path(path, node.name))
 
-    def call(self, node: Node, name: str) -> str:
+    def call(self, node: Node, name: str, path: str) -> str:
         """The constructor call of a block; one that runs others gets those as variables, or as calls of their own."""
         self.kinds.add(node.block.kind)
         if node.block.graph is None or node.block.is_composite:
             return _call(node.block, name, {})
-        bodies = {one.name: self.body(one) for one in node.block.graph.nodes}
+        bodies = {one.name: self.body(one, join_path(path, node.name)) for one in node.block.graph.nodes}
         return _call(node.block, name, bodies)
 
-    def body(self, node: Node) -> str:
+    def body(self, node: Node, path: str) -> str:
         """What stands for a block inside one that runs it."""
         if _is_written_out(node.block):
-            return self.graph(node.block.graph or LogicalGraph(), node.name, "", node.block.kind)
-        return self.call(node, "")
+            own = join_path(path, node.name)
+            return self.graph(node.block.graph or LogicalGraph(), node.name, "", node.block.kind, own)
+        return self.call(node, "", path)
 
-    def notes(self, graph: LogicalGraph, variable: str) -> None:
+    def notes(self, graph: LogicalGraph, variable: str, path: str) -> None:
         """Write what was said of shapes, dtypes, training and names, as the calls that say it."""
         said: dict[str, dict[str, Any]] = {}
         exposed: list[str] = []
@@ -131,11 +154,11 @@ class _Writer:
             if note.is_exposed:
                 exposed.append(name)
         if exposed:
-            self.lines.append(f"{variable}.expose_keys({', '.join(map(repr, exposed))})")
+            self.lines.append((f"{variable}.expose_keys({', '.join(map(repr, exposed))})", path))
         for what, values in said.items():
             plain = all(name.isidentifier() and not keyword.iskeyword(name) for name in values)
             given = ", ".join(f"{name}={value!r}" for name, value in values.items()) if plain else repr(values)
-            self.lines.append(f"{variable}.set_{what}({given})")
+            self.lines.append((f"{variable}.set_{what}({given})", path))
 
     def free_variable(self, name: str) -> str:
         """A Python name made of any name, used once."""

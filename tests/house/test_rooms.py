@@ -25,6 +25,7 @@ FLOORS = [
     {"physical"},
     {"interop"},
     {"train", "launch"},
+    {"targets"},
     {"viz"},
     {"session"},
     {"widgets"},

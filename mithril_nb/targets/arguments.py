@@ -1,0 +1,212 @@
+"""What a function is called with: arrays, which are traced, and everything else, which stays as it is."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from mithril_nb.errors import UnexpectedInputError, short_repr
+
+_NUMBERS = (bool, int, float, complex)
+_RESULTS = (jax.Array, np.ndarray, np.generic, *_NUMBERS)
+
+
+class Arguments:
+    """The arguments of one call, parted into what is traced and what is not.
+
+    Arrays and `jax.ShapeDtypeStruct`s are traced, wherever in nested containers they are. Everything else is static:
+    text, numbers, `None`, functions, config objects. A jitted function gets the numbers that it does not take as
+    static traced, as `jax.jit` does.
+
+    Args:
+        fn: What is called.
+        args: Its arguments.
+        kwargs: Those that it is given by name.
+        apart: Names of arguments that are neither: `whole` is given them.
+
+    Attributes:
+        all_names: Names of all arguments, as Python identifiers.
+        values: All arguments, those by name after the others.
+        names: Names of the arguments that hold arrays.
+        traced: These arguments, without what is static.
+
+    Examples:
+        >>> given = Arguments(jax.numpy.sum, (jax.ShapeDtypeStruct((3,), "float32"),), {"axis": 0})
+        >>> given.names, given.whole(*given.traced)[1]
+        (('a',), {'axis': 0})
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        apart: frozenset[str] = frozenset(),
+    ):
+        self._keywords = tuple(sorted(kwargs))
+        self.all_names = (*_names(fn, args), *self._keywords)
+        self.values = (*args, *(kwargs[name] for name in self._keywords))
+        static = _static_of_jit(fn, len(args), self._keywords)
+        self._parts: dict[str, _Part] = {}
+        for place, (name, value) in enumerate(zip(self.all_names, self.values, strict=True)):
+            if name not in apart:
+                self._parts[name] = _Part.of(value, static is not None and place not in static)
+        self.names = tuple(name for name, part in self._parts.items() if part.arrays)
+        self.traced = tuple(part.built(part.arrays) for part in self._parts.values() if part.arrays)
+
+    def whole(self, *traced: Any, **others: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments and keyword arguments, with other arrays in the place of those that are traced."""
+        given = dict(zip(self.names, traced, strict=True))
+        values = [
+            self._parts[name].whole(given.get(name)) if name in self._parts else others[name] for name in self.all_names
+        ]
+        count = len(values) - len(self._keywords)
+        return tuple(values[:count]), dict(zip(self._keywords, values[count:], strict=True))
+
+    def calling(self, fn: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function of what is traced."""
+
+        def call(*traced: Any) -> Any:
+            args, kwargs = self.whole(*traced)
+            return fn(*args, **kwargs)
+
+        return call
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One argument: its structure, its arrays, and its other leaves, with `None` in the places of the arrays."""
+
+    structure: Any
+    arrays: list[Any]
+    kept: list[Any]
+
+    @classmethod
+    def of(cls, value: Any, is_number_traced: bool) -> _Part:
+        leaves, structure = jax.tree.flatten(value)
+        traced = [_is_traced(leaf, is_number_traced) for leaf in leaves]
+        return cls(
+            structure,
+            [_spec(leaf) for leaf, is_traced in zip(leaves, traced, strict=True) if is_traced],
+            [None if is_traced else leaf for leaf, is_traced in zip(leaves, traced, strict=True)],
+        )
+
+    def built(self, arrays: Sequence[Any]) -> Any:
+        """The argument without what is static."""
+        given = iter(arrays)
+        return self.structure.unflatten([next(given) if leaf is None else None for leaf in self.kept])
+
+    def whole(self, traced: Any) -> Any:
+        given = iter(jax.tree.leaves(traced))
+        return self.structure.unflatten([next(given) if leaf is None else leaf for leaf in self.kept])
+
+
+def named(program: Callable[..., Any], names: Sequence[str], fn: Any) -> Callable[..., Any]:
+    """Return a function with positional parameters of these names, which stands for another.
+
+    What it gives besides arrays and numbers is left out: text, or the functions in an Equinox module.
+
+    Examples:
+        >>> inspect.signature(named(lambda *args: args, ("a", "b"), max))
+        <Signature (a, b)>
+    """
+
+    def call(*args: Any) -> Any:
+        return jax.tree.map(lambda leaf: leaf if isinstance(leaf, _RESULTS) else None, program(*args))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    call.__dict__["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    call.__dict__["__wrapped__"] = fn
+    call.__name__ = call.__qualname__ = title_of(fn)
+    return call
+
+
+def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> None:
+    """Raise if a function cannot be called with these arguments, as far as it says what it takes.
+
+    Raises:
+        UnexpectedInputError: Too few, too many, or of unknown names.
+    """
+    signature = _signature(fn)
+    if signature is None:
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        given = [_short(arg) for arg in args] + [f"{key}={_short(value)}" for key, value in kwargs.items()]
+        wanted = [
+            parameter.name if parameter.kind is not parameter.KEYWORD_ONLY else f"{parameter.name}=..."
+            for parameter in signature.parameters.values()
+            if parameter.default is parameter.empty and parameter.kind not in (2, 4)
+        ]
+        raise UnexpectedInputError(
+            f"cannot inspect {name!r} with these arguments: {error}.",
+            (("takes", str(signature)), ("given", ", ".join(given) or "nothing")),
+            f"ml.inspect({', '.join([name, *wanted])})",
+        ) from None
+
+
+def title_of(target: Any) -> str:
+    """Return what to call a target.
+
+    Examples:
+        >>> import functools
+        >>> title_of(functools.partial(max, 3)), title_of(title_of)
+        ('max', 'title_of')
+    """
+    while isinstance(target, functools.partial):
+        target = target.func
+    target = inspect.unwrap(target) if callable(target) else target
+    return getattr(target, "__name__", type(target).__name__)
+
+
+def _spec(leaf: Any) -> Any:
+    """Return the shape of an array of NumPy's, so that it is not kept alive; JAX's are let go of by the stages."""
+    if isinstance(leaf, np.ndarray | np.generic):
+        return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype))
+    return leaf
+
+
+def _is_traced(leaf: Any, is_number_traced: bool) -> bool:
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype.kind in "biufcV"
+    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) or (is_number_traced and isinstance(leaf, _NUMBERS))
+
+
+def _static_of_jit(fn: Any, count: int, keywords: Sequence[str]) -> frozenset[int] | None:
+    """Return the places of the arguments that a jitted function takes as static; `None` if it is not jitted."""
+    if not all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape")):
+        return None
+    info = getattr(fn, "_jit_info", None)  # JAX has no public way to ask.
+    numbers = {number % count for number in getattr(info, "static_argnums", ()) if -count <= number < count}
+    names = {place for place, name in enumerate(keywords, count) if name in getattr(info, "static_argnames", ())}
+    return frozenset(numbers | names)
+
+
+def _names(fn: Any, args: tuple[Any, ...]) -> list[str]:
+    signature = _signature(fn)
+    if signature is None:
+        return [f"args_{place}" for place in range(len(args))]
+    names: list[str] = []
+    for name, value in signature.bind_partial(*args).arguments.items():
+        is_many = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+        names.extend([f"{name}_{place}" for place in range(len(value))] if is_many else [name])
+    return names
+
+
+def _signature(fn: Any) -> inspect.Signature | None:
+    try:
+        return inspect.signature(fn)
+    except (TypeError, ValueError):  # of some that are written in C
+        return None
+
+
+def _short(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return short_repr(value, 40) if shape is None else f"{getattr(value, 'dtype', '')}{list(shape)}"

@@ -1,0 +1,149 @@
+"""Functions that a person wrote, and the modules of other libraries that they take or close over."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from mithril_nb.targets.arguments import Arguments, named
+from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, part
+from mithril_nb.targets.scopes import is_module, modules_in, named_modules, submodules
+
+_LIBRARIES = frozenset(
+    {"builtins", "equinox", "flax", "functools", "haiku", "jax", "jaxlib", "mithril_nb", "numpy", "optax"}
+)
+"""Packages whose functions are not looked into for modules."""
+
+
+def function_program(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...]]:
+    """Return a function of arrays alone, and what to trace it with.
+
+    Modules of nnx and Equinox that the function closes over become inputs, and so do those of nnx among its arguments:
+    what it changes in them is given back beside its result.
+
+    Args:
+        fn: The function.
+        args: Its arguments.
+        kwargs: Those that it is given by name.
+    """
+    whole = Arguments(fn, args, kwargs)
+    values = dict(zip(whole.all_names, whole.values, strict=True))
+    held = modules_of(fn)
+    roots = {**_roots(values), **held}
+    objects = {name: value for name, value in values.items() if is_nnx(value)}
+    if not roots and not objects:
+        return named(whole.calling(fn), whole.names, fn), whole.traced
+    given = Arguments(fn, args, kwargs, frozenset(objects))
+    closed = {name: one for name, one in held.items() if name not in objects and (is_nnx(one) or is_equinox(one))}
+    parts = {name: part(one) for name, one in closed.items() if not is_nnx(one)}
+    nnx = {**objects, **{name: one for name, one in closed.items() if is_nnx(one)}}
+    if nnx:
+        parts["modules"] = part(nnx)  # All at once: an optimizer may share arrays with its model.
+    known = {path for name, root in roots.items() for path, _ in submodules(root, (name,) if len(roots) > 1 else ())}
+    nests = {name: _Nest({**one.params, **one.state}, known) for name, one in parts.items()}
+
+    def run(*traced: Any) -> Any:
+        built = dict[str, Any]()
+        for (name, one), tree in zip(parts.items(), traced[: len(parts)], strict=True):
+            arrays = nests[name].flat(tree)
+            params, state = ({key: arrays[key] for key in keys} for keys in (one.params, one.state))
+            built.update(one.build(params, state) if name == "modules" else {name: one.build(params, state)})
+        again, keywords = given.whole(*traced[len(parts) :], **{name: built[name] for name in objects})
+        here = _roots(dict(zip(given.all_names, (*again, *keywords.values()), strict=True)))
+        here |= {name: built.get(name, one) for name, one in held.items()}
+        with named_modules(here, [(one, built[name]) for name, one in closed.items()]):
+            out = fn(*again, **keywords)
+        if not nnx:
+            return out
+        after = part({name: built[name] for name in nnx})
+        return out, nests["modules"].tree({**after.params, **after.state})
+
+    lifted = (nests[name].tree({**one.params, **one.state}) for name, one in parts.items())
+    return named(run, (*(f"{name}_" * (name in values) or name for name in parts), *given.names), fn), (
+        *lifted,
+        *given.traced,
+    )
+
+
+class _Nest:
+    """Arrays by dotted name, as nested dicts whose last key tells block and array: `{"mu": {"layers.0.kernel": a}}`."""
+
+    def __init__(self, arrays: Arrays, known: set[tuple[str, ...]]):
+        self._places = {dots: self._place(tuple(dots.split(".")), known) for dots in arrays}
+
+    def _place(self, parts: tuple[str, ...], known: set[tuple[str, ...]]) -> tuple[str, ...]:
+        for start in range(len(parts)):
+            if parts[start:-1] and parts[start:-1] in known:
+                return (*(".".join(parts[:start]),) * bool(start), ".".join(parts[start:]))
+        return (".".join(parts[:-1]), parts[-1]) if len(parts) > 1 else parts
+
+    def tree(self, arrays: Arrays) -> Any:
+        found: dict[str, Any] = {}
+        for dots, array in arrays.items():
+            *outer, last = self._places.get(dots, (dots,))
+            (found.setdefault(outer[0], {}) if outer else found)[last] = array
+        return found
+
+    def flat(self, tree: Any) -> Arrays:
+        return {
+            dots: functools.reduce(lambda inside, key: inside[key], place, tree) for dots, place in self._places.items()
+        }
+
+
+def _roots(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The modules among arguments by name. What an optimizer keeps for a module looks like it, and stands deeper."""
+    found = [((name, *path), module) for name, value in values.items() for path, module in modules_in(value)]
+    least: dict[type, int] = {}
+    for path, module in found:
+        least[type(module)] = min(len(path), least.get(type(module), len(path)))
+    return {"/".join(path): module for path, module in found if len(path) == least[type(module)]}
+
+
+def modules_of(fn: Any) -> dict[str, Any]:
+    """Return the modules that a function closes over, or takes from its file, by the names of the variables.
+
+    Functions that it uses are looked into as well, unless they are a library's.
+    """
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+
+    def look(name: str, value: Any) -> None:
+        if id(value) in seen:
+            return
+        seen.add(id(value))
+        if is_module(value):
+            found.setdefault(name, value)
+            return
+        if isinstance(value, functools.partial):
+            for part in (value.func, *value.args, *value.keywords.values()):
+                look(name, part)
+        inner = getattr(value, "__wrapped__", None) if callable(value) and not isinstance(value, type) else None
+        if inner is not None:
+            look(name, inner)
+        if isinstance(value, types.MethodType):
+            look(name, value.__func__)
+        if isinstance(value, types.FunctionType) and (value.__module__ or "").partition(".")[0] not in _LIBRARIES:
+            for variable, part in _variables(value):
+                look(variable, part)
+
+    look("module", fn)
+    return found
+
+
+def _variables(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # a variable that has no value yet
+            continue
+    pending = [fn.__code__]
+    while pending:
+        code = pending.pop()
+        used = (one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL")
+        yield from ((name, fn.__globals__[name]) for name in used if name in fn.__globals__)
+        pending.extend(const for const in code.co_consts if isinstance(const, types.CodeType))

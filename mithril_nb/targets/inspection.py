@@ -1,0 +1,185 @@
+"""`inspect`: from anything that a person may want to look at to all its stages."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from mithril_nb import stages
+from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
+from mithril_nb.graph.spec import Dim
+from mithril_nb.targets.arguments import Arguments, check_call, title_of
+from mithril_nb.targets.functions import function_program
+from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_linen
+from mithril_nb.targets.own import compiled_for, inspect_own, is_own
+from mithril_nb.targets.programs import module_program
+from mithril_nb.targets.scopes import is_module
+
+PROGRAMS = ("forward", "forward+backward", "train step")
+"""Programs that a model has."""
+
+
+def inspect(
+    target: Any,
+    *args: Any,
+    kwargs: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    variables: Any = None,
+    program: str | None = None,
+    loss: Any = None,
+    optimizer: Any = None,
+    name: str | None = None,
+    device: Any = None,
+    compiler_options: Mapping[str, Any] | None = None,
+    **named: Any,
+) -> stages.Inspection:
+    """Look at a program at every stage on its way to the machine, without running it, whatever it is.
+
+    Arrays among the arguments are traced, `jax.ShapeDtypeStruct`s do as well and take no memory. Everything else is
+    static: text, numbers, `None`, config objects, functions; only a jitted function gets numbers as `jax.jit` would
+    give them. Blocks are the blocks of a `Model`, the modules of Flax, Equinox and Haiku by their paths
+    (`blocks/0/attention/query`), else named scopes and Python functions.
+
+    Args:
+        target: A `Model`, a `PhysicalModel`, any function that JAX can trace, a module of Flax nnx or linen, of
+            Equinox, or a Haiku transform. Equinox modules are called as they are: `jax.vmap(module)` takes a batch.
+        *args: What it is called with; for a model its inputs in order.
+        kwargs: What it is called with by name, where a name is one of those below.
+        shapes: Shapes of the inputs of a model, in the place of arguments: `{"input": [32, 784]}`.
+        variables: Variables of a linen module, or of a Haiku transform; default: those that `init` would give.
+        program: Of a model or a module: `"forward"`, `"forward+backward"` or `"train step"`; default: the last one
+            with an optimizer, the second with only a loss, else the first.
+        loss: Loss of a model or a module as in `ml.fit`; default: `"cross_entropy"`.
+        optimizer: Optimizer of a model or a module as in `ml.fit`; default: `"adam"`.
+        name: What to call the program.
+        device: The `jax.Device` to lower and compile for.
+        compiler_options: What XLA is told besides.
+        **named: What it is called with by name.
+
+    Returns:
+        The stages, made when they are first asked for. A function that cannot be traced has them, too: each says why
+        it is unavailable.
+
+    Raises:
+        UnknownOptionError: Something that cannot be called; a program, or an option, that it does not have.
+        UnexpectedInputError: Too few arguments, or too many.
+        ShapeError: Shapes of a model's inputs that are missing, or that do not fit.
+
+    Examples:
+        >>> import jax
+        >>> from mithril_nb.models import Linear
+        >>> inspect(Linear(10), shapes={"input": [32, 784]}, optimizer="adam")
+        Inspection('train step', made: nothing yet)
+        >>> inspect(jax.nn.softmax, jax.ShapeDtypeStruct((8,), "float32"), axis=0).stage("jaxpr").unavailable
+    """
+    options = {"name": name, "device": device, "compiler_options": compiler_options}
+    given = {**named, **(kwargs or {})}
+    target, args, given = _without_partial(target, args, given)
+    is_model = is_own(target) or is_foreign(target) or is_module(getattr(target, "__self__", None))
+    chosen = _program_name(program, loss, optimizer, None if is_model else target)
+    loss, optimizer = "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer
+    if is_own(target):
+        _refuse("variables", variables, target, "Flax linen modules, Haiku transforms", "ml.inspect(model, x)")
+        return inspect_own(compiled_for(target, args, given, shapes), chosen, loss, optimizer, options)
+    _refuse("shapes", shapes, target, "models of mithril_nb", f"ml.inspect({title_of(target)}, x)")
+    if is_model:
+        return _inspect_module(target, args, given, variables, chosen, loss, optimizer, options)
+    _refuse(
+        "variables", variables, target, "Flax linen modules, Haiku transforms", f"ml.inspect({title_of(target)}, x)"
+    )
+    if not callable(target) or isinstance(target, type):
+        is_class = isinstance(target, type)
+        raise UnknownOptionError(
+            f"cannot inspect {f'the class {target.__name__!r}' if is_class else short_repr(target)}.",
+            (("needs", "a model, a function, or a module of Flax, Equinox or Haiku"),),
+            f"ml.inspect({target.__name__}(...), x)" if is_class else "ml.inspect(lambda x: x + 1, jax.numpy.ones(3))",
+        )
+    check_call(target, args, given, title_of(target))
+    function, specs = function_program(target, args, given)
+    return stages.inspect(function, *specs, **{**options, "name": name or title_of(target)})
+
+
+def _inspect_module(
+    target: Any,
+    args: tuple[Any, ...],
+    given: Mapping[str, Any],
+    variables: Any,
+    program: str,
+    loss: Any,
+    optimizer: Any,
+    options: Mapping[str, Any],
+) -> stages.Inspection:
+    method = None if is_foreign(target) else target
+    if method is not None:
+        target = method.__self__
+        if is_linen(target):
+            given, method = {**given, "method": method.__name__}, None
+    takes, own = callable_of(target) if method is None else (method, frozenset[str]())
+    title = title_of(method) if method is not None else title_of(target)
+    if "method" in given and is_linen(target):
+        takes = getattr(target, str(given["method"]), takes)
+    check_call(takes, args, {key: value for key, value in given.items() if key not in own}, title)
+    arguments = Arguments(takes, args, given)
+    try:
+        module = foreign(target, arguments, variables, getattr(method, "__func__", None))
+        made = module_program(module, arguments, takes, program, loss, optimizer)
+    except MithrilError:
+        raise
+    except Exception as error:
+        # What JAX says of a module that cannot be traced stands in its stages, as it does for a function.
+        return stages.inspect(
+            _raising(error, title), *arguments.traced, **{**options, "name": options["name"] or title}
+        )
+    names = {"name": options["name"] or (title if program == "forward" else program)}
+    return stages.inspect(made.function, *made.specs, **{**options, **names})
+
+
+def _without_partial(
+    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """What a `functools.partial` binds is given as if it were an argument."""
+    while isinstance(target, functools.partial):
+        target, args, kwargs = target.func, (*target.args, *args), {**target.keywords, **kwargs}
+    return target, args, dict(kwargs)
+
+
+def _program_name(program: str | None, loss: Any, optimizer: Any, function: Any) -> str:
+    """Return which program of a model or a module is meant.
+
+    Raises:
+        UnknownOptionError: There is no such program, or a function is asked for one.
+    """
+    if function is not None:
+        asked = {"program": program, "loss": loss, "optimizer": optimizer}
+        for option, value in asked.items():
+            name = title_of(function)
+            _refuse(
+                option,
+                value,
+                function,
+                "models, and modules of Flax, Equinox and Haiku",
+                f"ml.inspect(jax.grad({name}), ...), or a function that is the whole step.",
+            )
+        return "forward"
+    if program is not None and program not in PROGRAMS:
+        near = get_close_matches(str(program).replace("_", " ").replace("-", " "), PROGRAMS, 1, 0.5)
+        raise UnknownOptionError(
+            f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), f'program="{(*near, PROGRAMS[0])[0]}"'
+        )
+    return program or PROGRAMS[2 if optimizer is not None else 1 if loss is not None else 0]
+
+
+def _refuse(option: str, value: Any, target: Any, takers: str, advice: str) -> None:
+    """Raise if an option was given to a target that has no use for it."""
+    if value is not None:
+        raise UnknownOptionError(f"{title_of(target)!r} takes no {option}=.", ((f"{option}= is for", takers),), advice)
+
+
+def _raising(error: Exception, title: str) -> Callable[..., Any]:
+    def function(*_: Any) -> Any:
+        raise error
+
+    function.__name__ = title
+    return function

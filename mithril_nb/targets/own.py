@@ -1,0 +1,119 @@
+"""Our own models: their programs, the Python that builds them, and what kind each block is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from mithril_nb import stages
+from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
+from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.graph.spec import Dim, TensorSpec
+from mithril_nb.models.model import Model
+from mithril_nb.models.naming import input_names
+from mithril_nb.physical import PhysicalModel, compile, graph_of
+from mithril_nb.train import Program, programs
+
+
+def is_own(target: Any) -> bool:
+    """Whether a target is a model of ours, compiled or not."""
+    return isinstance(target, Model | LogicalGraph | Block | PhysicalModel)
+
+
+def compiled_for(
+    target: Any,
+    args: Sequence[Any],
+    named: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[Dim]] | None,
+) -> PhysicalModel:
+    """Return the model, compiled for the inputs that it is looked at with.
+
+    Args:
+        target: A model, compiled or not.
+        args: Inputs in the order of the model's, or their shapes.
+        named: Inputs by name, or their shapes.
+        shapes: Shapes by name of the input.
+
+    Raises:
+        UnexpectedInputError: More inputs than the model has, or one that is given twice.
+        ShapeError: Shapes that do not fit, or that are not known in numbers.
+        UnknownOptionError: An input that is no array.
+    """
+    graph = target.graph if isinstance(target, PhysicalModel) else graph_of(target)
+    names = input_names(graph)
+    if len(args) > len(names):
+        raise UnexpectedInputError(
+            f"the model has {len(names)} input{'s' * (len(names) != 1)}, and was given {len(args)}.",
+            (("inputs", ", ".join(map(repr, names)) or "none"),),
+            f"ml.inspect(model, {', '.join(names)})" if names else "ml.inspect(model)",
+        )
+    given = dict(zip(names, args, strict=False))
+    for name, value in named.items():
+        if name in given:
+            raise UnexpectedInputError(
+                f"the input {name!r} is given twice.", advice=f"ml.inspect(model, {name}={name})", port=name
+            )
+        given[name] = value
+    for name, value in given.items():
+        if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+            raise UnknownOptionError(
+                f"input {name!r} must be an array or its shape, not {short_repr(value)}.",
+                (),
+                f'ml.inspect(model, {name}=jax.ShapeDtypeStruct((32, 784), "float32"))',
+            )
+    sizes: dict[str, Sequence[Dim]] = {name: tuple(value.shape) for name, value in given.items()}
+    sizes = {**(shapes or {}), **sizes}
+    if isinstance(target, PhysicalModel):
+        if not sizes:
+            return _concrete(target)
+        return _concrete(compile(graph, target.backend, shapes=sizes, jit=target.jit))
+    found = compile(graph, shapes=sizes)
+    dtypes = {name: jax.dtypes.canonicalize_dtype(value.dtype).name for name, value in given.items()}
+    others = {name: dtype for name, dtype in dtypes.items() if name in names and found.input_specs[name].dtype != dtype}
+    return _concrete(compile(Model.of(graph).set_types(others), shapes=sizes) if others else found)
+
+
+def program_of(model: PhysicalModel, name: str, loss: Any, optimizer: Any) -> Program:
+    """Return a program of a compiled model.
+
+    Raises:
+        ShapeError: The loss takes one output, and the model gives several.
+    """
+    if name != "forward" and len(model.output_names) != 1 and not callable(loss):
+        raise ShapeError(
+            f"the loss {loss!r} takes one output, and the model gives {len(model.output_names)}.",
+            (("outputs", ", ".join(f"{name!r} {model.output_specs[name]}" for name in model.output_names)),),
+            "loss=a function of (outputs, targets), which gets the outputs as a dict.",
+        )
+    return programs(model, loss=loss, optimizer=optimizer)[name]
+
+
+def inspect_own(
+    model: PhysicalModel, program: str, loss: Any, optimizer: Any, options: Mapping[str, Any]
+) -> stages.Inspection:
+    """Return the stages of a program of a compiled model."""
+    chosen = program_of(model, program, loss, optimizer)
+    how = {"name": program, "device": model.backend.device, "compiler_options": model.options.compiler_options}
+    told = {key: value for key, value in options.items() if value is not None}
+    return stages.inspect(chosen.function, *chosen.specs, **{**how, **told})
+
+
+def _concrete(model: PhysicalModel) -> PhysicalModel:
+    """The model itself, if the shapes of its inputs are known; the first dim may be any batch."""
+    for name, spec in model.input_specs.items():
+        if not _is_known(spec):
+            raise ShapeError(
+                f"the shape of input {name!r} is not known in numbers.",
+                (("so far", str(spec)),),
+                f'ml.inspect(model, shapes={{"{name}": [32, 784]}})',
+                port=name,
+            )
+    return model
+
+
+def _is_known(spec: TensorSpec) -> bool:
+    return spec.is_concrete or (
+        bool(spec.shape) and spec.shape[0] != "..." and all(isinstance(dim, int) for dim in spec.shape[1:])
+    )

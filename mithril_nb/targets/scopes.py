@@ -1,0 +1,252 @@
+"""Module paths of Flax, Equinox and Haiku, written into a trace as the scopes in which our own programs name blocks.
+
+linen and Haiku let a person intercept the calls of modules, and know their paths. Modules of nnx and Equinox do not
+know where they stand: while a program is traced their classes' `__call__` is replaced by one that looks that up.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import jax
+
+from mithril_nb.program import block_scope
+
+Path = tuple[str, ...]
+ROOT = "root:"
+"""Scope of what the outermost module does itself: its name is no part of the paths of what is inside it."""
+_KINDS = (("flax.nnx", "Module"), ("flax.linen", "Module"), ("equinox", "Module"))
+_PATCHING = threading.RLock()
+"""Classes belong to all threads: one trace at a time replaces their methods."""
+
+
+def class_of(package: str, name: str) -> Any:
+    """Return a class of a package if somebody imported that, else `()`, of which nothing is an instance.
+
+    Examples:
+        >>> isinstance(3, class_of("no_such_package", "Module"))
+        False
+    """
+    return getattr(sys.modules.get(package), name, ())
+
+
+def is_module(value: Any) -> bool:
+    """Whether a value is a module of a library that was imported; what Equinox wraps around functions is none."""
+    return any(isinstance(value, class_of(*kind)) for kind in _KINDS) and not _is_machinery(type(value))
+
+
+def _is_machinery(cls: type) -> bool:
+    """Whether a class of Equinox is no layer: bound methods, and what `filter_jit` and the like give."""
+    return cls.__module__.startswith("equinox.") and not cls.__module__.startswith("equinox.nn.")
+
+
+def modules_in(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield the outermost modules in nested lists, dicts and objects made of them, each with its path."""
+    if is_module(value):
+        yield path, value
+    else:
+        for name, part in _parts(value):
+            yield from modules_in(part, (*path, name))
+
+
+def submodules(module: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Yield a module and all modules in it, each once, with its path from the outermost."""
+    seen: set[int] = set()
+
+    def walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+        if id(value) in seen:
+            return
+        if is_module(value):
+            yield path, value
+        elif not isinstance(value, list | tuple | Mapping):
+            return
+        seen.add(id(value))
+        for name, part in _parts(value):
+            yield from walk(part, (*path, name))
+
+    yield from walk(module, path)
+
+
+def _parts(value: Any) -> list[tuple[str, Any]]:
+    # What holds modules: containers, modules, and what else a library keeps them in (nnx.Optimizer, TrainState).
+    if isinstance(value, Mapping):
+        return [(str(key), part) for key, part in value.items()]
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return list(zip(value._fields, value, strict=True))  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(value, list | tuple) or isinstance(value, class_of("flax.nnx", "List")):
+        return [(str(place), part) for place, part in enumerate(value)]
+    if any(isinstance(value, kind) for kind in (class_of("flax.nnx", "Pytree"), *(class_of(*one) for one in _KINDS))):
+        return [(name, part) for name, part in vars(value).items() if not name.startswith("_pytree__")]
+    return []
+
+
+def is_alone(module: Any) -> bool:
+    """Whether a module is of nnx or Equinox and holds no others."""
+    return not isinstance(module, class_of("flax.linen", "Module")) and len(list(submodules(module))) == 1
+
+
+class Scopes:
+    """Names the modules that are called while a program is traced.
+
+    A module is known by what it is: one of the roots, or of those inside them. One that a transform has built anew is
+    known by its class, if one module of that class is in the module around it; else its class stands for its name.
+
+    Args:
+        roots: The outermost modules with their names. Paths start inside the root if there is one, else with its name.
+
+    Examples:
+        >>> with Scopes({}).entered():
+        ...     pass
+    """
+
+    def __init__(self, roots: Mapping[str, Any]):
+        self._thread = 0
+        self._known: dict[int, tuple[Path, Any]] = {}
+        self._open: list[tuple[Path, Any]] = []
+        self._substitutes: dict[int, Any] = {}
+        self._linen_prefix: Path = ()
+        self._roots = {((name,) if len(roots) > 1 else ()): root for name, root in roots.items()}
+        for path, root in self._roots.items():
+            self._learn(path, root)
+
+    def substitute(self, original: Any, rebuilt: Any) -> None:
+        """Let calls of a module, and of all in it, go to another of the same structure: one with traced arrays."""
+        found = {path: module for path, module in submodules(rebuilt)}
+        for path, module in submodules(original):
+            self._substitutes[id(module)] = found.get(path, module)
+
+    @contextmanager
+    def entered(self) -> Iterator[Scopes]:
+        """Name the modules that this thread calls until the end of the `with`."""
+        with _PATCHING, ExitStack() as undo:
+            self._thread = threading.get_ident()
+            for package in ("flax.nnx", "equinox"):
+                self._patch(class_of(package, "Module"), undo)
+            linen, haiku = sys.modules.get("flax.linen"), sys.modules.get("haiku")
+            if linen is not None:
+                undo.enter_context(linen.intercept_methods(self._linen))
+            if haiku is not None:
+                undo.enter_context(haiku.intercept_methods(self._haiku))
+            yield self
+
+    def _patch(self, base: Any, undo: ExitStack) -> None:
+        if base == ():
+            return
+        for cls in _subclasses(base):
+            call = cls.__dict__.get("__call__")
+            if call is not None and not _is_machinery(cls):
+                setattr(cls, "__call__", self._naming(call))  # noqa: B010
+                undo.callback(setattr, cls, "__call__", call)
+
+    def _naming(self, call: Any) -> Callable[..., Any]:
+        def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != self._thread:
+                return call.__get__(module, type(module))(*args, **kwargs)
+            module = self._substitutes.get(id(module), module)
+            bound = call.__get__(module, type(module))
+            if self._open and self._open[-1][1] is module:  # `super().__call__(x)`
+                return bound(*args, **kwargs)
+            with self._at(self._place(module), module):
+                return bound(*args, **kwargs)
+
+        return __call__
+
+    def _place(self, module: Any) -> Path:
+        if id(module) not in self._known:
+            around = self._open[-1][1] if self._open else None
+            inside = [one for root in self._roots.items() for one in submodules(root[1], root[0])]
+            if around is not None:
+                inside = list(submodules(around, self._known[id(around)][0])) if id(around) in self._known else []
+            alike = {path for path, one in inside if type(one) is type(module) and one is not around}
+            # A module around it is passed by where a transform builds that anew, too.
+            enclosing = self._open[-1][0] if self._open else ()
+            own = (*enclosing, type(module).__name__)
+            self._learn(alike.pop() if len(alike) == 1 else own, module)
+        return self._known[id(module)][0]
+
+    def _learn(self, path: Path, module: Any) -> None:
+        for place, one in submodules(module, path):
+            self._known.setdefault(id(one), (place, one))
+
+    @contextmanager
+    def _at(self, path: Path, module: Any) -> Iterator[None]:
+        """Enter the scopes that lead from the enclosing module to a path."""
+        around = self._open[-1][0] if self._open else ()
+        same, name = (len(around) if path[: len(around)] == around else 0), type(module).__name__
+        with ExitStack() as scopes:
+            if not path:
+                # A root that holds no others is a block itself: nothing stands below it.
+                scopes.enter_context(jax.named_scope(block_scope(name) if is_alone(module) else ROOT + name))
+            for part in path[same:]:
+                scopes.enter_context(jax.named_scope(block_scope(part)))
+            self._open.append((path, module))
+            scopes.callback(self._open.pop)
+            yield
+
+    def _linen(self, call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        module = context.module
+        if threading.get_ident() != self._thread or context.method_name == "setup" or module.scope is None:
+            return call(*args, **kwargs)
+        if not module.path and any(type(one) is type(module) for _, one in self._open):
+            return call(*args, **kwargs)  # one method of the root calls another
+        with self._at((*self._linen_root(module), *module.path), module):
+            return call(*args, **kwargs)
+
+    def _linen_root(self, module: Any) -> Path:
+        """Path of the module that `apply` was called on: what is called is a copy of it, known by its class."""
+        if not module.path:
+            alike = [path for path, root in self._roots.items() if type(root) is type(module)]
+            unknown = (module.name or type(module).__name__,) if self._roots else ()
+            self._linen_prefix = alike[0] if len(alike) == 1 else unknown
+        return self._linen_prefix
+
+    def _haiku(self, call: Any, args: Any, kwargs: Any, context: Any) -> Any:
+        if threading.get_ident() != self._thread or context.method_name == "__init__":
+            return call(*args, **kwargs)
+        with self._at(haiku_path(context.module.module_name), context.module):
+            return call(*args, **kwargs)
+
+
+def haiku_path(name: str) -> Path:
+    """Return the path of a Haiku module; `~` stands for its constructor.
+
+    Examples:
+        >>> haiku_path("mlp/~/linear_0")
+        ('mlp', 'linear_0')
+    """
+    return tuple(part for part in name.split("/") if part != "~")
+
+
+def _subclasses(base: Any) -> list[Any]:
+    found, pending = {base: None}, [base]
+    while pending:
+        for cls in pending.pop().__subclasses__():
+            if cls not in found:
+                found[cls] = None
+                pending.append(cls)
+    return list(found)
+
+
+_CONTEXT: Any = jax.make_user_context(None)
+"""Part of the key by which JAX keeps what it traced: what ran before without scopes is traced again with them."""
+
+
+@contextmanager
+def named_modules(roots: Mapping[str, Any], substitutes: Sequence[tuple[Any, Any]] = ()) -> Iterator[None]:
+    """Name the modules that are called until the end of the `with`, as `Scopes` says.
+
+    Args:
+        roots: The outermost modules by name.
+        substitutes: Pairs of a module and one of the same structure, to which its calls go.
+    """
+    scopes = Scopes(roots)
+    for original, rebuilt in substitutes:
+        scopes.substitute(original, rebuilt)
+    # Nobody may get to see what was traced with substitutes: their arrays live no longer than the trace.
+    key = object() if substitutes else tuple((name, type(root)) for name, root in roots.items())
+    with _CONTEXT(key), scopes.entered():
+        yield

@@ -1,0 +1,269 @@
+"""Modules of Flax, Equinox and Haiku as targets: their paths are the blocks, their arrays are params by path."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from flax import linen, nnx
+
+import mithril_nb as ml
+from mithril_nb.stages import Inspection
+
+
+def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def blocks(inspection: Inspection, role: str | None = None) -> set[str]:
+    """The blocks of its equations; what stands in none, or is the root's own, left out."""
+    found = {one.block for one in inspection.equations if not one.is_call and role in (None, one.role)}
+    return {block for block in found if block and "/" + block != "/" + inspection.name}
+
+
+def owners(inspection: Inspection) -> dict[str, str]:
+    return {one.name: one.block for one in inspection.inputs}
+
+
+class Block(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.linear, self.norm = nnx.Linear(4, 4, rngs=rngs), nnx.BatchNorm(4, rngs=rngs)
+        self.dropout = nnx.Dropout(0.5, rngs=rngs)
+
+    def __call__(self, x: Any) -> Any:
+        return self.dropout(self.norm(self.linear(x)))
+
+
+class Net(nnx.Module):
+    def __init__(self, rngs: nnx.Rngs):
+        self.blocks = nnx.List([Block(rngs) for _ in range(2)])
+        self.head = nnx.Linear(4, 3, rngs=rngs)
+
+    def __call__(self, x: Any) -> Any:
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+    def encode(self, x: Any) -> Any:
+        return self.blocks[0](x)
+
+
+NET_BLOCKS = {f"blocks/{k}/{part}" for k in (0, 1) for part in ("linear", "norm", "dropout")} | {"head"}
+
+
+@pytest.fixture(scope="module")
+def net() -> Net:
+    return Net(nnx.Rngs(0))
+
+
+def test_an_nnx_module_has_its_paths_and_keeps_its_state(net: Net) -> None:
+    before = jax.tree.map(np.asarray, nnx.state(net, nnx.BatchStat))
+    inspection = ml.inspect(net, spec(2, 4))
+    assert blocks(inspection) == NET_BLOCKS
+    assert owners(inspection)["params['blocks.1.linear.kernel']"] == "blocks/1/linear"
+    assert owners(inspection)["state['blocks.1.norm.mean']"] == "blocks/1/norm"
+    assert "result[1]['blocks.0.norm.mean']" in {one.name for one in inspection.outputs}
+    assert jax.tree.all(jax.tree.map(np.array_equal, before, nnx.state(net, nnx.BatchStat)))
+    assert type(net).__call__ is Net.__call__
+    assert "mithril" not in Net.__call__.__module__
+
+
+def test_modules_made_without_memory_are_inspected() -> None:
+    inspection = ml.inspect(nnx.eval_shape(lambda: Net(nnx.Rngs(0))), spec(2, 4))
+    assert blocks(inspection) == NET_BLOCKS
+    shapes = eqx.filter_eval_shape(eqx.nn.MLP, 4, 2, 8, 1, key=jax.random.key(0))
+    assert blocks(ml.inspect(shapes, spec(4))) == {"layers/0", "layers/1"}
+
+
+def test_the_train_step_of_an_nnx_module(net: Net) -> None:
+    inspection = ml.inspect(net, spec(2, 4), loss="cross_entropy", optimizer=optax.adam(1e-3))
+    assert inspection.name == "train step"
+    trained = {f"blocks/{k}/{part}" for k in (0, 1) for part in ("linear", "norm")} | {"head"}
+    assert blocks(inspection, "update") == trained | {"(optimizer)"}
+    assert blocks(inspection, "forward") >= NET_BLOCKS | {"(loss)"}
+    assert blocks(inspection, "backward") >= trained | {"(loss)"}
+    assert owners(inspection)["opt_state.opt_state[0].mu['head.bias']"] == "head"
+    both = ml.inspect(net, spec(2, 4), loss="cross_entropy")
+    assert both.name == "forward+backward"
+    assert blocks(both, "update") == set()
+
+
+def test_what_a_module_computes_is_what_the_inspected_program_computes() -> None:
+    module = eqx.nn.MLP(4, 2, 8, 2, key=jax.random.key(0))
+    x = jnp.arange(12.0).reshape(3, 4)
+    inspection = ml.inspect(jax.vmap(module), x)
+    arrays = {one.name.split("'")[1]: None for one in inspection.inputs if "'" in one.name}
+    for place, layer in enumerate(module.layers):
+        arrays |= {f"layers.{place}.weight": layer.weight, f"layers.{place}.bias": layer.bias}
+    np.testing.assert_array_equal(inspection.compiled(arrays, x), jax.jit(jax.vmap(module))(x))
+
+
+def test_a_step_that_a_person_wrote_for_nnx(net: Net) -> None:
+    @nnx.jit
+    def step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:
+        def loss(model: Any) -> Any:
+            return optax.softmax_cross_entropy_with_integer_labels(model(x), y).mean()
+
+        value, grads = nnx.value_and_grad(loss)(model)
+        optimizer.update(model, grads)
+        return value
+
+    optimizer = nnx.Optimizer(net, optax.adam(1e-3), wrt=nnx.Param)
+    inspection = ml.inspect(step, net, optimizer, spec(2, 4), spec(2, dtype="int32"))
+    assert blocks(inspection) >= NET_BLOCKS
+    assert owners(inspection)["modules['model']['head.bias']"] == "head"
+    assert owners(inspection)["modules['optimizer.opt_state.0.mu']['blocks.0.linear.kernel']"] == "blocks/0/linear"
+    results = {one.name for one in inspection.outputs}
+    assert "result[1]['model']['head.bias']" in results
+    assert "result[0]" in results
+
+
+def test_a_step_that_a_person_wrote_for_equinox() -> None:
+    module, optimizer = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0)), optax.adam(1e-3)
+
+    @eqx.filter_jit
+    def step(model: Any, state: Any, x: Any, y: Any) -> Any:
+        def loss(model: Any) -> Any:
+            return jnp.mean((jax.vmap(model)(x) - y) ** 2)
+
+        value, grads = eqx.filter_value_and_grad(loss)(model)
+        updates, state = optimizer.update(grads, state)
+        return eqx.apply_updates(model, updates), state, value
+
+    state = optimizer.init(eqx.filter(module, eqx.is_array))
+    inspection = ml.inspect(step, module, state, spec(3, 4), spec(3, 2))
+    assert inspection.stage("jaxpr").unavailable is None
+    assert blocks(inspection) >= {"layers/0", "layers/1"}
+
+
+def test_functions_that_close_over_a_module_take_its_arrays(net: Net) -> None:
+    module = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0))
+
+    def loss(x: Any) -> Any:
+        return jax.vmap(module)(x).sum()
+
+    for target in (loss, jax.vmap(module), eqx.filter_vmap(module), eqx.filter_jit(loss)):
+        inspection = ml.inspect(target, spec(3, 4))
+        assert blocks(inspection) == {"layers/0", "layers/1"}, target
+        assert "layers/1" in owners(inspection).values()
+    assert blocks(ml.inspect(lambda x: net(x), spec(2, 4))) == NET_BLOCKS
+    assert blocks(ml.inspect(net.encode, spec(2, 4))) >= {f"blocks/0/{one}" for one in ("linear", "norm", "dropout")}
+
+
+def test_two_modules_stand_below_their_names() -> None:
+    first, second = (eqx.nn.MLP(4, 4, 8, 1, key=jax.random.key(seed)) for seed in (0, 1))
+
+    def both(encoder: Any, decoder: Any, x: Any) -> Any:
+        return decoder(encoder(x))
+
+    inspection = ml.inspect(both, first, second, spec(4))
+    assert blocks(inspection) >= {"encoder/layers/0", "encoder/layers/1", "decoder/layers/0", "decoder/layers/1"}
+
+
+def test_modules_that_a_transform_builds_anew_are_known_by_their_class_or_named_after_it() -> None:
+    class Pair(eqx.Module):
+        first: eqx.nn.Linear
+        second: eqx.nn.Linear
+        norm: eqx.nn.LayerNorm
+
+        def __call__(self, x: Any) -> Any:
+            x = eqx.filter_vmap(eqx.filter_checkpoint(self.first))(x)
+            return eqx.filter_vmap(eqx.filter_checkpoint(self.norm))(x)
+
+    layers = [eqx.nn.Linear(4, 4, key=jax.random.key(seed)) for seed in (0, 1)]
+    inspection = ml.inspect(Pair(*layers, eqx.nn.LayerNorm(4)), spec(3, 4))
+    assert blocks(inspection) == {"Linear", "norm"}
+
+
+def test_a_function_that_ran_before_is_traced_again_with_names(net: Net) -> None:
+    module = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0))
+    run = jax.jit(lambda x: jax.vmap(module)(x))
+    plain = run(jnp.ones((3, 4)))
+    assert blocks(ml.inspect(lambda x: run(x) + 1, spec(3, 4))) >= {"layers/0", "layers/1"}
+    np.testing.assert_array_equal(run(jnp.ones((3, 4))), plain)
+
+
+class Inner(linen.Module):
+    @linen.compact
+    def __call__(self, x: Any, train: bool = False) -> Any:
+        x = linen.Dense(4)(linen.relu(linen.Dense(8, name="up")(x)))
+        return linen.Dropout(0.5, deterministic=not train)(x)
+
+
+class Outer(linen.Module):
+    def setup(self) -> None:
+        self.parts = [Inner() for _ in range(2)]
+        self.norm = linen.BatchNorm(use_running_average=False)
+
+    def __call__(self, x: Any, train: bool = False) -> Any:
+        for part in self.parts:
+            x = part(x, train)
+        return self.norm(x)
+
+
+def test_a_linen_module_with_and_without_variables() -> None:
+    module, x = Outer(), jnp.ones((2, 4))
+    want = {f"parts_{k}/{part}" for k in (0, 1) for part in ("up", "Dense_0")} | {"norm"}
+    inspection = ml.inspect(module, spec(2, 4))
+    assert blocks(inspection) - {"parts_0", "parts_1"} == want
+    assert owners(inspection)["params['parts_0.up.kernel']"] == "parts_0/up"
+    assert owners(inspection)["state['batch_stats']['norm.mean']"] == "norm"
+    variables = module.init(jax.random.key(0), x)
+    given = ml.inspect(module, x, variables=variables)
+    assert given.stage("jaxpr").text == inspection.stage("jaxpr").text
+    keys = {"rngs": {"dropout": jax.random.key(0)}}
+    training = ml.inspect(module, spec(2, 4), kwargs=keys, train=True)
+    assert {"parts_0/Dropout_0", "parts_1/Dropout_0"} <= blocks(training)
+    step = ml.inspect(module, spec(2, 4), loss="mean_squared_error", optimizer="adam")
+    assert blocks(step, "update") == want | {"(optimizer)"}
+
+
+def test_a_step_that_applies_a_linen_module() -> None:
+    module = Inner()
+    variables = jax.eval_shape(module.init, jax.random.key(0), spec(2, 4))
+
+    def loss(variables: Any, x: Any) -> Any:
+        return module.apply(variables, x).sum()  # pyright: ignore[reportAttributeAccessIssue]
+
+    inspection = ml.inspect(jax.grad(loss), variables, spec(2, 4))
+    assert blocks(inspection) >= {"up", "Dense_0"}
+
+
+def test_haiku_transforms() -> None:
+    def network(x: Any) -> Any:
+        return hk.Linear(2, name="head")(hk.nets.MLP([5, 4])(x))
+
+    def with_state(x: Any) -> Any:
+        return hk.BatchNorm(True, True, 0.9)(x, is_training=True)
+
+    want = {"mlp/linear_0", "mlp/linear_1", "head"}
+    for transform in (hk.transform(network), hk.without_apply_rng(hk.transform(network))):
+        inspection = ml.inspect(transform, spec(3, 4))
+        assert blocks(inspection) - {"mlp"} == want
+        assert owners(inspection)["params['mlp.linear_0.w']"] == "mlp/linear_0"
+    variables = hk.transform(network).init(jax.random.key(0), jnp.ones((3, 4)))
+    assert blocks(ml.inspect(hk.transform(network), spec(3, 4), variables=variables)) - {"mlp"} == want
+    assert "batch_norm" in blocks(ml.inspect(hk.transform_with_state(with_state), spec(3, 4)))
+    step = ml.inspect(
+        hk.without_apply_rng(hk.transform(network)), spec(3, 4), loss="mean_squared_error", optimizer="adam"
+    )
+    assert blocks(step, "update") == want | {"(optimizer)"}
+
+
+def test_classes_are_as_they_were_also_after_a_trace_that_failed() -> None:
+    module = eqx.nn.MLP(4, 2, 8, 1, key=jax.random.key(0))
+    calls = {cls: cls.__dict__["__call__"] for cls in (eqx.nn.MLP, eqx.nn.Linear, nnx.Linear)}
+    assert "dot_general" in str(ml.inspect(module, spec(9)).stage("jaxpr").unavailable)
+    assert {cls: cls.__dict__["__call__"] for cls in calls} == calls
+
+
+def test_equinox_modules_that_take_a_key() -> None:
+    inspection = ml.inspect(eqx.nn.Dropout(0.5), spec(9), key=jax.random.key(0))
+    assert {one.block for one in inspection.equations if not one.is_call} == {"Dropout"}
+    assert [one.name for one in inspection.inputs] == ["x", "key"]
