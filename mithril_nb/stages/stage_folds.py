@@ -222,7 +222,7 @@ def _fold_run(
             twin = first[at % period]
             twin.members = [*(twin.members or [twin]), child]  # not counted: the round around it says how often
             _hide(child, twin, hidden)
-    _sort(draft)
+    sort_children(draft)
 
 
 def round_name(first: Sequence[Draft]) -> str:
@@ -235,7 +235,8 @@ def round_name(first: Sequence[Draft]) -> str:
     return first[0].name if len(first) == 1 else f"{first[0].name} … {first[-1].name}"
 
 
-def _sort(draft: Draft) -> None:
+def sort_children(draft: Draft) -> None:
+    """Put inputs first, and the rest in the order of the program."""
     draft.children = dict(sorted(draft.children.items(), key=lambda item: (item[1].kind != "input", item[1].order)))
 
 
@@ -294,4 +295,4 @@ def _gather(draft: Draft, part: str, name: str, kind: Kind, found: Sequence[tupl
     group.order = min(child.order for _, child in found)
     group.shape = found[-1][1].shape
     draft.children[part] = group
-    _sort(draft)
+    sort_children(draft)

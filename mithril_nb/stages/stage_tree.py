@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Role, Stage
 from mithril_nb.stages.stage_calls import split_rounds
-from mithril_nb.stages.stage_folds import Draft, fold
+from mithril_nb.stages.stage_folds import Draft, fold, sort_children
 from mithril_nb.stages.stage_graph import MOST, ROLES, ROOT, GraphNode, StageGraph, shapes_text
 from mithril_nb.stages.stage_regions import Region, parents_of, region_of
 
@@ -32,7 +32,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     root = Draft(ROOT, stage.name, "block", UNATTRIBUTED, None)
     by_id = {one.id: one for one in stage.instructions}
     parents = parents_of(stage)
-    homes = _planted(root, stage, parents)
+    homes = _planted(root, stage, parents, _known_inputs(like))
     split_rounds(root, by_id)
     flows = tuple(
         (operand, one.id, by_id[operand].shapes[0] if by_id[operand].shapes else None)
@@ -43,7 +43,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     )
     dropped = _gather_inputs(root, flows, by_id)
     flows = tuple(flow for flow in flows if flow[0] not in dropped)
-    _measure(root, by_id, flows)
+    _measure(root, by_id, flows, {key: at for at, key in enumerate(like.nodes)} if like is not None else {})
     hidden = fold(root, most, like)
     nodes: dict[str, GraphNode] = {}
     _freeze(root, nodes)
@@ -52,7 +52,15 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     return StageGraph(stage.name, nodes, flows, roles, {one.id: one.equations for one in kept}, hidden)
 
 
-def _planted(root: Draft, stage: Stage, parents: Mapping[str, str]) -> dict[str, Draft]:
+def _known_inputs(like: StageGraph | None) -> dict[str, str]:
+    """Return the names that inputs have in another stage; equations tell which is which."""
+    if like is None:
+        return {}
+    inputs = [node for node in like.nodes.values() if node.kind == "input" and len(node.ids) == 1]
+    return {equation: node.name for node in inputs for equation in like.equations[node.ids[0]]}
+
+
+def _planted(root: Draft, stage: Stage, parents: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Draft]:
     """Put every instruction into the tree of blocks and regions; return where each is."""
     bodies: dict[str, tuple[Draft, Region]] = {}
     homes: dict[str, Draft] = {}
@@ -68,7 +76,8 @@ def _planted(root: Draft, stage: Stage, parents: Mapping[str, str]) -> dict[str,
                 place = _walk(root, "", block)
                 place.ids.append(one.id)
             else:
-                name = texts[one.line - 1].partition("# ")[2].strip() if texts else ""
+                known = next((names[equation] for equation in one.equations if equation in names), "")
+                name = texts[one.line - 1].partition("# ")[2].strip() if texts else known
                 place = root.child(f"input:{one.id}", name or one.id, "input", UNATTRIBUTED)
                 place.ids.append(one.id)
                 place.opcode = one.opcode
@@ -166,9 +175,15 @@ def _gather_inputs(
 
 
 def _measure(
-    root: Draft, by_id: Mapping[str, Instruction], flows: Iterable[tuple[str, str, TensorSpec | None]]
+    root: Draft,
+    by_id: Mapping[str, Instruction],
+    flows: Iterable[tuple[str, str, TensorSpec | None]],
+    places: Mapping[str, int],
 ) -> None:
-    """Count the instructions of each node by role, sort children as the program runs, and find what each gives."""
+    """Count the instructions of each node by role, sort children as the program runs, and find what each gives.
+
+    A compiler puts bodies and fusions where it likes: nodes that have a place in another stage keep that.
+    """
     stack, drafts = [root], []
     while stack:
         draft = stack.pop()
@@ -193,7 +208,9 @@ def _measure(
         ]
         if first and draft.kind != "input":
             draft.order = min(first)
-        draft.children = dict(sorted(draft.children.items(), key=lambda item: (item[1].kind != "input", item[1].order)))
+        if draft.key in places:
+            draft.order = places[draft.key] - len(places)
+        sort_children(draft)
     # What leaves a node is what it gives: the last forward result that something outside takes.
     for source, targets in users.items():
         instruction = by_id[source]
@@ -203,7 +220,7 @@ def _measure(
         place: Draft | None = homes[source]
         ancestors = {id(one) for target in outside for one in _line(homes[target])}
         while place is not None and outside and id(place) not in ancestors:
-            if place.kind != "instruction":
+            if place.kind not in ("instruction", "input"):
                 place.shape = shapes_text(instruction.shapes)
             place = place.parent
     for draft in reversed(drafts):

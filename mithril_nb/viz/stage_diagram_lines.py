@@ -16,6 +16,7 @@ ROW_GAP = 18
 TRACK = 8
 CHANNEL, LANE = 36, 22
 _ASPECT = 2.0
+_FEW_LOOSE = 3
 
 Interval = tuple[float, float]
 
@@ -90,7 +91,7 @@ def arrange_lines(parts: Mapping[str, Part], nets: Sequence[Net]) -> Placed:
     Returns:
         Places in px from `(0, 0)`. No route is over a part that it does not belong to.
     """
-    return _Lines(parts, nets).placed()
+    return _Lines(parts, nets).placed() if parts else Placed(0, 0, {}, {}, {}, {})
 
 
 class _Lines:
@@ -106,8 +107,6 @@ class _Lines:
         self._margin = _Tracks()
 
     def placed(self) -> Placed:
-        if not self._parts:
-            return Placed(0, 0, {}, {}, {}, {})
         ways = {(net.tail, net.source, head): self._way(net, head) for net in self._nets for head in net.heads}
         self._plan_lanes(ways)
         tops = self._tops()
@@ -318,6 +317,10 @@ def _columns(parts: Mapping[str, Part], nets: Sequence[Net]) -> list[list[str]]:
     for key in reversed(list(parts)):
         if not before[key] and key not in entered:
             rank[key] = max(0, min((rank[one] - 1 for one in after[key]), default=last))
+    loose = [key for key in parts if not before[key] and not after[key] and key not in entered]
+    if len(loose) > _FEW_LOOSE:  # With nothing to follow they are read in their own order.
+        rank |= {key: last + at for at, key in enumerate(loose, 1)}
+        last += len(loose)
     columns: list[list[str]] = [[] for _ in range(last + 1)]
     height: dict[str, float] = {}
     for key in sorted(parts, key=lambda key: (rank[key], place[key])):
