@@ -1,0 +1,185 @@
+"""Help: a line for every operation that can occur, in plain words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jax
+import jax.extend.core.primitives
+import jax.lax
+import jax.numpy as jnp
+import pytest
+from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, spec, train_step
+from jaxlib.mlir.dialects import chlo, func, sdy, stablehlo
+
+import mithril_nb.viz
+from mithril_nb.stages import inspect
+from mithril_nb.viz.op_help import op_help
+
+FILE = Path(mithril_nb.viz.__file__).parent / "op_help.json"
+TABLES = json.loads(FILE.read_text(encoding="utf-8"))
+
+HLO = """
+abs acos acosh add add-dependency after-all all-gather all-gather-done all-gather-start all-reduce
+all-reduce-done all-reduce-start all-to-all and asin asinh async-done async-start async-update atan2 atanh
+batch-norm-grad batch-norm-inference batch-norm-training bitcast bitcast-convert broadcast call cbrt ceil
+cholesky clamp collective-broadcast collective-permute collective-permute-done collective-permute-start
+compare complex concatenate conditional constant convert convolution copy copy-done copy-start cosine cosh
+count-leading-zeros custom-call divide domain dot dynamic-reshape dynamic-slice dynamic-update-slice erf
+exponential exponential-minus-one fft floor fusion gather get-dimension-size get-tuple-element imag infeed
+iota is-finite log log-plus-one logistic map maximum minimum multiply negate not opt-barrier or outfeed pad
+parameter partition-id popcnt power ragged-all-to-all ragged-dot real recv recv-done reduce reduce-precision
+reduce-scatter reduce-window remainder replica-id reshape reverse rng rng-bit-generator
+rng-get-and-update-state round-nearest-afz round-nearest-even rsqrt scaled-dot scan scatter select
+select-and-scatter send send-done set-dimension-size shift-left shift-right-arithmetic shift-right-logical
+sign sine sinh slice sort sqrt stochastic-convert subtract tan tanh topk transpose triangular-solve tuple
+while xor
+""".split()
+
+LLVM = """
+add addrspacecast alloca and ashr atomicrmw bitcast br call cmpxchg extractelement extractvalue fadd fcmp fdiv
+fence fmul fneg fpext fptosi fptoui fptrunc freeze frem fsub getelementptr icmp insertelement insertvalue
+inttoptr load lshr mul or phi ptrtoint ret sdiv select sext shl shufflevector sitofp srem store sub switch
+trunc udiv uitofp unreachable urem xor zext
+""".split()
+
+ASM = {
+    "Multiplies and adds in one step": "vfmadd231ps vfnmadd213ss vfmsub132pd vfmaddsub231ps fmla fmadd fma.rn.f32",
+    "Copies a value between registers or memory": "mov movq vmovd movabs movsxd movzx movl movslq movzbl movsx",
+    "Copies floats or a whole vector": "vmovups movaps vmovdqu vmovdqu64 vmovss vmovsd vmovlps movlhps",
+    "Puts one value into all lanes": "vbroadcastss vpbroadcastd",
+    "Copies only the lanes": "vmaskmovps vpmaskmovd",
+    "Reads the lanes": "vgatherdps vpgatherqd",
+    "Adds; with": "add vaddps addss vpaddd paddq addq fadd add.f32 add.s64 vaddsubps",
+    "Adds or subtracts lanes": "vhaddps haddpd",
+    "Subtracts": "sub vsubps subsd vpsubd subq fsub sub.f32",
+    "Multiplies; with": "mul imul imulq vmulps mulss vpmulld pmuludq fmul mul.wide.u32 mulx",
+    "Multiplies lanes and sums": "vpmaddwd vpdpbusd vdpbf16ps sdot mma.sync.aligned",
+    "Divides": "div idiv divq vdivps divss fdiv sdiv div.rn.f32",
+    "Square root": "sqrtss vsqrtps vrsqrtps rsqrtss frsqrte fsqrt rsqrt.approx.f32",
+    "One over each item": "vrcpps rcpss frecpe rcp.approx.f32",
+    "The larger": "vmaxps maxss vpmaxsd fmaxnm max.f32",
+    "The smaller": "vminps minsd vpminud fminnm min.s32",
+    "Rounds": "vroundps roundss vrndscaleps frintm",
+    "Turns numbers into another type": "vcvttps2dq cvtsi2ss vcvtps2pd cltq cdqe cqo cvt.f32.f16 scvtf fcvtzs",
+    "And bit by bit": "and andq vandps vpand vandnps pandn andn kmovw kortestw and.b32 ands",
+    "Or, or exclusive or": "or xor xorl xorps vxorps vpxor por orps eor orr or.b32 vpord",
+    "Any logical function": "vpternlogd lop3.b32",
+    "Turns the sign": "neg not negq vpabsd fneg fabs neg.f32 abs.f32",
+    "Moves bits": "shl shr sar sarl shlq vpslld psrlq vpsrad shlx rol lsl shl.b32 sarx rorx vpsllvd",
+    "Compares": "cmp cmpl test testb vcmpps vcmpltps cmpeqss vucomiss comisd vpcmpeqd fcmp setp.lt.f32 vptest tst",
+    "Takes one of two values": "vblendvps vpblendd cmovl cmovae setne setb csel fcsel selp.f32 bsl",
+    "Moves lanes about": "vshufps vpermilps vpermd vunpcklps vextractf128 vinsertf128 vpshufd zip1 ext shfl.sync.b32",
+    "Computes an address": "lea leaq adrp",
+    "Saves values": "push pop pushq popq stp ldp leave",
+    "Reads memory": "ldr ldur ld1 ld.global.f32 ldrb",
+    "Writes memory": "str stur st1 st.global.v4.f32",
+    "Asks for memory": "prefetcht0 prfm",
+    "Calls a function": "call callq bl blr call.uni",
+    "Returns": "ret retq exit",
+    "Jumps if": "jne je jb jae jle jg js jnp b.ne cbz tbnz",
+    "Jumps.": "jmp jmpq b br bra bra.uni",
+    "Clears the upper": "vzeroupper vzeroall",
+    "Adds or subtracts one": "inc dec incq",
+    "Does nothing": "nop nopw nopl int3 endbr64 ud2",
+    "Keeps threads": "lock xchg mfence dmb membar.gl atom.global.add.f32",
+    "Waits until": "bar.sync",
+    "Counts": "tzcnt lzcnt popcnt bsr bt clz bextr",
+    "Copies a value into": "fmov movi movk mov.u32 mov.b64",
+    "Approximate special": "ex2.approx.f32 tanh.approx.f32 lg2.approx.f32",
+}  # fmt: skip
+
+
+def _primitives() -> set[str]:
+    """Every primitive that JAX lowers to StableHLO, with those of its public modules."""
+    public = {
+        vars(module)[name].name
+        for module in (jax.lax, jax.extend.core.primitives)
+        for name in vars(module)
+        if name.endswith("_p")
+    }
+    try:  # JAX has no public list of what it lowers; where this one is gone, the public names are enough.
+        from jax._src.interpreters import mlir
+    except ImportError:  # pragma: no cover
+        return public
+    tables = [mlir._lowerings, *mlir._platform_specific_lowerings.values()]
+    return public | {primitive.name for table in tables for primitive in table}
+
+
+def test_every_primitive_of_jax_has_help() -> None:
+    names = _primitives()
+    assert len(names) > 250
+    assert {name for name in names if op_help("jaxpr", name) is None} == set()
+
+
+def test_every_op_of_stablehlo_and_its_neighbours_has_help() -> None:
+    names = {
+        made.OPERATION_NAME
+        for dialect in (stablehlo, chlo, func, sdy)
+        for made in vars(dialect).values()
+        if isinstance(made, type) and isinstance(getattr(made, "OPERATION_NAME", None), str)
+    }
+    assert len(names) > 180
+    assert {name for name in names if op_help("stablehlo", name) is None} == set()
+
+
+@pytest.mark.parametrize(("stage", "opcodes"), [("hlo", HLO), ("hlo_before", HLO), ("llvm", LLVM)])
+def test_every_opcode_has_help(stage: str, opcodes: list[str]) -> None:
+    assert {opcode for opcode in opcodes if op_help(stage, opcode) is None} == set()
+
+
+def test_families_of_mnemonics() -> None:
+    wrong = {
+        mnemonic: op_help("asm", mnemonic)
+        for start, mnemonics in ASM.items()
+        for mnemonic in mnemonics.split()
+        if not (op_help("asm", mnemonic) or "").startswith(start)
+    }
+    assert wrong == {}
+
+
+def test_everything_in_whole_programs_has_help() -> None:
+    widths = (5, 7, 3)
+    step = train_step(mlp(widths), linear_params(widths), (spec(2, 5),), spec(2, 3))
+
+    def rest(x, key):
+        x = x.at[jnp.array([0, 1])].add(jnp.sort(x)[:2])
+        return jnp.linalg.solve(jnp.outer(x, x), x), jnp.fft.rfft(x), jax.random.normal(key, (3,)), jnp.argmax(x)
+
+    for fn, args in (step, (everything, (EVERYTHING_PARAMS, spec(3, 7))), (rest, (spec(4), spec(2, dtype="uint32")))):
+        made = inspect(fn, *args)
+        for stage in ("jaxpr", "stablehlo", "hlo"):
+            opcodes = {one.opcode for one in made.stage(stage).instructions}
+            assert {opcode for opcode in opcodes if op_help(stage, opcode) is None} == set(), stage
+
+
+def test_the_words_are_plain_and_short() -> None:
+    """One line each, a sentence, and no entry that says in another dialect what stands for all of them."""
+    texts = [text for name, table in TABLES.items() if name not in ("same", "asm") for text in table.values()]
+    for text in [*texts, *(text for _, text in TABLES["asm"])]:
+        assert len(text) <= 120, text
+        assert text.endswith("."), text
+        assert text[0].isupper() or text[0] in "-e", text
+    assert len(FILE.read_bytes()) < 40_000
+    for dialect in ("jaxpr", "stablehlo", "hlo"):
+        assert [name for name, text in TABLES[dialect].items() if TABLES["all"].get(name) == text] == []
+
+
+def test_golden_for_both_sides(golden) -> None:
+    """The tests of the front end read the same from this file."""
+    asked = [
+        ("jaxpr", "scatter-add"), ("jaxpr", "exp"), ("jaxpr", "pjit"), ("stablehlo", "stablehlo.exponential"),
+        ("stablehlo", "chlo.broadcast_add"), ("stablehlo", "func.func"), ("stablehlo", "stablehlo.broadcast_in_dim"),
+        ("hlo", "get-tuple-element"), ("hlo_before", "topk"), ("hlo", "fusion"), ("hlo", "no-such"), ("llvm", "phi"),
+        ("asm", "VFMADD231PS"), ("asm", "ld.global.f32"), ("asm", "wxyz"), ("python", "x"), ("graph", "add"),
+        ("jaxpr", "constructor"), ("llvm", "toString"),
+    ]  # fmt: skip
+    rows = [json.dumps([stage, opcode, op_help(stage, opcode)]) for stage, opcode in asked]
+    golden("op_help.json", "[\n  " + ",\n  ".join(rows) + "\n]\n")
+
+
+def test_what_is_unknown_has_none() -> None:
+    assert [op_help(*pair) for pair in (("jaxpr", "no_such"), ("graph", "add"), ("asm", "wxyz"), ("llvm", ""))] == [
+        None
+    ] * 4
