@@ -13,7 +13,7 @@ from typing import Any
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.equations import Site
-from mithril_nb.stages.functions import function_paths, is_optimizer_work
+from mithril_nb.stages.functions import functions_of, is_optimizer_work
 from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED
 from mithril_nb.stages.roles import roles_of
 from mithril_nb.stages.scopes import Verdict, has_blocks, of_others, of_ours
@@ -256,8 +256,8 @@ def _others(trace: Trace, top: list[Site], sites: list[Site]) -> dict[str, Verdi
         is_inside = site.parent is not None and site.parent.id in updates
         if is_inside or of_others(site.stack).is_update or is_optimizer_work(site.equation.source_info.traceback):
             updates.add(site.id)
-    functions = function_paths(trace, top)
-    roles = roles_of(trace.closed.jaxpr, top, updates)
+    functions, lifted = functions_of(trace, top)
+    roles = roles_of(trace.closed.jaxpr, top, updates, lifted)
     found: dict[str, Verdict] = {}
     for site in sites:
         role = roles[site.id]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.equations import Site
@@ -22,16 +22,27 @@ _OPTIMIZERS = frozenset({"optax"})
 _OPTIMIZER_WORK = frozenset({"init", "init_fn", "update", "update_fn", "apply_updates"})
 
 
-def function_paths(trace: Trace, top: list[Site]) -> dict[str, Path]:
-    """Return the names of the functions around each equation, from inside the target to the innermost, by id.
+class Functions(NamedTuple):
+    """What the frames of a program's equations say.
 
-    The target itself is not among them: what it does directly has the empty path. Equations that JAX made without
-    keeping frames are left out.
+    Attributes:
+        paths: The names of the functions around each equation, from inside the target to the innermost, by id. The
+            target itself is not among them: what it does directly has the empty path. Equations that JAX made without
+            keeping frames are left out.
+        lifted: Ids of what JAX took out of a nested jaxpr when it made the derivative of that, such as what
+            `jax.checkpoint` computes forward, or what is the same in each round of a scan.
     """
+
+    paths: dict[str, Path]
+    lifted: set[str]
+
+
+def functions_of(trace: Trace, top: list[Site]) -> Functions:
+    """Return the functions that made the equations of a program."""
     reader = _Reader({trace.starts, *_starts(trace.closed.jaxpr)} - {""})
     reader.visit(top, (), set())
     reader.complete()
-    return reader.paths
+    return Functions(reader.paths, reader.lifted)
 
 
 @lru_cache(maxsize=8192)
@@ -47,6 +58,7 @@ class _Reader:
     def __init__(self, target: set[str]):
         self._target = target
         self.paths: dict[str, Path] = {}
+        self.lifted: set[str] = set()
         self._ways: dict[CodeType, set[Path]] = {}  # all paths that are known to lead to a function
         self._cut: list[tuple[Site, Codes, Path]] = []
 
@@ -60,6 +72,8 @@ class _Reader:
                 function of the person.
         """
         noted: set[Any] = set()
+        lifted: set[str] = set()
+        is_known = False  # whether any frames reach out to where this jaxpr was traced from
         for site in body:
             traceback = site.equation.source_info.traceback
             codes, way = _persons(traceback), outer
@@ -69,14 +83,18 @@ class _Reader:
             elif start is not None:
                 codes = codes[start:]
             elif codes and (starts or (self._target and not outer)):
-                # What `jax.checkpoint` computes forward has the frames of a nested jaxpr, but stands in none.
+                # It has the frames of a nested jaxpr, but stands in none.
                 self._cut.append((site, codes, outer))
+                lifted.add(site.id)
                 continue
+            is_known |= target is not None or start is not None
             if traceback not in noted:
                 noted.add(traceback)
                 for index, code in enumerate(codes):
                     self._ways.setdefault(code, set()).add(way + _names(codes[:index]))
             self._put(site, way + _names(codes), traceback is not None)
+        if is_known:
+            self.lifted |= lifted
 
     def complete(self) -> None:
         """Place those whose outer frames are missing below all that is common to the known ways to their function."""

@@ -12,7 +12,7 @@ from mithril_nb.stages.jax_versions import NameStack
 from mithril_nb.stages.records import Role
 
 
-def roles_of(jaxpr: Any, top: list[Site], updates: Set[str]) -> dict[str, Role | None]:
+def roles_of(jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str]) -> dict[str, Role | None]:
     """Return the role of each equation by id; of a call that holds several, `None`.
 
     What reverse mode makes is backward, and so is what is computed again for it. What depends on that is an update,
@@ -23,6 +23,7 @@ def roles_of(jaxpr: Any, top: list[Site], updates: Set[str]) -> dict[str, Role |
         jaxpr: The program.
         top: Sites of its equations.
         updates: Ids of what is an update whatever it depends on, such as an optimizer that counts its steps.
+        lifted: Ids of what stands in a derivative though no transform around it says so.
     """
     roles: dict[str, Role | None] = {}
 
@@ -33,7 +34,8 @@ def roles_of(jaxpr: Any, top: list[Site], updates: Set[str]) -> dict[str, Role |
             equation = site.equation
             arriving = [not jax_versions.is_literal(atom) and atom in marks for atom in equation.invars]
             role = _role(site.stack)
-            if role == "forward" and (site.id in updates or (any(arriving) and not _is_differentiated(site.stack))):
+            is_differentiated = _is_differentiated(site.stack) or site.id in lifted
+            if role == "forward" and (site.id in updates or (any(arriving) and not is_differentiated)):
                 role = "update"
             leaving = [role != "forward"] * len(equation.outvars)
             roles[site.id] = role

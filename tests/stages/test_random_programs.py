@@ -1,6 +1,8 @@
-"""Random small networks: whatever is composed, the links and shares are sound and the blocks are the right ones."""
+"""Random small programs: whatever is composed, links and shares are sound, and blocks and roles are the right ones."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from jax import lax
 from jax_programs import arrays, block, spec, train_step
 
 from mithril_nb.cost import report
@@ -77,3 +80,109 @@ def test_a_random_network(network, trains: bool) -> None:
     ours, plain = inspection.compiled(*given_arrays), jax.jit(fn)(*given_arrays)
     for left, right in zip(jax.tree.leaves(ours), jax.tree.leaves(plain), strict=True):
         np.testing.assert_array_equal(np.asarray(left), np.asarray(right))
+
+
+BATCH = 2
+
+
+def first(w: Any, x: Any) -> Any:
+    return jnp.sin(x @ w)
+
+
+def second(w: Any, x: Any) -> Any:
+    return jax.nn.gelu(x @ w)
+
+
+def third(w: Any, x: Any) -> Any:
+    return jax.nn.relu(x @ w)
+
+
+LAYERS = (first, second, third)
+WIDTHS = (5, 7, 11, 13)
+OWNERS = {frozenset(WIDTHS[index : index + 2]): layer.__name__ for index, layer in enumerate(LAYERS)}
+
+
+def scanned(layer: Any) -> Any:
+    return lambda w, x: lax.scan(lambda c, _: (c + layer(w, x), None), layer(w, x), None, length=3)[0]
+
+
+def branched(layer: Any) -> Any:
+    return lambda w, x: lax.cond(x[(0,) * x.ndim] > 0, layer, lambda w, x: -layer(w, x), w, x)
+
+
+AROUND_A_LAYER = {
+    "nothing": lambda layer: layer,
+    "jit": jax.jit,
+    "remat": jax.checkpoint,
+    "vmap": lambda layer: jax.vmap(layer, (None, 0)),
+    "scan": scanned,
+    "cond": branched,
+}
+AROUND_THE_LOSS = {
+    "jit": jax.jit,
+    "remat": jax.checkpoint,
+    "vmap": lambda loss: lambda ws, x: jax.vmap(loss, (None, 0))(ws, jnp.stack([x, x])).sum(),
+    "scan": lambda loss: lambda ws, x: lax.scan(lambda c, x: (c + loss(ws, x), None), 0.0, jnp.stack([x, x]))[0],
+}
+AROUND_THE_STEP = {
+    "jit": jax.jit,
+    "vmap": lambda step: lambda ws, x: jax.vmap(step, (None, 0))(ws, jnp.stack([x, x])),
+    "scan": lambda step: lambda ws, x: lax.scan(lambda ws, _: (step(ws, x), None), ws, None, length=2)[0],
+    "again": lambda step: lambda ws, x: step(step(ws, x), x),
+}
+
+
+def chains(around: dict[str, Any], longest: int) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(sorted(around)), max_size=longest)
+
+
+def wrapped(fn: Any, around: dict[str, Any], names: list[str]) -> Any:
+    for name in names:
+        fn = around[name](fn)
+    return fn
+
+
+def expected_role(equation: Any) -> str:
+    """What the shape of a product says: activations of (batch, out), or a gradient."""
+    (layer,) = [index for index in range(3) if set(WIDTHS[index : index + 2]) <= _sizes(equation)]
+    made = {int(size) for size in equation.outputs[0].shape} & set(WIDTHS)
+    return "forward" if made == {WIDTHS[layer + 1]} else "backward"
+
+
+def _sizes(equation: Any) -> set[int]:
+    return {int(size) for each in (*equation.inputs, *equation.outputs) for size in each.shape}
+
+
+@given(
+    st.lists(chains(AROUND_A_LAYER, 2), min_size=3, max_size=3),
+    chains(AROUND_THE_LOSS, 2),
+    chains(AROUND_THE_STEP, 2),
+)
+@settings(max_examples=25)
+def test_a_random_composition_of_transforms(layers: list[list[str]], losses: list[str], steps: list[str]) -> None:
+    made = [wrapped(layer, AROUND_A_LAYER, names) for layer, names in zip(LAYERS, layers, strict=True)]
+    lead = max(names.count("vmap") for names in layers)  # Each vmap in a layer takes an axis off in front.
+
+    def loss(ws: Any, x: Any) -> Any:
+        for layer, w in zip(made, ws, strict=True):
+            x = layer(w, x)
+        return (x**2).sum()
+
+    whole = wrapped(loss, AROUND_THE_LOSS, losses)
+
+    def step(ws: Any, x: Any) -> Any:
+        return [w - 0.1 * g for w, g in zip(ws, jax.grad(whole)(ws, x), strict=True)]
+
+    ws = [spec(*WIDTHS[index : index + 2]) for index in range(3)]
+    fn = wrapped(step, AROUND_THE_STEP, steps)
+    inspection = inspect(fn, ws, spec(*(BATCH,) * (lead + 1), WIDTHS[0]))
+
+    assert [one.id for one in inspection.equations if not one.block or one.origin is None] == []
+    assert {one.role for one in inspection.equations if not one.is_call} == {"forward", "backward", "update"}
+    products = [one for one in inspection.equations if one.primitive == "dot_general"]
+    assert len(products) >= 3 + 3 + 2
+    for one in products:
+        assert one.block.rpartition("/")[2] == OWNERS[frozenset(_sizes(one) & set(WIDTHS))], one
+        again = "remat" in one.transforms  # What is computed again has the shapes of the forward pass.
+        assert one.role == expected_role(one) or (again and one.role == "backward"), one
+    assert inspection.stage("stablehlo").unavailable is None
