@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from mithril_nb.models import Model, load, save
     from mithril_nb.models.custom import op, register_primitive
     from mithril_nb.physical import PhysicalModel, compile
+    from mithril_nb.stages.transforms import step_through
     from mithril_nb.targets import inspect
     from mithril_nb.train import Checkpoints, distributed, fit
     from mithril_nb.widgets import watch, workbench
@@ -53,6 +54,7 @@ _HOMES = {
     "register_primitive": "mithril_nb.models.custom",
     "save": "mithril_nb.models",
     "save_params": "mithril_nb.interop",
+    "step_through": "mithril_nb.stages.transforms",
     "watch": "mithril_nb.widgets",
     "workbench": "mithril_nb.widgets",
 }
@@ -118,6 +120,7 @@ __all__ = [
     "register_primitive",
     "save",
     "save_params",
+    "step_through",
     "uint8",
     "watch",
     "workbench",

@@ -13,6 +13,7 @@ from mithril_nb.viz.picture import Picture, picture
 from mithril_nb.viz.records import Diagram
 from mithril_nb.viz.svg import diagram_svg
 from mithril_nb.viz.text import block_text, graph_text
+from mithril_nb.viz.transform_steps import steps_html, steps_text
 
 Bundle = dict[str, str]
 PACKAGE = "mithril_nb"
@@ -86,6 +87,10 @@ def _run(run: Any) -> Bundle:
     return {"text/plain": curves_text(view), "image/svg+xml": curves_svg(run.history.to_dict())}
 
 
+def _transforms(steps: Any) -> Bundle:
+    return {"text/plain": steps_text(steps), "text/html": steps_html(steps)}
+
+
 def _physical(model: Any) -> Bundle:
     made = picture(model.graph, model.input_specs)
     return {**picture_bundle(made, "physical model"), "text/plain": repr(model)}
@@ -99,5 +104,7 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Inspection": _inspection,
     "CostReport": _cost,
     "Run": _run,
+    "TransformStep": lambda step: _transforms([step]),
+    "TransformSteps": _transforms,
     "PhysicalModel": _physical,
 }

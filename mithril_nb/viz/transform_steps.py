@@ -1,0 +1,164 @@
+"""Transforms one at a time: the jaxpr before and after each side by side, with a sign on every line that says its fate.
+
+Lines that came from one another carry the same id, so the script of the listings lights them up together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.highlight import highlighted
+from mithril_nb.viz.linking import LINK_SCRIPT
+from mithril_nb.viz.listing import MOST_LINES, listing_css
+from mithril_nb.viz.problems import problems_css, problems_html
+from mithril_nb.viz.style import base_css
+
+if TYPE_CHECKING:  # the package around these records imports JAX
+    from mithril_nb.stages.records import Stage
+
+SIGNS = {"kept": " ", "new": "+", "changed": "~", "gone": "-"}
+_WORDS = {"kept": "kept as it was", "new": "new", "changed": "changed", "gone": "nothing stands in its place"}
+_MOST_CHARACTERS = 400
+
+
+def steps_text(steps: Any) -> str:
+    """Return the steps as text: for each what it did, and its jaxpr with a sign on each line.
+
+    Args:
+        steps: A `TransformSteps`, or a list of its steps.
+    """
+    parts = [_step_text(title, step) for title, step in _titled(steps)]
+    left = getattr(steps, "left_out", ())
+    if left:
+        parts.append(f"not reached: {', '.join(map(one_line, left))}")
+    return "\n\n".join(parts)
+
+
+def steps_html(steps: Any, scripts: bool = True) -> str:
+    """Return the steps as one self-contained HTML fragment.
+
+    Args:
+        steps: A `TransformSteps`, or a list of its steps.
+        scripts: Whether to add the script that lights up what came from a line. All else works without it.
+
+    Returns:
+        HTML in which every character of the steps is data.
+    """
+    sections = "".join(_section(title, step) for title, step in _titled(steps))
+    left = getattr(steps, "left_out", ())
+    end = f'<p class="quiet">not reached: {escaped(", ".join(left))}</p>' if left else ""
+    script = f"<script>{LINK_SCRIPT}</script>" if scripts else ""
+    return (
+        f'<div class="mnb mnb-steps"><style>{base_css()}{listing_css()}{problems_css()}{_css()}</style>'
+        f"{_legend()}{sections}{end}{script}</div>"
+    )
+
+
+def _titled(steps: Any) -> list[tuple[str, Any]]:
+    """Return each step with its number and name; a step that is shown alone has no number."""
+    return [(f"{number}. {step.name}" if len(steps) > 1 else step.name, step) for number, step in enumerate(steps)]
+
+
+def _step_text(title: str, step: Any) -> str:
+    lines = [f"{one_line(title)}: {step.explanation}".rstrip(": ")]
+    if step.problem is not None:
+        lines += [f"   {line}" for line in str(step.problem).split("\n")]
+    if step.after is not None:
+        shown = _lines(step.after, step.equations, {}, is_marked=step.before is not None)
+        lines += [f"   {sign} {text}{f'  # {told}' if told else ''}" for sign, text, told, _, _ in shown]
+    gone = [one.id for one in step.equations_before if one.mark == "gone"]
+    if gone:
+        lines.append(f"   - nothing stands in the place of {', '.join(gone)}")
+    return "\n".join(lines)
+
+
+def _lines(
+    stage: Stage, marks: Any, made_of: Mapping[str, str], is_marked: bool
+) -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield for each line its sign, its text, what is to be said of it, its mark, and the ids that it is linked by."""
+    by_id = {one.id: one for one in marks}
+    at = {made.line: made.id for made in stage.instructions if made.id in by_id}
+    lines = stage.text.rstrip("\n").split("\n")
+    for number, text in enumerate(lines[:MOST_LINES], 1):
+        one = by_id.get(at.get(number, ""))
+        if one is None or not is_marked:
+            yield " ", text, "", "", ""
+            continue
+        came = f"from {one.source}" if one.source is not None else made_of.get(one.id, "")
+        sure = "inferred" if one.origin == "inferred" else ""
+        told = ", ".join(part for part in (one.note, came, sure) if part and one.mark != "kept")
+        yield SIGNS[one.mark], text, told, one.mark, one.source or (one.id if made_of else "")
+    if len(lines) > MOST_LINES:
+        yield " ", f"... {len(lines) - MOST_LINES:,} more lines", "", "", ""
+
+
+def _section(title: str, step: Any) -> str:
+    problem = problems_html([step.problem] if step.problem is not None else [])
+    panes = ""
+    if step.before is not None:
+        made_of: dict[str, str] = {}
+        for one in step.equations:
+            if one.source is not None:
+                made_of[one.source] = f"{made_of[one.source]}, {one.id}" if one.source in made_of else f"to {one.id}"
+        links = {one.id: made_of.get(one.id, "to nothing") for one in step.equations_before}
+        panes += _pane("before", step.before, _lines(step.before, step.equations_before, links, is_marked=True))
+    if step.after is not None:
+        panes += _pane("after", step.after, _lines(step.after, step.equations, {}, is_marked=step.before is not None))
+    said = f"<p>{escaped(step.explanation)}</p>" if step.explanation else ""
+    return (
+        f'<section class="mnb-linked step"><h4>{escaped(title)}</h4>{said}{problem}'
+        f'<div class="panes">{panes}</div></section>'
+    )
+
+
+def _pane(title: str, stage: Stage, lines: Iterator[tuple[str, str, str, str, str]]) -> str:
+    colours = highlighted(stage.text.rstrip("\n"), "jaxpr")
+    rows = []
+    for number, ((sign, text, told, mark, links), pieces) in enumerate(zip(lines, colours, strict=False), 1):
+        cut = len(text) > _MOST_CHARACTERS
+        if mark == "kept" or cut or number > MOST_LINES:  # what stays the same is quiet: no colours
+            code = escaped(text[:_MOST_CHARACTERS]) + ("…" if cut else "")
+        else:
+            code = "".join(f'<span class="{look}">{escaped(one)}</span>' if look else escaped(one)
+                           for look, one in pieces)  # fmt: skip
+        word = _WORDS.get(mark, "")
+        title_of = ": ".join(part for part in (word, told) if part)
+        linked = f' data-e="{escaped(links)}"' if links else ""
+        said = f' title="{escaped(title_of)}"' if title_of else ""
+        look = f" m-{mark}" if mark else ""
+        name = f' aria-label="{word}"' if mark else ""
+        rows.append(
+            f'<div class="l{look}"{linked}{said}><span class="n">{number if number <= MOST_LINES else ""}</span>'
+            f'<span class="g"{name}>{escaped(sign)}</span><span class="x">{code}</span></div>'
+        )
+    return (
+        f'<section class="pane" aria-label="jaxpr {title}"><header><b>{title}</b></header>'
+        f'<div class="code" tabindex="0" role="region" aria-label="jaxpr {title}, text">'
+        f'<div class="lines" style="--w:{len(str(len(rows)))}">{"".join(rows)}</div></div></section>'
+    )
+
+
+def _legend() -> str:
+    told = (("kept", "kept"), ("new", "new"), ("changed", "changed"), ("gone", "gone"))
+    items = "".join(
+        f'<span class="m-{mark}"><span class="g">{escaped(SIGNS[mark]).strip() or "·"}</span> {word}</span>'
+        for mark, word in told
+    )
+    return f'<p class="legend">{items}<span class="quiet">point at a line to see what came of it</span></p>'
+
+
+def _css() -> str:
+    return (
+        ".mnb-steps h4{margin:14px 0 2px;font-size:14px}.mnb-steps p{margin:2px 0 6px}"
+        ".mnb-steps .legend{display:flex;gap:16px;flex-wrap:wrap}"
+        ".mnb-steps .g{font-weight:700;text-align:center;white-space:pre}"
+        ".mnb-steps .l .g{width:2ch;min-width:2ch;border-left:3px solid transparent}"
+        ".mnb-steps .l .x{width:100%}"
+        ".mnb-steps .m-kept .x,.mnb-steps .m-kept{color:var(--muted)}"
+        ".mnb-steps .m-new .g{color:var(--ct);border-left-color:var(--ct)}"
+        ".mnb-steps .m-changed .g{color:var(--cost);border-left-color:var(--cost)}"
+        ".mnb-steps .m-gone .g{color:var(--bad);border-left-color:var(--bad)}"
+        ".mnb-steps .m-gone .x{text-decoration:line-through;text-decoration-color:var(--bad)}"
+    )
