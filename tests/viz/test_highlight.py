@@ -75,6 +75,7 @@ attributes #0 = { nounwind "frame-pointer"="all" }
     "asm": """\
 kernel.1:
   0x1f: c5 fc 10 07  vmovups ymm0, ymmword ptr [rdi + 8*rax - 0x20]
+  0x0012  vmovss xmm0, dword ptr [rip + 0x10]  ; 0.5
   vfmadd231ps %zmm1, %zmm2, $0x10  # AT&T
   jne <kernel+0x40>
   fmla v0.4s, v1.4s, v2.s[1] // ARM
@@ -141,7 +142,13 @@ def test_what_is_what() -> None:
     assert {("op", "fadd"), ("type", "<8 x float>"), ("meta", "loop.body"), ("comment", "!alias.scope")} <= llvm
     asm = _found(TEXTS["asm"], "asm")
     assert {("op", "vmovups"), ("value", "ymm0"), ("op", "fmla"), ("value", "v2.s[1]"), ("number", "#-4")} <= asm
-    assert {("op", "ld.global.nc.v4.f32"), ("value", "@!%p1"), ("meta", "$L__BB0_2:"), ("name", "c5 fc 10 07")} <= asm
+    assert {
+        ("op", "ld.global.nc.v4.f32"),
+        ("value", "@!%p1"),
+        ("meta", "$L__BB0_2:"),
+        ("name", "c5 fc 10 07"),
+        ("name", "0x0012"),
+    } <= asm
 
 
 @settings(max_examples=200, deadline=None)
