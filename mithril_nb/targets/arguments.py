@@ -107,13 +107,13 @@ class _Part:
         return self.structure.unflatten([next(given) if leaf is None else leaf for leaf in self.kept])
 
 
-def named(program: Callable[..., Any], names: Sequence[str], fn: Any) -> Callable[..., Any]:
-    """Return a function with positional parameters of these names, which stands for another.
+def named(program: Callable[..., Any], names: Sequence[str], title: str, fn: Any = None) -> Callable[..., Any]:
+    """Return a function with a name and with positional parameters of these names.
 
     What it gives besides arrays and numbers is left out: text, or the functions in an Equinox module.
 
     Examples:
-        >>> inspect.signature(named(lambda *args: args, ("a", "b"), max))
+        >>> inspect.signature(named(lambda *args: args, ("a", "b"), "pair"))
         <Signature (a, b)>
     """
 
@@ -122,8 +122,9 @@ def named(program: Callable[..., Any], names: Sequence[str], fn: Any) -> Callabl
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     call.__dict__["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in names])
-    call.__dict__["__wrapped__"] = fn
-    call.__name__ = call.__qualname__ = title_of(fn)
+    if fn is not None:  # The person's function that it stands for: the stages name blocks by what that calls.
+        call.__dict__["__wrapped__"] = fn
+    call.__name__ = call.__qualname__ = title
     return call
 
 

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mithril_nb.targets.arguments import Arguments, named
+from mithril_nb.targets.arguments import Arguments, named, title_of
 from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, part
 from mithril_nb.targets.scopes import is_module, modules_in, named_modules, submodules
 
@@ -37,7 +37,7 @@ def function_program(
     roots = {**_roots(values), **held}
     objects = {name: value for name, value in values.items() if is_nnx(value)}
     if not roots and not objects:
-        return named(whole.calling(fn), whole.names, fn), whole.traced
+        return named(whole.calling(fn), whole.names, title_of(fn), fn), whole.traced
     given = Arguments(fn, args, kwargs, frozenset(objects))
     closed = {name: one for name, one in held.items() if name not in objects and (is_nnx(one) or is_equinox(one))}
     parts = {name: part(one) for name, one in closed.items() if not is_nnx(one)}
@@ -64,7 +64,7 @@ def function_program(
         return out, nests["modules"].tree({**after.params, **after.state})
 
     lifted = (nests[name].tree({**one.params, **one.state}) for name, one in parts.items())
-    return named(run, (*(f"{name}_" * (name in values) or name for name in parts), *given.names), fn), (
+    return named(run, (*(f"{name}_" * (name in values) or name for name in parts), *given.names), title_of(fn), fn), (
         *lifted,
         *given.traced,
     )

@@ -124,7 +124,7 @@ def _inspect_module(
     arguments = Arguments(takes, args, given)
     try:
         module = foreign(target, arguments, variables, getattr(method, "__func__", None))
-        made = module_program(module, arguments, takes, program, loss, optimizer)
+        made = module_program(module, arguments, program, loss, optimizer)
     except MithrilError:
         raise
     except Exception as error:

@@ -14,15 +14,12 @@ from mithril_nb.train.losses import resolve_loss
 from mithril_nb.train.step import Carried, target_specs
 
 
-def module_program(
-    module: Foreign, given: Arguments, takes: Callable[..., Any], name: str, loss: Any, optimizer: Any
-) -> Program:
+def module_program(module: Foreign, given: Arguments, name: str, loss: Any, optimizer: Any) -> Program:
     """Return a program of a module.
 
     Args:
         module: The module.
         given: What it is called with.
-        takes: What says which arguments it takes.
         name: `"forward"`, `"forward+backward"` or `"train step"`.
         loss: As in `fit`.
         optimizer: The same.
@@ -31,7 +28,7 @@ def module_program(
         return _training(module, given, name, loss, optimizer)
     own = {"params": module.params, **({"state": module.state} if module.state else {})}
     names = (*own, *(f"{one}_input" if one in own else one for one in given.names))
-    return Program(name, named(_forward(module, given), names, takes), (*own.values(), *given.traced))
+    return Program(name, named(_forward(module, given), names, module.name), (*own.values(), *given.traced))
 
 
 def _forward(module: Foreign, given: Arguments) -> Callable[..., Any]:

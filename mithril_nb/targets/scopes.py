@@ -10,6 +10,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import jax
@@ -36,7 +38,18 @@ def class_of(package: str, name: str) -> Any:
 
 def is_module(value: Any) -> bool:
     """Whether a value is a module of a library that was imported; what Equinox wraps around functions is none."""
-    return any(isinstance(value, class_of(*kind)) for kind in _KINDS) and not _is_machinery(type(value))
+    return _is_module_class(type(value))
+
+
+@lru_cache(maxsize=1024)
+def _is_module_class(cls: type) -> bool:
+    return any(issubclass(cls, class_of(*kind)) for kind in _KINDS) and not _is_machinery(cls)
+
+
+@lru_cache(maxsize=1024)
+def _has_parts(cls: type) -> bool:
+    """Whether objects of a class hold modules in their attributes: modules, nnx.Optimizer, what Equinox wraps."""
+    return any(issubclass(cls, kind) for kind in (class_of("flax.nnx", "Pytree"), *(class_of(*one) for one in _KINDS)))
 
 
 def _is_machinery(cls: type) -> bool:
@@ -79,14 +92,14 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
         return list(zip(value._fields, value, strict=True))  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(value, list | tuple) or isinstance(value, class_of("flax.nnx", "List")):
         return [(str(place), part) for place, part in enumerate(value)]
-    if any(isinstance(value, kind) for kind in (class_of("flax.nnx", "Pytree"), *(class_of(*one) for one in _KINDS))):
+    if _has_parts(type(value)):
         return [(name, part) for name, part in vars(value).items() if not name.startswith("_pytree__")]
     return []
 
 
 def is_alone(module: Any) -> bool:
     """Whether a module is of nnx or Equinox and holds no others."""
-    return not isinstance(module, class_of("flax.linen", "Module")) and len(list(submodules(module))) == 1
+    return not isinstance(module, class_of("flax.linen", "Module")) and len(list(islice(submodules(module), 2))) == 1
 
 
 class Scopes:
