@@ -5,6 +5,7 @@ Forward, backward and update of a block are one node with three counts: a train 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -102,6 +103,37 @@ class StageGraph(Shown):
         """Return the nodes directly inside a node."""
         return tuple(self.nodes[child] for child in self.nodes[key].children)
 
+    def stands_for(self, key: str) -> tuple[str, ...]:
+        """Return the keys of all nodes that one stands for, its own first: inside of a fold, those of all rounds."""
+        node = self.nodes[key]
+        return node.members or (key, *self._twins.get(key, ()))
+
+    @cached_property
+    def _twins(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for key, stands in self.hidden.items():
+            while stands in self.hidden:  # a fold inside of a fold
+                stands = self.hidden[stands]
+            if key in self.nodes and self.nodes[key].name == self.nodes[stands].name:
+                found.setdefault(stands, []).append(key)
+        return found
+
+    def share(self, key: str, shares: Mapping[str, float]) -> float | None:
+        """Return a block's share of the cost, with those that it stands for; `None` if that is not known.
+
+        Where calls of one function are several nodes, nobody knows how much each has of what their path has.
+        """
+        if self.nodes[key].kind != "block" or self._parts[self.nodes[key].block] > 1:
+            return None
+        paths = dict.fromkeys(self.nodes[one].block for one in self.stands_for(key))
+        known = [shares[path] for path in paths if path in shares]
+        return sum(known) if known else None
+
+    @cached_property
+    def _parts(self) -> Counter[str]:
+        shown = (node for key, node in self.nodes.items() if key not in self.hidden)
+        return Counter(node.block for node in shown if node.kind == "block")
+
     def instructions_of(self, key: str) -> tuple[str, ...]:
         """Return the ids of all instructions in a node; in those that it stands for, too."""
         found: list[str] = []
@@ -151,18 +183,21 @@ class StageGraph(Shown):
 
         What is dearest opens first: by its share of the cost if that is known, else by its instructions.
         """
-        shares = shares or {}
         opened: set[str] = set()
         count = len(self.level())
         waiting = [node for node in self.level() if node.children]
         while waiting:
-            waiting.sort(key=lambda node: (-(shares.get(node.block, 0.0) * node.repeat), -sum(node.counts), node.key))
+            waiting.sort(key=lambda node: (-self._weight(node, shares or {}), -sum(node.counts), node.key))
             node = waiting.pop(0)
             if count + len(node.children) <= most and self._says_more(node, len(self.level())):
                 opened.add(node.key)
                 count += len(node.children)
                 waiting.extend(child for child in self.level(node.key) if child.children)
         return frozenset(opened)
+
+    def _weight(self, node: GraphNode, shares: Mapping[str, float]) -> float:
+        share = self.share(node.key, shares) if shares else None
+        return sum(node.counts) / max(1, len(self.home)) if share is None else share
 
     def _says_more(self, node: GraphNode, top: int) -> bool:
         """Whether the first view is better with a node open: single instructions are for those who ask for them."""

@@ -271,8 +271,4 @@ class _Plan:
         return tuple(dict.fromkeys(one for id in ids for one in self._graph.equations.get(id, ())))
 
     def _share(self, node: GraphNode) -> float | None:
-        if node.kind != "block":
-            return None
-        members = [self._graph.nodes[key].block for key in node.members] or [node.block]
-        known = [self._shares[path] for path in members if path in self._shares]
-        return sum(known) if known else None
+        return self._graph.share(node.key, self._shares)

@@ -79,8 +79,7 @@ def stage_graph_text(
     rows: list[tuple[str, ...]] = []
     for node in graph.visible(shown):
         depth[node.key] = depth[node.parent] + 1
-        paths = [graph.nodes[key].block for key in node.members] or [node.block]
-        known = [(shares or {})[path] for path in paths if path in (shares or {})] if node.kind == "block" else []
+        share = graph.share(node.key, shares or {})
         times = f" ×{node.repeat}" if node.repeat > 1 else ""
         rows.append(
             (
@@ -89,7 +88,7 @@ def stage_graph_text(
                 node.note,
                 one_line(node.shape),
                 _counted(node),
-                percent(sum(known)) if known else "",
+                "" if share is None else percent(share),
             )
         )
     return columns(rows) if rows else f"{graph.stage}: nothing to draw"

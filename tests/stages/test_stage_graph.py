@@ -195,6 +195,8 @@ def test_a_loop_of_python_is_found_again_in_calls_of_the_same_functions() -> Non
     inside = graph.level(model.key)
     assert [(node.kind, node.repeat) for node in inside] == [("block", 1), ("repeat", 6), ("block", 1)]
     assert [node.name for node in graph.level(inside[1].key)] == ["norm", "attention", "add", "norm #2", "mlp", "add"]
+    assert graph.share("model", {"model": 1.0, "model/norm": 0.4}) == 1.0
+    assert [graph.share(node.key, {"model/norm": 0.4}) for node in graph.level(inside[1].key)] == [None] * 6
     assert {(edge.source.rpartition("/")[2], edge.target.rpartition("/")[2]) for edge in graph.edges({model.key})} == {
         ("embed", "round:1:0"),
         ("round:1:0", "norm"),

@@ -181,7 +181,8 @@ def test_the_text_says_what_the_picture_shows() -> None:
         "layer_0 ×12  4×8  60 forward, 12 backward, 12 update  60.0 %\n"
         "head         4×8  1 forward, 1 backward"
     )
-    assert "  attention" in stage_graph_text(graph, {"layer_0"})
+    inside = stage_graph_text(graph, {"layer_0"}, {f"layer_{at}/attention": 0.04 for at in range(12)})
+    assert next(line for line in inside.split("\n") if "attention" in line).split()[-2:] == ["48.0", "%"]
     assert stage_graph_text(stage_graph(Stage("asm", "", unavailable="why"))) == "asm: nothing to draw"
 
 
