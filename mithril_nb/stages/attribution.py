@@ -53,7 +53,8 @@ class Attribution:
             for count in range(1, len(parts) + 1)
         }
         self._infer_calls(sites)
-        self._infer_autodiff(top)
+        if any(block == UNATTRIBUTED and role == "backward" for block, role, _ in self._verdicts.values()):
+            self._infer_autodiff(top)
         if any(role == "update" for _, role, _ in self._verdicts.values()):
             self._infer_update(trace, top, sites)
 

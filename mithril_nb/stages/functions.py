@@ -71,30 +71,35 @@ class _Reader:
             starts: Where the function begins that it was traced from, unless that is the target; empty if that is no
                 function of the person.
         """
-        noted: set[Any] = set()
         lifted: set[str] = set()
         is_known = False  # whether any frames reach out to where this jaxpr was traced from
+        read: dict[Any, tuple[Codes, Path | None]] = {}
         for site in body:
             traceback = site.equation.source_info.traceback
-            codes, way = _persons(traceback), outer
-            target, start = _place(codes, self._target), _place(codes, starts)
-            if target is not None:  # All frames are there, even if it stands in a nested jaxpr.
-                codes, way = codes[target + 1 :], ()
-            elif start is not None:
-                codes = codes[start:]
-            elif codes and (starts or (self._target and not outer)):
-                # It has the frames of a nested jaxpr, but stands in none.
+            if traceback not in read:
+                codes = _persons(traceback)
+                target, start = _place(codes, self._target), _place(codes, starts)
+                is_known |= target is not None or start is not None
+                if target is not None:  # All frames are there, even if it stands in a nested jaxpr.
+                    read[traceback] = codes, self._note(codes[target + 1 :], ())
+                elif codes and start is None and (starts or (self._target and not outer)):
+                    read[traceback] = codes, None
+                else:
+                    read[traceback] = codes, self._note(codes[start or 0 :], outer)
+            codes, path = read[traceback]
+            if path is None:  # It has the frames of a nested jaxpr, but stands in none.
                 self._cut.append((site, codes, outer))
                 lifted.add(site.id)
-                continue
-            is_known |= target is not None or start is not None
-            if traceback not in noted:
-                noted.add(traceback)
-                for index, code in enumerate(codes):
-                    self._ways.setdefault(code, set()).add(way + _names(codes[:index]))
-            self._put(site, way + _names(codes), traceback is not None)
+            else:
+                self._put(site, path, traceback is not None)
         if is_known:
             self.lifted |= lifted
+
+    def _note(self, codes: Codes, way: Path) -> Path:
+        """Note which ways lead to these functions, and return the path that they make below a way."""
+        for index, code in enumerate(codes):
+            self._ways.setdefault(code, set()).add(way + _names(codes[:index]))
+        return way + _names(codes)
 
     def complete(self) -> None:
         """Place those whose outer frames are missing below all that is common to the known ways to their function."""

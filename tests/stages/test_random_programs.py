@@ -126,7 +126,7 @@ AROUND_THE_LOSS = {
 }
 AROUND_THE_STEP = {
     "jit": jax.jit,
-    "vmap": lambda step: lambda ws, x: jax.vmap(step, (None, 0))(ws, jnp.stack([x, x])),
+    "vmap": lambda step: lambda ws, x: [w.mean(0) for w in jax.vmap(step, (None, 0))(ws, jnp.stack([x, x]))],
     "scan": lambda step: lambda ws, x: lax.scan(lambda ws, _: (step(ws, x), None), ws, None, length=2)[0],
     "again": lambda step: lambda ws, x: step(step(ws, x), x),
 }
