@@ -13,6 +13,7 @@ from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
+from mithril_nb.models.source import source_lines
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.train import Program, programs
 
@@ -95,7 +96,9 @@ def inspect_own(
 ) -> stages.Inspection:
     """Return the stages of a program of a compiled model."""
     chosen = program_of(model, program, loss, optimizer)
-    how = {"name": program, "device": model.backend.device, "compiler_options": model.options.compiler_options}
+    how: dict[str, Any] = {"name": program, "device": model.backend.device}
+    how |= {"compiler_options": model.options.compiler_options, "source": source_lines(model.graph)}
+    how |= {"kinds": {path: node.block.kind for path, node in model.graph.walk()}}
     told = {key: value for key, value in options.items() if value is not None}
     return stages.inspect(chosen.function, *chosen.specs, **{**how, **told})
 

@@ -86,3 +86,8 @@ def test_each_line_of_the_source_knows_its_block() -> None:
         "model += Scan(body_2, carry={})": "scan_0",
     }
     assert set(paths.values()) == {path for path, _ in made.graph.walk()}
+
+
+def test_the_python_stage_is_what_builds_the_model() -> None:
+    inspection = ml.inspect(model(), shapes=SHAPES)
+    assert inspection.stage("python").text.rstrip() == to_source(model()).rstrip()
