@@ -62,7 +62,8 @@ class Counts:
         changed: Those that are changed otherwise.
         new: Equations that were added.
         gone: Equations in whose place stands none.
-        transposed: How many of the new ones reverse mode made.
+        again: How many of the new ones a checkpoint computes again.
+        transposed: How many of the other new ones reverse mode made.
     """
 
     before: int
@@ -71,6 +72,7 @@ class Counts:
     changed: int
     new: int
     gone: int
+    again: int
     transposed: int
 
 
@@ -438,10 +440,11 @@ def _told(counts: Counts) -> str:
 
 
 def _there_and_back(counts: Counts) -> str:
+    again = f"{counts.again} that a checkpoint computes again, " if counts.again else ""
     return (
         f"keeps {counts.kept} of {_equations(counts.before)} as the forward pass and adds {counts.new}: "
-        f"{counts.new - counts.transposed} for derivatives on the way, {counts.transposed} that carry them back"
-        f"{_rest(counts)}."
+        f"{counts.new - counts.again - counts.transposed} for derivatives on the way, {again}"
+        f"{counts.transposed} that carry them back{_rest(counts)}."
     )
 
 

@@ -21,6 +21,8 @@ Token = Any
 """Who made an operand, in the words of the program before: an input, a result of an equation; `None` if unknown."""
 
 _NEW: Token = "new"
+_AGAIN = "rematted_computation"
+"""The scope that JAX puts around what a checkpoint computes again."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class MarkedEquation:
         mark: After: `"kept"` if it equals one before, `"changed"` if it stands in the place of one, else `"new"`.
             Before: `"kept"` or `"changed"` if one after stands in its place, else `"gone"`.
         source: After: id of the equation before that it came from, or `None` if it came from none. Before: `None`.
-        via: Which parts of the transform made it, from the outside in: `("transpose", "jvp")`, `("vmap",)`, ...
+        via: Which parts of the transform made it, from the outside in: `("transpose", "jvp")`, `("vmap",)`, ...;
+            with `"remat"` if a checkpoint computes it again.
         note: What is different or new, in a few words.
         is_batched: Whether it gives what it gave before with a batch axis.
         origin: How sure `source` is: `"tagged"` if JAX carried the tag, `"inferred"` if it was passed on from the
@@ -131,7 +134,10 @@ class Matching:
         else:
             source = self._sources[site.parent.id] if site.parent is not None else None
         self._sources[site.id] = source
-        self._via[site.id] = tuple(dict.fromkeys((*outer, *(name for name, is_transform in stack if is_transform))))
+        made_by = (
+            "remat" if name == _AGAIN else name for name, is_transform in stack if is_transform or name == _AGAIN
+        )
+        self._via[site.id] = tuple(dict.fromkeys((*outer, *made_by)))
 
     def _tags_of(self, site: Site) -> list[int]:
         """Return the places of tags among the names of an equation."""
@@ -243,9 +249,13 @@ class Matching:
     def _mark_new(self, site: Site, source: Site | None) -> None:
         note, via = "", self._via[site.id]
         if source is not None:
-            again = _looks_same(site, source) and "transpose" not in via and source.id in self._claims
-            how = "once more" if again else "(".join(via) + ")" * (len(via) - 1)
-            note = f"{how} {'' if again else 'of ' if how else 'for '}{source.primitive}".lstrip()
+            again = _looks_same(site, source) and ("remat" in via or "transpose" not in via)
+            if again and source.id in self._claims:
+                note = f"once more {source.primitive}"
+            else:
+                note = (
+                    f"{'('.join(via)}{')' * (len(via) - 1)} of {source.primitive}" if via else f"for {source.primitive}"
+                )
         self._marks[site.id] = MarkedEquation(
             site.id, "new", self._sources[site.id], via, note, origin=self._origin(site.id)
         )

@@ -378,7 +378,8 @@ def _counts(matching: Matching) -> Counts:
         sum(one.mark == "changed" and not one.is_batched for one in before),
         len(new),
         sum(one.mark == "gone" for one in before),
-        sum("transpose" in one.via for one in new),
+        sum("remat" in one.via for one in new),
+        sum("transpose" in one.via and "remat" not in one.via for one in new),
     )
 
 

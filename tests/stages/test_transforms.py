@@ -122,6 +122,19 @@ def test_bodies_are_matched_too_and_what_has_no_place_is_gone() -> None:
     assert [one.source for one in step.equations if one.source is None] == []
 
 
+def test_what_a_checkpoint_computes_again_is_told_from_what_carries_back() -> None:
+    step = step_through(loss, spec(4, 3), spec(3), through=("remat", "grad"))[2]
+    again = [one for one in step.equations if "remat" in one.via]
+    assert [(one.mark, one.source, one.note) for one in again] == [
+        ("new", "0.0", "once more dot_general"),
+        ("new", "0.1", "transpose(jvp(remat)) of sin"),
+    ]
+    assert step.explanation == (
+        "keeps 3 of 4 equations as the forward pass and adds 6: 0 for derivatives on the way, "
+        "2 that a checkpoint computes again, 4 that carry them back; 1 is gone."
+    )
+
+
 @pytest.mark.parametrize(
     "through",
     [
