@@ -27,20 +27,23 @@ def roles_of(jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str]) -
     """
     roles: dict[str, Role | None] = {}
 
-    def follow(jaxpr: Any, body: list[Site], given: list[bool]) -> list[bool]:
+    def follow(jaxpr: Any, body: list[Site], given: list[bool], is_lifted: bool) -> list[bool]:
         """Note the roles in a body, given which inputs depend on something backward; return which results do."""
         marks = {var for var, is_marked in zip(jaxpr.invars, given, strict=True) if is_marked}
         for site in body:
             equation = site.equation
             arriving = [not jax_versions.is_literal(atom) and atom in marks for atom in equation.invars]
             role = _role(site.stack)
-            is_differentiated = _is_differentiated(site.stack) or site.id in lifted
+            is_derived = is_lifted or site.id in lifted
+            is_differentiated = is_derived or _is_differentiated(site.stack)
             if role == "forward" and (site.id in updates or (any(arriving) and not is_differentiated)):
                 role = "update"
             leaving = [role != "forward"] * len(equation.outvars)
             roles[site.id] = role
             if site.bodies:
-                made = [follow(inner, sites, _last(arriving, len(inner.invars))) for inner, sites in site.bodies]
+                made = [
+                    follow(inner, sites, _last(arriving, len(inner.invars)), is_derived) for inner, sites in site.bodies
+                ]
                 fitting = [one for one in made if len(one) == len(leaving)]
                 if role != "backward":
                     roles[site.id] = _only({roles[child.id] for _, sites in site.bodies for child in sites}, role)
@@ -52,7 +55,7 @@ def roles_of(jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str]) -
             marks.update(var for var, is_marked in zip(equation.outvars, leaving, strict=True) if is_marked)
         return [not jax_versions.is_literal(atom) and atom in marks for atom in jaxpr.outvars]
 
-    follow(jaxpr, top, [False] * len(jaxpr.invars))
+    follow(jaxpr, top, [False] * len(jaxpr.invars), False)
     return roles
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jax import lax
 from jax_programs import arrays, block, spec, train_step
@@ -158,6 +158,8 @@ def _sizes(equation: Any) -> set[int]:
     chains(AROUND_THE_LOSS, 2),
     chains(AROUND_THE_STEP, 2),
 )
+@example([[], [], ["scan"]], [], ["again"])
+@example([[], [], ["cond", "scan"]], [], ["again"])
 @settings(max_examples=25)
 def test_a_random_composition_of_transforms(layers: list[list[str]], losses: list[str], steps: list[str]) -> None:
     made = [wrapped(layer, AROUND_A_LAYER, names) for layer, names in zip(LAYERS, layers, strict=True)]
