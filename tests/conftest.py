@@ -33,6 +33,7 @@ ROOMS = [
     "launch",
     "train",
     "interop",
+    "targets",
     "viz",
     "session",
     "widgets",

@@ -14,6 +14,11 @@ _HEAD = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
 _OP_NAME = re.compile(rf"op_name=({_QUOTED})")
 _OPERAND = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
+_OPERAND_NAME = re.compile(r"([\w.\-]+)(?=,|$)")
+_NAMED = re.compile(
+    r"\b(calls|to_apply|body|condition|true_computation|false_computation|branch_computations|called_computations"
+    r"|comparator|select|scatter)=(\{[^}]*\}|[\w.\-]+)"
+)
 _BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
 _LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}]*)?\}")
@@ -28,7 +33,13 @@ DTYPES = {
     "c64": "complex64", "c128": "complex128",
 }  # fmt: skip
 """XLA's names of dtypes, and everybody else's."""
-_NOISE = ("metadata", "backend_config", "frontend_attributes", "origin", "sharding")
+_BRACKET = re.compile(rf"{_QUOTED}|[(){{}}\[\]]")
+_BRACES = r"\{(?:[^{}\"]++|" + _QUOTED + r")*+\}"
+for _ in range(4):  # as deep as XLA nests them
+    _BRACES = r"\{(?:[^{}\"]++|" + _QUOTED + "|" + _BRACES + r")*+\}"
+_NOISE = re.compile(
+    rf", (?:metadata|backend_config|frontend_attributes|origin|sharding)=(?:{_BRACES}|{_QUOTED}|[^,{{\n]*)"
+)
 
 
 @dataclass
@@ -120,13 +131,16 @@ def read_line(line: str) -> HloLine | str:
     opcode = line[type_end:start].strip() if end > 0 else ""
     if not re.fullmatch(r"[\w\-]+", opcode):
         return line
+    literal = line[start + 1 : end]
     attributes, dropped = _without_noise(line[end + 1 :])
+    if "%" not in line and opcode not in ("constant", "parameter"):  # JAX's own printing leaves the signs out
+        literal = _OPERAND_NAME.sub(r"%\1", literal)
+        attributes = _NAMED.sub(_with_signs, attributes)
     name = _OP_NAME.search(dropped)
     calls = [(how, what) for how, what in _CALLED.findall(attributes)]
     for branches in _BRANCHES.findall(attributes):
         calls.extend(("branch", what.strip().lstrip("%")) for what in branches.split(",") if what.strip())
     trips = _TRIPS.search(dropped)
-    literal = line[start + 1 : end]
     result = line[place:type_end]
     indent = "  ROOT " if match.group(1) else "  "
     shown_literal = literal if len(literal) <= 200 or opcode != "constant" else "{...}"
@@ -240,48 +254,54 @@ def _closing(line: str, start: int) -> int:
     """Return where the bracket that opens at `start` closes, quotes respected, or -1."""
     if start < 0:
         return -1
-    depth, quoted, place = 0, False, start
-    while place < len(line):
-        char = line[place]
-        if quoted:
-            if char == "\\":
-                place += 1
-            elif char == '"':
-                quoted = False
-        elif char == '"':
-            quoted = True
-        elif char in "({[":
+    depth = 0
+    for match in _BRACKET.finditer(line, start):
+        char = match.group()
+        if char in "({[":
             depth += 1
         elif char in ")}]":
             depth -= 1
             if depth == 0:
-                return place
-        place += 1
+                return match.start()
     return -1
 
 
 def _without_noise(attributes: str) -> tuple[str, str]:
     """Return the attributes that are shown, and those that are not."""
-    dropped = []
-    for name in _NOISE:
-        start = attributes.find(f", {name}=")
-        if start < 0:
-            continue
-        value = start + len(name) + 3
-        if attributes[value : value + 1] in ("{", "("):
-            end = _closing(attributes, value) + 1
-        else:
-            quoted = re.compile(_QUOTED).match(attributes, value)
-            end = quoted.end() if quoted else attributes.find(",", value)
-        end = end if end > 0 else len(attributes)
-        dropped.append(attributes[start:end])
-        attributes = attributes[:start] + attributes[end:]
-    return attributes, "".join(dropped)
+    dropped: list[str] = []
+
+    def drop(match: re.Match[str]) -> str:
+        dropped.append(match.group())
+        return ""
+
+    return _NOISE.sub(drop, attributes), "".join(dropped)
+
+
+def tidy_module(text: str) -> str:
+    """Return the text of a module without metadata, tables of source files, and layouts that are plain.
+
+    Unlike `read_module` it reads nothing, and is quick: the passes of a large program are hundreds of megabytes.
+    """
+    start = text.find("\n\n", text.find("\nStackFrames\n")) if "\nStackFrames\n" in text else text.find("\n\n")
+    title, body = text.split(",", 1)[0].rstrip(), text[max(start, 0) :]
+    return f"{title}\n\n{_plain_layouts(_INDEX.sub('', _NOISE.sub('', body))).strip()}\n"
 
 
 def _tidy(line: str) -> str:
-    def layout(match: re.Match[str]) -> str:
-        order = [int(axis) for axis in match.group(1).split(",") if axis]
-        return "]" if order == sorted(order, reverse=True) else f"]{{{match.group(1)}}}"
+    return _plain_layouts(_INDEX.sub("", line)).rstrip()
 
-    return _LAYOUT.sub(layout, _INDEX.sub("", line)).rstrip()
+
+def _with_signs(match: re.Match[str]) -> str:
+    signed = re.sub(r"[\w.-]+", lambda name: f"%{name.group()}", match.group(2))
+    return f"{match.group(1)}={signed}"
+
+
+def _plain_layouts(text: str) -> str:
+    """Leave out layouts in which the last axis varies fastest: nearly all are so."""
+    return _LAYOUT.sub(lambda match: _layout(match.group(1)), text)
+
+
+@lru_cache(maxsize=256)
+def _layout(axes: str) -> str:
+    order = [int(axis) for axis in axes.split(",") if axis]
+    return "]" if order == sorted(order, reverse=True) else f"]{{{axes}}}"

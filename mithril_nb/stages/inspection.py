@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import time
+import json
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
-from functools import partial
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 import jax
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError
-from mithril_nb.stages.hlo import read_hlo
-from mithril_nb.stages.jaxpr_text import print_jaxpr
+from mithril_nb.stages.as_data import inspection_data
+from mithril_nb.stages.failure import failure_of
+from mithril_nb.stages.kernels import Kernel
 from mithril_nb.stages.once import Once
+from mithril_nb.stages.passes import Fate, Pass
+from mithril_nb.stages.pipeline import STAGES, Pipeline, Told
 from mithril_nb.stages.records import Equation, Stage
-from mithril_nb.stages.stablehlo import read_stablehlo
 from mithril_nb.stages.traced import Input, Program
-from mithril_nb.stages.tracing import Leaf, trace
+from mithril_nb.stages.tracing import Leaf
 
-STAGES = ("jaxpr", "stablehlo", "hlo")
-"""Names of the stages, from Python to the machine."""
+Value = TypeVar("Value")
 
 
 class Inspection(Shown):
@@ -34,38 +34,19 @@ class Inspection(Shown):
         stages: Names of its stages, in order.
     """
 
-    def __init__(
-        self,
-        fn: Callable[..., Any],
-        args: tuple[Any, ...],
-        name: str | None,
-        params: str,
-        device: Any | None,
-        compiler_options: Mapping[str, Any] | None = None,
-    ):
-        self.name = name or getattr(fn, "__name__", type(fn).__name__)
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
+        self.name = told.name or getattr(fn, "__name__", type(fn).__name__)
         self.stages = STAGES
-        self._device = device
-        self._compiler_options = dict(compiler_options or {}) or None
-        self._args = jax.tree.map(_shape_of, args)
-        self._trace = Once(lambda: trace(fn, self._args, name))
-        self._program = Once(lambda: Program(self._trace.get(), params))
-        self._lowered = Once(self._lower)
-        self._compiled = Once(self._compile)
+        self._pipeline = Pipeline(fn, jax.tree.map(_shape_of, args), told)
+        lowered, compiled = self._pipeline.lowered, self._pipeline.compiled
         self._figures = {
-            "lowered": Once(lambda: self._lowered.get().cost_analysis()),
-            "compiled": Once(lambda: self._compiled.get().cost_analysis()),
-            "memory": Once(lambda: self._compiled.get().memory_analysis()),
+            "lowered": Once(lambda: lowered.get().cost_analysis()),
+            "compiled": Once(lambda: compiled.get().cost_analysis()),
+            "memory": Once(lambda: compiled.get().memory_analysis()),
         }
-        makers = {
-            "jaxpr": self._make_jaxpr,
-            "stablehlo": self._make_stablehlo,
-            "hlo": self._make_hlo,
-        }
-        self._stages = {stage: Once(partial(self._guard, stage, make)) for stage, make in makers.items()}
 
     def __repr__(self) -> str:
-        made = [name for name in self.stages if self._stages[name].is_made]
+        made = [name for name in self.stages if self._pipeline.stages[name].is_made]
         return f"Inspection({self.name!r}, made: {', '.join(made) or 'nothing yet'})"
 
     @property
@@ -99,9 +80,9 @@ class Inspection(Shown):
     def elapsed(self) -> Mapping[str, float]:
         """Seconds that JAX took for what is made so far: `trace`, `lower`, `compile`."""
         timed = {
-            "trace": self._trace,
-            "lower": self._lowered,
-            "compile": self._compiled,
+            "trace": self._pipeline.traced,
+            "lower": self._pipeline.lowered,
+            "compile": self._pipeline.compiled,
         }
         return {name: once.elapsed_s for name, once in timed.items() if once.is_made}
 
@@ -117,17 +98,17 @@ class Inspection(Shown):
         Raises:
             StageUnavailableError: There is no stage of this name.
         """
-        if name not in self._stages:
+        if name not in self._pipeline.stages:
             raise StageUnavailableError(
                 f"program {self.name!r} has no stage {name!r}.",
                 (("stages", ", ".join(self.stages)),),
-                f'inspection.stage("{self.stages[-1]}")',
+                'inspection.stage("hlo")',
             )
-        return self._stages[name].get()
+        return self._pipeline.stages[name].get()
 
     def has_stage(self, name: str) -> bool:
         """Whether a stage is there already, so that `stage` returns at once."""
-        return name in self._stages and self._stages[name].is_made
+        return name in self._pipeline.stages and self._pipeline.stages[name].is_made
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
         """Return which instructions of `target` share an equation with each instruction of `source`.
@@ -140,14 +121,21 @@ class Inspection(Shown):
             Ids in `target` by id in `source`. Instructions without a link have the empty set.
             `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
         """
-        places: dict[str, list[str]] = {}
+        # Thousands of lines of a kernel have the same equations: they are looked up once, and share their links.
+        groups: dict[tuple[str, ...], list[str]] = {}
         for instruction in self.stage(target).instructions:
-            for equation in instruction.equations:
-                places.setdefault(equation, []).append(instruction.id)
-        return {
-            instruction.id: frozenset(id for equation in instruction.equations for id in places.get(equation, ()))
-            for instruction in self.stage(source).instructions
-        }
+            groups.setdefault(instruction.equations, []).append(instruction.id)
+        places: dict[str, list[tuple[str, ...]]] = {}
+        for group in groups:
+            for equation in group:
+                places.setdefault(equation, []).append(group)
+
+        @cache
+        def linked(equations: tuple[str, ...]) -> frozenset[str]:
+            near = {group for equation in equations for group in places.get(equation, ())}
+            return frozenset(id for group in near for id in groups[group])
+
+        return {instruction.id: linked(instruction.equations) for instruction in self.stage(source).instructions}
 
     @property
     def lowered(self) -> jax.stages.Lowered:
@@ -156,7 +144,7 @@ class Inspection(Shown):
         Raises:
             Exception: What JAX said when it could not be traced or lowered.
         """
-        return self._lowered.get()
+        return self._pipeline.lowered.get()
 
     @property
     def compiled(self) -> jax.stages.Compiled:
@@ -165,7 +153,7 @@ class Inspection(Shown):
         Raises:
             Exception: What JAX or XLA said when it could not be traced, lowered or compiled.
         """
-        return self._compiled.get()
+        return self._pipeline.compiled.get()
 
     def analysis(self, of: str) -> Any:
         """Return XLA's own figures, as it gives them; they are asked for once.
@@ -181,73 +169,104 @@ class Inspection(Shown):
     @property
     def is_compiled(self) -> bool:
         """Whether `compiled` returns at once."""
-        return self._compiled.is_ready
+        return self._pipeline.compiled.is_ready
 
     @property
     def is_lowered(self) -> bool:
         """Whether `lowered` returns at once."""
-        return self._lowered.is_ready
+        return self._pipeline.lowered.is_ready
+
+    @property
+    def passes(self) -> tuple[Pass, ...]:
+        """The passes of XLA that changed something, in the order of time; compiles the program.
+
+        Raises:
+            StageUnavailableError: The platform, or the program, gives none.
+        """
+        return self._compiled_part("passes", self._pipeline.passes)
+
+    @property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The kernels by name: LLVM IR before and after its optimizer, and machine code; compiles the program.
+
+        Raises:
+            StageUnavailableError: The platform, or the program, gives none.
+        """
+        return {kernel.name: kernel for kernel in self._compiled_part("kernels", self._pipeline.kernels)}
+
+    def who_changed(self, stage: str, id: str) -> Fate:
+        """Return which passes an instruction of the HLO appeared and vanished in, and what it was fused into.
+
+        Args:
+            stage: `"hlo_before"` or `"hlo"`.
+            id: Id of the instruction.
+
+        Raises:
+            StageUnavailableError: There is no such instruction, or the platform does not tell of its passes.
+        """
+        if stage not in ("hlo_before", "hlo") or all(one.id != id for one in self.stage(stage).instructions):
+            raise StageUnavailableError(
+                f"stage {stage!r} of program {self.name!r} has no instruction {id!r} that passes change.",
+                (("stages", "hlo_before, hlo"),),
+                'inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)',
+            )
+        histories = self._compiled_part("passes", self._pipeline.histories)
+        vanished = histories.vanished.get(id)
+        fused: tuple[str, ...] = ()
+        if vanished is not None and stage == "hlo_before":
+            inside = self._pipeline.owners.get().fusions
+            linked = self.links("hlo_before", "hlo").get(id, frozenset())
+            # What does its work now came into being inside of a fusion in the pass in which it vanished.
+            made = {one for one in linked & inside.keys() if histories.appeared.get(one) is vanished}
+            fused = tuple(sorted({inside[one] for one in made}))
+        return Fate(histories.appeared.get(id), vanished, fused)
+
+    def to_dict(self, *stages: str, passes: bool = True) -> dict[str, Any]:
+        """Return everything as plain data; see `to_json`."""
+        return inspection_data(self, stages or self.stages, passes)
+
+    def to_json(self, *stages: str, passes: bool = True) -> str:
+        """Return everything as JSON; makes what is not made yet.
+
+        The schema is `stages/schema.json` in this package: `stages` with texts and instructions, `equations`,
+        `inputs`, `outputs`, `passes` with what each was given and made, `elapsed`. Instructions of two stages are
+        linked if they have an equation in common.
+
+        Args:
+            *stages: Names of the stages; by default all.
+            passes: Whether to add the passes of XLA, which may be large.
+
+        Examples:
+            >>> import json
+            >>> import jax.numpy as jnp
+            >>> data = json.loads(inspect(jnp.sin, jnp.zeros(3)).to_json("jaxpr", passes=False))
+            >>> data["stages"][0]["instructions"][1]["opcode"]
+            'sin'
+        """
+        return json.dumps(self.to_dict(*stages, passes=passes), ensure_ascii=False)
+
+    def _compiled_part(self, what: str, part: Once[Value]) -> Value:
+        try:
+            return part.get()
+        except Exception as error:
+            failure = failure_of(error)
+            raise StageUnavailableError(
+                f"program {self.name!r} has no {what}.",
+                ((failure.kind, failure.message),),
+                'inspection.stage("hlo"), which says whether it compiles.',
+            ) from error
 
     def _traced(self) -> Program:
         try:
-            return self._program.get()
+            return self._pipeline.program.get()
         except Exception as error:
+            failure = failure_of(error, in_trace=True)
+            where = (("at", f"{failure.source}: {failure.code}"),) if failure.source else ()
             raise StageUnavailableError(
                 f"program {self.name!r} cannot be traced.",
-                ((type(error).__name__, _first_lines(error)),),
-                "jax.make_jaxpr(fn)(*args)",
+                ((failure.kind, failure.message), *where),
+                'print(inspection.stage("jaxpr").text), which shows what is known up to there.',
             ) from error
-
-    def _lower(self) -> jax.stages.Lowered:
-        program = self._program.get()
-        tagged = program.trace.call(program.tags.tag(program.trace.closed))
-        with jax.default_device(self._device) if self._device is not None else nullcontext():
-            # Unused inputs are dropped as `jax.jit` does by default: else what only they feed would stay, too.
-            return jax.jit(tagged, donate_argnums=program.trace.donated).lower(*self._args)
-
-    def _compile(self) -> jax.stages.Compiled:
-        return self._lowered.get().compile(compiler_options=self._compiler_options)
-
-    def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
-        """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
-        try:
-            return make()
-        except Exception as error:
-            return Stage(name, "", unavailable=f"{type(error).__name__}: {_first_lines(error)}")
-
-    def _make_jaxpr(self) -> Stage:
-        program = self._program.get()
-        start = time.perf_counter()
-        text, found = print_jaxpr(
-            program.trace,
-            program.top,
-            program.by_id,
-            lambda index: program.inputs[index].block,
-        )
-        spent = self._program.elapsed_s + time.perf_counter() - start
-        return Stage("jaxpr", text, found, spent)
-
-    def _make_stablehlo(self) -> Stage:
-        program = self._program.get()
-        lowered = self._lowered.get()
-        start = time.perf_counter()
-        text, found = read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id)
-        return Stage(
-            "stablehlo",
-            text,
-            found,
-            self._lowered.elapsed_s + time.perf_counter() - start,
-        )
-
-    def _make_hlo(self) -> Stage:
-        program = self._program.get()
-        text = self._compiled.get().as_text()
-        if not text:
-            return Stage("hlo", "", unavailable="this platform gives no text for its executables")
-        start = time.perf_counter()
-        names = {one.name: (index, one.block) for index, one in enumerate(program.inputs)}
-        text, found = read_hlo(text, program.tags, program.by_id, names, program.contractions_behind)
-        return Stage("hlo", text, found, self._compiled.elapsed_s + time.perf_counter() - start)
 
 
 def inspect(
@@ -257,6 +276,8 @@ def inspect(
     params: str = "params",
     device: Any | None = None,
     compiler_options: Mapping[str, Any] | None = None,
+    source: tuple[str, Mapping[int, str]] | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> Inspection:
     """Look at a JAX program at every stage on its way to the machine, without running it.
 
@@ -267,6 +288,9 @@ def inspect(
         params: Name of the argument that holds the parameters of the model.
         device: The `jax.Device` to lower and compile for; by default JAX's own default.
         compiler_options: What XLA is told besides, as `jax.jit` takes it.
+        source: Python that builds the model, with the path of the block that each line adds; by default the stage
+            `python` shows the functions in which the equations were made.
+        kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
 
     Returns:
         Its stages, made when they are first asked for.
@@ -283,13 +307,9 @@ def inspect(
           in (b) }
         <BLANKLINE>
     """
-    return Inspection(fn, args, name, params, device, compiler_options)
+    return Inspection(fn, args, Told(name, params, device, compiler_options, source, kinds))
 
 
 def _shape_of(leaf: Any) -> Any:
     """Return the shape of an array, so that no array is kept alive; other leaves as they are."""
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, jax.Array) else leaf
-
-
-def _first_lines(error: Exception, count: int = 8) -> str:
-    return "\n".join(str(error).strip().splitlines()[:count]) or "no message"

@@ -266,7 +266,7 @@ def without_compilation_cache() -> Iterator[None]:
 
     JAX decides once per process whether it uses the cache, and has no public way to do without it once.
     """
-    if cache is None or not jax.config.jax_compilation_cache_dir or not hasattr(cache, "_cache_used"):
+    if cache is None or not getattr(jax.config, "jax_compilation_cache_dir", None) or not hasattr(cache, "_cache_used"):
         yield
         return
     before = cache._cache_checked, cache._cache_used

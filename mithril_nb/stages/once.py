@@ -37,6 +37,11 @@ class Once(Generic[Value]):
         """Whether it is there, and did not fail."""
         return self.is_made and self._error is None
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether something went wrong when it was made."""
+        return self._error is not None
+
     def get(self) -> Value:
         """Return the value, made now if it was not before.
 

@@ -101,17 +101,17 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
         result, opcode = match.groups()
         rest = plain[match.end() :]
         if opcode.endswith(".while"):  # `%iterArg = %arg0`: inside it is known by another name
-            carried = _CARRIED.findall(rest)
+            carried: list[tuple[str, str]] = _CARRIED.findall(rest)
             current.names |= {inside: current.names.get(outside, outside) for inside, outside in carried}
             rest = _CARRIED.sub(r"\2", rest)
-        used = _USED.findall(rest)
+        used: list[str] = _USED.findall(rest)
         draft = Draft(
             f"{current.prefix}{result or f'@{opcode}'}",
             opcode,
             number,
             operands=tuple(current.names[name] for name in used if name in current.names),
             asks_users_first=opcode.endswith((".constant", ".iota")),
-            shown_operands=tuple(current.names.get(name, name) for name in used),
+            shown_operands=tuple(current.names.get(name) or name for name in used),
             shapes=result_specs(rest),
             attributes=attribute_pairs(rest),
         )
@@ -146,9 +146,10 @@ def result_specs(rest: str) -> tuple[TensorSpec, ...]:
 def _specs(types: str) -> tuple[TensorSpec, ...]:
     found = []
     for inside in _TENSOR.findall(types):
-        *sizes, dtype = inside.partition(",")[0].strip().split("x")
+        sizes = inside.partition(",")[0].strip().split("x")
+        dtype = sizes.pop()
         shape = tuple(int(size) if size.isdigit() else size for size in sizes)
-        found.append(TensorSpec(shape, _DTYPES.get(dtype, dtype)))
+        found.append(TensorSpec(shape, _DTYPES.get(dtype) or dtype))
     return tuple(found)
 
 

@@ -46,7 +46,7 @@ FORBIDDEN = {
 }
 """What a room never imports, not even inside a function."""
 
-IMPORT_NAMES = {"IPython": "ipython", "sklearn": "scikit-learn"}
+IMPORT_NAMES = {"IPython": "ipython", "elftools": "pyelftools", "sklearn": "scikit-learn"}
 """Where a package is imported under another name than it is installed by."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from functools import cache
 
@@ -16,6 +17,9 @@ from mithril_nb.stages import STAGES, Inspection, inspect
 
 EVERYTHING = train_step(everything, EVERYTHING_PARAMS, [spec(3, 7)], spec(3, 9))
 NEARLY_FREE = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "copy"}
+NO_KERNELS = {
+    (name, "this program has no kernel of its own: all of its work is done in libraries") for name in ("llvm", "asm")
+}
 
 
 def while_loop(x):
@@ -64,8 +68,9 @@ def test_the_tagged_program_computes_the_same_bits(name: str) -> None:
 
 def test_links_agree_in_both_directions(name: str) -> None:
     inspection = inspected(name)
+    names = [name for name in STAGES if name not in ("llvm", "asm")]  # every line of a kernel is linked to every other
     for source in STAGES:
-        for target in STAGES:
+        for target in names:
             there, back = inspection.links(source, target), inspection.links(target, source)
             pairs = {(a, b) for a, found in there.items() for b in found}
             assert pairs == {(a, b) for b, found in back.items() for a in found}
@@ -77,7 +82,8 @@ def test_ids_lines_and_shares_are_sound(name: str) -> None:
     equations = {one.id for one in inspection.equations} | {f"arg{k}" for k in range(len(inspection.inputs))}
     for name in STAGES:
         stage = inspection.stage(name)
-        assert stage.unavailable is None
+        if stage.unavailable is not None:
+            assert (name, stage.unavailable) in NO_KERNELS
         count = len(stage.text.splitlines())
         assert len({one.id for one in stage.instructions}) == len(stage.instructions)
         assert len({one.line for one in stage.instructions}) == len(stage.instructions)
@@ -154,8 +160,8 @@ def test_many_threads_make_each_stage_once() -> None:
     for thread in threads:
         thread.join()
     assert traced == [1]
-    assert len(found) == 12
-    assert len(set(found)) == 3
+    assert len(found) == 32
+    assert len(set(found)) == 8
 
 
 def test_nothing_runs_and_no_memory_is_taken() -> None:
@@ -169,24 +175,29 @@ def test_a_function_that_cannot_be_traced_says_so_in_jax_words() -> None:
     inspection = inspect(lambda x: x @ x, spec(2, 3))
     stage = inspection.stage("hlo")
     assert stage.text == ""
-    assert stage.unavailable == (
-        "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)."
+    assert re.fullmatch(
+        r"TypeError: dot_general requires contracting dimensions to have the same shape, got \(3,\) and \(2,\)\.\n"
+        r"  at test_inspection\.py:\d+: inspection = inspect\(lambda x: x @ x, spec\(2, 3\)\)",
+        stage.unavailable,
     )
     assert str(stage) == f"hlo is not available: {stage.unavailable}"
     with pytest.raises(StageUnavailableError) as error:
         _ = inspection.equations
-    assert str(error.value) == (
+    assert re.sub(r":\d+:", ":1:", str(error.value)) == (
         "program '<lambda>' cannot be traced.\n"
         "    TypeError  dot_general requires contracting dimensions to have the same shape, got (3,) and (2,).\n"
-        "    Try: jax.make_jaxpr(fn)(*args)"
+        "    at         test_inspection.py:1: inspection = inspect(lambda x: x @ x, spec(2, 3))\n"
+        '    Try: print(inspection.stage("jaxpr").text), which shows what is known up to there.'
     )
 
 
 def test_a_stage_that_does_not_exist() -> None:
     with pytest.raises(StageUnavailableError) as error:
-        inspect(jnp.sin, spec(2)).stage("asm")
+        inspect(jnp.sin, spec(2)).stage("mlir")
     assert str(error.value) == (
-        "program 'sin' has no stage 'asm'.\n    stages  jaxpr, stablehlo, hlo\n    Try: inspection.stage(\"hlo\")"
+        "program 'sin' has no stage 'mlir'.\n"
+        "    stages  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
+        '    Try: inspection.stage("hlo")'
     )
 
 
@@ -204,7 +215,7 @@ def test_a_program_that_compiles_nowhere_still_has_its_jaxpr(monkeypatch: pytest
 def test_arrays_are_taken_as_shapes_and_let_go() -> None:
     x = jnp.ones((3, 5))
     inspection = inspect(lambda x: x.T @ x, x)
-    assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(inspection._args))
+    assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(inspection._pipeline._args))
     assert inspection.outputs[0].spec.shape == (5, 5)
 
 
@@ -229,9 +240,9 @@ def test_a_jitted_function_is_looked_into_and_keeps_what_it_donates() -> None:
 
 def test_a_program_that_was_tagged_before_is_tagged_apart() -> None:
     inner = inspect(lambda x: jnp.sin(x) + 1, spec(3))
-    program = inner._program.get()
+    program = inner._pipeline.program.get()
     tagged = program.trace.call(program.tags.tag(program.trace.closed))
     again = inspect(lambda x: tagged(x) * 2, spec(3))
-    assert again._program.get().tags.marker == "mnb1#"
+    assert again._pipeline.program.get().tags.marker == "mnb1#"
     hlo = again.stage("hlo").instructions
     assert {"0", "1", "2"} <= {id for one in hlo for id in one.equations}

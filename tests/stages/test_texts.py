@@ -211,7 +211,7 @@ def test_no_text_stops_a_reader(text: str) -> None:
 
 @given(st.randoms(use_true_random=False))
 def test_no_damage_to_real_text_stops_a_reader(rng: random.Random) -> None:
-    program = SMALL._program.get()
+    program = SMALL._pipeline.program.get()
     for text, read in (
         (SMALL.compiled.as_text(), lambda text: read_hlo(text, program.tags, program.by_id, {})),
         (SMALL.lowered.as_text(debug_info=True), lambda text: read_stablehlo(text, program.tags, program.by_id)),

@@ -1,0 +1,109 @@
+"""A program at every stage as plain data, for files and other programs. `schema.json` says what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.records import Equation, Instruction, Stage
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.inspection import Inspection
+
+VERSION = 1
+"""Goes up when what is there changes its meaning; what is added does not change it."""
+
+
+def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool) -> dict[str, Any]:
+    """Return an inspection as plain data."""
+    found: dict[str, Any] = {
+        "format": "mithril_nb.inspection",
+        "version": VERSION,
+        "name": inspection.name,
+        "jax": jax.__version__,
+        "stages": [stage_data(inspection.stage(name)) for name in stages],
+        "equations": [],
+        "inputs": [],
+        "outputs": [],
+        "passes": [],
+        "elapsed": dict(inspection.elapsed),
+    }
+    try:
+        found["equations"] = [equation_data(one) for one in inspection.equations]
+    except StageUnavailableError:
+        return found  # the stages say why
+    found["inputs"] = [
+        {"name": one.name, "spec": spec_data(one.spec), "block": one.block, "is_param": one.is_param}
+        for one in inspection.inputs
+    ]
+    found["outputs"] = [{"name": one.name, "spec": spec_data(one.spec)} for one in inspection.outputs]
+    if passes:
+        try:
+            found["passes"] = [
+                {
+                    "number": one.number,
+                    "name": one.name,
+                    "pipeline": one.pipeline,
+                    "before": one.before,
+                    "after": one.after,
+                }
+                for one in inspection.passes
+            ]
+        except StageUnavailableError as error:
+            found["passes_unavailable"] = str(error)
+    return found
+
+
+def stage_data(stage: Stage) -> dict[str, Any]:
+    """Return a stage as plain data."""
+    return {
+        "name": stage.name,
+        "text": stage.text,
+        "unavailable": stage.unavailable,
+        "elapsed_s": stage.elapsed_s,
+        "instructions": [instruction_data(one) for one in stage.instructions],
+    }
+
+
+def instruction_data(one: Instruction) -> dict[str, Any]:
+    """Return an instruction as plain data.
+
+    Examples:
+        >>> data = instruction_data(Instruction("dot.3", "dot", 4, ("12",), (("net", 1.0),), "forward", "tagged"))
+        >>> data["blocks"], data["equations"]
+        ({'net': 1.0}, ['12'])
+    """
+    return {
+        "id": one.id,
+        "opcode": one.opcode,
+        "line": one.line,
+        "lines": one.lines,
+        "equations": list(one.equations),
+        "blocks": dict(one.shares),
+        "role": one.role,
+        "origin": one.origin,
+        "operands": list(one.operands),
+        "shapes": [spec_data(spec) for spec in one.shapes],
+        "attributes": dict(one.attributes),
+        "transforms": list(one.transforms),
+        "source": list(one.source),
+    }
+
+
+def equation_data(one: Equation) -> dict[str, Any]:
+    """Return an equation as plain data."""
+    data = asdict(one)
+    data["inputs"] = [spec_data(spec) for spec in one.inputs]
+    data["outputs"] = [spec_data(spec) for spec in one.outputs]
+    data["params"] = dict(one.params)
+    return data
+
+
+def spec_data(spec: TensorSpec) -> dict[str, Any]:
+    """Return shape and dtype as plain data."""
+    return {"shape": list(spec.shape), "dtype": str(spec.dtype)}

@@ -1,0 +1,61 @@
+"""What to say of a program that JAX refuses: JAX's own words, and the person's line of Python."""
+
+from __future__ import annotations
+
+import traceback
+from dataclasses import dataclass
+
+from mithril_nb.stages import jax_versions, tracing
+
+_MOST_LINES = 8
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no stage.
+
+    Attributes:
+        kind: Class of the error.
+        message: JAX's own words, the first lines.
+        source: The innermost line of the person's Python, as `"file.py:12"`, or `""`.
+        code: What stands on that line.
+    """
+
+    kind: str
+    message: str
+    source: str = ""
+    code: str = ""
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """All of it, line by line, the place first."""
+        place = (f"{self.source}  {self.code}",) if self.source else ()
+        return (*place, *f"{self.kind}: {self.message}".splitlines())
+
+    @property
+    def text(self) -> str:
+        """All of it as one text."""
+        where = f"\n  at {self.source}: {self.code}" if self.source else ""
+        return f"{self.kind}: {self.message}{where}"
+
+
+def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
+    """Return what to say of an error.
+
+    Args:
+        error: The error.
+        in_trace: Whether it came up while a function was traced: then it has a place in the person's Python.
+
+    Examples:
+        >>> failure_of(ValueError("no such axis")).text
+        'ValueError: no such axis'
+    """
+    message = "\n".join(str(error).strip().splitlines()[:_MOST_LINES]) or "no message"
+    frames = traceback.extract_tb(error.__traceback__) if in_trace else []
+    for frame in reversed(frames):
+        if frame.filename == tracing.__file__:
+            break  # what is further out called us, and not JAX
+        if jax_versions.is_of_person(frame.filename):
+            label = jax_versions.file_label(frame.filename)
+            return Failure(type(error).__name__, message, f"{label}:{frame.lineno}", frame.line or "")
+    return Failure(type(error).__name__, message)

@@ -1,0 +1,48 @@
+"""LLVM IR read line by line. What of a module is not code of its functions is left out of the listing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_OPCODE = re.compile(r"^\s+(?:(%[\w.\-$]+|%\"[^\"]*\") = )?(?:tail |musttail |notail )?([a-z]\w*)")
+_CALLEE = re.compile(r"@(\"[^\"]*\"|[\w.$-]+)\(")
+_VALUE = re.compile(r"%(?:[\w.\-$]+|\"[^\"]*\")|@(?:[\w.\-$]+|\"[^\"]*\")")
+_NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
+
+
+def llvm_lines(module: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    r"""Yield each line of a module's globals and functions: the line, its opcode and its operands.
+
+    The opcode of what is no instruction is `""`; that of a call is `call`, and the callee its first operand.
+
+    Examples:
+        >>> module = "define i32 @f(i32 %0) {\n  %2 = add i32 %0, 1, !tbaa !3\n  ret i32 %2\n}\n"
+        >>> for line in llvm_lines(module):
+        ...     print(line)
+        ('define i32 @f(i32 %0) {', '', ())
+        ('  %2 = add i32 %0, 1', 'add', ('%0',))
+        ('  ret i32 %2', 'ret', ('%2',))
+        ('}', '', ())
+    """
+    inside = False
+    for line in module.splitlines():
+        if not inside:
+            inside = line.startswith("define ")
+            if inside or line.startswith("@"):
+                yield line, "", ()
+            continue
+        if line.startswith("}"):
+            inside = False
+        plain = _NOISE.sub("", line).rstrip()
+        match = _OPCODE.match(plain)
+        if match is None:
+            yield plain, "", ()
+            continue
+        rest = plain[match.end() :]
+        values = _VALUE.findall(rest)
+        opcode = match.group(2)
+        if opcode == "call":
+            callee = _CALLEE.search(rest)
+            values.sort(key=lambda value: callee is None or value != f"@{callee.group(1)}")
+        yield plain, opcode, tuple(values)

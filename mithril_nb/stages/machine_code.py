@@ -1,0 +1,140 @@
+"""Object files disassembled, and PTX read. pyelftools reads the files, capstone the instructions."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from typing import Any
+
+_EXECUTABLE = 0x4  # SHF_EXECINSTR
+_PTX_HEAD = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)*\.(?:entry|func)\b[^(\n]*?([\w$.]+)\s*\(", re.MULTILINE)
+_PTX_LINE = re.compile(r"^\s+(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*);")
+
+
+def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return the instructions of a function in an ELF file: line, opcode and operands.
+
+    Args:
+        object_code: The file.
+        symbol: Name of the function.
+
+    Raises:
+        ValueError: It is no ELF file, has no such function, or is for a machine that capstone is not set up for here.
+    """
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    try:
+        file = ELFFile(io.BytesIO(object_code))
+    except ELFError as error:
+        raise ValueError(f"the object file of {symbol!r} is no ELF file, which is all that is read here") from error
+    table: Any = file.get_section_by_name(".symtab")
+    found = [one for one in table.iter_symbols() if one.name == symbol] if table is not None else []
+    if not found or not isinstance(found[0]["st_shndx"], int):
+        raise ValueError(f"the object file has no function {symbol!r}")
+    index = found[0]["st_shndx"]
+    section = file.get_section(index)
+    start, size = found[0]["st_value"], found[0]["st_size"]
+    code = section.data()[start : start + size]
+    engine = _engine(file.get_machine_arch())
+    names = _called(file, table, index)
+    lines = []
+    for one in engine.disasm(code, 0):
+        operands = one.op_str
+        within = [names[at] for at in range(start + one.address, start + one.address + one.size) if at in names]
+        comment = f"  ; {', '.join(within)}" if within else ""
+        lines.append(
+            (f"  {one.address:#06x}  {one.mnemonic} {operands}".rstrip() + comment, one.mnemonic, _operands(operands))
+        )
+    return lines
+
+
+def _engine(machine: str) -> Any:
+    import capstone
+
+    modes = {
+        "x64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
+        "AArch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
+        "RISC-V": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64),
+    }
+    if machine not in modes:
+        raise ValueError(f"machine code for {machine} is not read here, only for {', '.join(modes)}")
+    engine = capstone.Cs(*modes[machine])
+    engine.skipdata = True  # Data between instructions is shown as such, and what follows is still read.
+    return engine
+
+
+def _called(file: Any, table: Any, index: int) -> dict[int, str]:
+    """Return what the linker puts in, by place: names of functions of the math library, and constants."""
+    found: dict[int, str] = {}
+    for section in file.iter_sections():
+        if section["sh_type"] in ("SHT_RELA", "SHT_REL") and section["sh_info"] == index:
+            for one in section.iter_relocations():
+                symbol = table.get_symbol(one["r_info_sym"])
+                if symbol["st_info"]["type"] == "STT_SECTION":
+                    target = file.get_section(symbol["st_shndx"])
+                    found[one["r_offset"]] = _constant(target, one.entry.get("r_addend", 0))
+                elif symbol.name:
+                    found[one["r_offset"]] = symbol.name
+    return found
+
+
+def _constant(section: Any, place: int) -> str:
+    """Return the number at a place in a table of constants, or else the place."""
+    kinds = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
+    kind = kinds.get(section.name)
+    data = section.data()
+    if kind is None or not 0 <= place <= len(data) - struct.calcsize(kind):
+        return f"{section.name}+{place:#x}"
+    return f"= {struct.unpack_from(kind, data, place)[0]:.7g}"
+
+
+def _operands(text: str) -> tuple[str, ...]:
+    """Split operands at commas that stand in no brackets.
+
+    Examples:
+        >>> _operands("ymm0, ymmword ptr [rdi + 8]"), _operands("v0.4s, {v1, v2}")
+        (('ymm0', 'ymmword ptr [rdi + 8]'), ('v0.4s', '{v1, v2}'))
+    """
+    found, depth, start = [], 0, 0
+    for at, char in enumerate(text):
+        if char in "[{(":
+            depth += 1
+        elif char in ")}]":
+            depth -= 1
+        elif char == "," and depth == 0:
+            found.append(text[start:at].strip())
+            start = at + 1
+    last = text[start:].strip()
+    return (*found, last) if last else tuple(found)
+
+
+def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
+    r"""Return the lines of a function in PTX: line, opcode (`""` for labels and declarations) and operands.
+
+    Args:
+        text: The whole file.
+        symbol: Name of the function.
+
+    Raises:
+        ValueError: There is no such function.
+
+    Examples:
+        >>> read_ptx(".visible .entry f(\n)\n{\n  ret;\n}\n", "f")
+        [('  ret;', 'ret', ())]
+    """
+    for head in _PTX_HEAD.finditer(text):
+        if head.group(1) != symbol.replace(".", "_") and head.group(1) != symbol:
+            continue
+        start = text.index("{", head.end())
+        end = text.find("\n}", start)
+        body = text[text.index("\n", start) + 1 : end if end > 0 else len(text)]
+        lines = []
+        for line in body.splitlines():
+            match = _PTX_LINE.match(line)
+            plain = line.expandtabs(4).rstrip()
+            is_code = match is not None and not line.strip().startswith(".")
+            lines.append((plain, match.group(1), _operands(match.group(2))) if match and is_code else (plain, "", ()))
+        return lines
+    raise ValueError(f"the PTX has no function {symbol!r}")

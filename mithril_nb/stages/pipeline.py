@@ -1,0 +1,246 @@
+"""A program on its way to the machine: traced, lowered, compiled, each when it is first needed, and kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.block_graph import outline
+from mithril_nb.stages.dump import Dump
+from mithril_nb.stages.failure import Failure, failure_of
+from mithril_nb.stages.hlo import read_hlo
+from mithril_nb.stages.jaxpr_text import print_jaxpr
+from mithril_nb.stages.kernels import Kernel, Owners, listing, read_kernels
+from mithril_nb.stages.llvm import llvm_lines
+from mithril_nb.stages.once import Once
+from mithril_nb.stages.passes import Histories, Pass, read_passes
+from mithril_nb.stages.python_source import Place, source_of_functions, source_of_model
+from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.stablehlo import read_stablehlo
+from mithril_nb.stages.traced import Program
+from mithril_nb.stages.tracing import trace, trace_up_to_failure
+
+STAGES = ("python", "graph", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm")
+"""Names of the stages, from Python to the machine."""
+
+NEEDS: Mapping[str, str] = {
+    "python": "trace", "graph": "trace", "jaxpr": "trace", "stablehlo": "lower", "hlo_before": "lower",
+    "hlo": "compile", "llvm": "compile", "asm": "compile",
+}  # fmt: skip
+"""What has to be done for each: `"compile"` may take long."""
+
+_NO_DUMP = "XLA wrote nothing down when it compiled this program"
+_NO_KERNELS = "this platform writes no LLVM IR for its kernels"
+_ONLY_LIBRARY = "this program has no kernel of its own: all of its work is done in libraries"
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of a program besides the program.
+
+    Attributes:
+        name: What to call it; `None` for the name of the function.
+        params: Name of the argument that holds the parameters of the model.
+        device: The device to lower and compile for.
+        compiler_options: What XLA is told besides.
+        source: The Python that builds the model, with the path of the block that each line adds.
+        kinds: Kind of each block, by path.
+    """
+
+    name: str | None = None
+    params: str = "params"
+    device: Any | None = None
+    compiler_options: Mapping[str, Any] | None = None
+    source: tuple[str, Mapping[int, str]] | None = None
+    kinds: Mapping[str, str] | None = None
+
+
+class Pipeline:
+    """Everything that is made of one program, each thing once, whichever thread asks first.
+
+    Attributes:
+        traced: The jaxpr as JAX gave it.
+        program: The same with its provenance.
+        lowered: As JAX lowered it, every equation marked.
+        compiled: As XLA compiled it.
+        dump: What XLA wrote down meanwhile.
+        passes: The passes that changed something.
+        histories: Which of them touched which instruction.
+        kernels: The kernels, in the order of the HLO.
+        owners: What each of them runs.
+        stages: The stages by name.
+    """
+
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
+        self._fn, self._args, self._told = fn, args, told
+        self._dump: Dump | None = None
+        self.traced = Once(lambda: trace(fn, args, told.name))
+        self.program = Once(lambda: Program(self.traced.get(), told.params))
+        self.lowered = Once(self._lower)
+        self.compiled = Once(self._compile)
+        self.dump = Once(self._written)
+        self.passes: Once[tuple[Pass, ...]] = Once(lambda: read_passes(self.dump.get()))
+        self.histories = Once(lambda: Histories(self.passes.get()))
+        self.kernels: Once[tuple[Kernel, ...]] = Once(self._read_kernels)
+        self.owners = Once(self._find_owners)
+        self._failed = Once(self._up_to_failure)
+        makers: dict[str, Callable[[], Stage]] = {
+            "python": self._make_python,
+            "graph": self._make_graph,
+            "jaxpr": self._make_jaxpr,
+            "stablehlo": self._make_stablehlo,
+            "hlo_before": self._make_hlo_before,
+            "hlo": self._make_hlo,
+            "llvm": self._make_llvm,
+            "asm": self._make_asm,
+        }
+        self.stages = {stage: Once(partial(self._guard, stage, make)) for stage, make in makers.items()}
+
+    def _lower(self) -> jax.stages.Lowered:
+        program = self.program.get()
+        tagged = program.trace.call(program.tags.tag(program.trace.closed))
+        with jax.default_device(self._told.device) if self._told.device is not None else nullcontext():
+            # Unused inputs are dropped as `jax.jit` does by default: else what only they feed would stay, too.
+            return jax.jit(tagged, donate_argnums=program.trace.donated).lower(*self._args)
+
+    def _compile(self) -> jax.stages.Compiled:
+        lowered, dump = self.lowered.get(), Dump()
+        with jax_versions.without_compilation_cache():  # what comes out of it was compiled before, and wrote nothing
+            compiled = dump.compile(
+                lambda options: lowered.compile(compiler_options=dict(options)), self._told.compiler_options or {}
+            )
+        self._dump = dump
+        return compiled
+
+    def _written(self) -> Dump:
+        self.compiled.get()
+        assert self._dump is not None
+        if not self._dump.prefix:
+            raise LookupError(_NO_DUMP)
+        return self._dump
+
+    def _read_kernels(self) -> tuple[Kernel, ...]:
+        order = [one.id for one in self.stages["hlo"].get().instructions]
+        return read_kernels(self.dump.get(), order)
+
+    def _find_owners(self) -> Owners:
+        hlo = self.stages["hlo"].get()
+        return Owners(hlo.text, hlo.instructions)
+
+    # Stages
+
+    def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
+        """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
+        try:
+            return make()
+        except Exception as error:
+            if not self.traced.has_failed:
+                return Stage(name, "", unavailable=failure_of(error).text)
+            if NEEDS[name] != "trace":
+                return Stage(name, "", unavailable=failure_of(error, in_trace=True).text)
+            return self._partial(name)
+
+    def _up_to_failure(self) -> tuple[Program | None, Failure]:
+        partial_trace, error = trace_up_to_failure(self._fn, self._args, self._told.name)
+        known = None if partial_trace is None else Program(partial_trace, self._told.params)
+        return known, failure_of(error, in_trace=True)
+
+    def _partial(self, name: str) -> Stage:
+        """What is known of a program that cannot be traced: its equations up to the one that failed."""
+        program, failure = self._failed.get()
+        if program is None:
+            return Stage(name, "", unavailable=failure.text)
+        text, found = self._printed(program)
+        if name == "jaxpr":
+            text = text.rpartition("\n  in (")[0] + "\n" + "".join(f"    !! {line}\n" for line in failure.lines)
+        elif name == "graph":
+            text, found = self._outlined(program, found)
+        else:
+            text, found = self._sourced(program)
+        return Stage(name, text, found, unavailable=failure.text)
+
+    def _make_python(self) -> Stage:
+        program = self.program.get()
+        start = time.perf_counter()
+        text, found = self._sourced(program)
+        return Stage("python", text, found, time.perf_counter() - start)
+
+    def _sourced(self, program: Program) -> tuple[str, tuple[Instruction, ...]]:
+        if self._told.source is not None:
+            return source_of_model(*self._told.source, program.equations)
+        places = {site.id: jax_versions.source_place(site.equation) for site in program.sites}
+        labels: dict[str, str] = {}
+        for file in dict.fromkeys(place[0] for place in places.values() if place is not None):
+            label = jax_versions.file_label(file)
+            labels[file] = label if label not in labels.values() else jax_versions.longer_label(file)
+        return source_of_functions(
+            {id: Place(place[0], labels[place[0]], place[1]) for id, place in places.items() if place is not None},
+            program.equations,
+        )
+
+    def _make_graph(self) -> Stage:
+        program, made = self.program.get(), self.stages["jaxpr"].get()
+        start = time.perf_counter()
+        text, found = self._outlined(program, made.instructions)
+        return Stage("graph", text, found, time.perf_counter() - start)
+
+    def _outlined(self, program: Program, printed: tuple[Instruction, ...]) -> tuple[str, tuple[Instruction, ...]]:
+        calls = [equation.id for equation in program.equations if equation.is_call]
+        return outline(printed, calls, self._told.kinds or {})
+
+    def _make_jaxpr(self) -> Stage:
+        program = self.program.get()
+        start = time.perf_counter()
+        text, found = self._printed(program)
+        return Stage("jaxpr", text, found, self.program.elapsed_s + time.perf_counter() - start)
+
+    def _printed(self, program: Program) -> tuple[str, tuple[Instruction, ...]]:
+        return print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
+
+    def _make_stablehlo(self) -> Stage:
+        program, lowered = self.program.get(), self.lowered.get()
+        start = time.perf_counter()
+        text, found = read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id)
+        return Stage("stablehlo", text, found, self.lowered.elapsed_s + time.perf_counter() - start)
+
+    def _make_hlo_before(self) -> Stage:
+        lowered = self.lowered.get()
+        start = time.perf_counter()
+        text, found = self._read_hlo(lowered.as_text(dialect="hlo", debug_info=True))
+        return Stage("hlo_before", text, found, time.perf_counter() - start)
+
+    def _make_hlo(self) -> Stage:
+        text = self.compiled.get().as_text()
+        if not text:
+            return Stage("hlo", "", unavailable="this platform gives no text for its executables")
+        start = time.perf_counter()
+        text, found = self._read_hlo(text)
+        return Stage("hlo", text, found, self.compiled.elapsed_s + time.perf_counter() - start)
+
+    def _read_hlo(self, text: str) -> tuple[str, tuple[Instruction, ...]]:
+        program = self.program.get()
+        names = {one.name: (index, one.block) for index, one in enumerate(program.inputs)}
+        return read_hlo(text, program.tags, program.by_id, names, program.contractions_behind)
+
+    def _make_llvm(self) -> Stage:
+        return self._make_listing("llvm", lambda kernel: llvm_lines(kernel.llvm), "; {name}: {count} instructions")
+
+    def _make_asm(self) -> Stage:
+        return self._make_listing("asm", lambda kernel: kernel.asm, "{name}:  ; {count} instructions")
+
+    def _make_listing(self, name: str, lines_of: Callable[[Kernel], Any], title: str) -> Stage:
+        hlo, kernels = self.stages["hlo"].get(), self.kernels.get()
+        if not kernels:
+            asked = any("fusion" in one.opcode for one in hlo.instructions)
+            return Stage(name, "", unavailable=_NO_KERNELS if asked else _ONLY_LIBRARY)
+        start = time.perf_counter()
+        owners = self.owners.get()
+        text, found = listing(kernels, owners, lines_of, lambda name, count: title.format(name=name, count=count))
+        return Stage(name, text, found, time.perf_counter() - start)

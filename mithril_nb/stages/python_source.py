@@ -1,0 +1,141 @@
+"""The Python behind a program as a stage: the person's own functions, each line with the equations it caused.
+
+For a model of our blocks it is the Python that builds the model, each line with the block that it adds.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mithril_nb.stages.inference import blend, by_place, majority
+from mithril_nb.stages.records import Equation, Instruction
+
+_LONGEST = 200
+"""Lines of a function or class that are shown in whole; of a longer one only the functions inside that matter."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of Python.
+
+    Attributes:
+        file: Path of the file, as Python knows it.
+        label: What a person calls the file.
+        line: Number of the line, from 1.
+    """
+
+    file: str
+    label: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.label}:{self.line}"
+
+
+def source_of_functions(
+    places: Mapping[str, Place], equations: Sequence[Equation]
+) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the functions in which equations were made, and an instruction for each line that made any.
+
+    Args:
+        places: Where each equation was made, by its id; those that no Python of the person's made are left out.
+        equations: The equations.
+    """
+    made: dict[Place, list[Equation]] = {}
+    for equation in equations:
+        if equation.id in places:
+            made.setdefault(places[equation.id], []).append(equation)
+    shown: list[str] = []
+    found: list[Instruction] = []
+    files: dict[str, list[Place]] = {}
+    for place in made:
+        files.setdefault(place.file, []).append(place)
+    for file, here in files.items():
+        lines = linecache.getlines(file)
+        wanted = sorted({place.line for place in here})
+        by_line = {place.line: place for place in here}
+        for first, last in _spans(lines, wanted):
+            shown.append(f"# {here[0].label}:{first}")
+            for number in range(first, last + 1):
+                code = lines[number - 1].rstrip("\n") if number <= len(lines) else "# the source is not available"
+                shown.append(code)
+                if number in by_line:
+                    found.append(_instruction(str(by_line[number]), len(shown), made[by_line[number]]))
+            shown.append("")
+    return "\n".join(shown), tuple(found)
+
+
+def source_of_model(
+    text: str, blocks: Mapping[int, str], equations: Sequence[Equation]
+) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the Python that builds a model, and an instruction for each line that adds a block.
+
+    Args:
+        text: The Python.
+        blocks: Path of the block that a line adds, by the line's number.
+        equations: The equations.
+    """
+    found = []
+    for line, block in sorted(blocks.items()):
+        inside = [one for one in equations if one.block == block or one.block.startswith(f"{block}/")]
+        found.append(_instruction(f"model:{line}", line, inside))
+    return text, tuple(found)
+
+
+def _instruction(id: str, line: int, made: Sequence[Equation]) -> Instruction:
+    counted = [one for one in made if not one.is_call] or made
+    shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in counted)
+    return Instruction(
+        id,
+        "line",
+        line,
+        tuple(sorted({one.id for one in made}, key=by_place)),
+        shares,
+        majority((one.role, 1.0) for one in counted),
+        "tagged" if shares else None,
+        source=(id,),
+    )
+
+
+def _spans(lines: Sequence[str], wanted: Sequence[int]) -> list[tuple[int, int]]:
+    """Return first and last lines of the statements around the lines that are wanted, one after another."""
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:  # a cell with magics, or a file that has changed since it was imported
+        return _near(wanted, len(lines))
+    spans = sorted({_around(tree, line) or (line, line) for line in wanted})
+    joined: list[tuple[int, int]] = []
+    for first, last in spans:
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(last, joined[-1][1])
+        else:
+            joined.append((first, last))
+    return joined
+
+
+def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
+    """Return the largest statement around a line that is not too long to be shown in whole."""
+    for node in ast.iter_child_nodes(tree):
+        last = getattr(node, "end_lineno", None)
+        if not isinstance(node, ast.stmt) or last is None:
+            continue
+        first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
+        if first <= line <= last:
+            if last - first < _LONGEST:
+                return first, last
+            return _around(node, line) or (line, line)
+    return None
+
+
+def _near(wanted: Sequence[int], count: int) -> list[tuple[int, int]]:
+    joined: list[tuple[int, int]] = []
+    for line in wanted:
+        first, last = max(line - 2, 1), min(line + 2, max(count, line))
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], last
+        else:
+            joined.append((first, last))
+    return joined
