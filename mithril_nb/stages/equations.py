@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack, is_literal
 from mithril_nb.stages.records import Constant, Param
@@ -174,6 +176,8 @@ _NOT_PLAIN: Any = object()
 
 def _plain(value: Any) -> Any:
     name = getattr(value, "name", None)
+    if isinstance(value, np.integer | np.floating | np.bool_):  # vmap counts axes with them
+        return value.item()
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (tuple, list)):

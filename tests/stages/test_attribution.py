@@ -188,3 +188,9 @@ def test_sources_are_the_lines_that_wrote_the_equations() -> None:
     assert equation.source.startswith("test_attribution.py:")
     relu = inspect(jax.nn.relu, X).equations[-1]
     assert relu.source.startswith("test_attribution.py:") or relu.source == ""
+
+
+def test_params_are_plain_though_vmap_counts_with_numbers_of_numpy() -> None:
+    (equation,) = inspect(jax.vmap(lambda x: x.sum(0)), spec(3, 4, 5)).equations
+    assert equation.param["axes"] == (1,)
+    assert type(equation.param["axes"][0]) is int
