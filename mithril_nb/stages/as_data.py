@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ import jax
 
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.stages.records import Equation, Instruction, Stage
+from mithril_nb.stages.records import Equation, Instruction, Param, Stage
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
@@ -100,8 +101,16 @@ def equation_data(one: Equation) -> dict[str, Any]:
     data = asdict(one)
     data["inputs"] = [spec_data(spec) for spec in one.inputs]
     data["outputs"] = [spec_data(spec) for spec in one.outputs]
-    data["params"] = dict(one.params)
+    data["params"] = {name: _plain(value) for name, value in one.params}
+    data["constants"] = [_plain(value) for value in one.constants]
     return data
+
+
+def _plain(value: Param) -> Any:
+    """Return a value as JSON has words for it: NaN and the infinities are texts."""
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def spec_data(spec: TensorSpec) -> dict[str, Any]:

@@ -54,7 +54,12 @@ class Draft:
     def finished(self, equations: Mapping[str, Equation]) -> Instruction:
         """Return the instruction; where its equations stand in Python, and under which transforms, comes from them."""
         known = [equations[id] for id in self.equations if id in equations]
-        transforms = {equation.transforms for equation in known}
+        if len(known) == 1:  # nearly always
+            (only,) = known
+            transforms, source = only.transforms, (only.source,) if only.source else ()
+        else:
+            transforms = max((equation.transforms for equation in known), key=len, default=())
+            source = tuple(dict.fromkeys(equation.source for equation in known if equation.source))
         return Instruction(
             self.id,
             self.opcode,
@@ -67,8 +72,8 @@ class Draft:
             self.operands if self.shown_operands is None else self.shown_operands,
             self.shapes,
             self.attributes,
-            max(transforms, key=len) if transforms else (),
-            tuple(dict.fromkeys(equation.source for equation in known if equation.source)),
+            transforms,
+            source,
         )
 
 
@@ -76,6 +81,11 @@ def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation
     """Give a draft the equations that its tags name, and their blocks in equal shares."""
     known = [equations[id] for id in ids if id in equations]
     if not known:
+        return
+    if len(known) == 1:  # nearly always
+        (only,) = known
+        draft.equations, draft.role = (only.id,), only.role
+        draft.shares, draft.origin = (((only.block, 1.0),), "tagged") if only.block else ((), None)
         return
     draft.equations = tuple(sorted({equation.id for equation in known}, key=by_place))
     draft.shares = blend((((equation.block, 1.0),) if equation.block else (), 1.0) for equation in known)

@@ -243,7 +243,7 @@ class Inspection(Shown):
             >>> data["stages"][0]["instructions"][1]["opcode"]
             'sin'
         """
-        return json.dumps(self.to_dict(*stages, passes=passes), ensure_ascii=False)
+        return json.dumps(self.to_dict(*stages, passes=passes), allow_nan=False)
 
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
         try:
@@ -312,4 +312,8 @@ def inspect(
 
 def _shape_of(leaf: Any) -> Any:
     """Return the shape of an array, so that no array is kept alive; other leaves as they are."""
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) if isinstance(leaf, jax.Array) else leaf
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    is_spread = leaf.committed and len(leaf.sharding.device_set) > 1
+    sharding = leaf.sharding if is_spread else None
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.aval.weak_type)

@@ -5,6 +5,7 @@ Tested with 0.10.2 and 0.12.0. The rest of `stages` and `cost` sees JAX's object
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 import sysconfig
@@ -47,7 +48,10 @@ CALL_NAMES = frozenset(
 )
 """Primitives that run one nested jaxpr once on their own operands."""
 
-REMAT_SCOPES = frozenset({"rematted_computation", "checkpoint", "remat"})
+REMATTED = "rematted_computation"
+"""Scope of what `jax.checkpoint` computes again in the backward pass."""
+
+REMAT_SCOPES = frozenset({REMATTED, "checkpoint", "remat"})
 """Scopes that `jax.checkpoint` adds."""
 
 _TRANSFORMS = {
@@ -309,3 +313,29 @@ def _spec(shape: tuple[Any, ...], dtype: Any) -> TensorSpec:
 def jaxpr_as_fun(closed: Any) -> Callable[..., Sequence[Any]]:
     """Return the function that a closed jaxpr stands for; under `jax.jit` nothing of the original runs again."""
     return core.jaxpr_as_fun(closed)
+
+
+def donated(traced: Any) -> tuple[bool, ...]:
+    """Return for each input of a traced function whether its memory may be reused for results."""
+    count = len(traced.jaxpr.jaxpr.invars)
+    return tuple(getattr(traced, "_params", {}).get("donated_invars", (False,) * count))
+
+
+def says_shardings(equation: Any) -> bool:
+    """Whether the call of a jitted function says on which devices what it takes and gives lies."""
+    given = (*equation.params.get("in_shardings", ()), *equation.params.get("out_shardings", ()))
+    return any(type(one).__name__ != "UnspecifiedValue" for one in given)
+
+
+def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:
+    """Return a traced function with another jaxpr of the same signature, or `None` if this JAX has no way to.
+
+    The public way is to jit `jaxpr_as_fun(closed)`, which traces every equation again: it takes as long as lowering.
+    """
+    params = getattr(traced, "_params", None)
+    if not isinstance(params, dict) or not {"jaxpr", "name", "donated_invars"} <= params.keys():
+        return None
+    other = copy.copy(traced)
+    other._params = {**params, "jaxpr": closed, "name": name, "donated_invars": donated}
+    other._lojax = None
+    return other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +13,7 @@ import jax
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.block_graph import outline
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.dump import Dump
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.hlo import read_hlo
@@ -25,7 +26,7 @@ from mithril_nb.stages.python_source import Place, source_of_functions, source_o
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.stages.stablehlo import read_stablehlo
 from mithril_nb.stages.traced import Program
-from mithril_nb.stages.tracing import trace, trace_up_to_failure
+from mithril_nb.stages.tracing import Trace, trace, trace_up_to_failure
 
 STAGES = ("python", "graph", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm")
 """Names of the stages, from Python to the machine."""
@@ -81,8 +82,8 @@ class Pipeline:
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
         self._fn, self._args, self._told = fn, args, told
         self._dump: Dump | None = None
-        self.traced = Once(lambda: trace(fn, args, told.name))
-        self.program = Once(lambda: Program(self.traced.get(), told.params))
+        self.traced = Once(self._trace)
+        self.program = Once(self._analyse)
         self.lowered = Once(self._lower)
         self.compiled = Once(self._compile)
         self.dump = Once(self._written)
@@ -103,12 +104,23 @@ class Pipeline:
         }
         self.stages = {stage: Once(partial(self._guard, stage, make)) for stage, make in makers.items()}
 
+    def _trace(self) -> Trace:
+        with self._on_device(), paused_collector():
+            return trace(self._fn, self._args, self._told.name)
+
+    def _analyse(self) -> Program:
+        traced = self.traced.get()
+        with paused_collector():
+            return Program(traced, self._told.params)
+
+    def _on_device(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._told.device is None else jax.default_device(self._told.device)
+
     def _lower(self) -> jax.stages.Lowered:
         program = self.program.get()
-        tagged = program.trace.call(program.tags.tag(program.trace.closed))
-        with jax.default_device(self._told.device) if self._told.device is not None else nullcontext():
-            # Unused inputs are dropped as `jax.jit` does by default: else what only they feed would stay, too.
-            return jax.jit(tagged, donate_argnums=program.trace.donated).lower(*self._args)
+        with self._on_device(), paused_collector():
+            tagged = program.tags.tag(program.trace.closed)
+            return program.trace.lower(tagged, self._args)
 
     def _compile(self) -> jax.stages.Compiled:
         lowered, dump = self.lowered.get(), Dump()
@@ -139,13 +151,22 @@ class Pipeline:
     def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
         """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
         try:
-            return make()
+            self._reach(NEEDS[name])
+            with paused_collector():
+                return make()
         except Exception as error:
             if not self.traced.has_failed:
                 return Stage(name, "", unavailable=failure_of(error).text)
             if NEEDS[name] != "trace":
                 return Stage(name, "", unavailable=failure_of(error, in_trace=True).text)
             return self._partial(name)
+
+    def _reach(self, needed: str) -> None:
+        """Do what takes long one by one: each is timed alone, and the collector is not paused while XLA compiles."""
+        for step, once in (("trace", self.program), ("lower", self.lowered), ("compile", self.compiled)):
+            once.get()
+            if step == needed:
+                return
 
     def _up_to_failure(self) -> tuple[Program | None, Failure]:
         partial_trace, error = trace_up_to_failure(self._fn, self._args, self._told.name)

@@ -87,7 +87,7 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
             open_ops.append(waiting)
             waiting = None
             continue
-        function = _FUNC.search(plain)
+        function = _FUNC.search(plain) if "func.func" in plain else None
         if function:
             current = _Function(function.group(1), Draft(f"@{function.group(1)}", "func.func", number))
             functions[current.name] = current
@@ -179,8 +179,12 @@ def _split(text: str) -> tuple[list[str], dict[str, str]]:
 
 
 def _strip(line: str) -> tuple[str, list[str]]:
-    if " loc(" not in line:
+    """Take the locations off a line."""
+    start = line.find(" loc(")
+    if start < 0:
         return line, []
+    if line.startswith(" loc(#", start) and line.find(")", start) == len(line) - 1:  # nearly always
+        return line[:start], [line[start + 5 : -1]]
     found: list[str] = []
 
     def take(match: re.Match[str]) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, name_stack, spec_of
 
 
@@ -40,20 +41,35 @@ class Trace:
         closed: The closed jaxpr, as JAX gave it.
         inputs: The leaves of its arguments, in the order of its invars.
         outputs: The leaves of its results, in the order of its outvars.
-        donated: Places of the arguments whose memory may be reused for results.
+        donated_leaves: For each leaf of the arguments whether its memory may be reused for results.
         call: Makes, from another closed jaxpr of the same signature, a function of the original arguments.
         function: The function's own name, whatever the program is called; of an object that is called, its class.
         starts: Where the function begins, as `"file.py:12"`, or `""`.
+        traced: What JAX made of it.
     """
 
     name: str
     closed: Any
     inputs: tuple[Leaf, ...]
     outputs: tuple[Leaf, ...]
-    donated: tuple[int, ...]
+    donated_leaves: tuple[bool, ...]
     call: Callable[[Any], Callable[..., Any]]
     function: str
     starts: str
+    traced: jax.stages.Traced
+
+    def lower(self, closed: Any, args: tuple[Any, ...]) -> jax.stages.Lowered:
+        """Lower another closed jaxpr of the same signature.
+
+        Args:
+            closed: The closed jaxpr.
+            args: The arguments, or their shapes.
+        """
+        retraced = jax_versions.with_jaxpr(self.traced, closed, self.name, self.donated_leaves)
+        if retraced is not None:
+            return retraced.lower()
+        # Unused inputs are dropped as `jax.jit` does by default: else what only they feed would stay, too.
+        return jax.jit(self.call(closed), donate_argnums=_whole_arguments(args, self.donated_leaves)).lower(*args)
 
 
 def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None) -> Trace:
@@ -67,8 +83,11 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
     Returns:
         The jaxpr with names for all that goes in and out.
     """
-    closed, out = jax.make_jaxpr(fn, return_shape=True)(*args)
-    closed, donated = _without_outer_jit(closed)
+    # The jaxpr of `jax.jit`, whether the function is jitted already or not: it can be lowered with other names in it.
+    jitted: Any = fn if hasattr(fn, "trace") and hasattr(fn, "lower") else jax.jit(fn)
+    traced = jitted.trace(*args)
+    closed, donated = _without_outer_jit(traced.jaxpr, jax_versions.donated(traced))
+    out = traced.out_info
     names = _argument_names(fn, len(args))
     inputs = tuple(
         Leaf(
@@ -101,7 +120,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    return Trace(title, closed, inputs, outputs, _donated_arguments(args, donated), call, *_function(fn))
+    return Trace(title, closed, inputs, outputs, donated, call, *_function(fn), traced)
 
 
 def trace_up_to_failure(
@@ -147,7 +166,7 @@ def _function(fn: Any) -> tuple[str, str]:
     return name, "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _without_outer_jit(closed: Any) -> tuple[Any, tuple[bool, ...]]:
+def _without_outer_jit(closed: Any, donated: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
     """Unwrap a jaxpr that is nothing but one call of a jitted function: its equations are the program."""
     jaxpr = closed.jaxpr
     if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name in ("jit", "pjit"):
@@ -155,17 +174,18 @@ def _without_outer_jit(closed: Any) -> tuple[Any, tuple[bool, ...]]:
         inner = only.params["jaxpr"]
         same = (
             not name_stack(only)
+            and not jax_versions.says_shardings(only)
             and len(inner.jaxpr.invars) == len(only.invars) == len(jaxpr.invars)
             and all(a is b for a, b in zip(only.invars, jaxpr.invars, strict=True))
             and len(only.outvars) == len(jaxpr.outvars)
             and all(a is b for a, b in zip(only.outvars, jaxpr.outvars, strict=True))
         )
         if same:
-            return inner, tuple(only.params.get("donated_invars", (False,) * len(jaxpr.invars)))
-    return closed, (False,) * len(jaxpr.invars)
+            return inner, tuple(only.params.get("donated_invars", donated))
+    return closed, donated
 
 
-def _donated_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[int, ...]:
+def _whole_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[int, ...]:
     """JAX donates whole arguments: return the places of those whose leaves are donated."""
     found, start = [], 0
     for place, arg in enumerate(args):
