@@ -6,6 +6,7 @@ that was killed is removed by the next one that compiles.
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import tempfile
@@ -16,7 +17,7 @@ from typing import IO, Any
 
 try:
     import fcntl
-except ImportError:  # Windows, where a folder with an open file cannot be removed anyway
+except ImportError:  # Windows
     fcntl = None
 
 _PREFIX = "mithril_nb-xla-"
@@ -30,16 +31,36 @@ class Dump:
     """The files that XLA wrote while it compiled a program.
 
     Attributes:
-        folder: Where they are.
-        prefix: What the names of all files of the program begin with; `""` if there are none.
+        folder: Where they are; `None` if there is no place for them.
     """
 
     def __init__(self) -> None:
-        _sweep()
-        self.folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-        held = _hold(self.folder)
-        self._remove = weakref.finalize(self, _removed, self.folder, held, os.getpid())
-        self.prefix = ""
+        self.folder: Path | None = None
+        self._prefix = ""
+        self._missing = "XLA wrote nothing down when it compiled this program"
+        try:
+            _sweep()
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+            held = _hold(folder)
+        except OSError as error:  # A program compiles without such a place, too.
+            self._missing = (
+                f"there is no place for what XLA writes down ({error.strerror}); "
+                "start Python with TMPDIR set to a folder that can be written"
+            )
+            return
+        self.folder = folder
+        weakref.finalize(self, _removed, folder, held, os.getpid())
+
+    @property
+    def prefix(self) -> str:
+        """What the names of all files of the program begin with, without the dot that follows.
+
+        Raises:
+            LookupError: There are none; it says why.
+        """
+        if not self._prefix:
+            raise LookupError(self._missing)
+        return self._prefix
 
     def compile(self, lower: Callable[[Mapping[str, Any]], Any], options: Mapping[str, Any]) -> Any:
         """Compile and keep what XLA writes.
@@ -52,47 +73,57 @@ class Dump:
             What `lower` gives.
         """
         if "xla_dump_to" in options:
+            self._missing = (
+                f"XLA was told to write to {str(options['xla_dump_to'])!r}; "
+                "leave 'xla_dump_to' out of the compiler options to have here what it writes"
+            )
             return lower(options)
-        wishes: dict[str, Any] = {**_WISHES, **options, "xla_dump_to": str(self.folder)}
+        if self.folder is None:
+            return lower(options)
+        wishes: dict[str, Any] = {**_WISHES, "xla_dump_to": str(self.folder)}
         while True:
             try:
-                compiled = lower(wishes)
+                compiled = lower({**wishes, **options})
                 break
             except Exception as error:  # An XLA that does not know one of the wishes says so before it starts.
-                unknown = [name for name in _WISHES if f"No such compile option: '{name}'" in str(error)]
+                unknown = [
+                    name for name in wishes if name not in options and f"No such compile option: '{name}'" in str(error)
+                ]
                 if not unknown:
                     raise
                 del wishes[unknown[0]]
         starts = sorted(self.folder.glob(f"*.{_BEFORE}"), key=lambda path: path.stat().st_size)
-        self.prefix = starts[-1].name[: -len(_BEFORE)] if starts else ""
+        self._prefix = starts[-1].name.removesuffix(f".{_BEFORE}") if starts else ""
         return compiled
 
     def names(self, ending: str) -> list[str]:
-        """Return what stands between `prefix` and an ending in the names of the files that have both, sorted."""
-        if not self.prefix:
-            return []
-        start, end = len(self.prefix), len(ending)
-        found = (path.name for path in self.folder.iterdir())
-        return sorted(name[start:-end] for name in found if name.startswith(self.prefix) and name.endswith(ending))
+        """Return what stands between `prefix` and an ending in the names of the files that have both, sorted.
 
-    def path(self, name: str) -> Path:
-        """Return the path of a file by its name after `prefix`."""
-        return self.folder / f"{self.prefix}{name}"
+        Of a file that has nothing in between, as a GPU's one file for all of its kernels, that is `""`.
+        """
+        prefix = self.prefix
+        assert self.folder is not None
+        # With the dots on both sides, of which `jit_f.ptx` has but one.
+        found = (path.name.removeprefix(prefix) for path in self.folder.glob(f"{glob.escape(prefix)}.*"))
+        return sorted(name.removesuffix(f".{ending}")[1:] for name in found if name.endswith(f".{ending}"))
 
-    def text(self, name: str) -> str:
-        """Return the text of a file by its name after `prefix`."""
-        return self.path(name).read_text(encoding="utf-8", errors="replace")
+    def path(self, *parts: str) -> Path:
+        """Return the path of a file by what its name has after `prefix`; empty parts do not count."""
+        assert self.folder is not None
+        return self.folder / ".".join((self.prefix, *filter(None, parts)))
 
-    def close(self) -> None:
-        """Remove the files now."""
-        self._remove()
+    def text(self, *parts: str) -> str:
+        """Return the text of a file by what its name has after `prefix`."""
+        return self.path(*parts).read_text(encoding="utf-8", errors="replace")
 
 
 def _hold(folder: Path) -> IO[bytes]:
-    """Open a file in the folder and lock it: as long as this process lives, the folder is in use."""
-    file = open(folder / _HELD, "wb")
-    if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    """Lock a file in the folder: as long as this process lives, the folder is in use."""
+    if fcntl is None:
+        return open(folder / _HELD, "wb")
+    file = open(folder / f"{_HELD}-soon", "wb")
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    Path(file.name).rename(folder / _HELD)  # nobody sees it before it is locked
     return file
 
 
@@ -106,8 +137,10 @@ def _sweep() -> None:
     """Remove what processes left behind that are gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
-            with open(folder / _HELD, "rb") as file:
-                if fcntl is not None:
+            if fcntl is None:
+                (folder / _HELD).unlink()  # Windows keeps a file that a process has open
+            else:
+                with open(folder / _HELD, "rb") as file:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             continue  # in use, or just being made, or not ours

@@ -17,7 +17,7 @@ from mithril_nb.stages.inference import blend, by_place, majority
 from mithril_nb.stages.machine_code import disassemble, read_ptx
 from mithril_nb.stages.records import Instruction
 
-OPTIMIZED, PLAIN = ".ir-with-opt.ll", ".ir-no-opt.ll"
+OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
 _DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{$")
 
@@ -40,12 +40,12 @@ class Kernel(Shown):
     @property
     def llvm_before(self) -> str:
         """Its LLVM IR as XLA emits it, the whole module."""
-        return self._dump.text(f"{self._file}{PLAIN}")
+        return self._dump.text(self._file, PLAIN)
 
     @property
     def llvm(self) -> str:
         """Its LLVM IR after LLVM's own optimizer, the whole module."""
-        return self._dump.text(f"{self._file}{OPTIMIZED}")
+        return self._dump.text(self._file, OPTIMIZED)
 
     @property
     def object_code(self) -> bytes:
@@ -54,7 +54,7 @@ class Kernel(Shown):
         Raises:
             FileNotFoundError: The platform writes none.
         """
-        return self._dump.path(f"obj-file.{self._file}.o").read_bytes()
+        return self._dump.path("obj-file", self._file, "o").read_bytes()
 
     @property
     def asm(self) -> list[AsmLine]:
@@ -64,7 +64,7 @@ class Kernel(Shown):
             ValueError: The machine's code cannot be read here.
             FileNotFoundError: The platform writes none.
         """
-        ptx = self._dump.path(f"{self._file}.ptx")
+        ptx = self._dump.path(self._file, "ptx")
         return read_ptx(ptx.read_text(), self.name) if ptx.exists() else disassemble(self.object_code, self.name)
 
 
@@ -82,9 +82,11 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
     place = {name: at for at, name in enumerate(order)}
     found = []
     for file in dump.names(OPTIMIZED):
-        for name in _DEFINE.findall(dump.text(f"{file}{OPTIMIZED}")):
+        for name in _DEFINE.findall(dump.text(file, OPTIMIZED)):
             found.append(Kernel(name.strip('"'), dump, file))
-    return tuple(sorted(found, key=lambda kernel: (place.get(kernel.name, len(place)), kernel.name)))
+    return tuple(
+        sorted(found, key=lambda kernel: (place.get(kernel.name.removesuffix("_kernel"), len(place)), kernel.name))
+    )
 
 
 class Owners:
@@ -122,8 +124,9 @@ class Owners:
 
     def of(self, kernel: str) -> Instruction:
         """Return what is known of a kernel, as an instruction that stands for all of its lines."""
-        if kernel in self._by_name:
-            return self._by_name[kernel]
+        for name in (kernel, kernel.removesuffix("_kernel")):  # an instruction that runs a loop has the longer name
+            if name in self._by_name:
+                return self._by_name[name]
         inside = [one for one in self._by_computation.get(kernel, ()) if one.opcode != "parameter"]
         equations = {id for one in inside for id in one.equations}
         return Instruction(

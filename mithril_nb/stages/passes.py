@@ -42,12 +42,12 @@ class Pass(Shown):
     @property
     def before(self) -> str:
         """The module it was given: HLO, without layouts that are plain and without metadata."""
-        return tidy_module(self._dump.text(f"{self._from}.txt"))
+        return tidy_module(self._dump.text(self._from, "txt"))
 
     @property
     def after(self) -> str:
         """The module that it made of it."""
-        return tidy_module(self._dump.text(f"{self._to}.txt"))
+        return tidy_module(self._dump.text(self._to, "txt"))
 
     @cached_property
     def changes(self) -> Changes:
@@ -94,10 +94,10 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
     """Return the passes of a dump that changed something, in the order of time."""
     found: list[Pass] = []
     latest = _BEFORE
-    numbered = [(name, match) for name in dump.names(".txt") if (match := _PASS.match(name))]
+    numbered = [(name, match) for name in dump.names("txt") if (match := _PASS.match(name))]
     for name, match in sorted(numbered, key=lambda item: int(item[1].group(1))):
         _, pipeline, after, _ = match.groups()
-        if filecmp.cmp(dump.path(f"{latest}.txt"), dump.path(f"{name}.txt"), shallow=False):
+        if filecmp.cmp(dump.path(latest, "txt"), dump.path(name, "txt"), shallow=False):
             continue
         # What is seen at the start of a pipeline, or when one within it has ended, was done on the way there.
         found.append(Pass(len(found), pipeline if after == _START else after, pipeline, dump, latest, name))
@@ -114,8 +114,8 @@ class Histories:
         names: set[str] | None = None
         for one in passes:
             if names is None:
-                names = set(_NAME.findall(one._dump.text(f"{one._from}.txt")))
-            after = set(_NAME.findall(one._dump.text(f"{one._to}.txt")))
+                names = set(_NAME.findall(one._dump.text(one._from, "txt")))
+            after = set(_NAME.findall(one._dump.text(one._to, "txt")))
             for name in after - names:
                 self.appeared.setdefault(name, one)
                 self.vanished.pop(name, None)

@@ -1,0 +1,275 @@
+"""What XLA writes down while it compiles: where it lies, how long, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from fresh import run_fresh
+from jax_programs import spec
+
+from mithril_nb.stages import inspect
+from mithril_nb.stages.dump import Dump
+from mithril_nb.stages.dump import __file__ as dump_file
+from mithril_nb.stages.jax_versions import without_compilation_cache
+
+WISHES = {"xla_dump_hlo_pass_re", "xla_dump_emitter_re", "xla_dump_compact_gte", "xla_dump_to"}
+ALONE = f"import sys; sys.path.insert(0, {str(Path(dump_file).parent)!r}); from dump import Dump; "
+"""Starts Python code with a `Dump` and without JAX, which takes seconds to import."""
+
+
+@pytest.fixture(autouse=True)
+def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def left(temp: Path) -> list[str]:
+    gc.collect()
+    return [path.name for path in temp.iterdir()]
+
+
+def writing(**files: str):
+    """What compiles: it writes files, and says what it was told."""
+
+    def lower(options):
+        for name, text in files.items():
+            (Path(options["xla_dump_to"]) / f"module_0001.jit_f.{name}").write_text(text)
+        return dict(options)
+
+    return lower
+
+
+def python(code: str, temp: Path) -> subprocess.Popen[str]:
+    """Another process of Python that runs some code; its folders are made in `temp`."""
+    environment = os.environ | {"TMPDIR": str(temp)}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_the_files_go_with_the_last_that_refers_to_them(temp: Path) -> None:
+    inspection = inspect(lambda x: jnp.tanh(x) * 2, spec(3))
+    passes = inspection.passes
+    assert len(left(temp)) == 1
+    del inspection
+    assert len(left(temp)) == 1
+    assert "tanh" in passes[0].before
+    del passes
+    assert left(temp) == []
+
+
+def test_they_go_when_python_ends_and_after_a_crash_with_the_next_one(temp: Path) -> None:
+    make = f"{ALONE}dump = Dump(); print(dump.folder, flush=True); "
+    crashed, ended = python(make + "sys.stdin.read()", temp), python(make, temp)
+    for process in (crashed, ended):
+        assert process.stdout is not None
+        assert Path(process.stdout.readline().strip()).parent == temp
+    ended.communicate()
+    assert ended.returncode == 0
+    assert len(left(temp)) == 1
+    mine = Dump()
+    assert len(left(temp)) == 2  # the other still lives
+    os.kill(crashed.pid, signal.SIGKILL)
+    crashed.communicate()
+    assert len(left(temp)) == 2
+    other = Dump()
+    assert sorted(left(temp)) == sorted(dump.folder.name for dump in (mine, other) if dump.folder)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_leaves_them_to_its_parent(temp: Path) -> None:
+    code = (
+        f"{ALONE}import os; dump = Dump(); child = os.fork()\n"
+        "if not child: sys.exit()\n"
+        "os.waitpid(child, 0); print(dump.folder.exists(), flush=True)"
+    )
+    assert run_fresh(code, TMPDIR=str(temp)) == "True\n"
+    assert left(temp) == []
+
+
+def test_dumps_on_threads_are_apart(temp: Path) -> None:
+    found: list[Dump] = []
+
+    def make(number: int) -> None:
+        dump = Dump()
+        dump.compile(writing(**{"before_optimizations.txt": str(number)}), {})
+        found.append(dump)
+
+    threads = [threading.Thread(target=make, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(dump.text("before_optimizations.txt") for dump in found) == [str(number) for number in range(8)]
+    assert len(left(temp)) == 8
+    found.clear()
+    assert left(temp) == []
+
+
+def test_what_others_have_in_the_same_place_stays(temp: Path) -> None:
+    for name in ("mithril_nb-xla-half-made", "mithril_nb-other", "somebody"):
+        (temp / name).mkdir()
+    (temp / "mithril_nb-xla-file").write_text("")
+    target = temp / "somebody"
+    (target / "held").write_text("")
+    (temp / "mithril_nb-xla-link").symlink_to(target)
+    dump = Dump()
+    assert dump.folder is not None
+    assert (target / "held").exists()
+    assert len(left(temp)) == 6
+
+
+def test_names_of_files_with_and_without_something_in_between(temp: Path) -> None:
+    names = (
+        "before_optimizations.txt", "ptx", "a.b.ptx", "ir-with-opt.ll", "wrapped_sin_kernel_module.ir-with-opt.ll",
+        "0000.p.after_x.before_y.txt",
+    )  # fmt: skip
+    dump = Dump()
+    dump.compile(writing(**dict.fromkeys(names, "text")), {})
+    assert dump.folder is not None
+    (dump.folder / "module_0001.jit_f_2.ptx").write_text("of another program")
+    assert dump.prefix == "module_0001.jit_f"
+    assert dump.names("ptx") == ["", "a.b"]
+    assert dump.names("ir-with-opt.ll") == ["", "wrapped_sin_kernel_module"]
+    assert dump.names("txt") == ["0000.p.after_x.before_y", "before_optimizations"]
+    assert {dump.text(name, "ptx") for name in dump.names("ptx")} == {"text"}
+
+
+def test_of_several_modules_that_are_compiled_the_largest_is_the_program() -> None:
+    def lower(options):
+        for name, size in (("1.tiny", 1), ("2.program", 100), ("3.autotuned", 50)):
+            (Path(options["xla_dump_to"]) / f"module_000{name}.before_optimizations.txt").write_text("x" * size)
+
+    dump = Dump()
+    dump.compile(lower, {})
+    assert dump.prefix == "module_0002.program"
+
+
+def test_options_that_this_xla_does_not_know_are_dropped_and_nothing_else_is() -> None:
+    tried = []
+
+    def lower(options):
+        tried.append(set(options))
+        for name in ("xla_dump_emitter_re", "xla_dump_compact_gte"):
+            if name in options:
+                raise RuntimeError(f"INVALID_ARGUMENT: No such compile option: '{name}'")
+        return writing(**{"before_optimizations.txt": "text"})(options)
+
+    dump = Dump()
+    told = dump.compile(lower, {"xla_cpu_enable_fast_math": True})
+    assert told == {
+        "xla_cpu_enable_fast_math": True, "xla_dump_hlo_pass_re": ".*", "xla_dump_to": str(dump.folder)
+    }  # fmt: skip
+    assert tried[0] == WISHES | {"xla_cpu_enable_fast_math"}
+    assert len(tried) == 3
+    assert dump.prefix
+
+
+def test_an_option_that_the_person_gives_is_not_dropped_nor_overridden() -> None:
+    def lower(options):
+        if options["xla_dump_emitter_re"] != "llvm|mlir":
+            raise AssertionError(options)
+        raise RuntimeError("No such compile option: 'xla_dump_emitter_re'")
+
+    with pytest.raises(RuntimeError, match="No such compile option: 'xla_dump_emitter_re'"):
+        Dump().compile(lower, {"xla_dump_emitter_re": "llvm|mlir"})
+
+
+def test_another_error_of_the_compiler_is_raised_as_it_is() -> None:
+    count = []
+
+    def lower(options):
+        count.append(1)
+        raise ValueError("RESOURCE_EXHAUSTED: out of memory")
+
+    with pytest.raises(ValueError, match="RESOURCE_EXHAUSTED"):
+        Dump().compile(lower, {})
+    assert len(count) == 1
+
+
+def test_who_says_where_xla_writes_has_the_files_there(tmp_path: Path) -> None:
+    wanted = tmp_path / "mine"
+    inspection = inspect(lambda x: x + 1, spec(3), compiler_options={"xla_dump_to": str(wanted)})
+    assert inspection.stage("hlo").unavailable is None
+    assert list(wanted.glob("*.before_optimizations.txt"))
+    dump = Dump()
+    assert dump.compile(lambda options: options, {"xla_dump_to": str(wanted)}) == {"xla_dump_to": str(wanted)}
+    with pytest.raises(LookupError) as error:
+        _ = dump.prefix
+    assert str(error.value) == (
+        f"XLA was told to write to {str(wanted)!r}; "
+        "leave 'xla_dump_to' out of the compiler options to have here what it writes"
+    )
+
+
+@pytest.mark.parametrize("place", ["no-such-folder", "file"])
+def test_a_program_compiles_without_a_place_for_the_files(
+    place: str, temp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (temp / "file").write_text("")
+    monkeypatch.setattr(tempfile, "tempdir", str(temp / place))
+    dump = Dump()
+    assert dump.folder is None
+    assert dump.compile(lambda options: options, {"some": 1}) == {"some": 1}
+    with pytest.raises(LookupError) as error:
+        dump.names("txt")
+    why = {"no-such-folder": "No such file or directory", "file": "Not a directory"}[place]
+    assert str(error.value) == (
+        f"there is no place for what XLA writes down ({why}); "
+        "start Python with TMPDIR set to a folder that can be written"
+    )
+
+
+def test_a_compiler_that_writes_nothing_is_said_to() -> None:
+    dump = Dump()
+    dump.compile(lambda options: None, {})
+    with pytest.raises(LookupError, match=re.escape("XLA wrote nothing down when it compiled this program")):
+        dump.names("txt")
+
+
+def test_passes_are_there_although_the_program_is_in_the_persistent_cache(tmp_path: Path) -> None:
+    code = f"""
+import jax, jax.numpy as jnp
+from mithril_nb.stages import inspect
+jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+x = jax.ShapeDtypeStruct((3, 3), jnp.float32)
+fn = lambda x: jnp.tanh(x) @ x
+jax.jit(fn)(jnp.ones((3, 3)))
+for _ in range(2):
+    print(len(inspect(fn, x).passes) > 0)
+hits = []
+jax.monitoring.register_event_listener(lambda event, **_: hits.append(event))
+jax.clear_caches()
+jax.jit(fn)(jnp.ones((3, 3)))
+print(sum("cache_hits" in one for one in hits) > 0)
+"""
+    assert run_fresh(code).split() == ["True", "True", "True"]
+
+
+def test_the_state_of_the_cache_is_as_it_was_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = pytest.importorskip("jax._src.compilation_cache")
+    monkeypatch.setattr(type(jax.config), "jax_compilation_cache_dir", "somewhere", raising=False)
+    monkeypatch.setattr(cache, "_cache_checked", True)
+    monkeypatch.setattr(cache, "_cache_used", True)
+
+    def compiles() -> None:
+        with without_compilation_cache():
+            assert (cache._cache_checked, cache._cache_used) == (True, False)
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        compiles()
+    assert (cache._cache_checked, cache._cache_used) == (True, True)
