@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 import jax
@@ -18,6 +18,8 @@ from mithril_nb.stages.once import Once
 from mithril_nb.stages.passes import Fate, Pass
 from mithril_nb.stages.pipeline import STAGES, Pipeline, Told
 from mithril_nb.stages.records import Equation, Stage
+from mithril_nb.stages.stage_graph import StageGraph
+from mithril_nb.stages.stage_tree import stage_graph
 from mithril_nb.stages.traced import Input, Program
 from mithril_nb.stages.tracing import Leaf
 
@@ -44,6 +46,7 @@ class Inspection(Shown):
             "compiled": Once(lambda: compiled.get().cost_analysis()),
             "memory": Once(lambda: compiled.get().memory_analysis()),
         }
+        self._graphs = {name: Once(partial(self._graph_of, name)) for name in self.stages}
 
     def __repr__(self) -> str:
         made = [name for name in self.stages if self._pipeline.stages[name].is_made]
@@ -109,6 +112,29 @@ class Inspection(Shown):
     def has_stage(self, name: str) -> bool:
         """Whether a stage is there already, so that `stage` returns at once."""
         return name in self._pipeline.stages and self._pipeline.stages[name].is_made
+
+    def graph(self, stage: str = "jaxpr") -> StageGraph:
+        """Return a stage as a graph in levels: its blocks, loops and branches, equal ones folded.
+
+        Args:
+            stage: One of `stages`. Those after the jaxpr keep the order, the folds and the names of its graph.
+
+        Returns:
+            The graph; without nodes if the stage is not available.
+
+        Raises:
+            StageUnavailableError: There is no stage of this name.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> [node.name for node in inspect(jnp.sin, jnp.zeros(3)).graph().level()]
+            ['x', 'sin']
+        """
+        self.stage(stage)
+        return self._graphs[stage].get()
+
+    def _graph_of(self, stage: str) -> StageGraph:
+        return stage_graph(self.stage(stage), None if stage == "jaxpr" else self._graphs["jaxpr"].get())
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
         """Return which instructions of `target` share an equation with each instruction of `source`.

@@ -8,7 +8,8 @@ from typing import Any
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.viz.cost import cost_html, cost_text
 from mithril_nb.viz.curves import curves_svg, curves_text
-from mithril_nb.viz.listing import MOST_LINES, listing_html, listing_text
+from mithril_nb.viz.inspection_summary import summary_html, summary_text
+from mithril_nb.viz.listing import MOST_LINES, cut_text, listing_html, listing_text
 from mithril_nb.viz.picture import Picture, picture
 from mithril_nb.viz.records import Diagram
 from mithril_nb.viz.svg import diagram_svg
@@ -71,10 +72,30 @@ def _stage(stage: Any) -> Bundle:
 
 
 def _inspection(inspection: Any) -> Bundle:
-    """Show the stages that cost little, and the compiled one only if it is there: showing must not start a compiler."""
-    names = [name for name in inspection.stages if name != "hlo" or inspection.is_compiled]
-    stages = [inspection.stage(name) for name in names]
-    return {"text/plain": f"program {inspection.name!r}: {', '.join(names)}", "text/html": listing_html(*stages)}
+    """Show what costs little: showing must not start a compiler."""
+    return {"text/plain": summary_text(inspection), "text/html": summary_html(inspection)}
+
+
+def _stage_graph(graph: Any) -> Bundle:
+    from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX, which is there if there is such a graph
+    from mithril_nb.viz.stage_diagram_svg import stage_graph_text, stage_svg
+
+    return {"text/plain": stage_graph_text(graph), "image/svg+xml": stage_svg(stage_layout(graph))}
+
+
+def _stage_diagram(diagram: Any) -> Bundle:
+    from mithril_nb.viz.stage_diagram_svg import stage_svg
+
+    text = f"diagram of {len(diagram.boxes)} nodes, {diagram.width:.0f} x {diagram.height:.0f} px"
+    return {"text/plain": text, "image/svg+xml": stage_svg(diagram)}
+
+
+def _pass(one: Any) -> Bundle:
+    return {"text/plain": f"{one}\n{cut_text(one.diff, MOST_LINES)}"}
+
+
+def _kernel(kernel: Any) -> Bundle:
+    return {"text/plain": cut_text(kernel.llvm, MOST_LINES)}
 
 
 def _cost(report: Any) -> Bundle:
@@ -102,6 +123,10 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Diagram": _diagram,
     "Stage": _stage,
     "Inspection": _inspection,
+    "StageGraph": _stage_graph,
+    "StageDiagram": _stage_diagram,
+    "Pass": _pass,
+    "Kernel": _kernel,
     "CostReport": _cost,
     "Run": _run,
     "TransformStep": lambda step: _transforms([step]),

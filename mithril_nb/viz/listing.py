@@ -16,6 +16,7 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.viz.escape import block_key, escaped
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.linking import LINK_SCRIPT
+from mithril_nb.viz.op_help import op_help
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.style import MONO, base_css
 from mithril_nb.viz.units import percent
@@ -26,7 +27,12 @@ if TYPE_CHECKING:  # the package around these records imports JAX
 MOST_LINES = 400
 MOST_CHARACTERS = 400
 _LATE = (1 << 60,)
-TITLES = {"jaxpr": "jaxpr", "stablehlo": "StableHLO", "hlo": "optimized HLO"}
+_MANY_INPUTS = 24
+TITLES = {
+    "python": "Python", "graph": "graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
+    "hlo_before": "HLO before optimization", "hlo": "optimized HLO", "llvm": "LLVM IR", "asm": "machine code",
+}  # fmt: skip
+"""What a person calls the stages."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +69,27 @@ def listing_html(
     )
 
 
-def panes_html(stages: Sequence[Stage], hues: Mapping[str, int], key: str, most_lines: int | None = MOST_LINES) -> str:
-    """Return the panes alone, without style and script; `key` makes the ids of this group of panes unique on a page."""
-    shown = [[] if stage.unavailable is not None else _lines(stage, most_lines) for stage in stages]
+def panes_html(
+    stages: Sequence[Stage],
+    hues: Mapping[str, int],
+    key: str,
+    most_lines: int | None = MOST_LINES,
+    *,
+    skip_inputs: bool = False,
+) -> str:
+    """Return the panes alone, without style and script.
+
+    Args:
+        stages: The stages.
+        hues: Hue of each top-level block, by path.
+        key: Makes the ids of this group of panes unique on a page.
+        most_lines: Lines shown of each stage. `None` shows all.
+        skip_inputs: Whether to begin with the first equation where many lines only say what the program takes.
+    """
+    starts = [_first_equation(stage) if skip_inputs else 1 for stage in stages]
+    shown = [
+        _lines(stage, most_lines, start) if stage.text else [] for stage, start in zip(stages, starts, strict=True)
+    ]
     targets = [_first_lines(lines) for lines in shown]
     panes = []
     for at, (stage, lines) in enumerate(zip(stages, shown, strict=True)):
@@ -85,9 +109,13 @@ def listing_text(stage: Stage, most_lines: int | None = None) -> str:
         b
         ... 1 more line
     """
-    if stage.unavailable is not None:
-        return str(stage)
-    lines = stage.text.rstrip("\n").split("\n")
+    known = cut_text(stage.text, most_lines)
+    return known if stage.unavailable is None else f"{stage}\n{known}".rstrip("\n")
+
+
+def cut_text(text: str, most_lines: int | None) -> str:
+    """Return the first lines of a text, and how many more there are."""
+    lines = text.rstrip("\n").split("\n")
     if most_lines is None or len(lines) <= most_lines:
         return "\n".join(lines)
     return "\n".join([*lines[:most_lines], f"... {_more(len(lines) - most_lines)}"])
@@ -157,7 +185,7 @@ def listing_css() -> str:
         ".mnb .l.pin .x{background:var(--pin);box-shadow:inset 2px 0 var(--accent)}"
         ".mnb .l.here .n{color:var(--accent);font-weight:700}"
         ".mnb .cut{padding:4px 8px;color:var(--muted);border-top:1px solid var(--line);background:var(--surface)}"
-        ".mnb .gone{padding:12px 8px}"
+        ".mnb .gone{padding:8px;margin:0;white-space:pre-wrap}"
     ) + "".join(f".mnb .x .{letter}{{color:var(--c{letter})}}" for letter in "kftmsc")
 
 
@@ -169,30 +197,35 @@ def _pane(
     links: Sequence[tuple[str, Mapping[str, int]]],
 ) -> Iterator[str]:
     title = escaped(TITLES.get(stage.name, stage.name))
-    if stage.unavailable is not None:
-        yield (
-            f'<section class="pane" aria-label="{title}"><header><b>{title}</b></header>'
-            f'<p class="gone">not available: {escaped(stage.unavailable)}</p></section>'
-        )
+    gone = "" if stage.unavailable is None else f'<p class="gone">not available: {escaped(stage.unavailable)}</p>'
+    if not lines:
+        yield f'<section class="pane" aria-label="{title}"><header><b>{title}</b></header>{gone}</section>'
         return
     total = stage.text.count("\n") + (0 if stage.text.endswith("\n") else 1)
     yield (
         f'<section class="pane" data-stage="{escaped(stage.name)}" aria-label="{title}"><header><b>{title}</b>'
-        f'<span class="quiet">{total:,} line{"" if total == 1 else "s"}</span></header>'
+        f'<span class="quiet">{total:,} line{"" if total == 1 else "s"}</span></header>{gone}'
         f'<div class="code" tabindex="0" role="region" aria-label="{title}, text">'
-        f'<div class="lines" style="--w:{len(str(len(lines)))}">'
+        f'<div class="lines" style="--w:{len(str(lines[-1].number if lines else 0))}">'
     )
+    above = lines[0].number - 1 if lines else 0
     prefix = f"mnb-{key}-{stage.name}-"
     for line in lines:
-        yield _row(line, hues, prefix, key, links)
+        yield _row(stage.name, line, hues, prefix, key, links)
     yield "</div></div>"
     if len(lines) < total:
-        yield f'<div class="cut">{_more(total - len(lines))}, not shown here</div>'
+        told = f", {above:,} of them before these" if above else ""
+        yield f'<div class="cut">{_more(total - len(lines))}, not shown here{told}</div>'
     yield "</section>"
 
 
 def _row(
-    line: _Line, hues: Mapping[str, int], prefix: str, key: str, links: Sequence[tuple[str, Mapping[str, int]]]
+    stage: str,
+    line: _Line,
+    hues: Mapping[str, int],
+    prefix: str,
+    key: str,
+    links: Sequence[tuple[str, Mapping[str, int]]],
 ) -> str:
     made, number = line.instruction, line.number
     code = "".join(
@@ -215,7 +248,7 @@ def _row(
     stripe = f'<span class="{looks}"><span>{bars}</span></span>' if bars else '<span class="s"></span>'
     return (
         f'<div class="l" id="{escaped(prefix)}{number}" data-e="{equations}" data-of="{of}" '
-        f'title="{escaped(_told(made))}">{count}{stripe}<span class="x">{code}</span></div>'
+        f'title="{escaped(_told(stage, made))}">{count}{stripe}<span class="x">{code}</span></div>'
     )
 
 
@@ -225,27 +258,38 @@ def _hue(block: str, hues: Mapping[str, int]) -> str:
     return "hx" if hue is None else f"h{hue % HUES}"
 
 
-def _told(made: Instruction) -> str:
+def _told(stage: str, made: Instruction) -> str:
+    """Return what to say of an instruction: whose it is and why, what it does, what it is inside of, its Python."""
     shares = sorted(made.shares, key=lambda pair: -pair[1])[:6]
     blocks = [block if len(made.shares) == 1 else f"{block} {percent(share)}" for block, share in shares]
     parts = [", ".join(blocks) or "unattributed", made.opcode, made.role or "", made.origin or ""]
     if made.equations:
         listed = ", ".join(made.equations[:8]) + (", …" if len(made.equations) > 8 else "")
         parts.append(f"equation{'' if len(made.equations) == 1 else 's'} {listed}")
-    return " · ".join(part for part in parts if part)
+    lines = [" · ".join(part for part in parts if part), op_help(stage, made.opcode) or ""]
+    lines.append(f"inside of {', '.join(made.transforms)}" if made.transforms else "")
+    lines.append(", ".join(made.source[:4]) + (", …" if len(made.source) > 4 else ""))
+    return "\n".join(line for line in lines if line)
 
 
-def _lines(stage: Stage, most: int | None) -> list[_Line]:
+def _first_equation(stage: Stage) -> int:
+    """Return the line on which a stage begins to compute, a little before it; 1 where that is near the top anyway."""
+    lines = [one.line for one in stage.instructions if any(_numbers(id) for id in one.equations)]
+    return lines[0] - 2 if lines and lines[0] > _MANY_INPUTS else 1
+
+
+def _lines(stage: Stage, most: int | None, start: int) -> list[_Line]:
     """Return the lines to show, each with the innermost instruction that it belongs to."""
     text = stage.text.removesuffix("\n")
-    shown = text.split("\n")[:most]
+    shown = text.split("\n")[start - 1 :][:most]
+    end = start + len(shown)
     owner: dict[int, Instruction] = {}
     for made in stage.instructions:  # in the order of lines, so an inner one overrides the one around it
-        for number in range(made.line, min(made.line + made.lines, len(shown) + 1)):
+        for number in range(max(made.line, start), min(made.line + made.lines, end)):
             owner[number] = made
     short = "\n".join(line[:MOST_CHARACTERS] for line in shown)
     lines = []
-    for number, (pieces, whole) in enumerate(zip(highlighted(short, stage.name), shown, strict=True), 1):
+    for number, (pieces, whole) in enumerate(zip(highlighted(short, stage.name), shown, strict=True), start):
         if len(whole) > MOST_CHARACTERS:
             pieces.append(("c", f" … {len(whole) - MOST_CHARACTERS:,} more characters"))
         made = owner.get(number)

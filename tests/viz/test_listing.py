@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.listing import hues_of, hues_seen, listing_html, listing_text
+from mithril_nb.viz.op_help import op_help
 
 JAXPR = Stage(
     "jaxpr",
@@ -135,3 +136,30 @@ def test_hues_follow_the_order_of_equations_not_of_lines():
     lines = (made(1, "arg0", "last"), made(2, "10", "last"), made(3, "9.b0.2", "middle/x"), made(4, "(loss)", "(loss)"))
     stage = Stage("hlo", "\n" * 6, (*lines, made(5, "9.b0.1", "first"), made(6, "11", "(optimizer)")))
     assert hues_seen([stage]) == {"first": 0, "middle": 1, "last": 2}
+
+
+def test_a_tooltip_says_what_an_operation_does_where_it_is_and_its_python():
+    made = Instruction(
+        "0",
+        "dot_general",
+        1,
+        ("0",),
+        (("a", 1.0),),
+        "forward",
+        "tagged",
+        transforms=("vmap", "scan"),
+        source=("m.py:3",),
+    )
+    html = listing_html(Stage("jaxpr", "b:f32[2] = dot_general a w", (made,)))
+    assert (
+        'title="a · dot_general · forward · tagged · equation 0\n'
+        f"{op_help('jaxpr', 'dot_general')}\n"
+        'inside of vmap, scan\nm.py:3"'
+    ) in html
+
+
+def test_what_is_known_of_a_stage_that_failed_is_shown_below_the_reason():
+    stage = Stage("jaxpr", "{ lambda\n  !! it fails", unavailable="TypeError: no")
+    assert listing_text(stage) == "jaxpr is not available: TypeError: no\n{ lambda\n  !! it fails"
+    html = listing_html(stage)
+    assert html.index("not available: TypeError: no") < html.index("!!")

@@ -1,0 +1,141 @@
+"""An inspection as it stays in a saved notebook: its graph, the first lines of its first stages, a table of all.
+
+Nothing is compiled for it, it needs no kernel and no scripts, and it is small however large the program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.linking import LINK_SCRIPT
+from mithril_nb.viz.listing import TITLES, hues_seen, listing_css, panes_html
+from mithril_nb.viz.style import base_css
+from mithril_nb.viz.text import columns
+from mithril_nb.viz.units import seconds
+
+if TYPE_CHECKING:  # these import JAX
+    from mithril_nb.stages import Inspection
+    from mithril_nb.stages.records import Stage
+
+SHOWN = ("jaxpr", "stablehlo")
+"""Stages whose lines are shown: what takes no compiler."""
+MOST_LINES = 150
+
+
+def summary_text(inspection: Inspection) -> str:
+    """Return what is known of a program as text: its stages, and the graph of its jaxpr."""
+    from mithril_nb.viz.stage_diagram_svg import stage_graph_text
+
+    stages = [inspection.stage(name) for name in SHOWN]
+    # Without the seconds: the text of a cell should not change with the load.
+    figures = {name: _figures(inspection, name) for name in inspection.stages}
+    rows = [("stage", "lines", "instructions", "")]
+    rows += [(TITLES[name], count, instructions, told) for name, (count, instructions, _, told) in figures.items()]
+    parts = [f"program {inspection.name!r}", columns(rows, right=frozenset({1, 2}))]
+    failed = next((stage.unavailable for stage in stages if stage.unavailable is not None), None)
+    if failed is not None:
+        parts.append("\n".join(map(one_line, failed.split("\n"))))
+    graph = inspection.graph()
+    if graph.level():
+        parts.append(stage_graph_text(graph, shares=block_shares(inspection)))
+    return "\n\n".join(parts)
+
+
+def summary_html(inspection: Inspection, *, most_lines: int = MOST_LINES, scripts: bool = True) -> str:
+    """Return the same as one self-contained HTML fragment.
+
+    Args:
+        inspection: The program.
+        most_lines: Lines shown of each stage.
+        scripts: Whether to add the script that lights up counterparts. All else works without it.
+    """
+    stages = [inspection.stage(name) for name in SHOWN]
+    hues = hues_seen(stages)
+    key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
+    script = f"<script>{LINK_SCRIPT}</script>" if scripts else ""
+    return (
+        f'<div class="mnb mnb-linked" data-mnb="{key}"><style>{base_css()}{listing_css()}{summary_css()}</style>'
+        f"{graph_html(inspection, hues)}{panes_html(stages, hues, key, most_lines, skip_inputs=True)}"
+        f"{stages_html(inspection)}{script}</div>"
+    )
+
+
+def summary_css() -> str:
+    """Return the rules of the graph and of the table of stages."""
+    return (
+        ".mnb .picture{border:1px solid var(--line);border-radius:4px;overflow:auto;margin:0 0 8px}"
+        ".mnb .picture svg{display:block;margin:auto}"
+        ".mnb .node[data-block],.mnb .node[data-e]{cursor:pointer}"
+        ".mnb .node.on>rect.box,.mnb .node:focus-visible>rect.box{stroke:var(--accent)}"
+        ".mnb .node.pin>rect.box{stroke:var(--accent);stroke-width:2.5}"
+        ".mnb table.made{border-collapse:collapse;font:inherit;margin:8px 0 0;border:0;"
+        "font-variant-numeric:tabular-nums}"
+        ".mnb .made th,.mnb .made td{padding:2px 12px 2px 0;border:0;text-align:right;background:none;"
+        "color:var(--ink);font-weight:400;vertical-align:top}"
+        ".mnb .made th:first-child,.mnb .made td:last-child{text-align:left;white-space:pre-wrap}"
+        ".mnb .made thead th{color:var(--muted)}.mnb .made tbody tr:nth-child(n){background:none}"
+    )
+
+
+def graph_html(inspection: Inspection, hues: Mapping[str, int]) -> str:
+    """Return the picture of the jaxpr's graph, linked to the lines of panes beside it; `""` if there is none."""
+    from mithril_nb.viz.stage_diagram import stage_layout
+    from mithril_nb.viz.stage_diagram_svg import stage_svg
+
+    graph = inspection.graph()
+    if not graph.level():
+        return ""
+    diagram = stage_layout(graph, shares=block_shares(inspection), hues=hues)
+    return f'<div class="picture">{stage_svg(diagram, f"graph of {inspection.name}", embedded=True)}</div>'
+
+
+def block_shares(inspection: Inspection) -> dict[str, float]:
+    """Return each block's share of the FLOPs, where it is known; a block has those of all inside of it, too."""
+    from mithril_nb import cost
+    from mithril_nb.errors import StageUnavailableError
+
+    try:
+        report = cost.report(inspection)
+    except StageUnavailableError:
+        return {}  # a program that cannot be traced costs nobody knows what; its stages say why
+    if not report.total.flops:
+        return {}
+    paths: dict[str, None] = {}
+    for row in report.rows:
+        parts = row.block.split("/")
+        paths |= dict.fromkeys("/".join(parts[:count]) for count in range(1, len(parts) + 1) if row.block)
+    found = {path: report.share_of(report.subtree(path))[0] for path in paths}
+    return {path: share for path, share in found.items() if share is not None}
+
+
+def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
+    """Return a table of the stages: how long each is, how long it took, or why there is none."""
+    return "".join(_table(inspection, inspection.stages if names is None else names))
+
+
+def _table(inspection: Inspection, names: Sequence[str]) -> Iterator[str]:
+    yield '<table class="made"><thead><tr><th scope="col">stage</th>'
+    yield "".join(f'<th scope="col">{name}</th>' for name in ("lines", "instructions", "made in"))
+    yield "<th></th></tr></thead><tbody>"
+    for name in names:
+        *figures, told = _figures(inspection, name)
+        cells = "".join(f"<td>{escaped(one)}</td>" for one in (*figures, told))
+        yield f'<tr><th scope="row">{escaped(TITLES[name])}</th>{cells}</tr>'
+    yield "</tbody></table>"
+
+
+def _figures(inspection: Inspection, name: str) -> tuple[str, str, str, str]:
+    """Return lines, instructions and seconds of a stage, and what else there is to say."""
+    if not inspection.has_stage(name):
+        return "", "", "", "made when it is asked for"
+    stage = inspection.stage(name)
+    if stage.unavailable is not None:
+        return "", "", "", stage.unavailable.partition("\n")[0]
+    return f"{_lines(stage):,}", f"{len(stage.instructions):,}", seconds(stage.elapsed_s), ""
+
+
+def _lines(stage: Stage) -> int:
+    return len(stage.text.removesuffix("\n").split("\n"))

@@ -1,0 +1,100 @@
+"""What a notebook keeps of an inspection: small, readable without scripts, and made without a compiler."""
+
+from __future__ import annotations
+
+import re
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from benchmarks.corpus import corpus
+from mithril_nb.stages import Inspection, inspect
+from mithril_nb.viz import inspection_summary
+from mithril_nb.viz.inspection_summary import block_shares, summary_html, summary_text
+
+SPEC = jax.ShapeDtypeStruct((2, 3), "float32")
+
+
+@pytest.fixture(scope="module")
+def gpt() -> Inspection:
+    fn, args = corpus()["GPT-2 small, train step"]()
+    return inspect(fn, *args)
+
+
+def test_it_is_small_and_nothing_is_compiled(gpt: Inspection, parsed) -> None:
+    bundle = gpt._repr_mimebundle_()
+    page = parsed(bundle["text/html"])
+    assert len(bundle["text/html"].encode()) <= 300_000
+    assert not gpt.is_compiled
+    assert [attributes["data-stage"] for _, attributes in page.elements if "data-stage" in attributes] == [
+        "jaxpr", "stablehlo",
+    ]  # fmt: skip
+    assert "made when it is asked for" in page.texts
+    assert bundle["text/plain"].startswith("program 'step'\n\nstage ")
+    assert "×" in bundle["text/plain"]  # equal blocks are folded
+
+
+def test_links_work_without_scripts_and_the_graph_is_linked_too(gpt: Inspection, parsed) -> None:
+    html = summary_html(gpt, scripts=False)
+    page = parsed(html)
+    assert "<script" not in html
+    ids = {attributes["id"] for _, attributes in page.elements if "id" in attributes}
+    links = [attributes["href"] for _, attributes in page.elements if "href" in attributes]
+    assert links
+    assert {link[1:] for link in links} <= ids
+    lit = {attributes["data-block"] for _, attributes in page.elements if attributes.get("data-block")}
+    written = {of for _, attributes in page.elements for of in (attributes.get("data-of") or "").split()}
+    assert any(of == block or of.startswith(f"{block}/") for of in written for block in lit)
+
+
+def test_lines_that_only_name_inputs_are_passed_by(gpt: Inspection) -> None:
+    html = summary_html(gpt, scripts=False)
+    assert re.search(r"more lines, not shown here, \d+ of them before these", html)
+
+
+def test_blocks_have_the_costs_of_all_inside_of_them() -> None:
+    @jax.jit
+    def fn(x):
+        with jax.named_scope("outer"):
+            with jax.named_scope("one"):
+                x = x @ x
+            with jax.named_scope("two"):
+                return x @ x
+
+    shares = block_shares(inspect(fn, jax.ShapeDtypeStruct((4, 4), "float32")))
+    assert shares == {"outer": 1.0, "outer/one": 0.5, "outer/two": 0.5}
+
+
+def test_a_program_that_cannot_be_traced_shows_what_is_known(parsed) -> None:
+    program = inspect(lambda x: jnp.sin(x) @ x, SPEC)
+    html = summary_html(program)
+    parsed(html)
+    told = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)."
+    assert html.count(f"not available: {told}") == 2
+    assert '<span class="f">sin</span>' in html
+    assert told in summary_text(program)
+    assert "sin" not in block_shares(program)
+
+
+def test_graphs_and_pictures_of_stages_are_shown(parsed) -> None:
+    graph = inspect(lambda x: jnp.sin(x) * 2, SPEC).graph()
+    bundle = graph._repr_mimebundle_()
+    assert bundle["image/svg+xml"].startswith("<svg ")
+    assert bundle["text/plain"].splitlines()[0].split() == ["x", "input", "2×3"]
+
+
+def test_names_are_data(parsed) -> None:
+    def fn(x):
+        with jax.named_scope("<b>&'\""):
+            return x + 1
+
+    page = parsed(summary_html(inspect(fn, SPEC, name="<i>"), scripts=False))
+    assert "i" not in {tag for tag, attributes in page.elements if not attributes.get("class", "").startswith("h")}
+    assert not {"b"} & {tag for tag, attributes in page.elements if "class" in attributes}
+
+
+def test_the_stages_that_are_shown_need_no_compiler() -> None:
+    from mithril_nb.stages.pipeline import NEEDS
+
+    assert {NEEDS[name] for name in inspection_summary.SHOWN} == {"trace", "lower"}
