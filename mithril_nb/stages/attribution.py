@@ -1,9 +1,10 @@
 """Which block caused an equation, and in which role: read from scopes, functions of Python, and the flow of data.
 
-Programs that mithril_nb makes carry `block:` and `role:` scopes. In any other program the block of an equation is the
-path of the named scopes around it, or where it stands in none, of the person's functions that made it. Scopes replace
-functions, as one who opens a scope has said what to call the block. Only the scopes that libraries open for each of
-their layers, such as `eqx.nn.Linear`, stand below the functions: alone they would not say which layer it is.
+It is asked for each equation. The `block:` scopes that mithril_nb writes come first, in its own programs and around the
+modules of other libraries. Outside of them the block is the path of the named scopes around the equation, or where it
+stands in none, of the person's functions that made it. Scopes replace functions, as one who opens a scope has said what
+to call the block. Only the scopes that libraries open for each of their layers, such as `eqx.nn.Linear`, stand below
+the functions: alone they would not say which layer it is.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.equations import Site
 from mithril_nb.stages.functions import functions_of, is_optimizer_work
-from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED
+from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Origin, Role
 from mithril_nb.stages.roles import roles_of
-from mithril_nb.stages.scopes import Verdict, has_blocks, of_others, of_ours
+from mithril_nb.stages.scopes import Scopes, scopes_of
 from mithril_nb.stages.tracing import Leaf, Trace
+
+Verdict = tuple[str, Role | None, Origin | None]
 
 _MADE_BY_AUTODIFF = frozenset(
     {
@@ -41,10 +44,22 @@ class Attribution:
     """
 
     def __init__(self, trace: Trace, top: list[Site], sites: list[Site]):
-        self.has_blocks = any(map(has_blocks, {site.stack for site in sites}))
-        self._verdicts = (
-            {site.id: of_ours(site.stack) for site in sites} if self.has_blocks else _others(trace, top, sites)
-        )
+        said = {site.id: scopes_of(site.stack) for site in sites}
+        self.has_blocks = any(scopes.block for scopes in said.values())
+        self._has_updates = any(scopes.is_update for scopes in said.values())
+        functions, lifted = functions_of(trace, top)
+        if self._has_updates:
+            updates = {id for id, scopes in said.items() if scopes.is_update}
+            roles = {id: _role(scopes) for id, scopes in said.items()}
+        else:
+            updates = _optimizer_work(sites)
+            roles = roles_of(trace.closed.jaxpr, top, updates, lifted)
+        self._functions = {
+            id: "/".join((*path, *said[id].path)) or trace.function
+            for id, path in functions.items()
+            if roles[id] != "update" or id not in updates
+        }
+        self._verdicts = {id: self._read(id, scopes, roles[id]) for id, scopes in said.items()}
         self.paths = {
             "/".join(parts[:count])
             for block, _, _ in set(self._verdicts.values())
@@ -57,6 +72,20 @@ class Attribution:
             self._infer_autodiff(top)
         if any(role == "update" for _, role, _ in self._verdicts.values()):
             self._infer_update(trace, top, sites)
+        for id, (block, role, _) in self._verdicts.items():
+            if block == UNATTRIBUTED and id in self._functions:
+                self._verdicts[id] = self._functions[id], role, "tagged"
+
+    def _read(self, id: str, scopes: Scopes, role: Role | None) -> Verdict:
+        if scopes.block:
+            return scopes.block, role, "tagged"
+        if scopes.is_loss:
+            return LOSS, role, "tagged"
+        if scopes.is_whole and not scopes.is_update:
+            return "/".join(scopes.path), role, "tagged"
+        if self.has_blocks or id not in self._functions:  # Between blocks the flow knows better than the functions.
+            return UNATTRIBUTED, role, None
+        return self._functions[id], role, "tagged"
 
     def __getitem__(self, id: str) -> Verdict:
         return self._verdicts[id]
@@ -83,10 +112,16 @@ class Attribution:
         for site in reversed(sites):
             block, role, _ = self._verdicts[site.id]
             if site.is_call and block == UNATTRIBUTED and role != "update":
-                inner = {self._verdicts[child.id][0] for _, body in site.bodies for child in body}
+                inner = {self._inside(child) for _, body in site.bodies for child in body}
                 common = _common_path(inner - {UNATTRIBUTED})
                 if common:
                     self._verdicts[site.id] = common, role, "inferred"
+
+    def _inside(self, site: Site) -> str:
+        """What an equation says of the call that holds it."""
+        block, role, _ = self._verdicts[site.id]
+        is_between = role == "update" or site.primitive in _MADE_BY_AUTODIFF
+        return block if block or is_between else self._functions.get(site.id, UNATTRIBUTED)
 
     def _infer_autodiff(self, top: list[Site]) -> None:
         """What reverse mode made between blocks belongs to the one block that uses it, or else that fed it."""
@@ -121,7 +156,7 @@ class Attribution:
     def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
         """What the optimizer does belongs to the one block whose parameters and gradients flow in, or else out."""
         jaxpr = trace.closed.jaxpr
-        readers = {} if self.has_blocks else self._readers(trace, top)
+        readers = {} if self.has_blocks and self._has_updates else self._readers(trace, top)
         inputs = [self._names(leaf, readers) for leaf in trace.inputs]
         outputs = [self._names(leaf, readers) for leaf in trace.outputs]
         before: dict[str, frozenset[str]] = {}
@@ -250,27 +285,18 @@ class Attribution:
         return [flows.get(var, frozenset()) for var in jaxpr.invars]
 
 
-def _others(trace: Trace, top: list[Site], sites: list[Site]) -> dict[str, Verdict]:
-    """Return what scopes, functions and transforms say of the equations of a program that is not ours."""
-    updates: set[str] = set()
+def _role(scopes: Scopes) -> Role:
+    """Return the role in a train step that says which part is the update."""
+    return "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
+
+
+def _optimizer_work(sites: list[Site]) -> set[str]:
+    """Return the ids of what a library of optimizers did, and of all inside of that."""
+    found: set[str] = set()
     for site in sites:
-        is_inside = site.parent is not None and site.parent.id in updates
-        if is_inside or of_others(site.stack).is_update or is_optimizer_work(site.equation.source_info.traceback):
-            updates.add(site.id)
-    functions, lifted = functions_of(trace, top)
-    roles = roles_of(trace.closed.jaxpr, top, updates, lifted)
-    found: dict[str, Verdict] = {}
-    for site in sites:
-        role = roles[site.id]
-        scopes = of_others(site.stack)
-        if scopes.is_whole:
-            found[site.id] = "/".join(scopes.path), role, "tagged"
-        elif scopes.is_loss:
-            found[site.id] = LOSS, role, "tagged"
-        elif site.id not in functions or (role == "update" and site.id in updates):
-            found[site.id] = UNATTRIBUTED, role, None
-        else:
-            found[site.id] = "/".join((*functions[site.id], *scopes.path)) or trace.function, role, "tagged"
+        is_inside = site.parent is not None and site.parent.id in found
+        if is_inside or is_optimizer_work(site.equation.source_info.traceback):
+            found.add(site.id)
     return found
 
 

@@ -1,4 +1,8 @@
-"""What the names around an equation say: its block and role, in programs of ours and in those of others."""
+"""What the names around an equation say.
+
+Our own programs, and those of modules that `targets` names, say their blocks in scopes of our own: `block:` for each
+level of a path, `root:` around all that a module does that is the whole. Other scopes are what people call things.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +12,9 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from mithril_nb.stages.jax_versions import REMAT_SCOPES, NameStack
-from mithril_nb.stages.records import LOSS, UNATTRIBUTED, Origin, Role
 
 BLOCK = "block:"
+ROOT = "root:"
 ROLE_LOSS = "role:loss"
 ROLE_UPDATE = "role:update"
 
@@ -23,68 +27,54 @@ _OF_EINSUM = re.compile(r"[^/]*->[^/]*|[A-Za-z.]+(,[A-Za-z.]+)+")
 _OF_A_LIBRARY = re.compile(r"eqx\.")
 """Scopes that a library opens for each layer of a kind, whichever it is."""
 
-Verdict = tuple[str, Role | None, Origin | None]
-
-
-def has_blocks(stack: NameStack) -> bool:
-    """Whether one of the names is the block of a program of ours."""
-    return any(name.startswith(BLOCK) for name, _ in stack)
-
-
-@lru_cache(maxsize=8192)
-def of_ours(stack: NameStack) -> Verdict:
-    """Return what the scopes say that mithril_nb writes."""
-    role: Role = "forward"
-    is_loss = is_update = False
-    path: list[str] = []
-    segment: list[str] = []
-    for name, is_transform in stack:
-        if is_transform:
-            role = "backward" if name == "transpose" else role
-            path = _joined(path, segment)
-            segment = []
-        elif name.startswith(BLOCK):
-            segment.append(unquote(name[len(BLOCK) :], errors="surrogatepass"))
-        else:
-            is_loss |= name == ROLE_LOSS
-            is_update |= name == ROLE_UPDATE
-    block = "/".join(_joined(path, segment))
-    role = "update" if is_update else role
-    if block:
-        return block, role, "tagged"
-    return (LOSS, role, "tagged") if is_loss else (UNATTRIBUTED, role, None)
-
 
 class Scopes(NamedTuple):
-    """What the names around an equation say in a program that is not ours.
+    """What the names around an equation say.
 
     Attributes:
-        path: The named scopes, from the outside in.
-        is_whole: Whether they say by themselves which block it is.
+        block: Path of the block that our own scopes say, or `""`.
+        path: The other named scopes, from the outside in.
+        is_whole: Whether these say by themselves which block it is.
         is_loss: Whether our train step says that it is the loss.
         is_update: Whether it says that it is the update.
+        is_backward: Whether reverse mode made it.
     """
 
+    block: str
     path: tuple[str, ...]
     is_whole: bool
     is_loss: bool
     is_update: bool
+    is_backward: bool
 
 
 @lru_cache(maxsize=8192)
-def of_others(stack: NameStack) -> Scopes:
-    """Return what the scopes say in a program that another library made, though our train step may train it."""
+def scopes_of(stack: NameStack) -> Scopes:
+    """Return what the names around an equation say."""
+    root = ""
+    own: list[str] = []
     path: list[str] = []
+    own_segment: list[str] = []
     segment: list[str] = []
     for name, is_transform in stack:
         if is_transform:
-            path = _joined(path, segment)
-            segment = []
+            own, path = _joined(own, own_segment), _joined(path, segment)
+            own_segment, segment = [], []
+        elif name.startswith(BLOCK):
+            own_segment.append(unquote(name[len(BLOCK) :], errors="surrogatepass"))
+        elif name.startswith(ROOT):
+            root = unquote(name[len(ROOT) :], errors="surrogatepass")
         elif name not in _NO_BLOCKS and not _OF_EINSUM.fullmatch(name):
             segment.extend(part for part in name.split("/") if part)
     whole = tuple(_joined(path, segment))
-    is_whole = any(not _OF_A_LIBRARY.match(name) for name in whole)
-    return Scopes(whole, is_whole, (ROLE_LOSS, False) in stack, (ROLE_UPDATE, False) in stack)
+    return Scopes(
+        "/".join(_joined(own, own_segment)) or root,
+        whole,
+        any(not _OF_A_LIBRARY.match(name) for name in whole),
+        (ROLE_LOSS, False) in stack,
+        (ROLE_UPDATE, False) in stack,
+        ("transpose", True) in stack,
+    )
 
 
 def _joined(path: list[str], segment: list[str]) -> list[str]:

@@ -17,10 +17,9 @@ from typing import Any
 import jax
 
 from mithril_nb.program import block_scope
+from mithril_nb.stages.scopes import ROOT
 
 Path = tuple[str, ...]
-ROOT = "root:"
-"""Scope of what the outermost module does itself: its name is no part of the paths of what is inside it."""
 _KINDS = (("flax.nnx", "Module"), ("flax.linen", "Module"), ("equinox", "Module"))
 _PATCHING = threading.RLock()
 """Classes belong to all threads: one trace at a time replaces their methods."""
