@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 
 from mithril_nb.stages.hlo_text import (
     CALLING,
@@ -67,7 +68,10 @@ class _Module:
         self._order, self._callees_first = _orders(computations, self._computations)
         self._drafts: dict[str, Draft] = {}
         self._lines: dict[str, HloLine] = {}
+        self._homes: dict[str, Computation] = {}
+        self._called_by: dict[str, frozenset[str]] = {}
         self._callers: dict[str, list[HloLine]] = {}
+        self._appliers: dict[str, list[HloLine]] = {}
 
     def result(self) -> tuple[str, tuple[Instruction, ...]]:
         shown = [self._title, ""]
@@ -77,6 +81,7 @@ class _Module:
                 if isinstance(line, HloLine):
                     shown.append(line.shown)
                     self._lines[line.name] = line
+                    self._homes[line.name] = computation
                     self._drafts[line.name] = Draft(
                         line.name,
                         line.opcode,
@@ -90,6 +95,8 @@ class _Module:
                     for how, callee in line.calls:
                         if how in _BODIES or line.opcode in CALLING:
                             self._callers.setdefault(callee, []).append(line)
+                        else:
+                            self._appliers.setdefault(callee, []).append(line)
                 else:
                     shown.append(line)
             shown += ["}", ""]
@@ -119,13 +126,45 @@ class _Module:
                 self._gather(line)
 
     def _ids(self, line: HloLine, computation: Computation) -> frozenset[str]:
-        ids = self._tags.ids(line.op_name)
-        if not ids or ids <= self._equations.keys():
-            return ids
-        # A call that XLA kept has relative names in its body: put those of the callers in front.
-        callers = self._callers.get(computation.name, [])
-        outer = {id for caller in callers for id in self._tags.ids(caller.op_name)}
-        return frozenset(f"{caller}.{id}" for caller in outer for id in ids) & self._equations.keys()
+        """Return the equations that the marks of an instruction name.
+
+        A function that is still called has marks relative to itself in its body, and those of its callers go in front.
+        """
+        if self._tags.marker not in line.op_name:
+            return frozenset()
+        found: set[str] = set()
+        for part in line.op_name.split(";"):
+            id = ".".join(self._tags.path(part))
+            if id and (not self._root or part.startswith(self._root)):
+                found.add(id)
+            elif id:
+                found.update(f"{prefix}.{id}" if prefix else id for prefix in self._prefixes(computation.name))
+        return frozenset(found & self._equations.keys())
+
+    def _prefixes(self, name: str) -> frozenset[str]:
+        """Return the equations that call the function which a computation is, or is a part of; `""` for none."""
+        if name not in self._called_by:
+            found: set[str] = set()
+            for caller in (*self._callers.get(name, ()), *self._appliers.get(name, ())):
+                home = self._homes[caller.name]
+                ids = self._ids(caller, home) if caller.opcode == "call" else ()
+                found.update(ids or self._prefixes(home.name))
+            self._called_by[name] = frozenset(found or {""})
+        return self._called_by[name]
+
+    @cached_property
+    def _root(self) -> str:
+        """What the names of all instructions outside of functions that are called begin with: `jit(step)/`."""
+        for computation in self._order:
+            for line in computation.instructions if computation.is_entry else ():
+                if self._tags.marker in line.op_name:
+                    depth = 0
+                    for place, char in enumerate(line.op_name):
+                        depth += (char == "(") - (char == ")")
+                        if char == "/" and depth == 0:
+                            start = line.op_name[: place + 1]
+                            return "" if self._tags.marker in start else start
+        return ""
 
     def _gather(self, line: HloLine) -> None:
         """Give a fusion, call or loop the union of its body's equations, and shares by work."""
@@ -167,9 +206,10 @@ class _Module:
                         self._drafts[line.name].operands += (caller.operands[number],)
 
     def _hand_down(self) -> None:
-        """What is still nobody's inside a fusion or a call belongs to those whose fusion or call it is."""
+        """What is still nobody's inside a fusion, a call or a reducer belongs to those whose it is."""
         for computation in self._order:
-            callers = [self._drafts[caller.name] for caller in self._callers.get(computation.name, [])]
+            outside = self._callers.get(computation.name) or self._appliers.get(computation.name, [])
+            callers = [self._drafts[caller.name] for caller in outside]
             shares = blend((caller.shares, 1.0) for caller in callers)
             for line in computation.instructions:
                 draft = self._drafts[line.name]

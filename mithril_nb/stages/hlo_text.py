@@ -80,7 +80,7 @@ class HloLine:
     @property
     def specs(self) -> tuple[TensorSpec, ...]:
         """Specs of the arrays in the result."""
-        return tuple(TensorSpec(sizes, DTYPES.get(dtype, dtype)) for dtype, sizes in self.shapes)
+        return tuple(_spec(dtype, sizes) for dtype, sizes in self.shapes)
 
 
 @dataclass
@@ -246,6 +246,12 @@ def _product(sizes: tuple[int, ...]) -> int:
     return product
 
 
+@lru_cache(maxsize=4096)
+def _spec(dtype: str, sizes: tuple[int, ...]) -> TensorSpec:
+    return TensorSpec(sizes, DTYPES.get(dtype, dtype))
+
+
+@lru_cache(maxsize=4096)
 def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(size.lstrip("<=")) for size in text.split(",") if size.lstrip("<=").isdigit())
 

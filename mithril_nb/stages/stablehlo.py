@@ -20,6 +20,7 @@ _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
 _ENTRY = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
 _NAME = re.compile(rf"^({_QUOTED})")
+_CHILD = re.compile(r"\((#loc\d*)\)")
 _OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?(?:, %[\w#:]+)* = )?"?([A-Za-z_][\w.$]*)"?')
 _FUNC = re.compile(r"func\.func (?:public |private )?@(\"[^\"]*\"|[\w.$-]+)")
 _CALLEE = re.compile(r"call @(\"[^\"]*\"|[\w.$-]+)")
@@ -62,7 +63,7 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
         equations: The equations by id.
     """
     body, table = _split(text)
-    names = {key: _name_in(value) for key, value in table.items()}
+    names = {key: _name_in(value, table, tags.marker) for key, value in table.items()}
     functions: dict[str, _Function] = {}
     open_ops: list[Draft | None] = []
     waiting: Draft | None = None  # An op whose regions start on the next line.
@@ -74,7 +75,9 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
         number = len(shown)
         start = plain.strip()
         opens = start.endswith("{")
-        location = _op_name(found[-1], names) if found and line.endswith(")") else None
+        location = None
+        if found and line.endswith(")"):
+            location = names[found[-1]] if found[-1] in names else _name_in(found[-1], table, tags.marker)
         if start.startswith("}"):
             closed = None if opens or not open_ops else open_ops.pop()
             if closed is not None and current is not None:
@@ -196,18 +199,24 @@ def _strip(line: str) -> tuple[str, list[str]]:
     return _LOC.sub(take, line), found
 
 
-def _name_in(location: str) -> str:
-    """Return the names in a location; a fused one has several, which are joined as XLA does."""
+def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
+    """Return the names in a location, those of several joined as XLA does.
+
+    `"name"(#loc3)` is a name that somebody gave to what is at `#loc3`: where that has the mark and the name has not,
+    it is taken in its place.
+    """
+    if location.startswith("#"):
+        location = table.get(location, "")
     if location.startswith('"'):
         match = _NAME.match(location)
-        return match.group(1)[1:-1] if match else ""
+        name = match.group(1)[1:-1] if match else ""
+        child = _CHILD.match(location, match.end()) if match else None
+        if child is None or marker in name:
+            return name
+        return _name_in(child.group(1), table, marker) or name
     if location.startswith("fused"):
         return ";".join(name[1:-1] for name in re.findall(_QUOTED, location))
     return ""
-
-
-def _op_name(location: str, names: Mapping[str, str]) -> str:
-    return names.get(location, "") if location.startswith("#") else _name_in(location)
 
 
 def _resolve(

@@ -236,5 +236,54 @@ def test_functions_of_jax_nn(name: str) -> None:
     inspection = inspect(jax.value_and_grad(lambda x: fn(x).sum()), spec(4, 6))
     for stage in inspection.stages:
         assert inspection.stage(stage).unavailable is None
-    assert {one.block for one in inspection.equations} <= {"it", ""}
+    assert {one.block for one in inspection.equations} <= {"it", "<lambda>"}, "the sum is the lambda's"
     assert sum(one.block == "it" for one in inspection.equations) >= 2
+
+
+def test_instructions_know_what_they_take_and_give() -> None:
+    def fn(w, x):
+        x = lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ w), x)
+        return lax.cond(x.sum() > 0, jnp.sin, jnp.cos, x)
+
+    found = inspect(fn, spec(5, 5), spec(2, 5))
+    jaxpr = {one.id: one for one in found.stage("jaxpr").instructions}
+    loop = next(one for one in jaxpr.values() if one.opcode == "scan")
+    (inner,) = (one for one in jaxpr.values() if one.opcode == "dot_general")
+    assert loop.operands == ("arg0", "0:i32[]", "arg1")
+    assert inner.operands == ("arg1", "arg0"), "what goes into a loop is followed from outside"
+    assert [spec.shape for spec in inner.shapes] == [(2, 5)]
+    assert dict(inner.attributes)["dimension_numbers"] == "(((1,),(0,)),((),()))"
+    assert inner.transforms == ("scan",)
+    assert inner.source == (jaxpr[loop.id].source)
+
+    stablehlo = {one.id: one for one in found.stage("stablehlo").instructions}
+    (dot,) = (one for one in stablehlo.values() if one.opcode == "stablehlo.dot_general")
+    assert dict(dot.attributes)["contracting_dims"] == "[1] x [0]"
+    assert dot.equations == inner.equations
+    (case,) = (one for one in stablehlo.values() if one.opcode == "stablehlo.case")
+    assert [spec.shape for spec in case.shapes] == [(2, 5)]
+    (while_,) = (one for one in stablehlo.values() if one.opcode == "stablehlo.while")
+    assert "%arg0" in while_.operands and not any("iterArg" in one for one in while_.operands)
+
+    for name in ("hlo_before", "hlo"):
+        hlo = {one.id: one for one in found.stage(name).instructions}
+        (dot,) = (one for one in hlo.values() if one.opcode == "dot")
+        assert dot.equations == inner.equations
+        assert all(operand in hlo for one in hlo.values() for operand in one.operands)
+        assert dict(dot.attributes)["lhs_contracting_dims"] == "{1}"
+
+
+def test_the_bodies_of_reductions_and_callbacks_have_blocks() -> None:
+    def fn(x):
+        with block("best"):
+            best = x.argmax()
+        with block("called"):
+            return best + jax.pure_callback(lambda x: x.sum(), spec(), x).astype(int)
+
+    found = inspect(fn, spec(5))
+    for name in ("stablehlo", "hlo_before", "hlo"):
+        real = [one for one in found.stage(name).instructions if one.opcode not in ("parameter", "constant", "tuple")]
+        assert all(one.shares for one in real), [one for one in real if not one.shares]
+    (call,) = (one for one in found.stage("stablehlo").instructions if one.opcode == "stablehlo.custom_call")
+    assert call.blocks == {"called": 1.0}
+    assert call.origin == "tagged"
