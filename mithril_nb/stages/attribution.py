@@ -50,7 +50,7 @@ class Attribution:
         functions, lifted = functions_of(trace, top)
         if self._has_updates:
             updates = {id for id, scopes in said.items() if scopes.is_update}
-            roles = {id: _role(scopes) for id, scopes in said.items()}
+            roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in said.items()}
         else:
             updates = _optimizer_work(sites)
             roles = roles_of(trace.closed.jaxpr, top, updates, lifted)
@@ -94,17 +94,21 @@ class Attribution:
         """Return the path of the block that a parameter, or the optimizer's state for it, belongs to.
 
         `params['mlp_0.linear_1.weight']` belongs to `mlp_0/linear_1`. Where a program keeps its parameters in nested
-        dicts, as `params['linear_1']['kernel']`, they belong to the block of that name if there is one.
+        containers, as `model.layers[0].weight`, they belong to the block `layers/0` if there is one, or to
+        `model/layers/0`.
         """
         if not leaf.keys:
             return UNATTRIBUTED
         path = leaf.keys[-1].rpartition(".")[0].replace(".", "/")
         if path and (self.has_blocks or path in self.paths):
             return path
-        for start in range(len(leaf.keys)):  # An optimizer's state puts names of its own in front.
-            path = "/".join(leaf.keys[start:-1])
-            if path and path in self.paths:
-                return path
+        # Names of other things may stand in front, such as an optimizer's state, and behind, such as a box of Flax.
+        names = (leaf.argument, *leaf.keys)
+        for length in range(len(names) - 1, 0, -1):
+            for start in range(len(names) - length):
+                path = "/".join(names[start : start + length])
+                if path in self.paths:
+                    return path
         return UNATTRIBUTED
 
     def _infer_calls(self, sites: list[Site]) -> None:

@@ -23,7 +23,7 @@ class Leaf:
         name: How to reach it, in Python's words: `params['linear_0.weight']`.
         argument: Name of the argument that it is part of: `params`.
         spec: Its shape and dtype.
-        keys: The text keys and attribute names on the way to it, from the outside in.
+        keys: The keys, attribute names and places on the way to it, from the outside in.
     """
 
     name: str
@@ -208,5 +208,5 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
 
 
 def _keys(path: tuple[Any, ...]) -> tuple[str, ...]:
-    keys = (getattr(entry, "key", getattr(entry, "name", None)) for entry in path)
-    return tuple(key for key in keys if isinstance(key, str))
+    keys = (getattr(entry, "key", getattr(entry, "name", getattr(entry, "idx", None))) for entry in path)
+    return tuple(str(key) for key in keys if isinstance(key, str | int))

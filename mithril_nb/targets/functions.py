@@ -10,7 +10,7 @@ from typing import Any
 
 from mithril_nb.targets.arguments import Arguments, named, title_of
 from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, part
-from mithril_nb.targets.scopes import is_module, modules_in, named_modules, submodules
+from mithril_nb.targets.scopes import by_path, is_module, modules_in, named_modules, submodules
 
 _LIBRARIES = frozenset(
     {"builtins", "equinox", "flax", "functools", "haiku", "jax", "jaxlib", "mithril_nb", "numpy", "optax"}
@@ -44,7 +44,7 @@ def function_program(
     nnx = {**objects, **{name: one for name, one in closed.items() if is_nnx(one)}}
     if nnx:
         parts["modules"] = part(nnx)  # All at once: an optimizer may share arrays with its model.
-    known = {path for name, root in roots.items() for path, _ in submodules(root, (name,) if len(roots) > 1 else ())}
+    known = {path for start, root in by_path(roots).items() for path, _ in submodules(root, start)}
     nests = {name: _Nest({**one.params, **one.state}, known) for name, one in parts.items()}
 
     def run(*traced: Any) -> Any:

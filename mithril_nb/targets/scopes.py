@@ -96,6 +96,16 @@ def _parts(value: Any) -> list[tuple[str, Any]]:
     return []
 
 
+def by_path(roots: Mapping[str, Any]) -> dict[Path, Any]:
+    """Return the outermost modules by the path that those inside start with: none if there is but one.
+
+    Examples:
+        >>> by_path({"net": 1}), by_path({"models/encoder": 1, "head": 2})
+        ({(): 1}, {('models', 'encoder'): 1, ('head',): 2})
+    """
+    return {(tuple(name.split("/")) if len(roots) > 1 else ()): root for name, root in roots.items()}
+
+
 def is_alone(module: Any) -> bool:
     """Whether a module is of nnx or Equinox and holds no others."""
     return not isinstance(module, class_of("flax.linen", "Module")) and len(list(islice(submodules(module), 2))) == 1
@@ -108,7 +118,7 @@ class Scopes:
     known by its class, if one module of that class is in the module around it; else its class stands for its name.
 
     Args:
-        roots: The outermost modules with their names. Paths start inside the root if there is one, else with its name.
+        roots: The outermost modules by name, as `by_path` takes them.
 
     Examples:
         >>> with Scopes({}).entered():
@@ -121,7 +131,7 @@ class Scopes:
         self._open: list[tuple[Path, Any]] = []
         self._substitutes: dict[int, Any] = {}
         self._linen_prefix: Path = ()
-        self._roots = {((name,) if len(roots) > 1 else ()): root for name, root in roots.items()}
+        self._roots = by_path(roots)
         for path, root in self._roots.items():
             self._learn(path, root)
 

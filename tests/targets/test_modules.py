@@ -139,7 +139,10 @@ def test_a_step_that_a_person_wrote_for_equinox() -> None:
     state = optimizer.init(eqx.filter(module, eqx.is_array))
     inspection = ml.inspect(step, module, state, spec(3, 4), spec(3, 2))
     assert inspection.stage("jaxpr").unavailable is None
-    assert blocks(inspection) >= {"layers/0", "layers/1"}
+    assert blocks(inspection) == {"layers/0", "layers/1", "MLP", "loss", "(optimizer)"}
+    assert blocks(inspection, "update") == {"layers/0", "layers/1", "(optimizer)"}
+    assert owners(inspection)["model.layers[0].weight"] == "layers/0"
+    assert owners(inspection)["state[0].mu.layers[1].bias"] == "layers/1"
 
 
 def test_functions_that_close_over_a_module_take_its_arrays(net: Net) -> None:
@@ -163,7 +166,16 @@ def test_two_modules_stand_below_their_names() -> None:
         return decoder(encoder(x))
 
     inspection = ml.inspect(both, first, second, spec(4))
-    assert blocks(inspection) >= {"encoder/layers/0", "encoder/layers/1", "decoder/layers/0", "decoder/layers/1"}
+    want = {"encoder/layers/0", "encoder/layers/1", "decoder/layers/0", "decoder/layers/1"}
+    assert blocks(inspection) >= want
+    assert owners(inspection)["decoder.layers[1].weight"] == "decoder/layers/1"
+
+    def in_a_dict(models: Any, x: Any) -> Any:
+        return models["decoder"](models["encoder"](x))
+
+    inspection = ml.inspect(in_a_dict, {"encoder": first, "decoder": second}, spec(4))
+    assert blocks(inspection) >= {f"models/{path}" for path in want}
+    assert owners(inspection)["models['encoder'].layers[0].bias"] == "models/encoder/layers/0"
 
 
 def test_modules_that_a_transform_builds_anew_are_known_by_their_class_or_named_after_it() -> None:
