@@ -11,8 +11,8 @@ from mithril_nb.stages.hlo_text import (
     Computation,
     HloLine,
     attribute_pairs,
-    flops,
     read_module,
+    work,
 )
 from mithril_nb.stages.inference import (
     Draft,
@@ -119,7 +119,7 @@ class _Module:
             ids = self._ids(line, computation)
             ids |= {more for id in ids for more in self._refine(line.opcode, id)}
             attribute(draft, ids, self._equations)
-            draft.work = flops(line, self._lines)
+            draft.work = work(line, self._lines)
             if line.opcode == "constant":  # Merged across blocks; those who use it know whose it is.
                 draft.shares, draft.role, draft.origin = (), None, None
             if line.opcode in CALLING:

@@ -188,6 +188,16 @@ def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
     return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)
 
 
+def work(line: HloLine, shapes: dict[str, HloLine]) -> float:
+    """Return the weight of an instruction beside its neighbours: its operations, or a little for data that it moves.
+
+    Who only cuts, turns or joins what others computed has a small share in a fusion, and not none.
+    """
+    if line.opcode in MOVING and line.opcode not in _FREE:
+        return _MOVED * line.elements
+    return flops(line, shapes)
+
+
 def attribute_pairs(attributes: str) -> tuple[tuple[str, str], ...]:
     """Return the attributes of an instruction as names and values.
 
@@ -221,6 +231,10 @@ MOVING = frozenset(
     "partition-id replica-id all-gather infeed outfeed domain".split()
 )
 """Opcodes that move data or name it, and compute nothing."""
+
+_MOVED = 0.01
+_FREE = frozenset("parameter constant tuple get-tuple-element bitcast broadcast iota after-all opt-barrier".split())
+"""Of these nothing is left in the code of a kernel."""
 
 CALLING = frozenset(
     {

@@ -166,6 +166,20 @@ ENTRY %main (x: f32[2,3]) -> f32[2] {
 """  # noqa: E501
 
 
+def test_who_only_moves_data_has_a_small_share_in_a_fusion() -> None:
+    def fn(x, y):
+        with block("computes"):
+            x = x * y + 1.0
+        with block("moves"):
+            return x[:, ::2].T
+
+    found = inspect(fn, spec(8, 8), spec(8, 8))
+    (fusion,) = (one for one in found.stage("hlo").instructions if one.opcode == "fusion")
+    assert fusion.blocks.keys() == {"computes", "moves"}
+    assert 0 < fusion.blocks["moves"] < 0.05
+    assert sum(fusion.blocks.values()) == pytest.approx(1.0, abs=1e-9)
+
+
 def test_a_module_written_by_hand() -> None:
     text, instructions = read_hlo(MODULE, TAGS, EQUATIONS, {"x": (0, "a")})
     assert (
