@@ -365,7 +365,8 @@ def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[st
         program.__name__ = previous.name  # what a jit in the jaxpr is called
         return program
 
-    return replace(previous, closed=closed, inputs=inputs, outputs=outputs, donated=(), call=call)
+    none = (False,) * len(inputs)
+    return replace(previous, closed=closed, inputs=inputs, outputs=outputs, donated_leaves=none, call=call)
 
 
 def _counts(matching: Matching) -> Counts:
