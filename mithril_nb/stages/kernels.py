@@ -1,7 +1,8 @@
 """The kernels of a compiled program: LLVM IR and machine code of each, and which instructions of the HLO it runs.
 
 XLA gives a kernel the name of the instruction that it runs, mostly a fusion; a comparison that is handed to a sort has
-the name of its computation. So what is known of the HLO is known of them, all lines of a kernel alike.
+the name of its computation. So what is known of the HLO is known of them, all lines of a kernel alike. Of fusions that
+compute the same on different arrays one has a kernel, and all of them run it.
 """
 
 from __future__ import annotations
@@ -18,8 +19,13 @@ from mithril_nb.stages.machine_code import disassemble, read_ptx
 from mithril_nb.stages.records import Instruction
 
 OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
+_NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows what it was made from"
+_NO_IR = "XLA wrote no LLVM IR of this kernel as it was before LLVM's optimizer"
 _DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{$")
+_LINE = re.compile(r"^ +(?:ROOT )?%([\w.\-]+) = (.*)")
+_REFERENCE = re.compile(r"%([\w.\-]+)")
+_UNPLAIN = re.compile(r"[^\w]")
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,13 @@ class Kernel(Shown):
 
     @property
     def llvm_before(self) -> str:
-        """Its LLVM IR as XLA emits it, the whole module."""
+        """Its LLVM IR as XLA emits it, the whole module.
+
+        Raises:
+            LookupError: The platform writes none.
+        """
+        if not self._dump.path(self._file, PLAIN).exists():
+            raise LookupError(_NO_IR)
         return self._dump.text(self._file, PLAIN)
 
     @property
@@ -52,9 +64,12 @@ class Kernel(Shown):
         """The object file that was linked.
 
         Raises:
-            FileNotFoundError: The platform writes none.
+            LookupError: The platform writes none.
         """
-        return self._dump.path("obj-file", self._file, "o").read_bytes()
+        path = self._dump.path("obj-file", self._file, "o")
+        if not path.exists():
+            raise LookupError(_NO_CODE)
+        return path.read_bytes()
 
     @property
     def asm(self) -> list[AsmLine]:
@@ -62,10 +77,11 @@ class Kernel(Shown):
 
         Raises:
             ValueError: The machine's code cannot be read here.
-            FileNotFoundError: The platform writes none.
+            LookupError: The platform writes none.
         """
-        ptx = self._dump.path(self._file, "ptx")
-        return read_ptx(ptx.read_text(), self.name) if ptx.exists() else disassemble(self.object_code, self.name)
+        if self._dump.path(self._file, "ptx").exists():
+            return read_ptx(self._dump.text(self._file, "ptx"), self.name)
+        return disassemble(self.object_code, self.name)
 
 
 AsmLine = tuple[str, str, tuple[str, ...]]
@@ -80,13 +96,30 @@ def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
         order: Names of HLO instructions in the order in which their kernels shall stand; the others follow by name.
     """
     place = {name: at for at, name in enumerate(order)}
+    names = _by_symbol(order)
     found = []
     for file in dump.names(OPTIMIZED):
         for name in _DEFINE.findall(dump.text(file, OPTIMIZED)):
             found.append(Kernel(name.strip('"'), dump, file))
-    return tuple(
-        sorted(found, key=lambda kernel: (place.get(kernel.name.removesuffix("_kernel"), len(place)), kernel.name))
-    )
+    return tuple(sorted(found, key=lambda one: (place.get(names.get(one.name, ""), len(place)), one.name)))
+
+
+def _by_symbol(names: Iterable[str]) -> Mapping[str, str]:
+    """Return names of the HLO by the symbols that XLA may make of them; of two with the same symbol, the nearer.
+
+    A GPU's symbols have no dots, and some emitters write that it is a kernel.
+
+    Examples:
+        >>> _by_symbol(["dot.1"])
+        {'dot.1': 'dot.1', 'dot.1_kernel': 'dot.1', 'dot_1': 'dot.1', 'dot_1_kernel': 'dot.1'}
+    """
+    names = tuple(names)
+    found: dict[str, str] = {}
+    for plain in (False, True):
+        for ending in ("", "_kernel"):
+            for name in names:
+                found.setdefault((_UNPLAIN.sub("_", name) if plain else name) + ending, name)
+    return found
 
 
 class Owners:
@@ -98,6 +131,9 @@ class Owners:
     """
 
     def __init__(self, text: str, instructions: Iterable[Instruction]):
+        self._text = text
+        self._numbered: dict[str, str | int] = {}
+        self._numbers: dict[str, int] = {}
         self._by_name = {one.id: one for one in instructions}
         heads = [
             (number, match.group(1))
@@ -105,6 +141,7 @@ class Owners:
             if line[:1] not in " }" and (match := _COMPUTATION.match(line))
         ]
         self._by_computation: Mapping[str, list[Instruction]] = {name: [] for _, name in heads}
+        self._symbols = _by_symbol((*self._by_name, *self._by_computation))
         at = -1
         for one in self._by_name.values():
             while at + 1 < len(heads) and heads[at + 1][0] < one.line:
@@ -115,31 +152,86 @@ class Owners:
     @cached_property
     def fusions(self) -> Mapping[str, str]:
         """The fusion that each fused instruction is a part of, by id."""
-        found: dict[str, str] = {}
-        for one in self._by_name.values():
-            for name, value in one.attributes if one.opcode == "fusion" else ():
-                if name == "calls":
-                    found.update((inner.id, one.id) for inner in self._by_computation.get(value.lstrip("%"), ()))
-        return found
+        return {inner.id: id for id, body in self._bodies.items() for inner in self._by_computation.get(body, ())}
 
-    def of(self, kernel: str) -> Instruction:
-        """Return what is known of a kernel, as an instruction that stands for all of its lines."""
-        for name in (kernel, kernel.removesuffix("_kernel")):  # an instruction that runs a loop has the longer name
-            if name in self._by_name:
-                return self._by_name[name]
-        inside = [one for one in self._by_computation.get(kernel, ()) if one.opcode != "parameter"]
-        equations = {id for one in inside for id in one.equations}
+    @cached_property
+    def _bodies(self) -> Mapping[str, str]:
+        """The computation of each fusion, by id."""
+        return {
+            one.id: value.lstrip("%")
+            for one in self._by_name.values()
+            if one.opcode == "fusion"
+            for name, value in one.attributes
+            if name == "calls"
+        }
+
+    def of(self, kernels: Iterable[str]) -> Mapping[str, Instruction]:
+        """Return what is known of each kernel, as an instruction that stands for all of its lines.
+
+        Args:
+            kernels: Symbols of all kernels of the program: a fusion without one runs that of a fusion alike.
+        """
+        runs = {kernel: self._symbols.get(kernel, "") for kernel in kernels}
+        groups: dict[object, list[str]] = {}
+        for id, body in self._bodies.items():
+            groups.setdefault(self._likeness(body), []).append(id)
+        others: dict[str, list[str]] = {}
+        for group in groups.values():
+            have = [id for id in group if id in runs.values()]
+            if len(have) == 1:  # Of several nobody says which one the others run.
+                others[have[0]] = [id for id in group if id != have[0]]
+        return {kernel: self._known(kernel, name, others.get(name, ())) for kernel, name in runs.items()}
+
+    def _known(self, kernel: str, name: str, others: Iterable[str]) -> Instruction:
+        if name in self._by_name:
+            parts = [self._by_name[name], *(self._by_name[other] for other in others)]
+        else:
+            parts = [one for one in self._by_computation.get(name, ()) if one.opcode != "parameter"]
+        if len(parts) == 1:
+            return parts[0]
         return Instruction(
             kernel,
             "kernel",
             0,
-            tuple(sorted(equations, key=by_place)),
-            blend((one.shares, 1.0) for one in inside),
-            majority((one.role, 1.0) for one in inside),
-            "inferred" if any(one.shares for one in inside) else None,
-            transforms=max((one.transforms for one in inside), key=len, default=()),
-            source=tuple(dict.fromkeys(line for one in inside for line in one.source)),
+            tuple(sorted({id for one in parts for id in one.equations}, key=by_place)),
+            blend((one.shares, 1.0) for one in parts),
+            majority((one.role, 1.0) for one in parts),
+            "inferred" if any(one.shares for one in parts) else None,
+            transforms=max((one.transforms for one in parts), key=len, default=()),
+            source=tuple(dict.fromkeys(line for one in parts for line in one.source)),
         )
+
+    @cached_property
+    def _lines(self) -> Mapping[str, str]:
+        """What stands after the name of each instruction; of a computation the names of its own, its result last."""
+        found: dict[str, str] = {}
+        names: list[str] = []
+        computation, result = "", ""
+        for line in (*self._text.splitlines(), "}"):
+            if match := _LINE.match(line):
+                found[match.group(1)] = match.group(2)
+                names.append(f"%{match.group(1)}")
+                result = names[-1] if line.lstrip().startswith("ROOT ") else result
+            elif head := _COMPUTATION.match(line):
+                computation, names = head.group(1), []
+            elif line.startswith("}") and computation:
+                found[computation] = " ".join((*names, result))
+        return found
+
+    def _likeness(self, name: str) -> str | int:
+        """Return a number that instructions, or computations, share if they compute the same on the same operands."""
+        if name not in self._lines:
+            return name
+        if name not in self._numbered:
+            # Operands stand before their users, so that no chain of them makes this a deep recursion.
+            numbers = [self._likeness(one) for one in _REFERENCE.findall(self._lines[name])]
+            if name in self._by_computation:
+                self._numbered[name] = numbers[-1]
+            else:
+                rest = iter(numbers)
+                line = _REFERENCE.sub(lambda _: f"%{next(rest)}", self._lines[name])
+                self._numbered[name] = self._numbers.setdefault(line, len(self._numbers))
+        return self._numbered[name]
 
 
 def listing(
@@ -158,8 +250,10 @@ def listing(
     """
     shown: list[str] = []
     found: list[Instruction] = []
+    kernels = tuple(kernels)
+    known = owners.of(one.name for one in kernels)
     for kernel in kernels:
-        owner = owners.of(kernel.name)
+        owner = known[kernel.name]
         lines = list(lines_of(kernel))
         shown.append(title(kernel.name, sum(1 for _, opcode, _ in lines if opcode)))
         head = replace(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_OPCODE = re.compile(r"^\s+(?:(%[\w.\-$]+|%\"[^\"]*\") = )?(?:tail |musttail |notail )?([a-z]\w*)")
+_OPCODE = re.compile(r"^  (?:(%[\w.\-$]+|%\"[^\"]*\") = )?(?:tail |musttail |notail )?([a-z]\w*)")
+"""An instruction; what it has on further lines, as the cases of a switch, is indented more."""
 _CALLEE = re.compile(r"@(\"[^\"]*\"|[\w.$-]+)\(")
 _VALUE = re.compile(r"%(?:[\w.\-$]+|\"[^\"]*\")|@(?:[\w.\-$]+|\"[^\"]*\")")
 _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 _EXECUTABLE = 0x4  # SHF_EXECINSTR
 _PTX_HEAD = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)*\.(?:entry|func)\b[^(\n]*?([\w$.]+)\s*\(", re.MULTILINE)
-_PTX_LINE = re.compile(r"^\s+(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*);")
+_PTX_LINE = re.compile(r"^\s+(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*)")
 
 
 def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
@@ -28,11 +29,11 @@ def disassemble(object_code: bytes, symbol: str) -> list[tuple[str, str, tuple[s
     try:
         file = ELFFile(io.BytesIO(object_code))
     except ELFError as error:
-        raise ValueError(f"the object file of {symbol!r} is no ELF file, which is all that is read here") from error
+        raise ValueError(f"the object file of {symbol!r} is no ELF file; the stage llvm has its code") from error
     table: Any = file.get_section_by_name(".symtab")
     found = [one for one in table.iter_symbols() if one.name == symbol] if table is not None else []
     if not found or not isinstance(found[0]["st_shndx"], int):
-        raise ValueError(f"the object file has no function {symbol!r}")
+        raise ValueError(f"the object file has no function {symbol!r}; the stage llvm has its code")
     index = found[0]["st_shndx"]
     section = file.get_section(index)
     start, size = found[0]["st_value"], found[0]["st_size"]
@@ -56,37 +57,49 @@ def _engine(machine: str) -> Any:
     modes = {
         "x64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
         "AArch64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
-        "RISC-V": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64),
+        "RISC-V": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC),
     }
     if machine not in modes:
-        raise ValueError(f"machine code for {machine} is not read here, only for {', '.join(modes)}")
+        raise ValueError(
+            f"machine code for {machine} is not read here, only for {', '.join(modes)}; the stage llvm has the code"
+        )
     engine = capstone.Cs(*modes[machine])
     engine.skipdata = True  # Data between instructions is shown as such, and what follows is still read.
     return engine
 
 
+_FROM_END = {"x64": {2: 4, 4: 4}}
+"""Kinds of relocations (`PC32` and `PLT32`) that count from the end of their 4 bytes, and so are that much too low."""
+
+
 def _called(file: Any, table: Any, index: int) -> dict[int, str]:
     """Return what the linker puts in, by place: names of functions of the math library, and constants."""
     found: dict[int, str] = {}
+    too_low = _FROM_END.get(file.get_machine_arch(), {})
     for section in file.iter_sections():
         if section["sh_type"] in ("SHT_RELA", "SHT_REL") and section["sh_info"] == index:
             for one in section.iter_relocations():
                 symbol = table.get_symbol(one["r_info_sym"])
-                if symbol["st_info"]["type"] == "STT_SECTION":
-                    target = file.get_section(symbol["st_shndx"])
-                    found[one["r_offset"]] = _constant(target, one.entry.get("r_addend", 0))
+                home = symbol["st_shndx"]
+                target = file.get_section(home) if isinstance(home, int) else None
+                if target is not None and (target.name in _NUMBERS or symbol["st_info"]["type"] == "STT_SECTION"):
+                    place = symbol["st_value"] + one.entry.get("r_addend", 0) + too_low.get(one["r_info_type"], 0)
+                    found[one["r_offset"]] = _constant(target, place)
                 elif symbol.name:
                     found[one["r_offset"]] = symbol.name
     return found
 
 
+_NUMBERS = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
+"""Sections of numbers, and how one is read."""
+
+
 def _constant(section: Any, place: int) -> str:
     """Return the number at a place in a table of constants, or else the place."""
-    kinds = {".rodata.cst4": "<f", ".rodata.cst8": "<d"}
-    kind = kinds.get(section.name)
+    kind = _NUMBERS.get(section.name)
     data = section.data()
     if kind is None or not 0 <= place <= len(data) - struct.calcsize(kind):
-        return f"{section.name}+{place:#x}"
+        return f"{section.name}{place:+#x}"
     return f"= {struct.unpack_from(kind, data, place)[0]:.7g}"
 
 
@@ -127,14 +140,33 @@ def read_ptx(text: str, symbol: str) -> list[tuple[str, str, tuple[str, ...]]]:
     for head in _PTX_HEAD.finditer(text):
         if head.group(1) != symbol.replace(".", "_") and head.group(1) != symbol:
             continue
-        start = text.index("{", head.end())
+        start = text.find("{", head.end())
+        if start < 0 or ";" in text[head.end() : start]:
+            continue  # it is only declared here
         end = text.find("\n}", start)
         body = text[text.index("\n", start) + 1 : end if end > 0 else len(text)]
-        lines = []
-        for line in body.splitlines():
-            match = _PTX_LINE.match(line)
-            plain = line.expandtabs(4).rstrip()
-            is_code = match is not None and not line.strip().startswith(".")
-            lines.append((plain, match.group(1), _operands(match.group(2))) if match and is_code else (plain, "", ()))
-        return lines
-    raise ValueError(f"the PTX has no function {symbol!r}")
+        return list(_ptx_lines(body.splitlines()))
+    raise ValueError(f"the PTX has no function {symbol!r}; the stage llvm has its code")
+
+
+def _ptx_lines(body: list[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    is_new = True  # A call stands on several lines, up to its semicolon: all operands belong to the first.
+    for at, line in enumerate(body):
+        plain = line.expandtabs(4).rstrip()
+        code = _without_comment(line)
+        match = _PTX_LINE.match(code) if is_new else None
+        if match is None:
+            yield plain, "", ()
+        else:
+            rest = match.group(2)
+            for following in body[at + 1 :] if ";" not in code else ():
+                rest += _without_comment(following).partition(";")[0]
+                if ";" in following:
+                    break
+            yield plain, match.group(1), _operands(" ".join(rest.split()))
+        is_new = code.rstrip().endswith((";", ":", "{", "}")) or code.strip()[:1] in ("", ".")
+
+
+def _without_comment(line: str) -> str:
+    """Return a line of PTX without what it says to people."""
+    return line.partition("//")[0]

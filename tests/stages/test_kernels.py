@@ -1,0 +1,212 @@
+"""Kernels of a compiled program: all are found, each is known to run what it runs, and what is missing is said."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_programs import block, spec
+
+from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.dump import Dump
+from mithril_nb.stages.kernels import Owners, listing, read_kernels
+from mithril_nb.stages.llvm import llvm_lines
+from mithril_nb.stages.records import Instruction
+
+
+def program(x, w, v):
+    with block("one"):
+        first = x @ w
+        left = jnp.tanh(first)
+    with block("two"):
+        second = left @ w
+        right = jnp.tanh(second)
+    with block("sorted"):
+        ordered = jax.lax.sort(jnp.sin(second), dimension=0)
+    with block("head"):
+        return first, second, left, right, ordered @ v
+
+
+@pytest.fixture(scope="module")
+def inspection() -> Inspection:
+    return inspect(program, spec(4, 6), spec(6, 6), spec(6))
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Dump:
+    """A dump as a GPU writes it: one file of each kind for all kernels."""
+    dump = Dump()
+    dump.compile(lambda options: write(Path(options["xla_dump_to"])), {})
+    return dump
+
+
+def write(folder: Path) -> None:
+    ptx = {"sort": "\tbar.sync \t0;\n\tret;", "add_fusion_1": "\tret;"}
+    files = {
+        "before_optimizations.txt": "HloModule jit_f",
+        "ir-with-opt.ll": "".join(f"define void @{name}(ptr %0) {{\n  ret void\n}}\n" for name in sorted(ptx)),
+        "ptx": "".join(f".visible .entry {name}(\n)\n{{\n{body}\n}}\n" for name, body in ptx.items()),
+    }
+    for name, text in files.items():
+        (folder / f"module_0001.jit_f.{name}").write_text(text)
+
+
+HLO = """HloModule jit_f
+
+ENTRY %main (x: f32[4]) -> f32[4] {
+  %x = f32[4] parameter(0)
+  %add.fusion.1 = f32[4] fusion(%x), kind=kLoop, calls=%body
+  ROOT %add.fusion.2 = f32[4] fusion(%add.fusion.1), kind=kLoop, calls=%body.1
+}
+
+%body (p: f32[4]) -> f32[4] {
+  %p = f32[4] parameter(0)
+  %one = f32[] constant(1)
+  %wide = f32[4] broadcast(%one), dimensions={}
+  ROOT %sum = f32[4] add(%p, %wide)
+}
+
+%body.1 (p.1: f32[4]) -> f32[4] {
+  %one.1 = f32[] constant(1)
+  %wide.1 = f32[4] broadcast(%one.1), dimensions={}
+  %p.1 = f32[4] parameter(0)
+  ROOT %sum.1 = f32[4] add(%p.1, %wide.1)
+}
+"""
+
+
+def owners(text: str = HLO) -> Owners:
+    """What is known of an HLO text, each fusion with an equation and a block of its own."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := re.match(r" +(?:ROOT )?%([\w.]+) = \S+ ([\w-]+)\(.*?\)(?:, .*calls=(%[\w.]+))?", line):
+            name, opcode, calls = match.groups()
+            known = ((f"{number}",), ((f"block_{name}", 1.0),), "forward", "tagged") if calls else ()
+            found.append(Instruction(name, opcode, number, *known, attributes=(("calls", calls),) if calls else ()))
+    return Owners(text, found)
+
+
+def test_every_fusion_has_its_kernel_in_the_order_of_the_hlo(inspection: Inspection) -> None:
+    hlo = inspection.stage("hlo").instructions
+    loops = [one for one in hlo if one.opcode == "fusion" and ("kind", "kLoop") in one.attributes]
+    linked = inspection.links("hlo", "asm")
+    assert len(loops) >= 3
+    assert all(linked[one.id] for one in loops)
+    order = [one.id for one in hlo]
+    names = [name.removesuffix("_kernel") for name in inspection.kernels]
+    places = [order.index(name) for name in names if name in order]
+    assert places == sorted(places)
+    assert len(places) == len(names) - 1  # the comparison of the sort has the name of its computation
+
+
+def test_a_kernel_knows_what_its_instruction_knows(inspection: Inspection) -> None:
+    hlo = {one.id: one for one in inspection.stage("hlo").instructions}
+    for stage in ("llvm", "asm"):
+        heads = [one for one in inspection.stage(stage).instructions if one.opcode == "kernel"]
+        assert [one.id for one in heads] == list(inspection.kernels)
+        for head in heads:
+            runs = hlo.get(head.id.removesuffix("_kernel"))
+            if runs is not None and runs.origin == head.origin:
+                assert (head.equations, head.shares, head.role) == (runs.equations, runs.shares, runs.role)
+            assert head.shares
+
+
+def test_a_kernel_that_two_fusions_run_belongs_to_both(inspection: Inspection) -> None:
+    tanh = [one for one in inspection.equations if one.primitive == "tanh"]
+    heads = [one for one in inspection.stage("asm").instructions if {two.id for two in tanh} & set(one.equations)]
+    (head,) = [one for one in heads if one.opcode == "kernel"]
+    assert head.blocks == {"one": 0.5, "two": 0.5}
+    assert head.origin == "inferred"
+    assert set(head.equations) == {one.id for one in tanh}
+
+
+def test_the_lines_of_kernels_fill_the_text(inspection: Inspection) -> None:
+    for stage in map(inspection.stage, ("llvm", "asm")):
+        lines = stage.text.splitlines()
+        heads = [one for one in stage.instructions if one.opcode == "kernel"]
+        assert sum(one.lines for one in heads) == len(lines) - (len(heads) - 1)  # an empty line between two
+        for one in stage.instructions:
+            assert one.opcode in lines[one.line - 1] or one.opcode == "kernel"
+        for head in heads:
+            inside = [one for one in stage.instructions if head.line < one.line < head.line + head.lines]
+            assert lines[head.line - 1].endswith(f" {len(inside)} instructions")
+            assert all(one.id.startswith(f"{head.id}:") for one in inside)
+
+
+def test_llvm_ir_before_and_after_its_optimizer(inspection: Inspection) -> None:
+    for kernel in inspection.kernels.values():
+        symbol = f'@"?{re.escape(kernel.name)}"?\\('
+        assert re.search(symbol, kernel.llvm)
+        assert re.search(symbol, kernel.llvm_before)
+        assert kernel.object_code.startswith(b"\x7fELF")
+
+
+def test_a_gpu_writes_one_file_for_all_kernels_and_symbols_without_dots(dump: Dump) -> None:
+    kernels = read_kernels(dump, ["add.fusion.1", "add.fusion.2"])
+    assert [one.name for one in kernels] == ["add_fusion_1", "sort"]
+    text, found = listing(kernels, owners(), lambda kernel: kernel.asm, lambda name, count: f"{name}: {count}")
+    assert text.splitlines() == ["add_fusion_1: 1", "    ret;", "", "sort: 2", "    bar.sync    0;", "    ret;"]
+    assert [one.opcode for one in found] == ["kernel", "ret", "kernel", "bar.sync", "ret"]
+    assert found[1].blocks == {"block_add.fusion.1": 0.5, "block_add.fusion.2": 0.5}
+    assert (found[2].blocks, found[2].origin) == ({}, None)
+
+
+def test_code_that_a_platform_does_not_write_is_said_to_be_missing(dump: Dump) -> None:
+    kernel = read_kernels(dump, [])[0]
+    for what, reason in (
+        ("llvm_before", "XLA wrote no LLVM IR of this kernel as it was before LLVM's optimizer"),
+        ("object_code", "XLA writes no machine code for this platform; the stage llvm shows what it was made from"),
+    ):
+        with pytest.raises(LookupError) as error:
+            getattr(kernel, what)
+        assert str(error.value) == reason
+
+
+def test_fusions_are_alike_only_if_they_compute_the_same() -> None:
+    def others(text: str) -> tuple[str, ...]:
+        return owners(text).of(["add_fusion_1"])["add_fusion_1"].equations
+
+    assert others(HLO) == ("5", "6")
+    for old, new in (("constant(1)", "constant(2)"), ("add(%p.1, %wide.1)", "add(%wide.1, %p.1)"), ("add", "sub")):
+        before, mark, after = HLO.partition("%body.1 (")
+        assert others(before + mark + after.replace(old, new)) == ("5",), new
+
+
+def test_of_two_kernels_alike_nobody_says_which_one_a_third_fusion_runs() -> None:
+    third = HLO.replace("ROOT %add.fusion.2", "%add.fusion.2").replace(
+        "calls=%body.1\n", "calls=%body.1\n  ROOT %add.fusion.3 = f32[4] fusion(%x), kind=kLoop, calls=%body\n"
+    )
+    known = owners(third).of(["add_fusion_1", "add_fusion_2"])
+    assert [known[name].equations for name in known] == [("5",), ("6",)]
+    assert owners(third).of(["add_fusion_1"])["add_fusion_1"].equations == ("5", "6", "7")
+
+
+def test_a_long_chain_in_a_fusion_is_no_deep_recursion() -> None:
+    chain = "".join(f"  %s{k} = f32[4] add(%{f's{k - 1}' if k else 'p'}, %p)\n" for k in range(3000))
+    text = HLO.replace("  ROOT %sum = f32[4] add(%p, %wide)\n", f"{chain}  ROOT %sum = f32[4] add(%s2999, %p)\n")
+    assert owners(text).of(["add_fusion_2"])["add_fusion_2"].equations == ("6",)
+
+
+def test_instructions_know_the_fusion_that_they_are_in() -> None:
+    assert owners().fusions == {
+        **dict.fromkeys(("p", "one", "wide", "sum"), "add.fusion.1"),
+        **dict.fromkeys(("p.1", "one.1", "wide.1", "sum.1"), "add.fusion.2"),
+    }
+
+
+def test_llvm_ir_of_the_whole_listing_is_read(inspection: Inspection) -> None:
+    opcodes = {opcode for kernel in inspection.kernels.values() for _, opcode, _ in llvm_lines(kernel.llvm)}
+    assert {"load", "store", "ret", "getelementptr"} <= opcodes
+    assert opcodes <= LLVM | {""}
+
+
+LLVM = set(
+    "ret br switch indirectbr unreachable fneg add fadd sub fsub mul fmul udiv sdiv fdiv urem srem frem shl lshr ashr "
+    "and or xor extractelement insertelement shufflevector extractvalue insertvalue alloca load store fence cmpxchg "
+    "atomicrmw getelementptr trunc zext sext fptrunc fpext fptoui fptosi uitofp sitofp ptrtoint inttoptr bitcast "
+    "addrspacecast icmp fcmp phi select freeze call".split()
+)
+"""The instructions of LLVM that XLA has a use for."""
