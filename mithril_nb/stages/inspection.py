@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, TypeVar
 
 import jax
@@ -270,6 +272,31 @@ class Inspection(Shown):
             'sin'
         """
         return json.dumps(self.to_dict(*stages, passes=passes), allow_nan=False)
+
+    def to_html(self, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
+        """Return the program at every stage as one HTML file in which the links still work; makes what is not made yet.
+
+        It needs no kernel and no network: the graph whose blocks open, all lines of all stages, the passes with what
+        each changed, and the costs are packed into it.
+
+        Args:
+            path: Where to write it, if anywhere.
+            stages: Names of the stages in it; by default all. `["jaxpr", "stablehlo"]` needs no compiler.
+
+        Returns:
+            The text of the file.
+
+        Raises:
+            StageUnavailableError: There is no stage of such a name.
+            ModelFileError: The file cannot be written.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> inspect(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
+            '<!DOCTYPE html>'
+        """
+        # As in display.py: what draws stands above this room, and is looked for when something is drawn.
+        return importlib.import_module("mithril_nb.viz.inspection_page").inspection_page(self, path, stages)
 
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
         try:

@@ -242,7 +242,7 @@ def _row(
     looks = "s" + (" i" if made.origin == "inferred" else "")
     looks += {"backward": " rb", "update": " ru"}.get(made.role or "", "")
     bars = "".join(
-        f'<i class="{_hue(block, hues)}"{"" if len(made.shares) == 1 else f" style=flex-grow:{share:.2f}"}></i>'
+        f'<i class="{hue_class(block, hues)}"{"" if len(made.shares) == 1 else f" style=flex-grow:{share:.2f}"}></i>'
         for block, share in made.shares
     )
     stripe = f'<span class="{looks}"><span>{bars}</span></span>' if bars else '<span class="s"></span>'
@@ -252,7 +252,7 @@ def _row(
     )
 
 
-def _hue(block: str, hues: Mapping[str, int]) -> str:
+def hue_class(block: str, hues: Mapping[str, int]) -> str:
     """Return the class of a block's stripe; what the loss and the optimizer do has no hue of its own."""
     hue = hues.get(block.partition("/")[0])
     return "hx" if hue is None else f"h{hue % HUES}"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.records import Stage
 
 # Whatever a name or a stage may hold, the browser itself refuses to load anything from anywhere.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
 
 
 def report_html(
@@ -59,7 +59,7 @@ def report_html(
     body = sections_html(title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines)
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{name}</title>'
         f"<style>{base_css()}{sections_css()}{_PAGE_CSS}</style></head>"

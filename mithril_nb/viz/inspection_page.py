@@ -1,0 +1,259 @@
+"""A program at every stage as one HTML file that needs nothing else: no kernel, no network, no folder beside it.
+
+Texts, links and pictures are packed into it, so that a program of 200,000 lines still is a file of a few MB; a script
+unpacks them, and draws only the lines in sight. Where no scripts run, the picture, the first lines of each stage, the
+passes by name and the costs are there all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import zlib
+from collections.abc import Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.errors import ModelFileError, StageUnavailableError
+from mithril_nb.viz.cost import cost_css, cost_tables
+from mithril_nb.viz.escape import block_key, escaped, one_line
+from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
+from mithril_nb.viz.listing import TITLES, hue_class, hues_seen, listing_css, panes_html
+from mithril_nb.viz.op_help import op_help
+from mithril_nb.viz.report import POLICY
+from mithril_nb.viz.style import SANS, base_css
+
+if TYPE_CHECKING:  # these import JAX
+    from mithril_nb.stages import Inspection
+    from mithril_nb.stages.passes import Pass
+    from mithril_nb.stages.records import Stage
+    from mithril_nb.stages.stage_graph import StageGraph
+
+FIRST = ("jaxpr", "stablehlo", "hlo")
+"""Stages that are open when the page is."""
+PLAIN_LINES = 60
+MOST_PICTURES = 100
+_HERE = Path(__file__).parent
+
+
+def inspection_page(inspection: Inspection, path: str | Path | None = None, stages: Sequence[str] | None = None) -> str:
+    """Return a program at every stage as one HTML file, and write it if there is a path.
+
+    Args:
+        inspection: The program; what is not made yet is made.
+        path: Where to write it.
+        stages: Names of the stages in it; by default all. Without one that a compiler makes, nothing is compiled.
+
+    Returns:
+        The text of the file.
+
+    Raises:
+        StageUnavailableError: There is no stage of such a name.
+        ModelFileError: The file cannot be written.
+    """
+    page = _page(inspection, tuple(inspection.stages if stages is None else stages))
+    if path is not None:
+        try:
+            Path(path).write_text(page, encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise ModelFileError(
+                f"cannot write {str(path)!r}.",
+                (("because", error.strerror or str(error)),),
+                'inspection.to_html("inspection.html")',
+            ) from error
+    return page
+
+
+def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
+    from mithril_nb.stages.pipeline import NEEDS
+
+    stages = [inspection.stage(name) for name in names]
+    is_compiled = any(NEEDS[name] == "compile" for name in names)
+    # Kernels have the blocks of the HLO: their thousands of lines say nothing new of the order of blocks.
+    hues = hues_seen([stage for stage in stages if stage.name not in ("llvm", "asm")])
+    passes, why = _passes(inspection) if is_compiled else ((), "")
+    diffs = [one.diff for one in passes]
+    key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
+    data = {
+        **_columns(stages, hues),
+        "shown": [name for name in FIRST if name in names] or list(names[:1]),
+        "tokens": json.loads((_HERE / "tokens.json").read_text(encoding="utf-8")),
+        "passes": diffs,
+        **_pictures(inspection, hues),
+    }
+    packed = base64.b64encode(zlib.compress(json.dumps(data, separators=(",", ":")).encode(), 9)).decode()
+    name = escaped(one_line(inspection.name))
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f'<meta name="color-scheme" content="light dark"><title>{name}</title>'
+        f"<style>{base_css()}{listing_css()}{summary_css()}{cost_css()}{_PAGE_CSS}</style></head>"
+        f'<body class="mnb"><main class="mnb-page">'
+        f'<h1>{name} <span class="quiet">at every stage, by mithril_nb</span></h1>{graph_html(inspection, hues)}'
+        f'<div class="live" hidden></div><div class="plain">{panes_html(stages, hues, key, PLAIN_LINES)}</div>'
+        f"{_passes_html(passes, diffs, why)}{_cost_html(inspection, hues, is_compiled)}"
+        f"<h2>Stages</h2>{stages_html(inspection, names)}</main>"
+        f'<script type="text/plain" id="mnb-data">{packed}</script>'
+        f"<script>{(_HERE / 'inspection_page.js').read_text(encoding='utf-8')}</script></body></html>\n"
+    )
+
+
+class _Table:
+    """Values by number: what occurs thousands of times is written once."""
+
+    def __init__(self) -> None:
+        self.places: dict[Hashable, int] = {}
+
+    def __call__(self, value: Hashable) -> int:
+        return self.places.setdefault(value, len(self.places))
+
+
+def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
+    """Return texts, and what is known of each instruction as columns of numbers into tables that all stages share."""
+    equations, groups, looks, opcodes, paths = (_Table() for _ in range(5))
+    found: list[dict[str, Any]] = []
+    help_of: dict[str, dict[str, str]] = {}
+    for stage in stages:
+        made = stage.instructions
+        starts = [one.line for one in made]
+        found.append(
+            {
+                "name": stage.name,
+                "title": TITLES[stage.name],
+                "unavailable": stage.unavailable,
+                "text": stage.text,
+                "line": [line - before for line, before in zip(starts, [0, *starts], strict=False)],
+                "span": [one.lines for one in made],
+                "group": [groups(one.equations) for one in made],
+                "look": [looks((one.shares, one.role, one.origin, one.transforms, one.source[:4])) for one in made],
+                "opcode": [opcodes(one.opcode) for one in made],
+            }
+        )
+        helped = {opcode: op_help(stage.name, opcode) for opcode in {one.opcode for one in made}}
+        help_of[stage.name] = {opcode: text for opcode, text in sorted(helped.items()) if text}
+    listed: Any = list(groups.places)
+    seen: Any = list(looks.places)
+    return {
+        "stages": found,
+        "groups": [[equations(id) for id in group] for group in listed],
+        "looks": [
+            {
+                "shares": [[paths(path), round(share, 4), hue_class(path, hues)] for path, share in shares],
+                "role": role,
+                "origin": origin,
+                "transforms": transforms,
+                "source": source,
+            }
+            for shares, role, origin, transforms, source in seen
+        ],
+        "equations": list(equations.places),
+        "opcodes": list(opcodes.places),
+        "paths": list(paths.places),
+        "keys": [block_key(str(path)) for path in paths.places],
+        "help": help_of,
+    }
+
+
+def _pictures(inspection: Inspection, hues: dict[str, int]) -> dict[str, Any]:
+    """Return a picture for each node that opens, with what is around it open: as many as a page should hold."""
+    from mithril_nb.viz.stage_diagram import stage_layout
+    from mithril_nb.viz.stage_diagram_svg import stage_svg
+
+    graph = inspection.graph()
+    if not graph.level():
+        return {"pictures": {}, "parents": {}}
+    shares, title = block_shares(inspection), f"graph of {inspection.name}"
+
+    def drawn(opened: frozenset[str] | None) -> str:
+        return stage_svg(stage_layout(graph, opened=opened, shares=shares, hues=hues), title, embedded=True)
+
+    pictures, parents = {"@first": drawn(None), "": drawn(frozenset())}, {}
+    for key, chain in _opening(graph):
+        parents[block_key(key)] = block_key(graph.nodes[key].parent)
+        if len(pictures) < MOST_PICTURES:
+            pictures[block_key(key)] = drawn(frozenset(chain))
+    return {"pictures": pictures, "parents": parents}
+
+
+def _opening(graph: StageGraph) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield the nodes that open, outer ones first, each with all that has to be open for it to be seen open."""
+    level: list[tuple[str, tuple[str, ...]]] = [(node.key, (node.key,)) for node in graph.level() if node.children]
+    while level:
+        yield from level
+        level = [(node.key, (*chain, node.key)) for key, chain in level for node in graph.level(key) if node.children]
+
+
+def _passes(inspection: Inspection) -> tuple[tuple[Pass, ...], str]:
+    """Return the passes, or why there are none."""
+    try:
+        return inspection.passes, ""
+    except StageUnavailableError as error:
+        return (), str(error)
+
+
+def _passes_html(passes: Sequence[Pass], diffs: Sequence[str], why: str) -> str:
+    if not passes:
+        return f'<h2>Passes of XLA</h2><p class="gone">{escaped(why)}</p>' if why else ""
+    rows = "".join(
+        f"<li><b>{escaped(f'{one.number}. {one.name}')}</b> <span class=quiet>{escaped(one.pipeline)}</span>"
+        f'<span class="size">{_signed(diff)}</span></li>'
+        for one, diff in zip(passes, diffs, strict=True)
+    )
+    return f'<h2>Passes of XLA that changed something</h2><div class="sides"><ol class="passes">{rows}</ol></div>'
+
+
+def _signed(diff: str) -> str:
+    lines = diff.split("\n")
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return f"+{added:,} −{removed:,}"
+
+
+def _cost_html(inspection: Inspection, hues: dict[str, int], is_compiled: bool) -> str:
+    from mithril_nb import cost
+
+    try:
+        report = cost.report(inspection)
+    except StageUnavailableError:
+        return ""  # the stages say why
+    if inspection.stage("hlo").unavailable is None if is_compiled else inspection.is_lowered:
+        report = cost.with_xla(report, inspection, compile=is_compiled)
+    return f'<h2>Cost</h2><div class="scroll">{cost_tables(report.to_dict(), hues)}</div>'
+
+
+_PAGE_CSS = (
+    "html{color-scheme:light dark}body.mnb{margin:0;padding:16px 20px;min-height:100vh}"
+    f".mnb h1{{font:600 20px/1.3 {SANS};margin:0 0 12px}}"
+    ".mnb h1 .quiet{font-weight:400;font-size:13px;margin-left:8px}"
+    ".mnb h2{font-size:15px;font-weight:600;margin:20px 0 6px;color:var(--ink)}"
+    ".mnb .picture{max-height:70vh}"
+    ".mnb .scroll{overflow-x:auto}"
+    ".mnb button{font:inherit;color:var(--ink);background:var(--surface);border:1px solid var(--line);"
+    "border-radius:4px;padding:2px 10px;cursor:pointer}"
+    '.mnb button[aria-pressed="true"]{border-color:var(--ink);font-weight:600}'
+    ".mnb .tools,.mnb .bar-of-stages{display:flex;gap:4px;flex-wrap:wrap;align-items:center;margin:0 0 6px}"
+    ".mnb .live .pane{position:relative}"
+    ".mnb .code{max-height:56vh}"
+    ".mnb .v{flex:none;height:56vh;position:relative;padding:0;contain:strict;overflow-anchor:none}"
+    ".mnb .v .tall{position:relative;min-width:100%}"
+    ".mnb .v .sight{position:absolute;top:0;left:0;min-width:100%}"
+    ".mnb .v .l{display:flex;height:18px;white-space:pre}"
+    ".mnb .v .l>*{display:block}"
+    ".mnb .v .l .x{flex:1}"
+    ".mnb .ticks{position:absolute;right:0;top:30px;bottom:0;width:4px;pointer-events:none}"
+    ".mnb .ticks i{position:absolute;right:0;width:4px;height:3px;background:var(--accent)}"
+    ".mnb .sides{display:flex;gap:8px;align-items:stretch}"
+    ".mnb .passes{flex:0 0 280px;list-style:none;margin:0;padding:0;max-height:56vh;overflow:auto;"
+    "border:1px solid var(--line);border-radius:4px}"
+    ".mnb .passes li{padding:3px 8px;display:flex;gap:6px;cursor:pointer}"
+    ".mnb .passes b{font-weight:500;white-space:nowrap;overflow:hidden;text-overflow:ellipsis;flex:0 1 auto}"
+    ".mnb .passes .quiet{overflow:hidden;text-overflow:ellipsis;white-space:nowrap;flex:1 9}"
+    ".mnb .passes .size{font-variant-numeric:tabular-nums;white-space:nowrap}"
+    ".mnb .passes li:hover{background:var(--on)}.mnb .passes li.pin{background:var(--pin)}"
+    ".mnb .difference{flex:1;min-width:0;display:flex}"
+    ".mnb .v .plus{background:rgba(0,158,115,.16)}.mnb .v .minus{background:rgba(213,94,0,.16)}"
+    ".mnb .v .plus>*,.mnb .v .minus>*{background:none}"
+    ".mnb .v .where .x{color:var(--muted);font-weight:600}"
+    "@media (max-width:900px){.mnb .sides{flex-direction:column}.mnb .passes{flex-basis:auto}}"
+)

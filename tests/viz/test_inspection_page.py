@@ -1,0 +1,135 @@
+"""The page of a program: one file, everything in it, nothing from outside, readable without scripts."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import zlib
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from mithril_nb.errors import ModelFileError, StageUnavailableError
+from mithril_nb.stages import STAGES, Inspection, inspect
+from mithril_nb.viz.listing import TITLES
+
+SPEC = jax.ShapeDtypeStruct((3, 3), "float32")
+
+
+def program(x):
+    with jax.named_scope("one"):
+        y = jnp.tanh(x) @ x
+    with jax.named_scope("two"):
+        with jax.named_scope("inner"):
+            y = jnp.exp(y) * 2
+        return y.sum() + y
+
+
+@pytest.fixture(scope="module")
+def whole() -> Inspection:
+    return inspect(program, SPEC)
+
+
+@pytest.fixture(scope="module")
+def page(whole: Inspection) -> str:
+    return whole.to_html()
+
+
+def data_of(page: str) -> dict[str, Any]:
+    packed = re.search(r'id="mnb-data">([^<]*)<', page)
+    assert packed
+    return json.loads(zlib.decompress(base64.b64decode(packed[1])))
+
+
+def test_it_holds_every_part_and_is_well_formed(page: str, parsed) -> None:
+    found = parsed(page)
+    headings = "".join(found.texts)
+    for part in ("Passes of XLA that changed something", "Cost", "Stages", *TITLES.values()):
+        assert part in headings
+    assert "default-src 'none'" in page
+    addresses = set(re.findall(r"https?://[^\s\"'<>)]+", page))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+
+
+def test_every_line_and_link_can_be_unpacked(page: str, whole: Inspection) -> None:
+    data = data_of(page)
+    assert [stage["name"] for stage in data["stages"]] == list(STAGES)
+    for packed in data["stages"]:
+        stage = whole.stage(packed["name"])
+        assert packed["text"] == stage.text
+        line = 0
+        for at, one in enumerate(stage.instructions):
+            line += packed["line"][at]
+            look = data["looks"][packed["look"][at]]
+            group = data["groups"][packed["group"][at]]
+            assert (line, packed["span"][at]) == (one.line, one.lines)
+            assert tuple(data["equations"][id] for id in group) == one.equations
+            assert {data["paths"][path]: share for path, share, _ in look["shares"]} == pytest.approx(
+                one.blocks, abs=1e-4
+            )
+            assert (look["role"], look["origin"]) == (one.role, one.origin)
+            assert data["opcodes"][packed["opcode"][at]] == one.opcode
+    assert data["passes"] == [one.diff for one in whole.passes]
+    assert data["shown"] == ["jaxpr", "stablehlo", "hlo"]
+
+
+def test_each_block_has_a_picture_with_it_open(page: str) -> None:
+    data = data_of(page)
+    assert {"@first", "", "one", "two", "two/inner"} <= data["pictures"].keys()
+    assert data["parents"]["two/inner"] == "two"
+    opened = re.findall(r'data-node="([^"]*)"[^>]*aria-expanded="true"', data["pictures"]["two/inner"])
+    assert opened == ["two", "two/inner"]
+    assert 'aria-expanded="true"' not in data["pictures"][""]
+
+
+def test_nothing_is_compiled_for_stages_that_need_no_compiler() -> None:
+    some = inspect(program, SPEC)
+    page = some.to_html(stages=["jaxpr", "stablehlo"])
+    assert not some.is_compiled
+    assert "Passes of XLA" not in page
+    assert [stage["name"] for stage in data_of(page)["stages"]] == ["jaxpr", "stablehlo"]
+
+
+def test_a_program_that_cannot_be_traced_has_a_page(parsed) -> None:
+    page = inspect(lambda x: x @ x, jax.ShapeDtypeStruct((2, 3), "float32")).to_html()
+    parsed(page)
+    assert "TypeError: dot_general requires contracting dimensions" in page
+    assert "<h2>Cost</h2>" not in page
+
+
+def test_it_is_written_and_what_is_asked_for_in_vain_is_told(whole: Inspection, page: str, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    assert whole.to_html(target) == target.read_text(encoding="utf-8") == page
+    missing = tmp_path / "none" / "page.html"
+    with pytest.raises(ModelFileError) as error:
+        whole.to_html(missing)
+    assert str(error.value) == (
+        f"cannot write {str(missing)!r}.\n"
+        "    because  No such file or directory\n"
+        '    Try: inspection.to_html("inspection.html")'
+    )
+    with pytest.raises(StageUnavailableError) as error:
+        whole.to_html(stages=["mlir"])
+    assert str(error.value).startswith("program 'program' has no stage 'mlir'.\n")
+
+
+def test_names_are_data(parsed) -> None:
+    def fn(x):
+        with jax.named_scope("</script><b>"):
+            return x + 1
+
+    page = inspect(fn, SPEC, name="<i>&").to_html(stages=["jaxpr"])
+    parsed(page)
+    assert "<title>&lt;i&gt;&amp;</title>" in page
+    assert page.count("</script>") == 2
+    assert "<b>" not in page.replace("<header><b>", "")
+
+
+def test_no_markup_is_built_by_the_script(page: str) -> None:
+    script = page[page.rindex("<script>") :]
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "fetch", "Function("):
+        assert word not in script
