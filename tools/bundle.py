@@ -15,8 +15,11 @@ from tools import nodejs
 from tools.steps import Stop, run_quietly, say, tail
 
 FRONTEND, STATIC = Path("mithril_nb/widgets/frontend"), Path("mithril_nb/widgets/static")
-FILES = ("THIRD_PARTY_LICENSES.txt", "assets.js", "curves.js", "workbench.js")
+FILES = ("THIRD_PARTY_LICENSES.txt", "assets.js", "curves.js", "explorer.js", "workbench.js")
 """What a complete bundle holds; the licences are those of the packages whose code is in it."""
+
+SHARED = Path("mithril_nb/viz/tokens.json")
+"""What the bundle holds from outside of the front end: the static pages are made with it too."""
 
 STAMP = "bundle.json"
 _NOT_BUILT_FROM = {"node_modules", "tests", "fixtures", "dev", "coverage"}
@@ -26,9 +29,11 @@ def digest(root: Path) -> str:
     """Return a hash of everything the bundle is built from."""
     frontend = root / FRONTEND
     found = hashlib.sha256()
-    for path in sorted(frontend.rglob("*"), key=lambda path: path.relative_to(frontend).as_posix()):
-        relative = path.relative_to(frontend)
-        if relative.parts[0] not in _NOT_BUILT_FROM and path.is_file():
+    sources = {path.relative_to(frontend): path for path in frontend.rglob("*")}
+    sources = {relative: path for relative, path in sources.items() if relative.parts[0] not in _NOT_BUILT_FROM}
+    sources[SHARED] = root / SHARED
+    for relative, path in sorted(sources.items(), key=lambda item: item[0].as_posix()):
+        if path.is_file():
             content = path.read_bytes().replace(b"\r\n", b"\n")  # the same on a checkout with Windows line ends
             found.update(f"{relative.as_posix()}\0{len(content)}\0".encode())
             found.update(content)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril_nb.cost import CostReport
@@ -11,12 +11,17 @@ from mithril_nb.session.analysis import Analysis
 
 def cost_view(report: CostReport, analysis: Analysis, hues: Mapping[str, int], is_stale: bool) -> dict[str, Any]:
     """Return the cost table of a snapshot."""
+    return {**cost_rows(report, [path for path, _ in analysis.design.graph.walk()], hues), "stale": is_stale}
+
+
+def cost_rows(report: CostReport, paths: Sequence[str], hues: Mapping[str, int]) -> dict[str, Any]:
+    """Return the costs, the rows in the order of some paths."""
     data = report.to_dict()
-    order = {path: index for index, (path, _) in enumerate(analysis.design.graph.walk())}
+    order = {path: index for index, path in enumerate(paths)}
     rows = data["rows"]
     assert isinstance(rows, list)
     for row in rows:
         row["label"] = row["block"] or "unattributed"
         row["hue"] = hues.get(row["block"].split("/")[0], -1)
     rows.sort(key=lambda row: (order.get(row["block"], len(order)), row["block"] == "", row["block"]))
-    return {**data, "rows": rows, "stale": is_stale}
+    return {**data, "rows": rows, "stale": False}

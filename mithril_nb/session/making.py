@@ -12,7 +12,8 @@ from mithril_nb.cost import CostReport, with_xla
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.session.analysis import Analysis, problem_of
 from mithril_nb.session.worker import Worker
-from mithril_nb.stages import STAGES, Inspection
+from mithril_nb.stages import STAGES, Inspection, Stage
+from mithril_nb.stages.pipeline import NEEDS
 
 _REST_S = 0.15
 """How long the hand must rest before XLA compiles: a compilation cannot be given up half way."""
@@ -115,20 +116,19 @@ class StageMaker:
     def _work_through(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
         if self.cost_version != analysis.version and not self._tell(analysis, "jaxpr", analysis.cost):
             return
-        for name in STAGES[1:]:
+        for name in STAGES:
             if name not in self._wanted or self._is_there(name, analysis):
                 continue
-            is_made = analysis.inspection.has_stage(name)
-            if name == "hlo" and not is_made and not self._rests(wanted):
+            if NEEDS[name] == "compile" and not analysis.inspection.is_compiled and not self._rests(wanted):
                 return
             if not wanted():
                 return
             analysis.inspection.stage(name)
             if not self._tell(analysis, name):
                 return
-        made = self._wanted.intersection(STAGES[1:])
-        if made:
-            self._tell(analysis, cost=with_xla(analysis.cost, analysis.inspection, compile="hlo" in made))
+        needs = {NEEDS[name] for name in self._wanted}
+        if needs != {"trace"}:
+            self._tell(analysis, cost=with_xla(analysis.cost, analysis.inspection, compile="compile" in needs))
 
     def _is_there(self, name: str, analysis: Analysis) -> bool:
         state = self.states[name]
@@ -153,14 +153,14 @@ class StageMaker:
             if stage:
                 made = analysis.inspection.stage(stage)
                 self._made[stage] = (analysis.version, analysis.inspection)
-                self.states[stage] = (
-                    StageState("ready", analysis.version, made.elapsed_s, _lines(made.text))
-                    if made.unavailable is None
-                    else StageState("unavailable", analysis.version, message=made.unavailable)
-                )
+                self.states[stage] = state_of(made, analysis.version)
             self._changed()
             return True
 
 
-def _lines(text: str) -> int:
-    return text.count("\n") + (text != "" and not text.endswith("\n"))
+def state_of(stage: Stage, version: int) -> StageState:
+    """Return how far a stage is that was made; one that is not available may have a text all the same."""
+    lines = stage.text.count("\n") + (stage.text != "" and not stage.text.endswith("\n"))
+    if stage.unavailable is not None:
+        return StageState("unavailable", version, None, lines, stage.unavailable)
+    return StageState("ready", version, stage.elapsed_s, lines)

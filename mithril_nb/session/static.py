@@ -31,7 +31,7 @@ def _session_bundle(session: Session) -> dict[str, str]:
     stages = []
     if analysis.can_run:
         inspection = analysis.inspection
-        kept = [name for name in inspection.stages if name in QUICK_STAGES or inspection.has_stage(name)]
+        kept = (*QUICK_STAGES, *(["hlo"] if inspection.has_stage("hlo") else []))
         stages = [inspection.stage(name) for name in kept]
     page = fragment_html(
         design.name,

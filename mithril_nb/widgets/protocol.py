@@ -1,38 +1,132 @@
-"""How stages and curves travel to the front end: on request, as binary; traits would be saved and sent again."""
+"""How stages, graphs, passes and curves travel to the front end: on request, as binary; traits would be saved.
+
+Texts are large, so they are compressed. Instructions travel as columns, and what many of them share (equations,
+blocks, lines of Python) stands in a table once.
+"""
 
 from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from mithril_nb.session.training import Rows
-from mithril_nb.stages import Inspection
+from mithril_nb.stages import Inspection, Stage
+from mithril_nb.stages.readable import readable
+from mithril_nb.viz.op_help import op_help
+
+Message = tuple[dict[str, Any], list[bytes]]
+"""A message and its buffers."""
 
 
-def stage_message(name: str, version: int, inspection: Inspection) -> tuple[dict[str, Any], list[bytes]]:
-    """Return the message and buffer of a stage: its text and its instructions with their provenance."""
+def packed(data: Any, is_plain: bool = False) -> bytes:
+    """Return data as JSON, compressed unless a page says that it cannot undo that."""
+    text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    return text if is_plain else gzip.compress(text, compresslevel=1)
+
+
+def stage_message(
+    name: str, version: int, inspection: Inspection, *, short: bool = False, is_plain: bool = False
+) -> Message:
+    """Return the message and buffer of a stage: its text, and its instructions with their provenance as columns.
+
+    Args:
+        name: Name of the stage.
+        version: Version of the design.
+        inspection: The program.
+        short: Whether to send optimized HLO as it is printed for people; its instructions are the same.
+        is_plain: Whether the page cannot undo a compression.
+    """
     stage = inspection.stage(name)
-    used = {equation for instruction in stage.instructions for equation in instruction.equations}
-    data = {
-        "text": stage.text,
-        "instructions": [
-            [one.line, one.lines, one.opcode, one.equations, one.shares, one.role, one.origin]
-            for one in stage.instructions
-        ],
-        "equations": {
-            one.id: {"primitive": one.primitive, "block": one.block, "role": one.role, "source": one.source}
-            for one in inspection.equations
-            if one.id in used
-        },
-    }
-    packed = gzip.compress(json.dumps(data, separators=(",", ":")).encode(), compresslevel=1)
-    return {"type": "stage", "stage": name, "version": version}, [packed]
+    data = _columns(stage)
+    data["equations"] = _equations(inspection, stage)
+    opcodes = data["tables"]["opcode"]
+    data["help"] = [(opcode, text) for opcode in opcodes if (text := op_help(name, opcode)) is not None]
+    if short:
+        data.update(_shortened(stage))
+    head = {"type": "stage", "stage": name, "version": version, "short": short}
+    return head, [packed(data, is_plain)]
 
 
-def curves_message(rows: Rows) -> tuple[dict[str, Any], list[bytes]]:
+def curves_message(rows: Rows) -> Message:
     """Return the message and buffer of rows of curves: little-endian float64, column after column."""
     values = np.ascontiguousarray(rows.values, dtype="<f8")
     return {"type": "curves", "from": rows.start, "columns": list(rows.columns)}, [values.tobytes()]
+
+
+class _Table:
+    """Values, each once, by their place."""
+
+    def __init__(self) -> None:
+        self._places: dict[Hashable, int] = {}
+
+    def of(self, values: Iterable[Hashable]) -> list[int]:
+        """Return the place of each value."""
+        places = self._places
+        return [places.setdefault(value, len(places)) for value in values]
+
+    @property
+    def values(self) -> list[Any]:
+        return list(self._places)
+
+
+def _columns(stage: Stage) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "text": stage.text,
+        "line": [one.line for one in stage.instructions],
+        "lines": [one.lines for one in stage.instructions],
+    }
+    tables: dict[str, list[Any]] = {}
+    for name, values in (
+        ("opcode", (one.opcode for one in stage.instructions)),
+        ("equations", (one.equations for one in stage.instructions)),
+        ("shares", (one.shares for one in stage.instructions)),
+        ("role", (one.role for one in stage.instructions)),
+        ("origin", (one.origin for one in stage.instructions)),
+        ("transforms", (one.transforms for one in stage.instructions)),
+        ("source", (one.source for one in stage.instructions)),
+    ):
+        table = _Table()
+        found[name] = table.of(values)
+        tables[name] = table.values
+    return {"columns": found, "tables": tables, "text": found.pop("text")}
+
+
+def _equations(inspection: Inspection, stage: Stage) -> dict[str, Any]:
+    """Return what a page says of the equations of a stage. Of a program that cannot be traced nobody knows them."""
+    used = {equation for group in {one.equations for one in stage.instructions} for equation in group}
+    known = [one for one in inspection.equations if one.id in used] if stage.unavailable is None else []
+    blocks, roles, primitives = _Table(), _Table(), _Table()
+    return {
+        "id": [one.id for one in known],
+        "primitive": primitives.of(one.primitive for one in known),
+        "block": blocks.of(one.block for one in known),
+        "role": roles.of(one.role for one in known),
+        "source": [one.source for one in known],
+        "tables": {"primitive": primitives.values, "block": blocks.values, "role": roles.values},
+    }
+
+
+def _shortened(stage: Stage) -> dict[str, Any]:
+    """Return the text in short, and for each of its lines the instruction that it shows first."""
+    short = readable(stage.text)
+    place = {one.id: at for at, one in enumerate(stage.instructions)}
+    shown: dict[int, list[int]] = {}
+    for line, name in short.lines:
+        if name in place:
+            shown.setdefault(line, []).append(place[name])
+    lines = sorted(shown)
+    return {"text": short.text, "shown": {"line": lines, "instructions": [shown[line] for line in lines]}}
+
+
+def passes_message(found: Sequence[Sequence[Any]], version: int, is_plain: bool = False) -> Message:
+    """Return the message and buffer of the list of passes: number, name, pipeline, added, removed, rewritten."""
+    return {"type": "passes", "version": version}, [packed([list(one) for one in found], is_plain)]
+
+
+def text_message(head: dict[str, Any], text: str, is_plain: bool = False) -> Message:
+    """Return a message with one large text."""
+    return head, [packed(text, is_plain)]

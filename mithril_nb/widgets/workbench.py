@@ -18,7 +18,8 @@ from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.design import set_program
-from mithril_nb.stages import STAGES, Stage
+from mithril_nb.session.lazy import LazyStages
+from mithril_nb.stages import Stage
 from mithril_nb.train import Run
 from mithril_nb.widgets.assets import built, shared_assets
 from mithril_nb.widgets.guard import shown_in_widget
@@ -77,10 +78,9 @@ class Workbench(anywidget.AnyWidget):
         return self.session.training.runs
 
     @property
-    def stages(self) -> dict[str, Stage]:
-        """The stages of the program that is looked at, by name; those that nobody asked for yet are made now."""
-        inspection = self.session.analysis.inspection
-        return {name: inspection.stage(name) for name in STAGES}
+    def stages(self) -> Mapping[str, Stage]:
+        """The stages of the program that is looked at, by name; each is made when it is asked for."""
+        return LazyStages(self.session.analysis.inspection)
 
     @property
     def source(self) -> str:
@@ -118,19 +118,19 @@ class Workbench(anywidget.AnyWidget):
         self._is_attended = True
         name, args = str(content.get("name")), content.get("args") or {}
         if name == "request_stage":
-            problem = self._send_stage(str(args.get("stage")))
+            problem = self._send_stage(str(args.get("stage")), short=bool(args.get("short")))
         else:
             problem = self.session.run_command(name, args)
         self.send(
             {"type": "reply", "id": content.get("id"), "ok": problem is None, "error": problem and problem.to_dict()}
         )
 
-    def _send_stage(self, name: str):
+    def _send_stage(self, name: str, *, short: bool):
         problem = self.session.run_command("want_stage", {"stage": name})
         made = self.session.stage(name)
         if problem is None and made is not None:
             version, inspection = made
-            self.send(*stage_message(name, version, inspection))
+            self.send(*stage_message(name, version, inspection, short=short))
         return problem
 
     # From the session, on any thread

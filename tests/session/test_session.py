@@ -68,7 +68,7 @@ def test_a_snapshot_is_json_and_has_everything(session):
 def test_a_change_answers_at_once_and_the_stages_follow(session):
     told: list[dict] = []
     session.listen(lambda kind, value: told.append(value) if kind == "snapshot" else None)
-    for name in ("stablehlo", "hlo"):
+    for name in session.snapshot()["stages"]:
         session.want_stage(name)
     assert session.wait(PATIENCE_S)
     told.clear()
@@ -81,8 +81,9 @@ def test_a_change_answers_at_once_and_the_stages_follow(session):
     assert first["cost"]["stale"] is True
     assert session.wait(PATIENCE_S)
     last = told[-1]
-    assert {name: state["state"] for name, state in last["stages"].items()} == dict.fromkeys(last["stages"], "ready")
-    assert {state["version"] for state in last["stages"].values()} == {last["version"]}
+    for name, state in last["stages"].items():
+        assert state["state"] in (("ready", "unavailable") if name in ("llvm", "asm") else ("ready",)), name
+        assert state["version"] == last["version"]
     assert last["cost"]["stale"] is False
     assert "f32[32,80]" in session.analysis.inspection.stage("hlo").text
 

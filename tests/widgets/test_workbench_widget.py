@@ -107,10 +107,20 @@ def test_a_stage_travels_as_gzip_when_it_is_asked_for(wb):
     stage = wb.stages["jaxpr"]
     assert (content["stage"], content["version"]) == ("jaxpr", wb.snapshot["version"])
     assert data["text"] == stage.text
-    assert len(data["instructions"]) == len(stage.instructions)
-    used = {equation for one in data["instructions"] for equation in one[3]}
-    assert {equation for equation in used if not equation.startswith("arg")} == data["equations"].keys()
+    assert data["columns"]["line"] == [one.line for one in stage.instructions]
+    used = {equation for group in data["tables"]["equations"] for equation in group}
+    assert {equation for equation in used if not equation.startswith("arg")} == set(data["equations"]["id"])
     assert not ask(wb, "request_stage", stage="fortran")["ok"]
+
+
+def test_stages_are_a_mapping_that_makes_each_when_it_is_asked_for(wb):
+    wb.session.wait(PATIENCE_S)
+    assert (next(iter(wb.stages)), len(wb.stages), "asm" in wb.stages) == ("python", 8, True)
+    assert wb.stages["stablehlo"].text
+    assert not wb.session.analysis.inspection.is_compiled
+    assert "made: jaxpr, stablehlo" in repr(wb.stages)
+    with pytest.raises(KeyError, match="fortran"):
+        wb.stages["fortran"]
 
 
 def test_curves_travel_as_float64_and_the_run_on_its_own(wb):

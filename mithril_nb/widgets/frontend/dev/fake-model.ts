@@ -16,6 +16,32 @@ export interface Sent {
   args: Record<string, any>;
 }
 
+/** Rows as the kernel sends them: columns, with a table for what repeats. */
+export function columnsOf(raw: RawStage): unknown {
+  const table = (values: unknown[]): [number[], unknown[]] => {
+    const places = new Map<string, number>();
+    const distinct: unknown[] = [];
+    const column = values.map((value) => {
+      const key = JSON.stringify(value ?? null);
+      if (!places.has(key)) places.set(key, distinct.push(value ?? null) - 1);
+      return places.get(key)!;
+    });
+    return [column, distinct];
+  };
+  const columns: Record<string, unknown> = { line: raw.instructions.map((one) => one[0]), lines: raw.instructions.map((one) => one[1]) };
+  const tables: Record<string, unknown> = {};
+  for (const [i, name] of ["opcode", "equations", "shares", "role", "origin", "transforms", "source"].entries()) {
+    [columns[name], tables[name]] = table(raw.instructions.map((one) => one[i + 2] ?? (i > 4 ? [] : null)));
+  }
+  const known = Object.entries(raw.equations);
+  const [primitive, primitives] = table(known.map(([, one]) => one.primitive));
+  const [block, blocks] = table(known.map(([, one]) => one.block));
+  const [role, roles] = table(known.map(([, one]) => one.role));
+  const equations = { id: known.map(([id]) => id), primitive, block, role, source: known.map(([, one]) => one.source), tables: { primitive: primitives, block: blocks, role: roles } };
+  const shown = raw.shown && { line: raw.shown.map(([line]) => line), instructions: raw.shown.map(([, indices]) => indices) };
+  return { text: raw.text, columns, tables, equations, ...(shown ? { shown } : {}) };
+}
+
 export async function gzip(text: string): Promise<DataView> {
   const stream = new Blob([text]).stream().pipeThrough(new CompressionStream("gzip"));
   return new DataView(await new Response(stream).arrayBuffer());
@@ -105,7 +131,7 @@ export class FakeSession extends FakeModel {
 
   async sendStage(stage: string): Promise<void> {
     const raw = this.fixture.stages[stage];
-    if (raw) this.message({ type: "stage", stage, version: this.snapshot.stages[stage]!.version }, [await gzip(JSON.stringify(raw))]);
+    if (raw) this.message({ type: "stage", stage, version: this.snapshot.stages[stage]!.version }, [await gzip(JSON.stringify(columnsOf(raw)))]);
   }
 
   /** A run that learns, with some noise that is the same each time. */

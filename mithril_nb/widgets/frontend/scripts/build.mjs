@@ -2,17 +2,20 @@
 import { build } from "esbuild";
 import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { options, root } from "./bundle.mjs";
+import { carrying, options, root } from "./bundle.mjs";
 
 const outdir = resolve(process.argv[2] ?? join(root, "..", "static"));
 mkdirSync(outdir, { recursive: true });
 const result = await build({
   ...options(),
-  entryPoints: { assets: "src/assets.ts", workbench: "src/entry-workbench.ts", curves: "src/entry-curves.ts" },
+  entryPoints: { assets: "src/assets.ts", workbench: "src/entry-workbench.ts", explorer: "src/entry-explorer.ts", curves: "src/entry-curves.ts" },
   outdir,
   minify: true,
   metafile: true,
 });
+const assets = join(outdir, "assets.js");
+const bundled = readFileSync(assets);
+writeFileSync(assets, await carrying(bundled));
 
 // Licences of what really went into the bundle, found by the paths of its inputs.
 const packages = new Set();
@@ -30,3 +33,4 @@ const notices = [...packages].sort().map((name) => {
 const rule = `\n${"-".repeat(80)}\n\n`;
 writeFileSync(join(outdir, "THIRD_PARTY_LICENSES.txt"), `Packages bundled in assets.js\n${rule}${notices.join(rule)}`);
 for (const [path, { bytes }] of Object.entries(result.metafile.outputs)) console.log(`${path.split("/").pop().padEnd(14)} ${(bytes / 1000).toFixed(1)} kB`);
+console.log(`assets.js as it travels: ${(readFileSync(assets).length / 1000).toFixed(1)} kB`);

@@ -2,7 +2,9 @@
 
 import { h, iconButton } from "./dom";
 
-const KEYS: [string, [string, string][]][] = [
+export type Keys = [string, [string, string][]][];
+
+const KEYS: Keys = [
   ["Everywhere", [["?", "this card"], ["F or /", "search blocks and stages"], ["Ctrl Z", "undo"], ["Ctrl Shift Z", "redo"], ["Space", "run, pause or go on (Train tab)"], ["Esc", "let go of the selection"]]],
   ["Graph", [["↑ ↓", "previous, next block"], ["→ ←", "open or enter, close or leave a group"], ["Enter", "select; on a selected group: open"], ["Shift Enter", "add to the selection"], ["c", "connect to …"], ["F2", "rename"], ["Delete", "remove block or edge"]]],
   ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the same thing one stage up or down"]]],
@@ -12,7 +14,7 @@ export class Help {
   readonly root: HTMLElement;
   private back: HTMLElement | null = null;
 
-  constructor() {
+  constructor(keys: Keys = KEYS) {
     const close = iconButton("close", "Close", "help.close", () => this.hide());
     this.root = h(
       "div",
@@ -21,7 +23,7 @@ export class Help {
         "div",
         { class: "mnb-help-card" },
         h("div", { class: "mnb-row" }, h("b", {}, "Keys"), h("span", { class: "mnb-grow" }), close),
-        h("div", { class: "mnb-help-columns" }, ...KEYS.map(([title, keys]) => h("div", {}, h("h4", {}, title), h("dl", {}, ...keys.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what))))))),
+        h("div", { class: "mnb-help-columns" }, ...keys.map(([title, lines]) => h("div", {}, h("h4", {}, title), h("dl", {}, ...lines.map(([key, what]) => h("div", {}, h("dt", {}, h("kbd", {}, key)), h("dd", {}, what))))))),
       ),
     );
     this.root.addEventListener("click", (event) => event.target === this.root && this.hide());

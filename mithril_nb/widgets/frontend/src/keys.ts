@@ -9,9 +9,10 @@ import type { Train } from "./train";
 
 export interface KeyTargets {
   store: Store;
-  header: Header;
+  header: Pick<Header, "search">;
   panes: Panes;
-  train: Train;
+  /** Not everything that is looked at can be trained. */
+  train?: Train;
   help: Help;
 }
 
@@ -50,7 +51,7 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     case "[": return pane?.walk(-1), pane !== null;
     case "]": return pane?.walk(1), pane !== null;
     case " ":
-      if (store.tab !== "train" || (event.target as Element).closest("button, [role=tab], [role=treeitem], tr")) return false;
+      if (!train || store.tab !== "train" || (event.target as Element).closest("button, [role=tab], [role=treeitem], tr")) return false;
       return train.toggle(), true;
     default: return false;
   }

@@ -2,6 +2,7 @@
 
 import { type Extension, RangeSetBuilder } from "@codemirror/state";
 import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { seenLines } from "./seen-lines";
 import definition from "../../../viz/tokens.json";
 
 /** What a token looks like and is called; one with an end goes on, over lines, until that is found. */
@@ -81,16 +82,14 @@ function colour(view: EditorView, rules: readonly Rule[]): DecorationSet {
   const builder = new RangeSetBuilder<Decoration>();
   const { doc } = view.state;
   // Only where a token may span lines has what stands above to be read.
-  const fromTop = rules.some((rule) => rule.end);
-  for (const { from, to } of view.visibleRanges) {
-    let open: Rule | null = null;
-    for (let at = fromTop ? 0 : from; at <= to; ) {
-      const line = doc.lineAt(at);
-      const read = tokensFrom(rules, line.text, open);
-      open = read.open;
-      if (line.to >= from) for (const token of read.found) if (!PLAIN.has(token.name)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
-      at = line.to + 1;
-    }
+  const spans = rules.some((rule) => rule.end);
+  let open: Rule | null = null;
+  let read = 0;
+  for (const line of seenLines(view)) {
+    if (spans) while (read < line.number - 1) open = tokensFrom(rules, doc.line(++read).text, open).open;
+    const { found, open: goesOn } = tokensFrom(rules, line.text, open);
+    [open, read] = [spans ? goesOn : null, line.number];
+    for (const token of found) if (!PLAIN.has(token.name)) builder.add(line.from + token.from, line.from + token.to, markOf(token.name));
   }
   return builder.finish();
 }

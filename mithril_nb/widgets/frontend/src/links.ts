@@ -20,10 +20,13 @@ export interface Instruction {
   shares: [string, number][];
   role: Role | null;
   origin: Origin | null;
+  transforms: string[];
+  /** Lines of Python. */
+  source: string[];
 }
 
-/** What a person points at. */
-export type Anchor = { kind: "block"; path: string } | { kind: "instruction"; stage: StageName; version: number; index: number };
+/** What a person points at: a block, a line, or a node of a graph that is no block but some equations. */
+export type Anchor = { kind: "block"; path: string } | { kind: "instruction"; stage: StageName; version: number; index: number } | { kind: "equations"; name: string; ids: readonly string[] };
 
 export interface Links {
   blocks: Set<string>;
@@ -43,8 +46,12 @@ export class StageText {
   readonly instructions: Instruction[];
   readonly lineCount: number;
   readonly equations: Record<string, Equation>;
+  /** What each operation does. */
+  readonly help: ReadonlyMap<string, string>;
   /** Index of the innermost instruction on each line (counted from 1), or -1. */
   readonly owner: Int32Array;
+  /** For a text in short: the lines on which each instruction is shown. */
+  readonly places: ReadonlyMap<number, number> | null;
   private readonly byBlock = new Map<string, number[]>();
   private readonly byEquation = new Map<string, number[]>();
 
@@ -52,24 +59,39 @@ export class StageText {
     readonly stage: StageName,
     readonly version: number,
     readonly text: string,
-    raw: Pick<RawStage, "instructions" | "equations">,
+    raw: Pick<RawStage, "instructions" | "equations" | "shown" | "help">,
   ) {
     this.equations = raw.equations ?? {};
+    this.help = new Map(raw.help ?? []);
     this.lineCount = text === "" ? 0 : text.split("\n").length;
-    this.instructions = raw.instructions.map(([line, lines, opcode, equations, shares, role, origin], index) => ({
-      index, line, lines, opcode, equations, shares, role, origin,
+    this.instructions = raw.instructions.map(([line, lines, opcode, equations, shares, role, origin, transforms = [], source = []], index) => ({
+      index, line, lines, opcode, equations, shares, role, origin, transforms, source,
     }));
     this.owner = new Int32Array(this.lineCount + 2).fill(-1);
+    this.places = raw.shown ? new Map(raw.shown.flatMap(([line, indices]) => indices.map((index): [number, number] => [index, line]))) : null;
+    if (raw.shown) for (const [line, indices] of raw.shown) this.owner[line] = indices[0]!;
     // Outer instructions first, so that inner ones overwrite the lines that are theirs.
-    for (const { index, line, lines } of [...this.instructions].sort((a, b) => b.lines - a.lines || a.index - b.index)) {
+    else for (const { index, line, lines } of [...this.instructions].sort((a, b) => b.lines - a.lines || a.index - b.index)) {
       this.owner.fill(index, line, Math.min(line + lines, this.lineCount + 1));
     }
-    for (const { index, shares, equations } of this.instructions) {
-      const blocks = new Set(shares.flatMap(([block]) => (block ? lineage(block) : [])));
-      if (blocks.size === 0) blocks.add(UNATTRIBUTED);
+    // Thousands of lines share one array of blocks: their groups are looked up once.
+    const blocksOfShares = new Map<unknown, string[]>();
+    for (const instruction of this.instructions) {
+      const { index, shares, equations } = instruction;
+      let blocks = blocksOfShares.get(shares);
+      if (!blocks) blocksOfShares.set(shares, (blocks = blocksOf(instruction)));
       for (const block of blocks) push(this.byBlock, block, index);
-      for (const equation of new Set(equations)) push(this.byEquation, equation, index);
+      for (const equation of equations.length > 1 ? new Set(equations) : equations) push(this.byEquation, equation, index);
     }
+  }
+
+  /** First and last line on which an instruction is shown, or null. */
+  linesOf(index: number): [number, number] | null {
+    const instruction = this.instructions[index];
+    if (!instruction) return null;
+    if (!this.places) return [instruction.line, Math.min(instruction.line + instruction.lines - 1, this.lineCount)];
+    const line = this.places.get(index);
+    return line === undefined ? null : [line, line];
   }
 
   /** The innermost instruction on a line. */
@@ -139,6 +161,14 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
       }
       continue;
     }
+    if (anchor.kind === "equations") {
+      for (const stage of stages.values()) {
+        const indices = anchor.ids.flatMap((id) => stage.ofEquation(id));
+        light(links, stage.stage, indices);
+        if (stage.stage === "jaxpr") for (const index of indices) for (const block of blocksOf(stage.instructions[index]!)) links.blocks.add(block);
+      }
+      continue;
+    }
     const here = stages.get(anchor.stage);
     const instruction = here?.version === anchor.version ? here.instructions[anchor.index] : undefined;
     if (!instruction) continue;
@@ -154,6 +184,7 @@ export function linksOf(stages: ReadonlyMap<StageName, StageText>, anchors: read
 
 export function sameAnchor(a: Anchor, b: Anchor): boolean {
   if (a.kind === "block" || b.kind === "block") return a.kind === b.kind && (a as { path: string }).path === (b as { path: string }).path;
+  if (a.kind === "equations" || b.kind === "equations") return a.kind === b.kind && (a as { name: string }).name === (b as { name: string }).name;
   return a.stage === b.stage && a.index === b.index && a.version === b.version;
 }
 
@@ -166,7 +197,7 @@ export function selectionOf(stages: ReadonlyMap<StageName, StageText>, anchors: 
   const paths = new Set<string>();
   for (const anchor of anchors) {
     if (anchor.kind === "block") paths.add(anchor.path);
-    else {
+    else if (anchor.kind === "instruction") {
       const instruction = stages.get(anchor.stage)?.instructions[anchor.index];
       for (const [block] of instruction?.shares ?? []) if (block) paths.add(block);
     }

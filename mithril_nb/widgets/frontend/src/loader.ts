@@ -4,7 +4,7 @@ declare const __MNB_KEY__: string;
 
 const PATIENCE_MS = 10_000;
 
-export function renderWith(mount: "mountWorkbench" | "mountCurves") {
+export function renderWith(mount: "mountWorkbench" | "mountExplorer" | "mountCurves") {
   return ({ model, el }: { model: unknown; el: HTMLElement }): (() => void) => {
     let cleanup: (() => void) | undefined;
     let said: HTMLElement | undefined;

@@ -3,6 +3,7 @@
 import { type Extension, RangeSet, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, GutterMarker, ViewPlugin, type ViewUpdate, gutter } from "@codemirror/view";
 import type { StageText } from "./links";
+import { seenLines } from "./seen-lines";
 
 export const HOVER = 1;
 export const PINNED = 2;
@@ -33,13 +34,9 @@ function lineDecoration(line: number, flags: number): Decoration {
 function build(view: EditorView): DecorationSet {
   const flags = view.state.field(flagsField);
   const builder = new RangeSetBuilder<Decoration>();
-  for (const { from, to } of view.visibleRanges) {
-    for (let at = from; at <= to; ) {
-      const line = view.state.doc.lineAt(at);
-      const flag = flags[line.number] ?? 0;
-      if (flag) builder.add(line.from, line.from, lineDecoration(line.number, flag));
-      at = line.to + 1;
-    }
+  for (const line of seenLines(view)) {
+    const flag = flags[line.number] ?? 0;
+    if (flag) builder.add(line.from, line.from, lineDecoration(line.number, flag));
   }
   return builder.finish();
 }

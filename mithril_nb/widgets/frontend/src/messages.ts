@@ -1,6 +1,6 @@
 /** Turning the kernel's binary messages into data. */
 
-import type { RawStage } from "./types";
+import type { Equation, RawInstruction, RawStage } from "./types";
 
 function bytesOf(buffer: DataView | ArrayBuffer | Uint8Array): Uint8Array<ArrayBuffer> {
   if (buffer instanceof ArrayBuffer) return new Uint8Array(buffer);
@@ -8,10 +8,41 @@ function bytesOf(buffer: DataView | ArrayBuffer | Uint8Array): Uint8Array<ArrayB
   return new Uint8Array(buffer.buffer as ArrayBuffer, buffer.byteOffset, buffer.byteLength).slice();
 }
 
-/** A stage's text and instruction map: JSON, gzipped. */
+/** Whether this page can undo a compression; if not, the kernel is told to send everything as it is. */
+export const CAN_UNPACK = typeof DecompressionStream !== "undefined";
+
+/** JSON, gzipped or not: the first bytes say which. */
+export async function decodeJson<T>(buffer: DataView | ArrayBuffer | Uint8Array): Promise<T> {
+  const bytes = bytesOf(buffer);
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return JSON.parse(new TextDecoder().decode(bytes)) as T;
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return (await new Response(stream).json()) as T;
+}
+
+const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source"] as const;
+
+/** A stage as it travels: instructions as columns, what many of them share once, in a table. */
+export interface PackedStage {
+  text: string;
+  columns: Record<string, number[]>;
+  tables: Record<string, any[]>;
+  equations: { id: string[]; primitive: number[]; block: number[]; role: number[]; source: string[]; tables: Record<string, any[]> };
+  shown?: { line: number[]; instructions: number[][] };
+  help?: [string, string][];
+}
+
+/** A stage's text and instruction map. Instructions that share their equations or blocks share one array of them. */
 export async function decodeStage(buffer: DataView | ArrayBuffer | Uint8Array): Promise<RawStage> {
-  const stream = new Blob([bytesOf(buffer)]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return (await new Response(stream).json()) as RawStage;
+  const { text, columns, tables, equations: known, shown, help } = await decodeJson<PackedStage>(buffer);
+  const [opcode, equations, shares, role, origin, transforms, source] = TABLED.map((name) => [columns[name]!, tables[name]!] as const);
+  const value = (pair: readonly [number[], any[]] | undefined, i: number): any => pair![1][pair![0][i]!];
+  const instructions = columns["line"]!.map((line, i): RawInstruction => [
+    line, columns["lines"]![i]!, value(opcode, i), value(equations, i), value(shares, i), value(role, i), value(origin, i), value(transforms, i), value(source, i),
+  ]);
+  const { primitive, block, role: roles } = known.tables;
+  const found: Record<string, Equation> = Object.create(null);
+  known.id.forEach((id, i) => (found[id] = { primitive: primitive![known.primitive[i]!], block: block![known.block[i]!], role: roles![known.role[i]!], source: known.source[i]! }));
+  return { text, instructions, equations: found, help: help ?? [], ...(shown ? { shown: shown.line.map((line, i): [number, number[]] => [line, shown.instructions[i]!]) } : {}) };
 }
 
 /** Columns of float64, one after the other. */

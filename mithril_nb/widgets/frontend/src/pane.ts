@@ -88,7 +88,8 @@ export class Pane {
   }
 
   setText(text: StageText): void {
-    const kept = this.text ? this.view.scrollDOM.scrollTop : 0;
+    // The same text in short is another place: what is pinned is brought into sight instead.
+    const kept = this.text && (this.text.places === null) === (text.places === null) ? this.view.scrollDOM.scrollTop : 0;
     this.text = text;
     this.flags = new Uint8Array(text.lineCount + 1);
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects: setFlags.of(this.flags) });
@@ -117,11 +118,11 @@ export class Pane {
     const paint = (links: Links, bit: number): void => {
       for (const index of links.lines.get(this.stage) ?? []) {
         const instruction = text.instructions[index];
-        if (!instruction) continue;
-        const last = Math.min(instruction.line + instruction.lines - 1, text.lineCount);
-        for (let line = instruction.line; line <= last; line++) {
+        const lines = text.linesOf(index);
+        if (!instruction || !lines) continue;
+        for (let line = lines[0]; line <= lines[1]; line++) {
           // Lines of an instruction inside this one are its own: they light up on their own account.
-          if (text.owner[line] === index) flags[line]! |= bit | (instruction.origin === "inferred" ? INFERRED : 0);
+          if (text.places || text.owner[line] === index) flags[line]! |= bit | (instruction.origin === "inferred" ? INFERRED : 0);
         }
       }
     };
@@ -262,13 +263,17 @@ export class Pane {
     if (!this.text || !instruction) return null;
     const { equations } = this.text;
     const shares = instruction.shares.map(([block, share]) => (share < 0.9995 ? `${block || UNATTRIBUTED} ${(share * 100).toFixed(0)} %` : block || UNATTRIBUTED));
-    const said = [`${instruction.opcode} · ${shares.length ? shares.join(", ") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
+    const said = [`${instruction.opcode} · ${shares.length ? shares.slice(0, 4).join(", ") + (shares.length > 4 ? `, and ${shares.length - 4} more` : "") : "no block"}${instruction.role ? ` · ${instruction.role}` : ""}`];
+    const help = this.text.help.get(instruction.opcode);
+    if (help) said.push(help);
+    if (instruction.transforms.length) said.push(`inside ${instruction.transforms.join(" › ")}`);
+    if (instruction.source.length) said.push(`Python ${instruction.source.slice(0, 3).join(", ")}${instruction.source.length > 3 ? `, and ${instruction.source.length - 3} more` : ""}`);
     for (const id of instruction.equations.slice(0, 4)) {
       const equation = equations[id];
-      said.push(`${equation ? "equation " : ""}${id}${equation ? ` ${equation.primitive}${equation.source ? ` · ${equation.source}` : ""}` : ""}`);
+      said.push(`${equation ? "equation " : ""}${id}${equation ? ` ${equation.primitive}${equation.source && !instruction.source.includes(equation.source) ? ` · ${equation.source}` : ""}` : ""}`);
     }
     if (instruction.equations.length > 4) said.push(`and ${instruction.equations.length - 4} more equations`);
-    if (instruction.origin === "inferred") said.push("inferred from its operands or users");
+    said.push(instruction.origin === "inferred" ? "inferred from its operands or users" : instruction.origin === "tagged" ? "the compiler carried its tag" : "nobody knows where it comes from");
     return said;
   }
 }

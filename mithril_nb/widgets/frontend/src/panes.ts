@@ -20,9 +20,13 @@ interface Slot {
   linked: HTMLElement;
   badge: HTMLElement;
   card: HTMLElement;
+  short: HTMLButtonElement | null;
   clock: Clock;
   clockText: string | null;
 }
+
+/** Stages that can be shown in short: their lines stay linked. */
+const SHORTENED = new Set(["hlo"]);
 
 export class Panes {
   readonly root: HTMLElement;
@@ -31,6 +35,8 @@ export class Panes {
   private readonly slots = new Map<string, Slot>();
   private readonly weights = new Map<string, number>();
   private readonly asked = new Set<string>();
+  /** Stages that are shown in short. */
+  private readonly inShort = new Set<string>();
   private readonly leave: (() => void)[];
 
   constructor(
@@ -137,14 +143,17 @@ export class Panes {
     const badge = h("span", { class: "mnb-badge", hidden: true, role: "status" });
     const card = h("div", { class: "mnb-pane-card", hidden: true });
     const copy: HTMLButtonElement = iconButton("copy", `Copy the ${titleOf(stage)} text`, `copy.${stage}`, () => void copyFrom(copy, pane.text?.text ?? ""));
+    const short = SHORTENED.has(stage)
+      ? h("button", { type: "button", class: "mnb-toggle mnb-toggle-small", "aria-pressed": String(this.inShort.has(stage)), title: "Short names, fusions with their bodies, no layouts", "data-mnb-action": `short.${stage}`, onclick: () => this.toggleShort(stage) }, "short")
+      : null;
     const frame = h(
       "div",
       { class: "mnb-pane", "data-mnb-pane": stage, role: "region", "aria-label": titleOf(stage) },
-      h("div", { class: "mnb-pane-head" }, h("b", {}, titleOf(stage)), figures, badge, h("span", { class: "mnb-grow" }), linked, copy),
+      h("div", { class: "mnb-pane-head" }, h("b", {}, titleOf(stage)), figures, badge, h("span", { class: "mnb-grow" }), linked, short, copy),
       pane.root,
       card,
     );
-    const slot: Slot = { pane, frame, figures, linked, badge, card, clockText: null, clock: new Clock((elapsed) => {
+    const slot: Slot = { pane, frame, figures, linked, badge, card, short, clockText: null, clock: new Clock((elapsed) => {
       slot.clockText = elapsed;
       this.paintState(stage, slot);
     }) };
@@ -155,6 +164,14 @@ export class Panes {
       pane.paintLinks(this.store.hoverLinks, this.store.pinLinks);
     }
     return slot;
+  }
+
+  private toggleShort(stage: string): void {
+    const isShort = !this.inShort.has(stage);
+    if (isShort) this.inShort.add(stage);
+    else this.inShort.delete(stage);
+    attr(this.slots.get(stage)!.short!, "aria-pressed", String(isShort));
+    if (this.store.texts.has(stage)) void this.store.kernel.send("request_stage", { stage, short: isShort });
   }
 
   private update(): void {
@@ -184,28 +201,31 @@ export class Panes {
     const key = fetch ? `${stage} ${info.version}` : stage;
     if (this.asked.has(key)) return;
     this.asked.add(key).add(stage);
-    void this.store.kernel.send("request_stage", { stage }).then((reply) => {
+    void this.store.kernel.send("request_stage", this.inShort.has(stage) ? { stage, short: true } : { stage }).then((reply) => {
       if (!reply.ok) this.asked.delete(key);
     });
   }
 
-  private async receive(message: { stage: string; version: number }, buffer: DataView | undefined): Promise<void> {
-    if (!buffer) return;
+  private async receive(message: { stage: string; version: number; short?: boolean }, buffer: DataView | undefined): Promise<void> {
+    if (!buffer || (message.short ?? false) !== this.inShort.has(message.stage)) return;
     const raw = await decodeStage(buffer);
     const newest = this.store.texts.get(message.stage);
     // Decoding is asynchronous: an older text must not overtake a newer one.
     if (newest && newest.version > message.version) return;
     const text = new StageText(message.stage, message.version, raw.text, raw);
-    this.slots.get(message.stage)?.pane.setText(text);
+    const pane = this.slots.get(message.stage)?.pane;
+    const other = pane?.text && (pane.text.places === null) !== (text.places === null);
+    pane?.setText(text);
     this.store.takeText(text);
     this.update();
+    if (other) pane.reveal();
   }
 
   private paintState(stage: string, slot: Slot): void {
     const info = this.store.snapshot.stages[stage];
     const have = slot.pane.text;
     const state = info?.state ?? "unavailable";
-    const old = have !== null && (state === "stale" || state === "loading" || state === "failed" || state === "unavailable" || state === "empty" || (state === "ready" && have.version < info!.version));
+    const old = have !== null && (state === "stale" || state === "loading" || state === "failed" || (state === "unavailable" && have.version !== info!.version) || state === "empty" || (state === "ready" && have.version < info!.version));
     attr(slot.frame, "data-mnb-state", state);
     attr(slot.frame, "data-mnb-version", have?.version ?? "");
     slot.frame.classList.toggle("mnb-stale", old);
@@ -216,6 +236,7 @@ export class Panes {
     text(slot.badge, badge);
     const said = this.sentence(stage, state, info?.message ?? "", slot.clockText, have !== null);
     slot.card.hidden = said === null;
+    slot.frame.classList.toggle("mnb-partial", state === "unavailable" && have !== null && have.lineCount > 0 && !old);
     if (said) {
       slot.card.className = `mnb-pane-card ${state === "failed" ? "mnb-pane-card-error" : ""}`;
       const [title, body] = said;

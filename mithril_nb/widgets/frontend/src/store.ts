@@ -55,7 +55,7 @@ export class Store {
 
   takeSnapshot(snapshot: Snapshot): void {
     this.snapshot = snapshot;
-    const kept = this.pins.filter((pin) => pin.kind === "instruction" || this.exists(pin.path));
+    const kept = this.pins.filter((pin) => pin.kind !== "block" || this.exists(pin.path));
     let changed = kept.length !== this.pins.length;
     this.pins = kept;
     if (!sameSet(snapshot.selection, this.seenSelection)) {
@@ -85,11 +85,11 @@ export class Store {
     const old = this.texts.get(text.stage);
     // An instruction has no name that outlives its version: a pin on one becomes a pin on its blocks.
     this.pins = this.pins.flatMap((pin): Anchor[] =>
-      pin.kind === "instruction" && pin.stage === text.stage && old
+      pin.kind === "instruction" && pin.stage === text.stage && old && old.version !== text.version
         ? selectionOf(this.texts, [pin]).map((path) => ({ kind: "block", path }))
         : [pin],
     );
-    this.hover = this.hover.filter((anchor) => anchor.kind === "block" || anchor.stage !== text.stage);
+    this.hover = this.hover.filter((anchor) => anchor.kind !== "instruction" || anchor.stage !== text.stage);
     this.texts.set(text.stage, text);
     this.relink();
     this.emit("stages");

@@ -19,8 +19,9 @@ export class Tabs {
   constructor(
     private readonly store: Store,
     private readonly tabs: Tab[],
+    label = "Cost, training, source, problems",
   ) {
-    const bar = h("div", { class: "mnb-bar mnb-tabs-bar", role: "tablist", "aria-label": "Cost, training, source, problems" });
+    const bar = h("div", { class: "mnb-bar mnb-tabs-bar", role: "tablist", "aria-label": label });
     this.root = h("section", { class: "mnb-tabs" }, bar);
     tabs.forEach((tab, i) => {
       const id = uid("tab");

@@ -201,15 +201,24 @@ export interface Snapshot {
   redo_label?: string;
   run: Run;
   status: StatusFigures;
+  passes?: PassesInfo;
+  /** What has to be done for each stage: "trace", "lower" or "compile". */
+  needs?: Record<StageName, string>;
+  graph_stage?: StageName;
+  graph_stages?: StageName[];
 }
 
-/** [line, lines, opcode, equation ids, [block, share][], role, origin], lines counted from 1. */
-export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null];
+/** [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python], lines counted from 1. */
+export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null, string[]?, string[]?];
 
 export interface RawStage {
   text: string;
   instructions: RawInstruction[];
   equations: Record<string, Equation>;
+  /** What each operation does, in a line of plain words, for those of which there is something to say. */
+  help?: [opcode: string, text: string][];
+  /** For a text in short: the instructions of each line, the one that it shows first. Their own lines are of the full text. */
+  shown?: [line: number, instructions: number[]][];
 }
 
 export interface Equation {
@@ -217,6 +226,33 @@ export interface Equation {
   block: string;
   role: Role | null;
   source: string;
+}
+
+/** What is seen of a graph: the picture comes as SVG. */
+export interface SeenNode {
+  key: string;
+  /** What stands in `data-node` of the picture. */
+  mark: string;
+  name: string;
+  blocks: string[];
+  equations: string[];
+  opens: boolean;
+  opened: boolean;
+}
+
+/** Number, name, pipeline; instructions added, removed, rewritten, null while nobody has counted them. */
+export type PassRow = [number, string, string, number | null, number | null, number | null];
+
+export interface PassesInfo {
+  state: StageState;
+  message: string;
+}
+
+export interface Fate {
+  stage: StageName;
+  index: number;
+  said: [what: string, name: string, number: number][];
+  fused: number[];
 }
 
 export interface Reply {

@@ -148,7 +148,7 @@ function stack(root: HTMLElement, left: HTMLElement, lower: HTMLElement, inspect
 }
 
 /** A divider that writes the share of the part before it into a CSS variable. */
-function divider(axis: "x" | "y", label: string, whole: HTMLElement, before: HTMLElement, variable: string): HTMLElement {
+export function divider(axis: "x" | "y", label: string, whole: HTMLElement, before: HTMLElement, variable: string): HTMLElement {
   const size = (element: HTMLElement): number => (axis === "x" ? element.offsetWidth : element.offsetHeight);
   return splitter({ axis, label, min: 0.15, max: 0.85, length: () => size(whole), get: () => (size(whole) ? size(before) / size(whole) : 0.4), set: (share) => whole.style.setProperty(variable, `${(share * 100).toFixed(2)}%`) });
 }

@@ -1,5 +1,7 @@
 /** Colours come from one definition: the lines of a file that the tests in Python write have the same tokens here. */
 
+import { EditorState } from "@codemirror/state";
+import { seenLines } from "../src/seen-lines";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
@@ -20,4 +22,11 @@ describe("tokens", () => {
     const stages = ["python", "graph", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm"];
     for (const table of [RULES, STAGE_TITLES, STAGE_VERBS, golden]) expect(Object.keys(table).sort()).toEqual([...stages].sort());
   });
+});
+
+test("a line of which two parts are in sight is coloured once", () => {
+  const state = EditorState.create({ doc: "a\nlong line\nb" });
+  const seen = (...ranges: [number, number][]): number[] => [...seenLines({ state, visibleRanges: ranges.map(([from, to]) => ({ from, to })) })].map((line) => line.number);
+  expect(seen([2, 4], [8, 13])).toEqual([2, 3]);
+  expect(seen([0, 13])).toEqual([1, 2, 3]);
 });

@@ -8,6 +8,7 @@ import { type PortRef, component, middle, pathOf, portsOf, readingOrder, refusal
 import { readShape } from "../src/header";
 import { costOf } from "../src/inspector";
 import { RULES, tokens } from "../src/languages";
+import { columnsOf } from "../dev/fake-model";
 import { Curves, decodeStage } from "../src/messages";
 import { searchPalette } from "../src/palette";
 import { smooth, thin } from "../src/plot";
@@ -150,7 +151,7 @@ describe("messages", () => {
     bytes.set(new Uint8Array(Float64Array.from(rows.flat()).buffer), 1);
     return new DataView(bytes.buffer, 1);
   };
-  test("a stage is unpacked", async () => expect((await decodeStage(await gzip(JSON.stringify({ text: "é", instructions: [], equations: {} })))).text).toBe("é"));
+  test("a stage is unpacked", async () => expect((await decodeStage(await gzip(JSON.stringify(columnsOf({ text: "é", instructions: [], equations: {} }))))).text).toBe("é"));
   test("curves are appended, replaced from a row on, and refuse a gap", () => {
     const curves = new Curves();
     expect(curves.take(0, ["step", "loss"], columns([[1, 2], [0.5, NaN]]))).toBe(true);

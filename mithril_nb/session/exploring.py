@@ -1,0 +1,331 @@
+"""A program that somebody looks at: its stages made as they are asked for, its graph, costs and passes.
+
+The model of an explorer, as `Session` is of a workbench. What needs no compiler is made by one thread, what needs it
+by another, so that a long compilation keeps nobody from opening a node. Nothing here knows of widgets.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from mithril_nb import cost
+from mithril_nb.cost.report import COMPILED
+from mithril_nb.errors import Diagnostic, UnknownOptionError
+from mithril_nb.session.analysis import problem_of
+from mithril_nb.session.costs import cost_rows
+from mithril_nb.session.making import StageState, state_of
+from mithril_nb.session.passes import PassDesk
+from mithril_nb.session.picture import GraphView, Picture
+from mithril_nb.session.worker import Worker
+from mithril_nb.stages import Inspection
+from mithril_nb.stages.pipeline import NEEDS
+from mithril_nb.viz.palette import HUES
+
+Listener = Callable[[str, Any], None]
+"""Is told `("snapshot", dict)`, `("graph", Picture)`, and what `PassDesk` tells, on any thread."""
+
+_FIRST = ("jaxpr", "stablehlo")
+"""What the first view shows."""
+_GRAPHS = ("jaxpr", "stablehlo", "hlo_before", "hlo")
+"""Stages whose graphs say something: the others are lists."""
+
+
+class Exploration:
+    """A program, looked at.
+
+    Args:
+        inspection: The program.
+
+    Attributes:
+        inspection: The program.
+        errors: What went wrong where nobody waited for it, latest last.
+        states: How far each stage is.
+        cost: What the program costs; `None` until it is worked out.
+    """
+
+    def __init__(self, inspection: Inspection):
+        self.inspection = inspection
+        self.errors: list[BaseException] = []
+        self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
+        self.cost: cost.CostReport | None = None
+        self.passes: Sequence[Any] = ()
+        self._lock = threading.RLock()
+        self._listeners: list[Listener] = []
+        self._wanted: set[str] = set(_FIRST)
+        self._blocks: dict[str, dict[str, Any]] = {}
+        self._selection: tuple[str, ...] = ()
+        self._notice: Diagnostic | None = None
+        self._graph = GraphView(inspection)
+        self._passes_state: dict[str, Any] = {"state": "empty", "message": ""}
+        self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
+        self._desk = PassDesk(self._from_desk, self._fail)
+        for name in inspection.stages:
+            if name in self._wanted:
+                self.states[name] = StageState("loading")
+
+    def __repr__(self) -> str:
+        return f"Exploration({self.inspection!r})"
+
+    # Talking
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Tell a listener of everything that changes; returns how to stop that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener) if listener in self._listeners else None
+
+    def start(self) -> None:
+        """Make what the first view shows."""
+        self._quick.submit(self._work)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until everything asked for is made; return whether it was in time."""
+        return all(worker.wait_until_idle(timeout_s) for worker in (self._quick, self._slow, self._quick)) and (
+            self._desk.wait(timeout_s)
+        )
+
+    def end(self) -> None:
+        """Give up what is under way."""
+        self._quick.end(0)
+        self._slow.end(0)
+        self._desk.end()
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return all that a front end paints, but for texts and pictures."""
+        with self._lock:
+            report, elapsed = self.cost, self.inspection.elapsed
+            hues = {path: block["hue"] for path, block in self._blocks.items()}
+            return {
+                "version": 1,
+                "name": self.inspection.name,
+                "backend": f"jax {jax.__version__}",
+                "blocks": dict(self._blocks),
+                "cost": None if report is None else cost_rows(report, list(self._blocks), hues),
+                "notice": self._notice and {**self._notice.to_dict(), "kind": "error"},
+                "problems": [],
+                "stages": {name: vars(state) for name, state in self.states.items()},
+                "needs": dict(NEEDS),
+                "selection": list(self._selection),
+                "graph_stage": self._graph.stage,
+                "graph_stages": list(_GRAPHS),
+                "passes": dict(self._passes_state),
+                "status": {
+                    "trace_s": elapsed.get("trace"),
+                    "lower_s": elapsed.get("lower"),
+                    "compile_s": elapsed.get("compile"),
+                    "flops": report.subtree("").flops if report else None,
+                    "bytes": report.subtree("").bytes if report else None,
+                    "attributed": report.attributed_share if report else None,
+                },
+            }
+
+    def picture(self) -> Picture | None:
+        """Return the graph as it is shown now; `None` before the stage is made."""
+        return self._graph.latest
+
+    def is_there(self, name: str) -> bool:
+        """Whether a stage has a text to be sent; of a program that cannot be traced, what is known of it."""
+        state = self.states[name]
+        return state.state == "ready" or state.lines > 0
+
+    # Commands
+
+    def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
+        """Do what a front end asks for.
+
+        Returns:
+            What went wrong, or `None`.
+        """
+        commands: dict[str, Callable[..., None]] = {
+            "want_stage": self.want_stage,
+            "show_graph": self.show_graph,
+            "open_node": self.open_node,
+            "close_node": self.close_node,
+            "select": self.select,
+            "dismiss": self.dismiss,
+            "want_passes": self.want_passes,
+            "request_diff": self.request_diff,
+            "request_fate": self.request_fate,
+        }
+        try:
+            if name not in commands:
+                raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(commands)),))
+            commands[name](**args)
+        except Exception as error:  # a front end has nobody else to tell: it is shown, and kept
+            self._fail(error)
+            return problem_of(error)
+        return None
+
+    def want_stage(self, stage: str) -> None:
+        """Make a stage, in the background.
+
+        Raises:
+            UnknownOptionError: There is no such stage.
+        """
+        self._check(stage, self.inspection.stages)
+        with self._lock:
+            if stage in self._wanted:
+                return
+            self._wanted.add(stage)
+            self.states[stage] = StageState("loading")
+        self._publish()
+        self._submit(stage)
+
+    def show_graph(self, stage: str) -> None:
+        """Show the graph of another stage.
+
+        Raises:
+            UnknownOptionError: There is no such stage, or it is a list.
+        """
+        self._check(stage, _GRAPHS)
+        self._graph.show(stage)
+        self.want_stage(stage)
+        self._publish()
+        self._quick.submit(self._work)
+
+    def open_node(self, key: str) -> None:
+        """Show what is inside a node of the graph."""
+        self._graph.open(key)
+        self._draw_now()
+
+    def close_node(self, key: str) -> None:
+        """Show a node of the graph as one."""
+        self._graph.close(key)
+        self._draw_now()
+
+    def select(self, paths: Sequence[str]) -> None:
+        """Take what is pinned in the page as the selection."""
+        self._selection = tuple(map(str, paths))
+
+    def dismiss(self) -> None:
+        """Take the notice away."""
+        self._notice = None
+        self._publish()
+
+    def want_passes(self) -> None:
+        """Read what each pass did; compiles the program."""
+        with self._lock:
+            if self._passes_state["state"] in ("loading", "ready"):
+                return
+            self._passes_state = {"state": "loading", "message": ""}
+        self._publish()
+        self._submit("hlo")
+        self._desk.ask("list", self.inspection)
+
+    def request_diff(self, number: int) -> None:
+        """Say what one pass did."""
+        self._desk.ask("diff", self.inspection, int(number))
+
+    def request_fate(self, stage: str, index: int) -> None:
+        """Say in which pass an instruction appeared, or vanished."""
+        self._check(stage, ("hlo_before", "hlo"))
+        self._desk.ask("fate", self.inspection, stage, int(index))
+
+    # Threads
+
+    def _submit(self, stage: str) -> None:
+        if NEEDS[stage] == "compile":
+            self._slow.submit(self._compile)
+        else:
+            self._quick.submit(self._work)
+
+    def _work(self, wanted: Callable[[], bool]) -> None:
+        """Make what needs no compiler, what is seen first before what is not; each step looks what is still to do."""
+        steps = [*(lambda name=name: self._make(name) for name in self.inspection.stages if NEEDS[name] == "trace"),
+                 self._draw,
+                 *(lambda name=name: self._make(name) for name in self.inspection.stages if NEEDS[name] == "lower"),
+                 self._figure]  # fmt: skip
+        for step in steps:
+            if not wanted():
+                return
+            self._try(step)
+
+    def _compile(self, wanted: Callable[[], bool]) -> None:
+        for name in self.inspection.stages:
+            if NEEDS[name] == "compile" and wanted():
+                self._try(lambda name=name: self._make(name))
+        self._quick.submit(self._work)  # the graph of what is compiled now, and XLA's own figures
+
+    def _try(self, step: Callable[[], None]) -> None:
+        try:
+            step()
+        except Exception as error:  # the thread has nobody else to tell
+            self._fail(error)
+
+    def _make(self, name: str) -> None:
+        if name not in self._wanted or self.states[name].state != "loading":
+            return
+        state = state_of(self.inspection.stage(name), 1)
+        with self._lock:
+            self.states[name] = state
+            if name == "jaxpr":
+                self._blocks = self._blocks_found()
+        self._publish()
+
+    def _blocks_found(self) -> dict[str, dict[str, Any]]:
+        """Return what a page knows of the blocks: their kinds, and a hue for each at the top."""
+        found = self.inspection.stage("graph").instructions
+        tops = dict.fromkeys(one.id.partition("/")[0] for one in found)
+        hues = {top: at % HUES for at, top in enumerate(top for top in tops if not top.startswith("("))}
+        return {
+            one.id: {"path": one.id, "name": one.id.rpartition("/")[2], "kind": one.opcode,
+                     "hue": hues.get(one.id.partition("/")[0], HUES - 1)}
+            for one in found
+        }  # fmt: skip
+
+    def _draw(self) -> None:
+        if self.states[self._graph.stage].version and self._graph.is_news:
+            self._tell("graph", self._graph.draw({path: block["hue"] for path, block in self._blocks.items()}))
+
+    def _draw_now(self) -> None:
+        """Draw in the thread of whoever asks: it takes some milliseconds, once the graph is there."""
+        if self._graph.is_ready:
+            self._draw()
+        else:
+            self._quick.submit(self._work)
+
+    def _figure(self) -> None:
+        """Work the costs out, and put them into the graph."""
+        if self.states["jaxpr"].state != "ready":
+            return
+        with_compiled = self.inspection.is_compiled
+        if self.cost is None or with_compiled != any(one.name == COMPILED for one in self.cost.sources):
+            report = cost.report(self.inspection) if self.cost is None else self.cost
+            report = cost.with_xla(report, self.inspection, lower=False, compile=with_compiled)
+            with self._lock:
+                self.cost = report
+            shares = {path: report.share_of(report.subtree(path))[0] for path in self._blocks}
+            self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
+            self._publish()
+        self._draw()
+
+    def _from_desk(self, what: str, value: Any) -> None:
+        if what == "passes":
+            self.passes = value
+            self._passes_state = {"state": "ready", "message": ""}
+            self._publish()
+        elif what == "passes_failed":
+            self._passes_state = {"state": "unavailable", "message": value}
+            self._publish()
+            return
+        self._tell(what, value)
+
+    def _check(self, stage: str, known: Sequence[str]) -> None:
+        if stage not in known:
+            raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(known)),), 'stage="jaxpr"')
+
+    def _fail(self, error: BaseException) -> None:
+        self.errors.append(error)
+        del self.errors[:-100]
+        self._notice = problem_of(error)
+        self._publish()
+
+    def _publish(self) -> None:
+        self._tell("snapshot", self.snapshot())
+
+    def _tell(self, kind: str, value: Any) -> None:
+        for listener in tuple(self._listeners):
+            listener(kind, value)

@@ -1,0 +1,127 @@
+"""What XLA's passes did, worked out in a thread of its own: reading them takes long, and a compilation first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.session.analysis import problem_of
+from mithril_nb.session.worker import Worker
+from mithril_nb.stages import Inspection
+from mithril_nb.stages.passes import Pass
+
+PassRow = tuple[int, str, str, int | None, int | None, int | None]
+"""Number, name, pipeline; how many instructions it added, removed and rewrote, `None` while nobody has counted."""
+
+
+@dataclass(frozen=True)
+class Diff:
+    """What one pass did.
+
+    Attributes:
+        number: Its number.
+        text: Lines taken away (`-`) and put in (`+`), each computation with its name.
+    """
+
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class FateOf:
+    """What became of an instruction, for a page.
+
+    Attributes:
+        stage: Its stage.
+        index: Its place there.
+        said: Pairs of what happened and the pass in which, with its number: `("appeared in", "fusion", 12)`.
+        fused: Places, in the optimized HLO, of the fusions that do its work.
+    """
+
+    stage: str
+    index: int
+    said: tuple[tuple[str, str, int], ...]
+    fused: tuple[int, ...] = ()
+
+
+class PassDesk:
+    """Answers what a page asks about the passes of a program, the newest question of each kind.
+
+    Args:
+        tell: Told `("passes", rows)`, `("passes_failed", why)`, `("diff", Diff)` and `("fate", FateOf)`, in the thread.
+        failed: Told what nobody expected.
+    """
+
+    def __init__(self, tell: Callable[[str, Any], None], failed: Callable[[BaseException], None]):
+        self._tell, self._failed = tell, failed
+        self._lock = threading.Lock()
+        self._asked: dict[str, tuple[Inspection, tuple[Any, ...]]] = {}
+        self._worker = Worker("mithril_nb-passes")
+
+    def ask(self, what: str, inspection: Inspection, *args: Any) -> None:
+        """Ask for `"list"`, `"diff"` (number) or `"fate"` (stage, place of the instruction)."""
+        with self._lock:
+            self._asked[what] = (inspection, args)
+        self._worker.submit(self._work)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the answers; return whether they came in time."""
+        return self._worker.wait_until_idle(timeout_s)
+
+    def end(self) -> None:
+        """Give up what is asked."""
+        self._worker.end(0)
+
+    def _work(self, wanted: Callable[[], bool]) -> None:
+        # What a person waits for with a hand on a key comes before the list, whose sizes take long to count.
+        for what, answer in (("diff", self._diff), ("fate", self._fate), ("list", self._list)):
+            with self._lock:
+                asked = self._asked.pop(what, None)
+            if asked is None:
+                continue
+            inspection, args = asked
+            try:
+                if not answer(inspection, *args, wanted=wanted):
+                    with self._lock:  # given up for something newer, after which it goes on
+                        self._asked.setdefault(what, asked)
+                    return
+            except StageUnavailableError as error:
+                self._tell("passes_failed", "; ".join(value for _, value in problem_of(error).facts) or str(error))
+            except Exception as error:  # nobody else hears of it
+                self._failed(error)
+
+    def _list(self, inspection: Inspection, *, wanted: Callable[[], bool]) -> bool:
+        passes = inspection.passes
+        rows: list[PassRow] = [(one.number, one.name, one.pipeline, None, None, None) for one in passes]
+        self._tell("passes", tuple(rows))
+        for at, one in enumerate(passes):
+            if not wanted():
+                return False
+            changes = one.changes
+            rows[at] = (*rows[at][:3], len(changes.added), len(changes.removed), len(changes.rewritten))
+        self._tell("passes", tuple(rows))
+        return True
+
+    def _diff(self, inspection: Inspection, number: int, *, wanted: Callable[[], bool]) -> bool:
+        passes = inspection.passes
+        if 0 <= number < len(passes):
+            self._tell("diff", Diff(number, passes[number].diff))
+        return True
+
+    def _fate(self, inspection: Inspection, stage: str, index: int, *, wanted: Callable[[], bool]) -> bool:
+        instructions = inspection.stage(stage).instructions
+        if not 0 <= index < len(instructions):
+            return True
+        fate = inspection.who_changed(stage, instructions[index].id)
+        said = [_said("appeared in", fate.appeared), _said("vanished in", fate.vanished)]
+        places = {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if fate.fused_into else {}
+        fused = tuple(places[id] for id in fate.fused_into if id in places)
+        self._tell("fate", FateOf(stage, index, tuple(one for one in said if one), fused))
+        return True
+
+
+def _said(what: str, found: Pass | None) -> tuple[str, str, int] | None:
+    return None if found is None else (what, found.name, found.number)

@@ -1,0 +1,3 @@
+import { renderWith } from "./loader";
+
+export default { render: renderWith("mountExplorer") };

@@ -1,0 +1,206 @@
+/** The Passes tab: what each pass of XLA changed, in the order of time, and what became of the pinned instruction. */
+
+import { EditorState, RangeSetBuilder } from "@codemirror/state";
+import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
+import { Clock } from "./clock";
+import { attr, h, keyed, text } from "./dom";
+import { titleOf } from "./languages";
+import { decodeJson } from "./messages";
+import { seenLines } from "./seen-lines";
+import type { Store } from "./store";
+import type { Fate, PassRow } from "./types";
+
+const LOOKS: Record<string, Decoration> = {
+  "+": Decoration.line({ class: "mnb-diff-added" }),
+  "-": Decoration.line({ class: "mnb-diff-removed" }),
+  "@": Decoration.line({ class: "mnb-diff-title" }),
+};
+const TRACED = new Set(["hlo_before", "hlo"]);
+
+/** Only the lines in sight are coloured. */
+const signs = ViewPlugin.fromClass(
+  class {
+    decorations: DecorationSet;
+    constructor(view: EditorView) {
+      this.decorations = this.build(view);
+    }
+    update(update: ViewUpdate): void {
+      if (update.docChanged || update.viewportChanged) this.decorations = this.build(update.view);
+    }
+    build(view: EditorView): DecorationSet {
+      const builder = new RangeSetBuilder<Decoration>();
+      for (const line of seenLines(view)) {
+        const look = LOOKS[line.text[0] ?? ""];
+        if (look) builder.add(line.from, line.from, look);
+      }
+      return builder.finish();
+    }
+  },
+  { decorations: (plugin) => plugin.decorations },
+);
+
+export class PassesTab {
+  readonly root: HTMLElement;
+  private readonly list = h("div", { class: "mnb-pass-list", role: "listbox", "aria-label": "Passes that changed something, in the order of time", tabindex: 0 });
+  private readonly hint = h("p", { class: "mnb-hint" });
+  private readonly ask: HTMLButtonElement;
+  private readonly fate = h("p", { class: "mnb-pass-fate", role: "status" });
+  private readonly title = h("b", {});
+  private readonly figures = h("span", { class: "mnb-pane-figures" });
+  private readonly body: HTMLElement;
+  private readonly view: EditorView;
+  private readonly clock: Clock;
+  private rows: PassRow[] = [];
+  private at = -1;
+  private shown = -1;
+  private asked = "";
+  private readonly leave: (() => void)[];
+
+  constructor(private readonly store: Store) {
+    this.view = new EditorView({
+      state: EditorState.create({
+        extensions: [EditorState.readOnly.of(true), signs, EditorView.contentAttributes.of({ "aria-label": "What the pass changed, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
+      }),
+    });
+    this.ask = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.ask", onclick: () => store.command("want_passes") }, "Compile and read the passes");
+    this.body = h(
+      "div",
+      { class: "mnb-pass-body" },
+      this.list,
+      h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), h("div", { class: "mnb-pass-text" }, this.view.dom)),
+    );
+    this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.ask, this.fate, this.body);
+    this.clock = new Clock((elapsed) => elapsed && text(this.hint, `Compiling and reading the passes: ${elapsed}`));
+    this.list.addEventListener("keydown", (event) => this.key(event));
+    this.list.addEventListener("click", (event) => {
+      const row = (event.target as Element).closest<HTMLElement>("[data-mnb-pass]");
+      if (row) this.select(Number(row.dataset["mnbPass"]));
+    });
+    this.leave = [
+      store.on("snapshot", () => this.update()),
+      store.on("tab", () => this.update()),
+      store.on("links", () => this.askFate()),
+      store.kernel.on("passes", (_message, buffers) => void this.receive(buffers[0])),
+      store.kernel.on("diff", (message: { number: number }, buffers) => void this.receiveDiff(message.number, buffers[0])),
+      store.kernel.on("fate", (message: Fate) => this.receiveFate(message)),
+    ];
+    this.update();
+  }
+
+  destroy(): void {
+    for (const leave of this.leave) leave();
+    this.clock.stop();
+    this.view.destroy();
+  }
+
+  get count(): string {
+    return this.rows.length ? String(this.rows.length) : "";
+  }
+
+  private update(): void {
+    const { state, message } = this.store.snapshot.passes ?? { state: "empty", message: "" };
+    const ready = this.rows.length > 0;
+    this.body.hidden = !ready;
+    this.hint.hidden = ready;
+    this.ask.hidden = ready || state !== "empty";
+    this.clock.run(state === "loading");
+    if (state === "unavailable") text(this.hint, `The passes are not available: ${message}`);
+    else if (state === "ready" && !ready) text(this.hint, "No pass changed anything.");
+    else if (state === "empty") text(this.hint, "XLA rewrites the program in some hundred passes. Those that changed something are listed here, each with what it took away and put in. The program has to be compiled for it.");
+    attr(this.root, "data-mnb-state", state);
+    if (this.store.tab === "passes") this.askFate();
+  }
+
+  private async receive(buffer: DataView | undefined): Promise<void> {
+    if (!buffer) return;
+    this.rows = await decodeJson<PassRow[]>(buffer);
+    const most = Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0));
+    keyed(this.list, this.rows, (row) => String(row[0]), (row) => this.row(row[0]), (element: HTMLElement, row) => {
+      const size = sizeOf(row);
+      text(element.children[0]!, String(row[0] + 1));
+      text(element.children[1]!, row[1]);
+      text(element.children[2]!, row[2]);
+      text(element.children[3]!, size === null ? "" : `+${row[3]} −${row[4]} ~${row[5]}`);
+      attr(element, "title", size === null ? row[2] : `${row[1]}, in ${row[2]}: ${row[3]} added, ${row[4]} removed, ${row[5]} rewritten`);
+      // A change of one and one of a thousand are both to be seen.
+      (element.children[4] as HTMLElement).style.width = size ? `${(100 * Math.log1p(size)) / Math.log1p(most)}%` : "0";
+    });
+    this.update();
+    if (this.at < 0 && this.rows.length) this.select(0);
+  }
+
+  private row(number: number): HTMLElement {
+    return h("div", { class: "mnb-pass", role: "option", id: `${this.list.id || "mnb-pass"}-${number}`, "data-mnb-pass": number, "aria-selected": "false" }, h("span", { class: "mnb-pass-number" }), h("span", { class: "mnb-pass-name" }), h("span", { class: "mnb-pass-pipeline" }), h("span", { class: "mnb-pass-size" }), h("i", { class: "mnb-pass-bar" }));
+  }
+
+  private key(event: KeyboardEvent): void {
+    const page = 8;
+    const to = { ArrowDown: this.at + 1, ArrowUp: this.at - 1, PageDown: this.at + page, PageUp: this.at - page, Home: 0, End: this.rows.length - 1 }[event.key];
+    if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    this.select(Math.max(0, Math.min(to, this.rows.length - 1)));
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  /** Show what one pass did. */
+  select(number: number): void {
+    if (!this.rows[number]) return;
+    this.at = number;
+    for (const element of this.list.children) attr(element, "aria-selected", String((element as HTMLElement).dataset["mnbPass"] === String(number)));
+    const option = this.list.children[number] as HTMLElement | undefined;
+    if (option) {
+      attr(this.list, "aria-activedescendant", option.id);
+      const [top, bottom] = [option.offsetTop, option.offsetTop + option.offsetHeight];
+      if (top < this.list.scrollTop) this.list.scrollTop = top;
+      else if (bottom > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = bottom - this.list.clientHeight;
+    }
+    performance.mark("mnb:diff:start");
+    this.store.kernel.latest("diff", "request_diff", { number });
+  }
+
+  private async receiveDiff(number: number, buffer: DataView | undefined): Promise<void> {
+    if (!buffer || number !== this.at) return;
+    const diff = await decodeJson<string>(buffer);
+    if (number !== this.at) return;
+    this.shown = number;
+    const row = this.rows[number]!;
+    text(this.title, row[1]);
+    text(this.figures, `${row[2]} · ${diff === "" ? "only names or the order changed" : `${(diff.split("\n").length - 1).toLocaleString("en-US")} lines`}`);
+    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: diff }, selection: { anchor: 0 } });
+    this.view.scrollDOM.scrollTop = 0;
+    attr(this.root, "data-mnb-shown", this.shown);
+    requestAnimationFrame(() => performance.getEntriesByName("mnb:diff:start").length && performance.measure("mnb:diff", "mnb:diff:start"));
+  }
+
+  /** Ask what became of the pinned instruction, once, if the passes are there. */
+  private askFate(): void {
+    const pin = this.store.pins.find((one) => one.kind === "instruction" && TRACED.has(one.stage));
+    if (pin?.kind !== "instruction" || this.rows.length === 0) {
+      this.asked = "";
+      this.fate.hidden = this.rows.length === 0;
+      text(this.fate, "Pin a line of HLO to see in which pass it appeared, or vanished.");
+      return;
+    }
+    const key = `${pin.stage} ${pin.index}`;
+    if (key === this.asked) return;
+    this.asked = key;
+    this.store.kernel.latest("fate", "request_fate", { stage: pin.stage, index: pin.index });
+  }
+
+  private receiveFate({ stage, index, said, fused }: Fate): void {
+    if (`${stage} ${index}` !== this.asked) return;
+    const hlo = this.store.texts.get("hlo");
+    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "It"} of ${titleOf(stage)}`), said.length ? " " : " is there from the start to the end."];
+    said.forEach(([what, name, number], i) => parts.push(`${i ? ", " : ""}${what} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.select(number) }, `${number + 1}. ${name}`)));
+    if (fused.length) {
+      const places = fused.map((place) => hlo?.linesOf(place)?.[0]).filter((line) => line !== undefined);
+      parts.push(`, fused into ${fused.length === 1 ? "a fusion" : `${fused.length} fusions`}${places.length ? ` (HLO line ${places.slice(0, 3).join(", ")})` : ""}`);
+    }
+    this.fate.hidden = false;
+    this.fate.replaceChildren(...parts);
+  }
+}
+
+function sizeOf([, , , added, removed, rewritten]: PassRow): number | null {
+  return added === null || removed === null || rewritten === null ? null : added + removed + rewritten;
+}

@@ -1,0 +1,153 @@
+"""A program that somebody looks at: what is made first, what only when it is asked for, and what goes wrong."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from mithril_nb.session.exploring import Exploration
+from mithril_nb.session.passes import Diff, FateOf
+from mithril_nb.session.picture import Picture
+from mithril_nb.targets import inspect
+
+PATIENCE_S = 60.0
+
+
+def spec(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def layers(params: Any, x: Any) -> Any:
+    for at in range(3):
+        with jax.named_scope(f"layer_{at}"):
+            x = jnp.tanh(x @ params[at])
+    return x.sum()
+
+
+def explored(function: Any, *args: Any) -> tuple[Exploration, list[tuple[str, Any]]]:
+    told: list[tuple[str, Any]] = []
+    exploration = Exploration(inspect(function, *args))
+    exploration.listen(lambda kind, value: told.append((kind, value)))
+    exploration.start()
+    assert exploration.wait(PATIENCE_S)
+    return exploration, told
+
+
+@pytest.fixture(scope="module")
+def program() -> tuple[Exploration, list[tuple[str, Any]]]:
+    return explored(jax.grad(layers), [spec(5, 5)] * 3, spec(2, 5))
+
+
+def states(exploration: Exploration) -> dict[str, str]:
+    return {name: state["state"] for name, state in exploration.snapshot()["stages"].items()}
+
+
+def test_the_first_view_needs_no_compiler(program) -> None:
+    exploration, told = program
+    assert [name for name, state in states(exploration).items() if state == "ready"] == ["jaxpr", "stablehlo"]
+    assert not exploration.inspection.is_compiled
+    snapshot = exploration.snapshot()
+    assert snapshot["name"] == "grad(layers)" or snapshot["name"] == "layers"
+    assert snapshot["status"]["flops"] > 0
+    assert snapshot["status"]["compile_s"] is None
+    assert snapshot["status"]["attributed"] == 1.0
+    assert [row["block"] for row in snapshot["cost"]["rows"]][:3] == ["layer_0", "layer_1", "layer_2"]
+    assert [snapshot["blocks"][f"layer_{at}"]["hue"] for at in range(3)] == [0, 1, 2]
+    json.dumps(snapshot, allow_nan=False)
+    # The stages are told of one after the other, the graph between them.
+    kinds = [kind for kind, _ in told]
+    assert kinds.index("graph") < len(kinds) - 1 - kinds[::-1].index("snapshot")
+    assert exploration.errors == []
+
+
+def test_the_graph_says_what_each_node_stands_for(program) -> None:
+    picture = program[0].picture()
+    assert isinstance(picture, Picture)
+    root = ElementTree.fromstring(picture.svg)
+    drawn = [element.attrib["data-node"] for element in root.iter() if "data-node" in element.attrib]
+    assert sorted(node.mark for node in picture.nodes) == sorted(drawn)
+    layer = next(node for node in picture.nodes if node.name.startswith("layer_0"))
+    assert layer.blocks[0] == "layer_0"
+    assert all(node.blocks or node.equations for node in picture.nodes)
+
+
+def test_nodes_open_and_close(program) -> None:
+    exploration, _ = program
+    closed = exploration.picture()
+    node = next(node for node in closed.nodes if node.opens and not node.opened)
+    assert exploration.run_command("open_node", {"key": node.key}) is None
+    opened = exploration.picture()
+    assert len(opened.nodes) > len(closed.nodes)
+    assert next(one for one in opened.nodes if one.key == node.key).opened
+    assert exploration.run_command("close_node", {"key": node.key}) is None
+    assert exploration.picture() == closed
+
+
+def test_what_cannot_be_done_is_said(program) -> None:
+    exploration, _ = program
+    problem = exploration.run_command("explode", {})
+    assert str(problem) == (
+        "unknown command 'explode'.\n"
+        "    known  want_stage, show_graph, open_node, close_node, select, dismiss, want_passes, request_diff,"
+        " request_fate"
+    )
+    assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
+        "unknown stage 'asm'.\n    known  jaxpr, stablehlo, hlo_before, hlo\n    Try: stage=\"jaxpr\""
+    )
+    assert exploration.snapshot()["notice"]["summary"] == "unknown stage 'asm'."
+    exploration.run_command("dismiss", {})
+    assert exploration.snapshot()["notice"] is None
+    exploration.errors.clear()
+
+
+def test_passes_diffs_and_fates_come_when_they_are_asked_for(program) -> None:
+    exploration, told = program
+    told.clear()
+    assert exploration.snapshot()["passes"]["state"] == "empty"
+    exploration.run_command("want_passes", {})
+    assert exploration.snapshot()["passes"]["state"] == "loading"
+    exploration.run_command("show_graph", {"stage": "hlo"})
+    assert exploration.wait(PATIENCE_S)
+    assert exploration.snapshot()["passes"]["state"] == "ready"
+    rows = exploration.passes
+    assert [row[0] for row in rows] == list(range(len(rows)))
+    assert all(count is not None for row in rows for count in row[3:])
+    number = max(rows, key=lambda row: row[3] + row[4])[0]
+    exploration.run_command("request_diff", {"number": number})
+    gone = next(
+        at for at, one in enumerate(exploration.inspection.stage("hlo_before").instructions) if one.opcode == "tanh"
+    )
+    exploration.run_command("request_fate", {"stage": "hlo_before", "index": gone})
+    assert exploration.wait(PATIENCE_S)
+    diff = next(value for kind, value in told if kind == "diff")
+    assert isinstance(diff, Diff)
+    assert diff.number == number
+    assert any(line.startswith(("+", "-")) for line in diff.text.splitlines())
+    fate = next(value for kind, value in told if kind == "fate")
+    assert isinstance(fate, FateOf)
+    assert (fate.stage, fate.index) == ("hlo_before", gone)
+    assert {what for what, _, _ in fate.said} <= {"appeared in", "vanished in"}
+    # With the program compiled, XLA's own figures stand beside ours, and its graph is drawn.
+    assert exploration.snapshot()["status"]["compile_s"] > 0
+    assert {source["name"] for source in exploration.snapshot()["cost"]["sources"]} >= {"XLA compiled"}
+    assert exploration.picture().stage == "hlo"
+    assert exploration.errors == []
+
+
+def test_of_a_program_that_cannot_be_traced_the_part_before_is_shown() -> None:
+    def broken(x):
+        return jnp.sin(x) + jnp.ones(7)
+
+    exploration, _ = explored(broken, spec(3))
+    assert states(exploration)["jaxpr"] == "unavailable"
+    assert exploration.is_there("jaxpr")
+    assert not exploration.is_there("stablehlo")
+    assert "sin" in exploration.inspection.stage("jaxpr").text
+    assert exploration.snapshot()["stages"]["jaxpr"]["message"]
+    assert exploration.errors == []
+    assert exploration.picture() is not None

@@ -1,0 +1,127 @@
+"""The explorer without a browser: what it sends, what it keeps, what is shown where there is no widget."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.targets import inspect
+from mithril_nb.widgets import Explorer, explore
+
+PATIENCE_S = 60.0
+
+
+def spec(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def scaled(weight: Any, x: Any) -> Any:
+    with jax.named_scope("scale"):
+        return jnp.tanh(x @ weight) * 2 + 1
+
+
+class Page:
+    """Stands for the page of an explorer: sends commands, keeps what comes."""
+
+    def __init__(self, explorer: Explorer):
+        self.explorer = explorer
+        self.got: list[tuple[dict[str, Any], list[bytes] | None]] = []
+        explorer.send = lambda content, buffers=None: self.got.append((content, buffers))  # type: ignore[method-assign]
+
+    def ask(self, name: str, **args: Any) -> dict[str, Any]:
+        self.explorer._receive(self.explorer, {"type": "command", "id": 7, "name": name, "args": args}, [])
+        return next(content for content, _ in reversed(self.got) if content["type"] == "reply")
+
+    def latest(self, type: str) -> tuple[dict[str, Any], Any]:
+        content, buffers = next(item for item in reversed(self.got) if item[0]["type"] == type)
+        (raw,) = buffers or [b"null"]
+        return content, json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+
+
+@pytest.fixture(scope="module")
+def page() -> Page:
+    page = Page(explore(scaled, spec(5, 6), spec(2, 5)))
+    page.explorer.session.start()
+    assert page.explorer.session.wait(PATIENCE_S)
+    return page
+
+
+def test_nothing_is_traced_before_it_is_shown() -> None:
+    explorer = explore(scaled, spec(5, 6), spec(2, 5))
+    assert repr(explorer) == "Explorer(Inspection('scaled', made: nothing yet))"
+    inspection = inspect(scaled, spec(5, 6), spec(2, 5))
+    assert explore(inspection).inspection is inspection
+    with pytest.raises(UnknownOptionError, match="cannot inspect 3"):
+        explore(3)
+
+
+def test_a_stage_travels_as_columns_that_say_all_of_its_instructions(page: Page) -> None:
+    for name in ("jaxpr", "stablehlo"):
+        assert page.ask("request_stage", stage=name)["ok"]
+        content, data = page.latest("stage")
+        stage = page.explorer.stages[name]
+        assert content == {"type": "stage", "stage": name, "version": 1, "short": False}
+        assert data["text"] == stage.text
+        columns, tables = data["columns"], data["tables"]
+        for at, one in enumerate(stage.instructions):
+            told = {key: tables[key][columns[key][at]] for key in tables}
+            assert (columns["line"][at], columns["lines"][at]) == (one.line, one.lines)
+            assert told == {
+                "opcode": one.opcode, "equations": list(one.equations), "shares": [list(pair) for pair in one.shares],
+                "role": one.role, "origin": one.origin, "transforms": list(one.transforms),
+                "source": list(one.source),
+            }  # fmt: skip
+        assert dict(data["help"])[next(one for one in tables["opcode"] if "tanh" in one)]
+    assert not page.ask("request_stage", stage="fortran")["ok"]
+    page.explorer.errors.clear()
+
+
+def test_a_page_that_cannot_unpack_gets_plain_json(page: Page) -> None:
+    page.ask("hello", plain=True)
+    (graph, (raw,)) = next(item for item in reversed(page.got) if item[0]["type"] == "graph")
+    assert graph["stage"] == "jaxpr"
+    assert json.loads(raw)["svg"].startswith("<svg")
+    page.ask("hello")
+    assert page.latest("graph")[1]["nodes"]
+
+
+def test_hlo_in_short_has_the_same_instructions(page: Page) -> None:
+    page.ask("request_stage", stage="hlo")
+    assert page.explorer.session.wait(PATIENCE_S)
+    page.ask("request_stage", stage="hlo")
+    _, whole = page.latest("stage")
+    assert page.ask("request_stage", stage="hlo", short=True)["ok"]
+    content, short = page.latest("stage")
+    assert content["short"]
+    assert short["columns"] == whole["columns"]
+    assert len(short["text"]) < 0.5 * len(whole["text"])
+    lines = short["text"].split("\n")
+    instructions = page.explorer.stages["hlo"].instructions
+    seen = set()
+    for line, places in zip(short["shown"]["line"], short["shown"]["instructions"], strict=True):
+        assert 1 <= line <= len(lines)
+        seen.update(places)
+        assert all(0 <= at < len(instructions) for at in places)
+    tanh = next(at for at, one in enumerate(instructions) if one.opcode == "tanh")
+    assert tanh in seen
+
+
+def test_what_the_notebook_keeps_is_small_and_holds_no_text(page: Page) -> None:
+    kept = json.dumps(page.explorer.snapshot)
+    assert len(kept) < 20_000
+    assert "lambda" not in kept
+    assert "stablehlo." not in kept
+    assert len(page.explorer._esm) < 2_000 < len(page.explorer.assets._esm) < 300_000
+
+
+def test_a_picture_stands_for_it_where_there_is_no_widget(page: Page) -> None:
+    data, _ = page.explorer._repr_mimebundle_()
+    assert "application/vnd.jupyter.widget-view+json" in data
+    assert "scale" in data["text/html"]
+    assert data["text/plain"].startswith("program 'scaled'") or "scaled" in data["text/plain"]
