@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-import difflib
-import filecmp
 import re
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate, pairwise
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.dump import Dump
 from mithril_nb.stages.hlo_text import tidy_module
 
-_PASS = re.compile(r"^(\d+)\.(.+)\.after_(.+?)\.before_(.+)$")
+_NUMBERED = re.compile(r"^(\d+)\.(.+)$")
+_STEP = re.compile(r"^(.+?)\.after_(.+?)(?:\.before_(.+))?$")
 _NAME = re.compile(r"^ +(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _START = "pipeline-start"
 _BEFORE = "before_optimizations"
+_NO_PASSES = "XLA wrote down what it compiled, but not its passes"
+_HEADS = "computations"
+_AROUND = 2
+"""Lines around a change that a diff shows."""
+_TOLD = re.compile(r", (backend_config|sharding|frontend_attributes)=")
+_HIDDEN = re.compile(r", shown_(backend_config|sharding|frontend_attributes)=")
 
 
 @dataclass(frozen=True)
@@ -42,22 +49,31 @@ class Pass(Shown):
     @property
     def before(self) -> str:
         """The module it was given: HLO, without layouts that are plain and without metadata."""
-        return tidy_module(self._dump.text(self._from, "txt"))
+        return _shown(self._dump.text(self._from, "txt"))
 
     @property
     def after(self) -> str:
         """The module that it made of it."""
-        return tidy_module(self._dump.text(self._to, "txt"))
+        return _shown(self._dump.text(self._to, "txt"))
+
+    @property
+    def written(self) -> tuple[str, str]:
+        """The module before and after as XLA wrote it, metadata and all."""
+        return self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt")
 
     @cached_property
     def changes(self) -> Changes:
         """Which instructions it added, removed and rewrote."""
-        return _changes(self.before, self.after)
+        return _changes(self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt"))
 
     @property
     def diff(self) -> str:
-        """The lines that it took away (`-`) and put in (`+`), each computation with its name."""
-        return _diff(self.before, self.after)
+        """The lines that it took away (`-`) and put in (`+`), with two lines around them.
+
+        `@@ -3,5 +3,6 @@ %main` says where they stand: in which computation, and at which of its lines before and after,
+        counted from 1. What is said of `computations` are their heads, and their order.
+        """
+        return _diff(self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt"))
 
 
 @dataclass(frozen=True)
@@ -68,11 +84,27 @@ class Changes:
         added: Those that were not there before.
         removed: Those that are not there after it.
         rewritten: Those whose lines are another than before.
+        moved: Those that are as before, but at another place among the others.
     """
 
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    rewritten: tuple[str, ...]
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    rewritten: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """All of it in a few words.
+
+        Examples:
+            >>> Changes(added=("a", "b"), removed=("c",)).summary
+            '2 added, 1 removed'
+            >>> Changes(moved=("a",)).summary
+            'another order, and nothing else'
+        """
+        counts = {"added": self.added, "removed": self.removed, "rewritten": self.rewritten}
+        told = [f"{len(names)} {what}" for what, names in counts.items() if names]
+        return ", ".join(told) or "another order, and nothing else"
 
 
 @dataclass(frozen=True)
@@ -91,17 +123,34 @@ class Fate:
 
 
 def read_passes(dump: Dump) -> tuple[Pass, ...]:
-    """Return the passes of a dump that changed something, in the order of time."""
+    """Return the passes of a dump that changed something, in the order of time.
+
+    A file whose name says no pass, as a newer XLA may write it, is a pass of that name.
+
+    Raises:
+        LookupError: There are none to be read.
+    """
+    numbered = [(name, match) for name in dump.names("txt") if (match := _NUMBERED.match(name))]
+    if not numbered or not dump.path(_BEFORE, "txt").exists():
+        raise LookupError(_NO_PASSES)
     found: list[Pass] = []
     latest = _BEFORE
-    numbered = [(name, match) for name in dump.names("txt") if (match := _PASS.match(name))]
+    text = dump.text(latest, "txt")
+    lines = _computations(text)
     for name, match in sorted(numbered, key=lambda item: int(item[1].group(1))):
-        _, pipeline, after, _ = match.groups()
-        if filecmp.cmp(dump.path(latest, "txt"), dump.path(name, "txt"), shallow=False):
+        step = _STEP.match(match.group(2))
+        if step is not None and step.group(3) is None:
+            continue  # half way through a pass, which has a file of its own
+        before, text = text, dump.text(name, "txt")
+        if text == before:
             continue
-        # What is seen at the start of a pipeline, or when one within it has ended, was done on the way there.
-        found.append(Pass(len(found), pipeline if after == _START else after, pipeline, dump, latest, name))
-        latest = name
+        known, lines = lines, _computations(text)
+        if not _look_same(known, lines):
+            pipeline, after = (step.group(1), step.group(2)) if step else ("", match.group(2))
+            # What is seen at the start of a pipeline, or when one within it has ended, was done on the way there.
+            title = pipeline if after == _START else after
+            found.append(Pass(len(found), title, pipeline, dump, latest, name))
+            latest = name
     return tuple(found)
 
 
@@ -124,29 +173,73 @@ class Histories:
             names = after
 
 
-def _lines(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        match = _NAME.match(line)
-        if match:
-            found[match.group(1)] = line.strip().removeprefix("ROOT ")
-    return found
+def _shown(text: str) -> str:
+    """Return a module without metadata and plain layouts. What else is told of instructions may be all that changed."""
+    return _HIDDEN.sub(r", \1=", tidy_module(_TOLD.sub(r", shown_\1=", text)))
+
+
+def _shown_lines(lines: Sequence[str]) -> list[str]:
+    """Return lines of a module as they are shown, all at once: one by one takes five times as long."""
+    above = "HloModule lines,\n\nabove"  # what stands first loses its indentation
+    return _shown("\n".join((above, *lines))).removesuffix("\n").split("\n")[3:]
+
+
+def _look_same(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> bool:
+    """Whether two modules are shown the same."""
+    if {name: len(lines) for name, lines in old.items()} != {name: len(lines) for name, lines in new.items()}:
+        return False  # as nearly always
+    return next(_differences(old, new), None) is None
 
 
 def _changes(before: str, after: str) -> Changes:
-    old, new = _lines(before), _lines(after)
+    lefts: list[str] = []
+    rights: list[str] = []
+    moved: list[str] = []
+    for name, left, right in _differences(_computations(before), _computations(after)):
+        kept = {at for _, at in _common(left, right)}
+        same = set(left)
+        moved += [line for at, line in enumerate(right) if at not in kept and line in same and name != _HEADS]
+        lefts += left
+        rights += right
+    old, new = _by_name(lefts), _by_name(rights)
     return Changes(
         tuple(name for name in new if name not in old),
         tuple(name for name in old if name not in new),
         tuple(name for name, line in new.items() if name in old and old[name] != line),
+        tuple(_by_name(moved)),
     )
 
 
+def _by_name(lines: Iterable[str]) -> dict[str, str]:
+    """Return the lines of instructions by the names of these."""
+    return {match.group(1): line.strip().removeprefix("ROOT ") for line in lines if (match := _NAME.match(line))}
+
+
+def _differences(
+    old: Mapping[str, list[str]], new: Mapping[str, list[str]]
+) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield each computation whose lines differ, with those before and after; none are matched across computations.
+
+    Lines that both modules have are as XLA wrote them, the others as they are shown: most lines of most passes need
+    not be tidied at all.
+    """
+    names = (*new, *(name for name in old if name not in new))
+    unequal = [(name, old.get(name, []), new.get(name, [])) for name in names if old.get(name) != new.get(name)]
+    differing = list({line for _, left, right in unequal for line in {*left} ^ {*right}})
+    shown = dict(zip(differing, _shown_lines(differing), strict=True))
+    for name, left, right in unequal:
+        left, right = [shown.get(line, line) for line in left], [shown.get(line, line) for line in right]
+        if left != right:
+            yield name, left, right
+
+
 def _computations(text: str) -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    """Return the lines of each computation by its name, and those of their heads as `computations`."""
+    found: dict[str, list[str]] = {_HEADS: []}
     current: list[str] = []
     for line in text.splitlines():
         if line.endswith("{") and not line.startswith(" "):
+            found[_HEADS].append(line)
             current = found.setdefault(line.removeprefix("ENTRY ").split(" ", 1)[0], [])
         elif line.startswith(" "):
             current.append(line)
@@ -154,39 +247,60 @@ def _computations(text: str) -> Mapping[str, list[str]]:
 
 
 def _diff(before: str, after: str) -> str:
-    """Computations are compared one by one: those that are equal cost nothing, and no line is matched across them."""
-    old, new = _computations(before), _computations(after)
-    shown: list[str] = []
-    for name in (*new, *(name for name in old if name not in new)):
-        left, right = old.get(name, []), new.get(name, [])
-        if left == right:
-            continue
-        shown.append(f"@@ {name}")
-        if not left or not right:
-            shown += [f"{'-' if left else '+'}{line}" for line in left or right]
-            continue
-        shown += _line_diff(left, right)
-    return "\n".join(shown) + ("\n" if shown else "")
+    found = _differences(_computations(before), _computations(after))
+    return "".join(f"{line}\n" for difference in found for line in _hunks(*difference))
 
 
-_FEW = 400
-"""Lines up to which difflib, which takes quadratic time, looks for the smallest difference."""
+def _hunks(name: str, left: list[str], right: list[str]) -> list[str]:
+    """Return what makes the lines on the right of those on the left, with what stands around it."""
+    script: list[tuple[str, str]] = []
+    at_left = at_right = 0
+    for place_left, place_right in (*_common(left, right), (len(left), len(right))):
+        script += [("-", line) for line in left[at_left:place_left]]
+        script += [("+", line) for line in right[at_right:place_right]]
+        script += [(" ", line) for line in left[place_left : place_left + 1]]
+        at_left, at_right = place_left + 1, place_right + 1
+    changed = (at for at, (sign, _) in enumerate(script) if sign != " ")
+    near = sorted({at + by for at in changed for by in range(-_AROUND, _AROUND + 1)} & set(range(len(script))))
+    both = [*{*left} & {*right} & {script[at][1] for at in near}]
+    shown = dict(zip(both, _shown_lines(both), strict=True)) if both else {}
+    old = [0, *accumulate(sign != "+" for sign, _ in script)]
+    new = [0, *accumulate(sign != "-" for sign, _ in script)]
+    found: list[str] = []
+    starts = [place for place, at in enumerate(near) if place == 0 or near[place - 1] != at - 1]
+    for start, end in pairwise((*starts, len(near))):
+        first, last = near[start], near[end - 1] + 1
+        found.append(f"@@ -{_range(old, first, last)} +{_range(new, first, last)} @@ {name}")
+        found += [f"{sign}{shown.get(line, line)}" for sign, line in script[first:last]]
+    return found
 
 
-def _line_diff(left: list[str], right: list[str]) -> list[str]:
-    if max(len(left), len(right)) <= _FEW:
-        lines = difflib.unified_diff(left, right, n=2, lineterm="")
-        return [line for line in lines if not line.startswith(("---", "+++"))]
-    # Instructions have names, and each stands once: take away what is not there any more, put in what is new.
-    gone, come = set(left) - set(right), set(right) - set(left)
-    shown: list[str] = []
-    place = 0
-    kept = {line: at for at, line in enumerate(left) if line not in gone}
-    for line in right:
-        if line in come:
-            shown.append(f"+{line}")
-            continue
-        until = kept.get(line, place)
-        shown += [f"-{one}" for one in left[place:until] if one in gone]
-        place = max(place, until)
-    return shown + [f"-{one}" for one in left[place:] if one in gone]
+def _range(counts: list[int], start: int, end: int) -> str:
+    length = counts[end] - counts[start]
+    return f"{counts[start] + (1 if length else 0)},{length}"
+
+
+def _common(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, int]]:
+    """Return the places, on both sides, of the most lines that stand in the same order on both.
+
+    Instructions have names, and each stands once. So this is the longest run of rising places (patience sorting), which
+    takes no quadratic time, as comparing lines with lines does.
+    """
+    places: dict[str, list[int]] = {}
+    for at in range(len(left) - 1, -1, -1):
+        places.setdefault(left[at], []).append(at)
+    pairs = [(places[line].pop(), at) for at, line in enumerate(right) if places.get(line)]
+    ends: list[int] = []  # the lowest place on the left with which a run of each length ends, and which pair that is
+    last: list[int] = []
+    before: list[int] = []
+    for number, (place, _) in enumerate(pairs):
+        length = bisect_left(ends, place)
+        ends[length : length + 1] = [place]
+        last[length : length + 1] = [number]
+        before.append(last[length - 1] if length else -1)
+    found: list[tuple[int, int]] = []
+    number = last[-1] if last else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = before[number]
+    return found[::-1]

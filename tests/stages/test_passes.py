@@ -1,0 +1,307 @@
+"""The passes of XLA: in order, one taking up what the one before made, and differences that are exact."""
+
+from __future__ import annotations
+
+import re
+import time
+from itertools import pairwise
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax_programs import block, spec
+
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.dump import Dump
+from mithril_nb.stages.passes import Histories, Pass, read_passes
+
+NAME = re.compile(r"^ +(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
+HUNK = re.compile(r"^@@ -(\d+),(\d+) \+(\d+),(\d+) @@ (.+)$")
+
+
+def program(x, w):
+    with block("loop"):
+        x = jax.lax.fori_loop(0, 3, lambda _, x: jnp.tanh(x @ w), x)
+    with block("head"):
+        return jax.nn.softmax(x + 0.0)
+
+
+@pytest.fixture(scope="module")
+def inspection() -> Inspection:
+    return inspect(program, spec(4, 6), spec(6, 6))
+
+
+def module(*computations: str, head: str = "HloModule jit_f, is_scheduled=false") -> str:
+    return "\n\n".join((head, *computations)) + "\n"
+
+
+def computation(name: str, *lines: str) -> str:
+    return "\n".join((f"{name} (p: f32[4]) -> f32[4] {{", *(f"  {line}" for line in lines), "}"))
+
+
+def written(**files: str) -> tuple[Pass, ...]:
+    """The passes of files that are written under such names; underscores at the start keep them in order."""
+    dump = Dump()
+
+    def lower(options) -> None:
+        for name, text in files.items():
+            (Path(options["xla_dump_to"]) / f"module_0001.jit_f.{name}.txt").write_text(text)
+
+    dump.compile(lower, {})
+    return read_passes(dump)
+
+
+def step(before: str, after: str) -> Pass:
+    """The pass that makes one module of another."""
+    files = {"before_optimizations": before, "0000.pipeline.after_algsimp.before_dce": after}
+    (found,) = written(**files)
+    return found
+
+
+def sections(text: str) -> dict[str, list[str]]:
+    """The lines of each computation of a module, and the heads of all."""
+    found: dict[str, list[str]] = {"computations": []}
+    for line in text.splitlines():
+        if line.endswith("{"):
+            found["computations"].append(line)
+            found[name := line.removeprefix("ENTRY ").split()[0]] = []
+        elif line.startswith(" "):
+            found[name].append(line)
+    return found
+
+
+def applied(diff: str, before: str) -> dict[str, list[str]]:
+    """What a diff makes of a module, as sections."""
+    old = sections(before)
+    made: dict[str, list[str]] = {}
+    taken: dict[str, int] = {}
+    name = ""
+    for line in diff.splitlines():
+        if head := HUNK.match(line):
+            name, start = head[5], int(head[1]) - (1 if int(head[2]) else 0)
+            new = made.setdefault(name, [])
+            new += old.get(name, [])[taken.get(name, 0) : start]
+            taken[name] = start
+            assert len(new) == int(head[3]) - (1 if int(head[4]) else 0)
+            continue
+        if line[0] in " -":
+            assert old[name][taken[name]] == line[1:]
+            taken[name] += 1
+        if line[0] in " +":
+            made[name].append(line[1:])
+    for name, lines in old.items():
+        made[name] = made.get(name, []) + lines[taken.get(name, 0) :]
+    return {name: made.get(name, []) for name in ("computations", *heads(made["computations"]))}
+
+
+def heads(lines: list[str]) -> list[str]:
+    return [line.removeprefix("ENTRY ").split()[0] for line in lines]
+
+
+def test_each_pass_takes_up_what_the_one_before_made(inspection: Inspection) -> None:
+    passes = inspection.passes
+    assert [one.number for one in passes] == list(range(len(passes)))
+    assert all(one.name and one.pipeline for one in passes)
+    for one, following in pairwise(passes):
+        assert one.after == following.before
+    first = {one.id for one in inspection.stage("hlo_before").instructions}
+    last = {one.id for one in inspection.stage("hlo").instructions}
+    assert set(NAME.findall(passes[0].before)) == first
+    assert set(NAME.findall(passes[-1].after)) == last
+
+
+def test_every_pass_changed_something_and_its_diff_makes_it(inspection: Inspection) -> None:
+    for one in inspection.passes:
+        assert one.before != one.after
+        assert one.diff
+        assert applied(one.diff, one.before) == sections(one.after), one
+        names = NAME.findall(one.after)
+        assert set(one.changes.added) <= set(names)
+        assert set(one.changes.removed) == set(NAME.findall(one.before)) - set(names)
+
+
+def test_a_pass_that_only_tells_more_of_an_instruction_is_seen(inspection: Inspection) -> None:
+    known = [
+        one for one in inspection.passes if "known_trip_count" in one.after and "known_trip_count" not in one.before
+    ]
+    assert len(known) == 1
+    assert known[0].changes.rewritten
+    assert 'backend_config={"known_trip_count"' in known[0].diff
+
+
+def test_what_became_of_instructions(inspection: Inspection) -> None:
+    before = {one.id: one for one in inspection.stage("hlo_before").instructions}
+    after = {one.id: one for one in inspection.stage("hlo").instructions}
+    (fusion, *_) = (name for name, one in after.items() if one.opcode == "fusion")
+    fate = inspection.who_changed("hlo", fusion)
+    assert fate.appeared is not None
+    assert fusion in fate.appeared.changes.added
+    assert fate.vanished is None
+    exp = next(name for name, one in before.items() if one.opcode == "exponential")
+    fate = inspection.who_changed("hlo_before", exp)
+    assert fate.appeared is None
+    if fate.vanished is not None:
+        assert exp in fate.vanished.changes.removed
+        assert all(after[name].opcode == "fusion" for name in fate.fused_into)
+
+
+def test_histories_are_those_of_the_names() -> None:
+    text = {name: module(computation("%f", f"%{name} = f32[4] parameter(0)")) for name in "abc"}
+    both = module(computation("%f", "%a = f32[4] parameter(0)", "%b = f32[4] negate(%a)"))
+    found = Histories(
+        written(
+            **{
+                "before_optimizations": text["a"],
+                "0000.p.after_one.before_two": both,
+                "0001.p.after_two.before_three": text["b"],
+                "0002.p.after_three.before_four": text["c"],
+            }
+        )
+    )
+    assert {name: one.name for name, one in found.appeared.items()} == {"b": "one", "c": "three"}
+    assert {name: one.name for name, one in found.vanished.items()} == {"a": "two", "b": "three"}
+
+
+A, B = "%a = f32[4]{0} parameter(0)", "%b = f32[4]{0} negate(%a)"
+C = "ROOT %c = f32[4]{0} add(%a, %b)"
+
+
+def test_the_text_of_a_diff() -> None:
+    before = module(computation("%g", A, B), computation("ENTRY %main", A, B, C), head="HloModule jit_f")
+    after = module(
+        computation("ENTRY %main", A, B.replace("negate", "abs"), C), computation("%h", A), head="HloModule jit_f"
+    )
+    one = step(before, after)
+    assert one.diff == (
+        "@@ -1,2 +1,2 @@ computations\n"
+        "-%g (p: f32[4]) -> f32[4] {\n"
+        " ENTRY %main (p: f32[4]) -> f32[4] {\n"
+        "+%h (p: f32[4]) -> f32[4] {\n"
+        "@@ -1,3 +1,3 @@ %main\n"
+        "   %a = f32[4] parameter(0)\n"
+        "-  %b = f32[4] negate(%a)\n"
+        "+  %b = f32[4] abs(%a)\n"
+        "   ROOT %c = f32[4] add(%a, %b)\n"
+        "@@ -0,0 +1,1 @@ %h\n"
+        "+  %a = f32[4] parameter(0)\n"
+        "@@ -1,2 +0,0 @@ %g\n"
+        "-  %a = f32[4] parameter(0)\n"
+        "-  %b = f32[4] negate(%a)\n"
+    )
+    assert str(one) == "0. algsimp (pipeline)"
+
+
+def test_a_pass_that_only_puts_them_in_another_order_says_so() -> None:
+    one = step(
+        module(computation("%f", A, B, "%d = f32[4] abs(%a)", C)),
+        module(computation("%f", A, "%d = f32[4] abs(%a)", B, C)),
+    )
+    assert one.changes.summary == "another order, and nothing else"
+    assert len(one.changes.moved) == 1
+    assert one.changes.added == one.changes.removed == one.changes.rewritten == ()
+    assert one.diff.count("\n+") == one.diff.count("\n-") == 1
+    turned = step(
+        module(computation("%f", A), computation("%g", B)), module(computation("%g", B), computation("%f", A))
+    )
+    assert turned.changes.summary == "another order, and nothing else"
+    assert turned.diff.startswith("@@ -1,2 +1,2 @@ computations\n")
+
+
+def test_what_is_not_shown_is_no_change() -> None:
+    metadata = ', metadata={op_name="jit(f)/add" stack_frame_id=3}'
+    text = module(computation("%f", A, B + metadata, C))
+    other = module(computation("%f", A, B, C), head="HloModule jit_f, is_scheduled=true")
+    third = other.replace("negate", "abs")
+    passes = written(
+        **{
+            "before_optimizations": text,
+            "0000.p.after_one.before_two": other,
+            "0001.p.after_two.before_three": text,
+            "0002.p.after_three.before_four": third,
+            "0003.p.after_four.before_five": third,
+        }
+    )
+    assert [one.name for one in passes] == ["three"]
+    assert passes[0].changes.summary == "1 rewritten"
+
+
+def test_files_are_read_in_the_order_of_their_numbers_and_named_after_what_ran() -> None:
+    texts = [module(computation("%f", f"%x{number} = f32[4] parameter(0)")) for number in range(6)]
+    passes = written(
+        **{
+            "before_optimizations": texts[0],
+            "10000.late.after_algsimp.before_pipeline-end": texts[4],
+            "9999.late.after_pipeline-start.before_algsimp": texts[3],
+            "0001.first.after_cse.v2.before_dce": texts[1],
+            "0002.copy-insertion.after_adding_copies": texts[2],
+            "10001.said-in-another-way": texts[5],
+            "0003.no_text_of_a_module.after_a.before_b": "what a newer XLA may write\n",
+            "cpu_after_optimizations": texts[5],
+        }
+    )
+    assert [(one.name, one.pipeline) for one in passes] == [
+        ("cse.v2", "first"),
+        ("a", "no_text_of_a_module"),
+        ("late", "late"),
+        ("algsimp", "late"),
+        ("said-in-another-way", ""),
+    ]
+    for one, following in pairwise(passes):
+        assert one.after == following.before
+        assert isinstance(following.diff + following.before + following.changes.summary, str)
+
+
+def test_a_platform_that_does_not_tell_of_its_passes() -> None:
+    with pytest.raises(LookupError) as error:
+        written(before_optimizations=module())
+    assert str(error.value) == "XLA wrote down what it compiled, but not its passes"
+
+
+def test_a_program_without_passes_says_why(tmp_path: Path) -> None:
+    inspection = inspect(lambda x: x, spec(2), name="f", compiler_options={"xla_dump_to": str(tmp_path)})
+    with pytest.raises(StageUnavailableError) as error:
+        _ = inspection.passes
+    assert str(error.value) == (
+        "program 'f' has no passes.\n"
+        f"    LookupError  XLA was told to write to {str(tmp_path)!r}; "
+        "leave 'xla_dump_to' out of the compiler options to have here what it writes\n"
+        '    Try: inspection.stage("hlo"), which says whether it compiles.'
+    )
+
+
+names = st.lists(st.sampled_from("abcdefghij"), unique=True)
+
+
+@st.composite
+def modules(draw: st.DrawFn) -> str:
+    """Modules with few computations and instructions, so that two of them have much in common."""
+    found = []
+    for name in draw(st.lists(st.sampled_from(["%f", "%g", "ENTRY %h"]), unique=True)):
+        lines = [f"%{line} = f32[4]{{0}} {draw(st.sampled_from(['abs', 'negate']))}(%x)" for line in draw(names)]
+        found.append(computation(name, *lines))
+    return module(*found)
+
+
+@given(modules(), modules())
+def test_a_diff_makes_what_is_after_of_what_is_before(before: str, after: str) -> None:
+    passes = written(**{"before_optimizations": before, "0000.p.after_one.before_two": after})
+    assert len(passes) == (before != after)
+    for one in passes:
+        assert applied(one.diff, one.before) == sections(one.after)
+        old, new = set(NAME.findall(one.before)), set(NAME.findall(one.after))
+        assert new - old <= set(one.changes.added)
+        assert old - new <= set(one.changes.removed)
+
+
+def test_a_large_module_is_compared_quickly() -> None:
+    lines = [f"%n{number} = f32[4] add(%n{number - 1}, %p)" for number in range(20_000)]
+    before = module(computation("%f", *lines))
+    after = module(computation("%f", *lines[10_000:], *(line.replace("add", "sub") for line in lines[:10_000])))
+    one = step(before, after)
+    since = time.process_time()
+    assert one.diff.count("\n+") == 10_000
+    assert time.process_time() - since < 3  # it takes 0.2 s; comparing lines with lines takes minutes
