@@ -10,6 +10,7 @@ from urllib.parse import quote
 _FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 # What a terminal acts on, or cannot print, instead of showing it: controls, changes of direction, lone surrogates.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_ACTED_ON = re.compile(rf"(?![\t\n]){_UNSEEN.pattern}")
 _BREAKS = re.compile("[\t\n\v\f\r\x85\u2028\u2029]+")
 
 
@@ -37,6 +38,17 @@ def one_line(text: str) -> str:
         \x1b[31mred
     """
     return _UNSEEN.sub(lambda found: ascii(found[0])[1:-1], _BREAKS.sub("⏎", text))
+
+
+def visible(text: str) -> str:
+    r"""Return the text with what a terminal would act on escaped; its lines and tabs stay.
+
+    Examples:
+        >>> print(visible("\x1b[31mred\nblue"))
+        \x1b[31mred
+        blue
+    """
+    return _ACTED_ON.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def block_key(path: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mithril_nb import cli
+from mithril_nb.cli import lab
 from mithril_nb.models import LayerNorm, Linear, Model, Relu, save
 
 
@@ -59,7 +60,7 @@ def test_json_has_the_instructions_with_their_blocks(model, capsys):
     _, out, _ = said(capsys, "show", model, "--stage", "jaxpr", "--shape", "input=32,784", "--json")
     data = json.loads(out)
     dots = [one for one in data["instructions"] if one["opcode"] == "dot_general"]
-    assert [dot["shares"] for dot in dots] == [[["linear_0", 1.0]], [["linear_1", 1.0]]]
+    assert [dot["blocks"] for dot in dots] == [{"linear_0": 1.0}, {"linear_1": 1.0}]
 
 
 def test_json_of_the_graph_is_the_diagram(model, capsys):
@@ -228,7 +229,7 @@ def test_lab_opens_the_notebook_that_is_asked_for(tmp_path, capsys, monkeypatch)
         def wait(self):
             return 0
 
-    monkeypatch.setattr(cli.subprocess, "Popen", Server)
+    monkeypatch.setattr(lab.subprocess, "Popen", Server)
     notebook = tmp_path / "mine.ipynb"
     notebook.write_text("{}")
     code, out, _ = said(capsys, "lab", str(notebook), "--", "--no-browser")
@@ -245,16 +246,16 @@ def test_lab_without_a_notebook_near_writes_one(tmp_path, monkeypatch):
     import nbformat
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "site" / "mithril_nb" / "cli.py"))
-    made = cli._notebook(None)
+    monkeypatch.setattr(lab, "__file__", str(tmp_path / "site" / "mithril_nb" / "cli" / "lab.py"))
+    made = lab._notebook(None)
     assert made == Path("mithril_nb.ipynb")
     nbformat.validate(nbformat.read(made, as_version=4))
     made.write_text("mine", encoding="utf-8")
-    assert cli._notebook(None).read_text(encoding="utf-8") == "mine"
+    assert lab._notebook(None).read_text(encoding="utf-8") == "mine"
 
 
 def test_lab_without_jupyterlab_says_how_to_get_it(capsys, monkeypatch):
-    monkeypatch.setattr(cli.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(lab.importlib.util, "find_spec", lambda name: None)
     code, _, err = said(capsys, "lab")
     assert code == 2
     assert err == (

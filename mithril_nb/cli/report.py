@@ -1,0 +1,43 @@
+"""`mithril-nb report`: one HTML file with graph, stages and costs, in which the links work without a kernel."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from mithril_nb.cli.target import PROGRAMS, Target, find_target, inspection_of, shapes_of
+from mithril_nb.errors import ModelFileError
+
+
+def write_report(options: argparse.Namespace) -> int:
+    """Write the file."""
+    target = find_target(options.target, bool(options.arg))
+    inspection = inspection_of(target, options)
+    page = inspection.to_html() if target.graph is None else _page(target, inspection, options)
+    try:
+        Path(options.output).write_text(page, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise ModelFileError(
+            f"cannot write {options.output!r}.", (("because", error.strerror or str(error)),), "-o report.html"
+        ) from error
+    print(f"wrote {options.output}, {len(page.encode()) / 1000:.0f} kB")
+    return 0
+
+
+def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
+    """Return the page of a model: the graph that a person built, and the Python that builds it, beside its stages."""
+    from mithril_nb import cost
+    from mithril_nb.models.naming import input_specs
+    from mithril_nb.models.source import to_source
+    from mithril_nb.viz.picture import picture
+    from mithril_nb.viz.report import report_html
+
+    graph = target.graph
+    assert graph is not None
+    stages = [inspection.stage(name) for name in inspection.stages]
+    data: dict[str, Any] = cost.with_xla(cost.report(inspection), inspection, compile=True).to_dict()
+    shares = {row["block"]: row["share"] for row in data["rows"] if row["block"]}
+    made = picture(graph, input_specs(graph, shapes_of(options.shape)), shares)
+    title = f"{target.title}: {PROGRAMS[options.program or options.default_program]}"
+    return report_html(title, made.diagram, stages, data, source=to_source(graph), problems=made.problems)

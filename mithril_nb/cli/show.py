@@ -1,0 +1,288 @@
+"""`mithril-nb show`: a program at one of its stages, its graph, its passes, or what it costs, as text or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.cli.target import Target, find_target, inspection_of, shapes_of
+from mithril_nb.cli.terminal import FAILED, complain, say, say_json
+from mithril_nb.errors import Diagnostic, MithrilError, UnknownBlockError, UnknownOptionError
+
+if TYPE_CHECKING:
+    from mithril_nb.stages import Inspection, Stage
+    from mithril_nb.stages.records import Instruction
+
+SHOWN = ("graph", "python", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm", "cost", "source")
+"""What `--stage` takes: the stages, what a program costs, and the Python that builds a model."""
+
+
+def show_target(options: argparse.Namespace) -> int:
+    """Print what is asked for."""
+    target = find_target(options.target, bool(options.arg))
+    is_part = bool(options.block or options.role)
+    is_other = options.graph or options.passes or options.number is not None
+    _check_options(options, is_part, is_other)
+    if target.graph is not None and not (is_part or is_other):
+        if options.stage == "graph":
+            return _show_graph(target, shapes_of(options.shape), options.json)
+        if options.stage == "source":
+            return _show_source(target, options.json)
+    inspection = inspection_of(target, options)
+    if options.passes:
+        _show_passes(inspection, options.json)
+    elif options.number is not None:
+        _show_pass(inspection, options.number, options.json)
+    elif options.graph:
+        stage = "jaxpr" if options.stage in ("graph", "source", "cost") else options.stage
+        _show_stage_graph(inspection, stage, options.json)
+    elif options.stage == "cost":
+        _show_cost(inspection, options.json)
+    elif options.short:
+        _show_short(inspection.stage("hlo"), options)
+    else:
+        _show_stage(inspection.stage("python" if options.stage == "source" else options.stage), options)
+    return 0
+
+
+def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -> None:
+    if is_part and (is_other or options.stage in ("cost", "source")):
+        option = "--block" if options.block else "--role"
+        raise UnknownOptionError(
+            f"{option} picks lines of a stage.",
+            (("stages", ", ".join(name for name in SHOWN if name not in ("cost", "source"))),),
+            f"--stage hlo {option} {options.block or options.role}",
+        )
+    if options.short and (is_other or options.stage != "hlo"):
+        raise UnknownOptionError("--short is for the optimized HLO.", (), "--stage hlo --short")
+
+
+# A model's own
+
+
+def _show_source(target: Target, as_json: bool) -> int:
+    from mithril_nb.models.source import to_source
+
+    assert target.graph is not None
+    source = to_source(target.graph)
+    if as_json:
+        say_json({"source": source})
+    else:
+        say(source)
+    return 0
+
+
+def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_json: bool) -> int:
+    from mithril_nb.models.naming import input_specs
+    from mithril_nb.viz.picture import picture
+    from mithril_nb.viz.text import graph_text
+
+    graph = target.graph
+    assert graph is not None
+    specs = input_specs(graph, shapes)
+    made = picture(graph, specs, expanded={path for path, node in graph.walk() if node.block.graph})
+    if as_json:
+        problems = [problem.to_dict() for problem in made.problems]
+        say_json({"graph": made.diagram.to_dict(), "problems": problems})
+    else:
+        say(graph_text(graph, made.annotations.nodes, made.annotations.edge_shapes))
+    complain(made.problems)
+    return FAILED if made.problems else 0
+
+
+# What every program has
+
+
+def _show_cost(inspection: Inspection, as_json: bool) -> None:
+    from mithril_nb import cost
+    from mithril_nb.viz.cost import cost_text
+
+    data = cost.with_xla(cost.report(inspection), inspection, compile=True).to_dict()
+    if as_json:
+        say_json(data)
+    elif sys.stdout.isatty():
+        _print_cost_table(data)
+    else:
+        say(cost_text(data))
+
+
+def _print_cost_table(data: Mapping[str, Any]) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    from mithril_nb.viz.cost import cost_text
+
+    console = Console(highlight=False)
+    for at, line in enumerate(cost_text(data).splitlines()):
+        heads = at == 0 or line.startswith(("source ", "total "))
+        console.print(Text(line, style="bold" if heads else ""), soft_wrap=True)
+
+
+def _show_stage_graph(inspection: Inspection, name: str, as_json: bool) -> None:
+    from mithril_nb.viz.inspection_summary import block_shares
+    from mithril_nb.viz.stage_diagram_svg import stage_graph_text
+
+    _give_up_if_unavailable(inspection.stage(name))
+    graph = inspection.graph(name)
+    if as_json:
+        nodes = [{**asdict(node), "hidden_by": graph.hidden.get(node.key)} for node in graph.nodes.values()]
+        say_json({"stage": name, "nodes": nodes, "flows": [[source, target] for source, target, _ in graph.flows]})
+    else:
+        say(stage_graph_text(graph, shares=block_shares(inspection)))
+
+
+def _show_passes(inspection: Inspection, as_json: bool) -> None:
+    from mithril_nb.viz.text import columns
+
+    passes = inspection.passes
+    found = [{"number": one.number, "name": one.name, "pipeline": one.pipeline, **_sizes(one.diff)} for one in passes]
+    if as_json:
+        say_json(found)
+        return
+    rows = [("pass", "name", "pipeline", "added", "removed")]
+    rows += [tuple(str(value) for value in one.values()) for one in found]
+    say(columns(rows, right=frozenset({0, 3, 4})))
+
+
+def _sizes(diff: str) -> dict[str, int]:
+    lines = diff.split("\n")
+    return {name: sum(line.startswith(sign) for line in lines) for name, sign in (("added", "+"), ("removed", "-"))}
+
+
+def _show_pass(inspection: Inspection, number: int, as_json: bool) -> None:
+    passes = inspection.passes
+    if not 0 <= number < len(passes):
+        raise UnknownOptionError(f"there is no pass {number}.", (("passes", f"0 to {len(passes) - 1}"),), "--passes")
+    one = passes[number]
+    if as_json:
+        data = {"number": number, "name": one.name, "pipeline": one.pipeline}
+        say_json({**data, "before": one.before, "after": one.after, "diff": one.diff})
+    else:
+        say(f"{one}\n{one.diff}")
+
+
+# Stages
+
+
+def _show_stage(stage: Stage, options: argparse.Namespace) -> None:
+    is_part = bool(options.block or options.role)
+    if is_part:
+        _give_up_if_unavailable(stage)
+    chosen = [one for one in stage.instructions if _is_chosen(one, options)] if is_part else stage.instructions
+    if is_part and not chosen:
+        raise _nothing_chosen(stage, options)
+    if options.json:
+        from mithril_nb.stages.as_data import stage_data
+
+        say_json(stage_data(replace(stage, instructions=tuple(chosen))))
+    elif stage.text:
+        _print_lines(stage, _numbers(stage, {one.id for one in chosen}) if is_part else None)
+    _give_up_if_unavailable(stage)
+
+
+def _show_short(stage: Stage, options: argparse.Namespace) -> None:
+    from mithril_nb.stages.readable import readable
+
+    _give_up_if_unavailable(stage)
+    short = readable(stage.text)
+    lines = short.text.rstrip("\n").split("\n")
+    is_part = bool(options.block or options.role)
+    chosen = {one.id for one in stage.instructions if _is_chosen(one, options)}
+    if is_part and not chosen:
+        raise _nothing_chosen(stage, options)
+    # A line may stand for several instructions: the one that it shows is the first.
+    firsts: dict[int, str] = {}
+    for number, name in short.lines:
+        firsts.setdefault(number, name)
+    numbers = [number for number, name in firsts.items() if name in chosen] if is_part else None
+    if options.json:
+        shown = [{"line": number, "id": name} for number, name in short.lines if name in chosen]
+        say_json({"name": stage.name, "text": short.text, "lines": shown})
+    elif numbers is None:
+        say(short.text)
+    else:
+        say(_numbered(lines, sorted(numbers)))
+
+
+def _is_chosen(one: Instruction, options: argparse.Namespace) -> bool:
+    if options.role and one.role != options.role:
+        return False
+    block = options.block
+    return not block or any(path == block or path.startswith(f"{block}/") for path, _ in one.shares)
+
+
+def _nothing_chosen(stage: Stage, options: argparse.Namespace) -> MithrilError:
+    paths = sorted({path for one in stage.instructions for path, _ in one.shares})
+    roles = sorted({one.role for one in stage.instructions if one.role})
+    near = (*get_close_matches(options.block or "", paths, 1, 0.4), *paths)[:1]
+    asked = " and ".join(
+        f"{word} {value!r}" for word, value in (("block", options.block), ("role", options.role)) if value
+    )
+    many = f", ... ({len(paths)} in all)" if len(paths) > 12 else ""
+    return UnknownBlockError(
+        f"no line of stage {stage.name!r} has {asked}.",
+        (("blocks", ", ".join(paths[:12]) + many or "none"), ("roles", ", ".join(roles) or "none")),
+        f"--stage {stage.name} --block {near[0]}" if near else f"--stage {stage.name}",
+    )
+
+
+def _numbers(stage: Stage, chosen: set[str]) -> list[int]:
+    """Return the lines of some instructions; a line belongs to the innermost of those that it is in."""
+    owner: dict[int, str] = {}
+    for one in stage.instructions:
+        owner |= dict.fromkeys(range(one.line, one.line + one.lines), one.id)
+    return [number for number, id in sorted(owner.items()) if id in chosen]
+
+
+def _give_up_if_unavailable(stage: Stage) -> None:
+    if stage.unavailable is not None:
+        what, _, where = stage.unavailable.partition("\n")
+        told = f"{stage.name} is not available: {what.rstrip('.')}." + (f"\n    {where.strip()}" if where else "")
+        raise MithrilError(Diagnostic(told, code="StageUnavailableError"))
+
+
+def _print_lines(stage: Stage, numbers: Sequence[int] | None) -> None:
+    lines = stage.text.rstrip("\n").split("\n")
+    if sys.stdout.isatty():
+        _print_striped(stage, lines, numbers)
+    elif numbers is None:
+        say(stage.text)
+    else:
+        say(_numbered(lines, numbers))
+
+
+def _numbered(lines: Sequence[str], numbers: Sequence[int]) -> str:
+    width = len(str(max(numbers, default=0)))
+    return "\n".join(f"{number:>{width}}  {lines[number - 1]}" for number in numbers)
+
+
+def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | None) -> None:
+    """Print lines with a stripe before each, in the hue of the block that caused it."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from mithril_nb.viz.escape import visible
+    from mithril_nb.viz.listing import hues_seen
+    from mithril_nb.viz.palette import DARK_HUES
+
+    hues, console = hues_seen([stage]), Console(highlight=False)
+    stripes: dict[int, str] = {}
+    for one in stage.instructions:
+        if one.shares:
+            top = max(one.shares, key=lambda pair: pair[1])[0].partition("/")[0]
+            # What the loss and the optimizer do has no hue of its own.
+            style = DARK_HUES[hues[top]] if top in hues else "dim"
+            stripes |= dict.fromkeys(range(one.line, one.line + one.lines), style)
+    for block, hue in hues.items():
+        console.print(Text("▌", style=DARK_HUES[hue]) + Text(f"{visible(block) or 'unattributed'} "), end="")
+    console.print()
+    width = len(str(len(lines)))
+    for number in range(1, len(lines) + 1) if numbers is None else numbers:
+        stripe = Text("▌", style=stripes[number]) if number in stripes else Text(" ")
+        count = "" if numbers is None else f"{number:>{width}} "
+        line = Text.assemble((count, "dim"), stripe, visible(lines[number - 1]))
+        console.print(line, soft_wrap=True)

@@ -1,0 +1,283 @@
+"""What a person names on the command line, a model file or `module:name`, and the program that it means."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
+
+if TYPE_CHECKING:
+    from mithril_nb.graph.records import LogicalGraph
+    from mithril_nb.stages import Inspection
+
+PROGRAMS = {"forward": "forward", "forward+backward": "forward+backward", "train-step": "train step"}
+"""Programs as one types them, and as they are called."""
+_NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_ARRAY = re.compile(r"([A-Za-z]\w*)\[([\d,\s]*)\]")
+_SHORT = re.compile(r"(bf|f|i|s|u|c)(\d+)(\w*)")
+_KINDS = {"bf": "bfloat", "f": "float", "i": "int", "s": "int", "u": "uint", "c": "complex"}
+_EXAMPLE = '--arg "f32[32,784]"'
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is looked at.
+
+    Attributes:
+        title: What to call it.
+        value: A model, a function, or a module of another library.
+        graph: The graph, if it is a model of ours.
+        args: Arguments that came with it.
+        asked_for: The text by which it was asked for.
+    """
+
+    title: str
+    value: Any
+    graph: LogicalGraph | None
+    args: tuple[Any, ...] = ()
+    asked_for: str = ""
+
+
+def find_target(text: str, has_args: bool) -> Target:
+    """Return what a text names.
+
+    Args:
+        text: Path of a model file, or `module:name`; the second is imported.
+        has_args: Whether arguments are given besides; then a function is never called to find some.
+
+    Raises:
+        ModelFileError: There is no such file or module, or it is none of ours.
+        UnknownOptionError: The module has no such name.
+    """
+    from mithril_nb.models import load
+
+    if not _NAMED.fullmatch(text) or Path(text).exists():
+        model = load(text)
+        return Target(model.name or Path(text).stem, model, model.graph, (), text)
+    value = _imported(text)
+    args: Any = getattr(value, "example_args", ())
+    if callable(args):
+        args = args()
+    if not has_args and not args and not _is_value(value) and _takes_nothing(value):
+        value, args = _made(value)
+    args = tuple(args) if isinstance(args, tuple | list) else (args,)
+    return Target(text.rpartition(":")[2], value, _graph_of(value), () if has_args else args, text)
+
+
+def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
+    """Return the stages of the program that is meant; nothing is run.
+
+    Raises:
+        MithrilError: Shapes or arguments that do not fit, or that are missing.
+    """
+    from mithril_nb import targets
+
+    shapes, (args, named) = shapes_of(options.shape), _arguments(options.arg)
+    chosen = options.program or (options.default_program if target.graph is not None else None)
+    program = None if chosen is None else PROGRAMS[chosen]
+    args = args or target.args
+    if target.graph is None:
+        if shapes:
+            raise UnknownOptionError(f"--shape is for models, and {target.asked_for!r} is none.", (), _EXAMPLE)
+        _check_arguments(target, args, named)
+        return targets.inspect(target.value, *args, kwargs=named, program=program)
+    if not args and not named:
+        for problem in _open_inputs(target.graph, shapes):
+            raise MithrilError(problem)
+    return targets.inspect(target.value, *args, kwargs=named, shapes=shapes, program=program)
+
+
+def shapes_of(given: Sequence[str]) -> dict[str, list[int | str]]:
+    """Return shapes by input from texts such as `input=32,784`.
+
+    Raises:
+        UnknownOptionError: A text that is no such thing.
+    """
+    from mithril_nb.graph.spec import is_dim_name
+
+    shapes: dict[str, list[int | str]] = {}
+    for text in given:
+        name, equals, sizes = text.rpartition("=")
+        dims = [part.strip() for part in sizes.strip("()[] ").split(",") if part.strip()]
+        if not equals or not name or not dims:
+            raise UnknownOptionError(
+                f"{text!r} gives no input a shape.",
+                (("needs", "the input's name, =, and its sizes with commas"),),
+                "--shape input=32,784",
+            )
+        for dim in dims:
+            if not dim.isdecimal() and not is_dim_name(dim):
+                raise UnknownOptionError(
+                    f"{dim!r} in {text!r} is no size.",
+                    (("needs", "a whole number from 0 on, or a name for a size that is not known yet"),),
+                    f"--shape {name}=32,784",
+                )
+        shapes[name] = [int(dim) if dim.isdecimal() else dim for dim in dims]
+    return shapes
+
+
+def argument(text: str) -> tuple[str, Any]:
+    """Return the name of an argument, or `""`, and its value: an array that takes no memory, or a value of Python.
+
+    Raises:
+        UnknownOptionError: A text that is neither.
+
+    Examples:
+        >>> name, array = argument("x=f32[32,784]")
+        >>> name, array.shape, array.dtype.name
+        ('x', (32, 784), 'float32')
+        >>> argument("axis=-1"), argument("'relu'")
+        (('axis', -1), ('', 'relu'))
+    """
+    import numpy as np
+
+    name, equals, rest = text.partition("=")
+    if not (equals and name.strip().isidentifier()):
+        name, rest = "", text
+    found = _ARRAY.fullmatch(rest.strip())
+    try:
+        if found is None:
+            return name.strip(), ast.literal_eval(rest.strip())
+        sizes = tuple(int(size) for size in found[2].split(",") if size.strip())
+        # One number in the place of all: what is looked at is never computed.
+        return name.strip(), np.broadcast_to(np.zeros((), _dtype(found[1])), sizes)
+    except (ValueError, SyntaxError, TypeError):
+        raise UnknownOptionError(
+            f"{text!r} is no argument.",
+            (("needs", "dtype and sizes such as f32[32,784], or a number or text of Python; name= in front of it"),),
+            f'--arg "{name.strip() or "x"}=f32[32,784]"',
+        ) from None
+
+
+def _dtype(text: str) -> str:
+    """Return the name that NumPy has for a dtype that may be written as jaxprs and HLO write it."""
+    short = _SHORT.fullmatch(text)
+    if short is not None:
+        return f"{_KINDS[short[1]]}{short[2]}{short[3]}"
+    return "bool" if text == "pred" else text
+
+
+def _arguments(given: Sequence[str]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    pairs = [argument(text) for text in given]
+    return tuple(value for name, value in pairs if not name), {name: value for name, value in pairs if name}
+
+
+def _imported(text: str) -> Any:
+    """Import a module as `python -m` would, from the working folder too, and return what a name in it means."""
+    module_name, _, path = text.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        value: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
+            raise  # the module is there, and imports one that is not
+        raise ModelFileError(
+            f"there is no module {module_name!r}.",
+            (("looked in", f"{os.getcwd()}, and what is installed"),),
+            'mithril-nb show jax.nn:gelu --arg "f32[32,784]"',
+        ) from None
+    for name in path.split("."):
+        if not hasattr(value, name):
+            known = [one for one in dir(value) if not one.startswith("_")]
+            near = get_close_matches(name, known, 3) or known[:8]
+            raise UnknownOptionError(
+                f"{module_name!r} has no {path!r}.",
+                (("has", ", ".join(near) or "nothing"),),
+                f"{module_name}:{near[0]}" if near else "",
+            )
+        value = getattr(value, name)
+    return value
+
+
+def _made(value: Callable[[], Any]) -> tuple[Any, Any]:
+    """Call what takes nothing, and return what there is to look at: what it gives, or itself if that is only arrays."""
+    made = value()
+    if isinstance(made, tuple) and len(made) == 2 and (callable(made[0]) or _is_value(made[0])):
+        return made
+    return (made, getattr(made, "example_args", ())) if callable(made) or _is_value(made) else (value, ())
+
+
+def _is_value(value: Any) -> bool:
+    """Whether it is a model or a module, rather than a function."""
+    from mithril_nb.targets.modules import is_foreign
+    from mithril_nb.targets.own import is_own
+    from mithril_nb.targets.scopes import is_module
+
+    return not isinstance(value, type) and (is_own(value) or is_foreign(value) or is_module(value))
+
+
+def _graph_of(value: Any) -> LogicalGraph | None:
+    from mithril_nb.physical import PhysicalModel, graph_of
+    from mithril_nb.targets.own import is_own
+
+    if isinstance(value, type) or not is_own(value):
+        return None
+    return value.graph if isinstance(value, PhysicalModel) else graph_of(value)
+
+
+def _parameters(value: Any) -> Mapping[str, inspect.Parameter] | None:
+    """Return what a function must be given; `None` if it does not say what it takes."""
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return None
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {
+        name: one for name, one in signature.parameters.items() if one.default is one.empty and one.kind not in optional
+    }
+
+
+def _takes_nothing(value: Any) -> bool:
+    return callable(value) and _parameters(value) == {}
+
+
+def _check_arguments(target: Target, args: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Raise, in the words of the command line, if a function cannot be called with these arguments."""
+    if _is_value(target.value) or not callable(target.value):
+        return
+    needed = _parameters(target.value)
+    if needed is None:
+        return
+    signature = inspect.signature(target.value)
+    try:
+        signature.bind(*args, **named)
+    except TypeError as error:
+        advice = " ".join(f'--arg "{name}=f32[32,784]"' for name in needed)
+        raise UnexpectedInputError(
+            f"{target.asked_for!r} cannot be called with these arguments: {error}.",
+            (("takes", str(signature)), ("or", f"{target.title}.example_args = (...) in the module")),
+            advice or f"mithril-nb show {target.asked_for}",
+        ) from None
+
+
+def _open_inputs(graph: LogicalGraph, shapes: Mapping[str, Sequence[int | str]]) -> list[Diagnostic]:
+    """Return what to say of inputs whose shape is not known in numbers, in the words of the command line."""
+    from mithril_nb.models.infer import infer
+    from mithril_nb.models.naming import input_specs
+
+    found = infer(graph, input_specs(graph, shapes))
+    if found.problems:
+        return []  # compile says it, all mismatches at once
+    return [
+        Diagnostic(
+            f"the shape of input {name!r} is not known in numbers.",
+            (("so far", str(spec)),),
+            f"--shape {name}=32,784",
+            port=name,
+            code="ShapeError",
+        )
+        for name, spec in found.inputs.items()
+        if not spec.is_concrete
+    ]

@@ -1,0 +1,290 @@
+"""`show` and `report` of any program, as a person types them: what is printed, and what is said of mistakes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mithril_nb import cli
+from mithril_nb.cli.target import argument
+from mithril_nb.models import Linear, Model, Relu, save
+
+MODULE = """
+import jax, jax.numpy as jnp
+from mithril_nb.models import Linear, Relu, Model
+
+def step(params, x):
+    def loss(params):
+        with jax.named_scope("net"):
+            with jax.named_scope("linear_0"):
+                h = jnp.tanh(x @ params["w"])
+            with jax.named_scope("linear_1"):
+                h = h @ params["v"]
+        return (h * h).sum()
+    return jax.grad(loss)(params)
+
+step.example_args = ({"w": jnp.ones((4, 3)), "v": jnp.ones((3, 2))}, jnp.ones((2, 4)))
+
+def make():
+    return step, step.example_args
+
+def net():
+    return Model() + Linear(8) + Relu()
+
+def double(x, times=2):
+    return x * times
+
+def broken(x):
+    return jnp.sin(x) @ x
+
+def counting():
+    return jnp.arange(3) * 2
+
+def raising():
+    raise ZeroDivisionError("in the module")
+
+def escaping(x):
+    "\x1b[31m"
+    return x + 1
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a module, in which the commands are run."""
+    (tmp_path / "mine.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    yield tmp_path
+    sys.modules.pop("mine", None)
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = cli.main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_only_lines_of_a_block_are_printed_with_their_numbers(capsys):
+    code, out, err = said(
+        capsys, "show", "mine:step", "--stage", "jaxpr", "--block", "net/linear_1", "--role", "forward"
+    )
+    assert (code, err) == (0, "")
+    assert out == "9      g:f32[2,2] = dot_general[dimension_numbers=[1]x[0] preferred_element_type=float32] e a\n"
+    _, whole, _ = said(capsys, "show", "mine:step", "--stage", "jaxpr")
+    assert whole.splitlines()[8] == out[3:].rstrip("\n")
+    _, inside, _ = said(capsys, "show", "mine:step", "--stage", "jaxpr", "--block", "net")
+    assert len(inside.splitlines()) > len(out.splitlines())
+    data = json.loads(said(capsys, "show", "mine:step", "--stage", "jaxpr", "--role", "backward", "--json")[1])
+    assert {one["role"] for one in data["instructions"]} == {"backward"}
+
+
+def test_every_stage_is_printed(capsys):
+    starts = {
+        "python": "# mine.py:", "graph": "block ", "jaxpr": "{ lambda", "stablehlo": "module @jit_step",
+        "hlo_before": "HloModule", "hlo": "HloModule", "llvm": "; ", "source": "# mine.py:",
+    }  # fmt: skip
+    for stage, start in starts.items():
+        code, out, err = said(capsys, "show", "mine:step", "--stage", stage)
+        assert (code, err) == (0, ""), stage
+        assert out.startswith(start), stage
+
+
+def test_optimized_hlo_in_short(capsys):
+    code, out, err = said(capsys, "show", "mine:step", "--stage", "hlo", "--short")
+    assert (code, err) == (0, "")
+    assert out.startswith("HloModule jit_step\nentry:\n")
+    part = said(capsys, "show", "mine:step", "--stage", "hlo", "--short", "--block", "net/linear_0")[1]
+    lines = out.splitlines()
+    for line in part.splitlines():
+        number, _, text = line.strip().partition("  ")
+        assert lines[int(number) - 1].strip() == text.strip()
+    assert 0 < len(part.splitlines()) < len(lines)
+    data = json.loads(said(capsys, "show", "mine:step", "--stage", "hlo", "--short", "--json")[1])
+    assert data["text"].splitlines() == lines
+
+
+def test_the_passes_and_what_one_of_them_changed(capsys):
+    code, out, err = said(capsys, "show", "mine:step", "--passes")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0].split() == ["pass", "name", "pipeline", "added", "removed"]
+    number, name, *_ = out.splitlines()[1].split()
+    code, diff, _ = said(capsys, "show", "mine:step", "--pass", number)
+    assert code == 0
+    assert diff.startswith(f"{number}. {name} (")
+    assert "\n@@ " in diff
+    listed = json.loads(said(capsys, "show", "mine:step", "--passes", "--json")[1])
+    assert [one["number"] for one in listed] == list(range(len(listed)))
+    data = json.loads(said(capsys, "show", "mine:step", "--pass", number, "--json")[1])
+    assert set(data) == {"number", "name", "pipeline", "before", "after", "diff"}
+
+
+def test_the_graph_of_a_stage(capsys):
+    code, out, err = said(capsys, "show", "mine:step", "--graph")
+    assert (code, err) == (0, "")
+    rows = {line.split()[0]: line for line in out.splitlines()}
+    assert rows["net"].endswith("%")
+    assert rows["linear_0"].startswith("  linear_0 ")
+    data = json.loads(said(capsys, "show", "mine:step", "--graph", "--stage", "stablehlo", "--json")[1])
+    assert data["stage"] == "stablehlo"
+    assert {"net", "net/linear_0"} <= {node["key"] for node in data["nodes"]}
+
+
+def test_what_a_function_without_arguments_gives_is_looked_at(capsys):
+    jaxpr = ("--stage", "jaxpr")
+    assert said(capsys, "show", "mine:make", *jaxpr) == said(capsys, "show", "mine:step", *jaxpr)
+    assert said(capsys, "show", "mine:counting", *jaxpr)[1].startswith("{ lambda\n  let\n    a:i32[3] = iota")
+    code, out, _ = said(capsys, "show", "mine:net", "--shape", "input=2,4")
+    assert (code, out.splitlines()[1].split()[:2]) == (0, ["linear_0", "Linear"])
+    code, out, _ = said(capsys, "show", "mine:net", "--shape", "input=2,4", "--program", "train-step", *jaxpr)
+    assert (code, "labels" in out or "targets" in out) == (0, True)
+
+
+def test_arguments_are_arrays_or_values(capsys):
+    code, out, err = said(capsys, "show", "mine:double", "--arg", "x=bf16[2,3]", "--arg", "times=4", "--stage", "jaxpr")
+    assert (code, err) == (0, "")
+    assert "mul a 4.0:bf16[]" in out
+    name, array = argument("x = i8[10,0,7]")
+    assert (name, array.shape, array.dtype.name) == ("x", (10, 0, 7), "int8")
+    assert argument("bool[]")[1].dtype == bool
+    assert argument("pred[1]")[1].dtype == bool
+    assert argument("float16[2]")[1].dtype == "float16"
+    assert argument("f32[1000000,1000000]")[1].strides == (0, 0)
+
+
+def test_a_program_gets_a_page(capsys, folder):
+    code, out, err = said(capsys, "report", "mine:double", "--arg", "f32[3]", "-o", "page.html")
+    assert (code, err) == (0, "")
+    page = (folder / "page.html").read_text(encoding="utf-8")
+    assert out == f"wrote page.html, {len(page.encode()) / 1000:.0f} kB\n"
+    assert "<title>double</title>" in page
+
+
+def test_a_file_is_read_before_a_module_of_that_name(capsys, folder):
+    save(Model() + Linear(3), folder / "mine:step")
+    assert said(capsys, "show", "mine:step", "--shape", "input=2,4")[1].startswith("input ")
+    assert "mine" not in sys.modules
+
+
+def test_what_a_terminal_would_act_on_is_escaped(capsys):
+    code, out, _ = said(capsys, "show", "mine:escaping", "--arg", "f32[3]", "--stage", "python")
+    assert code == 0
+    assert "\x1b" not in out
+    assert r"\x1b[31m" in out
+
+
+def test_stripes_at_a_terminal_know_loss_and_optimizer(capsys, folder, monkeypatch):
+    save(Model() + Linear(3) + Relu(), folder / "model.json")
+    monkeypatch.setenv("TERM", "dumb")  # stripes without escapes for their colours
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    arguments = ("show", "model.json", "--shape", "input=2,4", "--program", "train-step", "--stage", "jaxpr")
+    code, out, err = said(capsys, *arguments)
+    assert (code, err) == (0, "")
+    assert out.startswith("▌linear_0 ▌relu_0 \n")
+    code, out, err = said(capsys, *arguments, "--block", "(optimizer)")
+    assert (code, err) == (0, "")
+    assert "▌" in out.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["mine:double"],
+            "UnexpectedInputError: 'mine:double' cannot be called with these arguments: "
+            "missing a required argument: 'x'.\n"
+            "    takes  (x, times=2)\n"
+            "    or     double.example_args = (...) in the module\n"
+            '    Try: --arg "x=f32[32,784]"\n',
+        ),
+        (
+            ["mine:double", "--arg", "f33[3"],
+            "UnknownOptionError: 'f33[3' is no argument.\n"
+            "    needs  dtype and sizes such as f32[32,784], or a number or text of Python; name= in front of it\n"
+            '    Try: --arg "x=f32[32,784]"\n',
+        ),
+        (
+            ["mine:double", "--arg", "y=q7[3]"],
+            "UnknownOptionError: 'y=q7[3]' is no argument.\n"
+            "    needs  dtype and sizes such as f32[32,784], or a number or text of Python; name= in front of it\n"
+            '    Try: --arg "y=f32[32,784]"\n',
+        ),
+        (
+            ["mine:doubel"],
+            "UnknownOptionError: 'mine' has no 'doubel'.\n    has  double\n    Try: mine:double\n",
+        ),
+        (
+            ["mine:double", "--shape", "x=3"],
+            "UnknownOptionError: --shape is for models, and 'mine:double' is none.\n    Try: --arg \"f32[32,784]\"\n",
+        ),
+        (
+            ["mine:double", "--program", "train-step", "--arg", "f32[3]"],
+            "UnknownOptionError: 'double' takes no program=.\n"
+            "    program= is for  models, and modules of Flax, Equinox and Haiku\n"
+            "    Try: ml.inspect(jax.grad(double), ...), or a function that is the whole step.\n",
+        ),
+        (
+            ["mine:double", "--arg", "f32[3]", "--stage", "jaxpr", "--block", "doubel"],
+            "UnknownBlockError: no line of stage 'jaxpr' has block 'doubel'.\n"
+            "    blocks  double\n"
+            "    roles   forward\n"
+            "    Try: --stage jaxpr --block double\n",
+        ),
+        (
+            ["mine:double", "--arg", "f32[3]", "--stage", "cost", "--block", "double"],
+            "UnknownOptionError: --block picks lines of a stage.\n"
+            "    stages  graph, python, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
+            "    Try: --stage hlo --block double\n",
+        ),
+        (
+            ["mine:double", "--arg", "f32[3]", "--short"],
+            "UnknownOptionError: --short is for the optimized HLO.\n    Try: --stage hlo --short\n",
+        ),
+        (
+            ["mine:double", "--arg", "f32[3]", "--pass", "99"],
+            "UnknownOptionError: there is no pass 99.\n    passes  0 to {last}\n    Try: --passes\n",
+        ),
+        (
+            ["mine:raising"],
+            "ZeroDivisionError: in the module\n    Try: the same with --debug, for where.\n",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_words_that_can_be_typed(capsys, arguments, message):
+    code, out, err = said(capsys, "show", *arguments)
+    if "{last}" in message:
+        message = message.format(last=err.partition("0 to ")[2].partition("\n")[0])
+    assert (code, out, err) == (2, "", message)
+
+
+def test_a_module_that_is_not_there(capsys, folder):
+    assert said(capsys, "show", "yours:step") == (
+        2,
+        "",
+        "ModelFileError: there is no module 'yours'.\n"
+        f"    looked in  {folder}, and what is installed\n"
+        '    Try: mithril-nb show jax.nn:gelu --arg "f32[32,784]"\n',
+    )
+    (folder / "needy.py").write_text("import no_such_package", encoding="utf-8")
+    code, _, err = said(capsys, "show", "needy:step")
+    assert (code, err) == (
+        2,
+        "ModuleNotFoundError: No module named 'no_such_package'\n    Try: the same with --debug, for where.\n",
+    )
+
+
+def test_a_program_that_cannot_be_traced_prints_what_is_known(capsys):
+    code, out, err = said(capsys, "show", "mine:broken", "--arg", "f32[2,3]", "--stage", "jaxpr")
+    told = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (2,)."
+    assert code == 2
+    assert "b:f32[2,3] = sin a" in out
+    assert f"!! {told}" in out
+    line = MODULE.splitlines().index("    return jnp.sin(x) @ x") + 1
+    assert err == (
+        f"StageUnavailableError: jaxpr is not available: {told}\n    at mine.py:{line}: return jnp.sin(x) @ x\n"
+    )
