@@ -1,0 +1,102 @@
+"""The page of a program in a real browser: linked in every stage, opened by clicks and keys, no request to anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import pytest
+from lab import Browser
+from playwright.sync_api import Page
+
+from mithril_nb.stages import inspect
+
+
+def program(x):
+    with jax.named_scope("one"):
+        y = jnp.tanh(x) @ x
+    with jax.named_scope("two"):
+        with jax.named_scope("inner"):
+            return jnp.exp(y) * 2 + y
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of a page of a small program."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    inspect(program, jax.ShapeDtypeStruct((4, 4), "float32")).to_html(path)
+    return path.as_uri()
+
+
+@pytest.fixture
+def page(chromium: Browser, address: str) -> Iterator[Page]:
+    """The page, opened; it must ask for nothing and log nothing."""
+    page = chromium.context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.goto(address)
+    page.wait_for_selector(".mnb-page[data-ready]", timeout=20_000)
+    yield page
+    page.close()
+    assert said == []
+    assert asked == [address]
+
+
+def lines(page: Page, stage: str, look: str) -> list[str]:
+    return page.eval_on_selector_all(
+        f'[data-stage="{stage}"] .l.{look} .x', "rows => rows.map(row => row.textContent.trim())"
+    )
+
+
+def test_a_line_lights_up_its_counterparts_everywhere(page: Page):
+    page.locator('[data-stage="jaxpr"] .l', has_text="tanh").locator(".x").hover()
+    assert any("tanh" in text for text in lines(page, "stablehlo", "on"))
+    assert any("tanh" in text for text in lines(page, "hlo", "on"))
+    assert page.locator(".picture .node.on").count() == 1
+    assert page.locator('tr.on[data-block="one"]').count() == 1
+
+
+def test_stages_are_chosen_and_blocks_open_by_a_click(page: Page):
+    page.get_by_role("button", name="machine code", exact=True).click()
+    assert page.locator('[data-stage="asm"] .l').count() > 5
+    page.get_by_role("button", name="close all").click()
+    assert page.locator('.picture [aria-expanded="true"]').count() == 0
+    page.locator('.picture [data-node="two"]').click()
+    assert page.locator('.picture [data-node="two"]').get_attribute("aria-expanded") == "true"
+    assert any("exp" in text for text in lines(page, "jaxpr", "pin"))
+    page.locator('.picture [data-node="two"]').focus()
+    page.keyboard.press("Enter")
+    assert page.locator('.picture [data-node="two"]').get_attribute("aria-expanded") == "false"
+    assert lines(page, "jaxpr", "pin") == []
+
+
+def test_the_keyboard_alone_is_enough(page: Page):
+    page.locator('[data-stage="jaxpr"] .code').focus()
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    assert len(lines(page, "jaxpr", "pin")) == 1
+    assert lines(page, "stablehlo", "pin")
+    page.keyboard.press("Escape")
+    assert lines(page, "stablehlo", "pin") == []
+    rows = page.locator(".passes li")
+    rows.nth(0).focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator(".difference header b").text_content() == rows.nth(1).locator("b").text_content()
+
+
+def test_it_reads_without_scripts_and_its_links_work(chromium: Browser, address: str):
+    assert chromium.context.browser
+    context = chromium.context.browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address)
+    assert page.locator("svg .node").count() >= 2
+    link = page.locator('[data-stage="jaxpr"] a.n').last
+    target = (link.get_attribute("href") or "").removeprefix("#")
+    link.click()
+    assert page.locator(f'[id="{target}"]').is_visible()
+    context.close()
