@@ -19,18 +19,25 @@ class Failure:
         message: JAX's own words, the first lines.
         source: The innermost line of the person's Python, as `"file.py:12"`, or `""`.
         code: What stands on that line.
+        place: Path and line of the same, as Python knows them.
     """
 
     kind: str
     message: str
     source: str = ""
     code: str = ""
+    place: tuple[str, int] | None = None
+
+    @property
+    def reason(self) -> tuple[str, ...]:
+        """Class and words of the error, line by line."""
+        return tuple(f"{self.kind}: {self.message}".splitlines())
 
     @property
     def lines(self) -> tuple[str, ...]:
         """All of it, line by line, the place first."""
         place = (f"{self.source}  {self.code}",) if self.source else ()
-        return (*place, *f"{self.kind}: {self.message}".splitlines())
+        return (*place, *self.reason)
 
     @property
     def text(self) -> str:
@@ -57,5 +64,6 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
             break  # what is further out called us, and not JAX
         if jax_versions.is_of_person(frame.filename):
             label = jax_versions.file_label(frame.filename)
-            return Failure(type(error).__name__, message, f"{label}:{frame.lineno}", frame.line or "")
+            line = frame.lineno or 0
+            return Failure(type(error).__name__, message, f"{label}:{line}", frame.line or "", (frame.filename, line))
     return Failure(type(error).__name__, message)

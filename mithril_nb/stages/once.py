@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from types import TracebackType
 from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
@@ -29,6 +30,7 @@ class Once(Generic[Value]):
         self._lock = threading.Lock()
         self._value: Value | None = None
         self._error: Exception | None = None
+        self._traceback: TracebackType | None = None
         self.elapsed_s = 0.0
         self.is_made = False
 
@@ -55,10 +57,10 @@ class Once(Generic[Value]):
                     try:
                         self._value = make()
                     except Exception as error:
-                        self._error = error
+                        self._error, self._traceback = error, error.__traceback__
                     self.elapsed_s = time.perf_counter() - start
                     self._make = None
                     self.is_made = True
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(self._traceback)  # it grows each time it is raised
         return self._value  # type: ignore[return-value]

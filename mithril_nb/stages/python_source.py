@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import ast
 import linecache
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place, majority
 from mithril_nb.stages.records import Equation, Instruction
 
 _LONGEST = 200
 """Lines of a function or class that are shown in whole; of a longer one only the functions inside that matter."""
+
+_NOTHING = "# no equation of this program was made by Python of yours"
 
 
 @dataclass(frozen=True)
@@ -36,13 +40,14 @@ class Place:
 
 
 def source_of_functions(
-    places: Mapping[str, Place], equations: Sequence[Equation]
+    places: Mapping[str, Place], equations: Sequence[Equation], failure: Failure | None = None
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the functions in which equations were made, and an instruction for each line that made any.
 
     Args:
         places: Where each equation was made, by its id; those that no Python of the person's made are left out.
         equations: The equations.
+        failure: What went wrong: below the line that it came from stands why, each line after `!!`.
     """
     made: dict[Place, list[Equation]] = {}
     for equation in equations:
@@ -53,19 +58,23 @@ def source_of_functions(
     files: dict[str, list[Place]] = {}
     for place in made:
         files.setdefault(place.file, []).append(place)
+    failed = failure.place if failure is not None else None
+    if failure is not None and failed is not None:
+        files.setdefault(failed[0], []).append(Place(failed[0], failure.source.rpartition(":")[0], failed[1]))
     for file, here in files.items():
         lines = linecache.getlines(file)
         wanted = sorted({place.line for place in here})
-        by_line = {place.line: place for place in here}
+        by_line = {place.line: place for place in here if place in made}
         for first, last in _spans(lines, wanted):
             shown.append(f"# {here[0].label}:{first}")
             for number in range(first, last + 1):
-                code = lines[number - 1].rstrip("\n") if number <= len(lines) else "# the source is not available"
-                shown.append(code)
+                shown.append(_one_line(lines[number - 1]) if number <= len(lines) else "# the source is not available")
                 if number in by_line:
                     found.append(_instruction(str(by_line[number]), len(shown), made[by_line[number]]))
+                if failure is not None and failed == (file, number):
+                    shown += [f"    !! {line}" for line in failure.reason]
             shown.append("")
-    return "\n".join(shown), tuple(found)
+    return "\n".join(shown or [_NOTHING, ""]), tuple(found)
 
 
 def source_of_model(
@@ -100,11 +109,17 @@ def _instruction(id: str, line: int, made: Sequence[Equation]) -> Instruction:
     )
 
 
+def _one_line(code: str) -> str:
+    """Return a line of Python without what is a new line to others than Python, such as form feeds."""
+    return " ".join(code.splitlines()).rstrip()
+
+
 def _spans(lines: Sequence[str], wanted: Sequence[int]) -> list[tuple[int, int]]:
     """Return first and last lines of the statements around the lines that are wanted, one after another."""
     try:
-        tree = ast.parse("".join(lines))
-    except SyntaxError:  # a cell with magics, or a file that has changed since it was imported
+        with warnings.catch_warnings(action="ignore"):  # said when it was imported
+            tree = ast.parse("".join(lines))
+    except (SyntaxError, ValueError):  # a cell with magics, a file that has changed since, one that is no text
         return _near(wanted, len(lines))
     spans = sorted({_around(tree, line) or (line, line) for line in wanted})
     joined: list[tuple[int, int]] = []
@@ -119,6 +134,10 @@ def _spans(lines: Sequence[str], wanted: Sequence[int]) -> list[tuple[int, int]]
 def _around(tree: ast.AST, line: int) -> tuple[int, int] | None:
     """Return the largest statement around a line that is not too long to be shown in whole."""
     for node in ast.iter_child_nodes(tree):
+        if isinstance(node, (ast.ExceptHandler, ast.match_case)):
+            inner = _around(node, line)
+            if inner is not None:
+                return inner
         last = getattr(node, "end_lineno", None)
         if not isinstance(node, ast.stmt) or last is None:
             continue

@@ -1,0 +1,183 @@
+"""Programs that JAX refuses: its words, the person's line, and the equations up to there."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import textwrap
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_programs import spec
+
+from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.failure import Failure, failure_of
+from mithril_nb.stages.once import Once
+
+WRONG = "TypeError: dot_general requires contracting dimensions to have the same shape, got (3,) and (5,)."
+
+
+def inner(x, w):
+    y = jnp.sin(x)
+    return y @ w  # fails
+
+
+def nested(x, w):
+    return inner(x * 2, w)
+
+
+def scanned(x, w):
+    return jax.lax.scan(lambda carry, _: (inner(carry, w), None), x * 2, None, length=2)
+
+
+def derived(x, w):
+    return jax.grad(lambda x: inner(x, w).sum())(x * 2)
+
+
+def mapped(x, w):
+    return jax.vmap(lambda x: inner(x, w))(x * 2)
+
+
+def jitted(x, w):
+    return jax.jit(inner)(x * 2, w)
+
+
+def no_such_key(x, w):
+    return {"a": x * 2}["b"]  # fails
+
+
+def endless(x, w):
+    return endless(x + 1, w)
+
+
+def in_a_library(x, w):
+    return json.loads("{") + x * 2
+
+
+def of_a_number(x, w):
+    return jnp.zeros(int((x * 2).sum()))
+
+
+BODIES = {
+    nested: ("mul", "sin"),
+    mapped: ("mul", "sin"),
+    derived: ("mul", "sin", "cos"),
+    scanned: ("mul",),
+    jitted: ("mul",),
+}
+
+
+@cache
+def looked_at(fn) -> Inspection:
+    return inspect(fn, spec(4, 3), spec(5, 6))
+
+
+def marked(inspection: Inspection) -> list[str]:
+    """The lines of the jaxpr that say why it ends, without numbers of lines."""
+    lines = inspection.stage("jaxpr").text.splitlines()
+    return [re.sub(r"\.py:\d+", ".py:1", line.strip()) for line in lines if line.startswith("    !! ")]
+
+
+@pytest.mark.parametrize("fn", BODIES, ids=lambda fn: fn.__name__)
+def test_equations_are_known_up_to_the_line_that_failed(fn) -> None:
+    inspection = looked_at(fn)
+    stage = inspection.stage("jaxpr")
+    assert tuple(one.opcode for one in stage.instructions if one.opcode != "parameter") == BODIES[fn]
+    assert marked(inspection) == ["!! test_failure.py:1  return y @ w  # fails", f"!! {WRONG}"]
+    reason = f"{WRONG}\n  at test_failure.py:{inner.__code__.co_firstlineno + 2}: return y @ w  # fails"
+    for name in inspection.stages:
+        assert inspection.stage(name).unavailable == reason
+    assert all(inspection.stage(name).text == "" for name in inspection.stages[3:])
+
+
+def test_the_text_of_a_program_that_fails() -> None:
+    assert looked_at(nested).stage("jaxpr").text == textwrap.dedent(f"""\
+        {{ lambda
+            a:f32[4,3]  # x
+            b:f32[5,6]  # w
+          let
+            c:f32[4,3] = mul a 2.0:f32[]
+            d:f32[4,3] = sin c
+            !! test_failure.py:{inner.__code__.co_firstlineno + 2}  return y @ w  # fails
+            !! {WRONG}
+        """)
+
+
+PYTHON = {
+    no_such_key: ['!! test_failure.py:1  return {"a": x * 2}["b"]  # fails', "!! KeyError: 'b'"],
+    in_a_library: [
+        '!! test_failure.py:1  return json.loads("{") + x * 2',
+        "!! JSONDecodeError: Expecting property name enclosed in double quotes: line 1 column 2 (char 1)",
+    ],
+}
+
+
+@pytest.mark.parametrize("fn", PYTHON, ids=lambda fn: fn.__name__)
+def test_errors_of_python_have_their_line_too(fn) -> None:
+    assert marked(looked_at(fn)) == PYTHON[fn]
+
+
+def test_jax_own_advice_is_kept() -> None:
+    def choosing(x):
+        if x.sum() > 0:
+            return x
+        return -x
+
+    first, *rest = marked(inspect(choosing, spec(3)))
+    assert first == "!! test_failure.py:1  if x.sum() > 0:"
+    assert rest[0] == "!! TracerBoolConversionError: Attempted boolean conversion of traced array with shape bool[]."
+    assert rest[-1].endswith("errors.html#jax.errors.TracerBoolConversionError")
+    number = marked(looked_at(of_a_number))
+    assert number[0] == "!! test_failure.py:1  return jnp.zeros(int((x * 2).sum()))"
+    assert number[1].startswith("!! ConcretizationTypeError: Abstract tracer value encountered where concrete value")
+
+
+def test_an_endless_recursion_ends(request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(partial(sys.setrecursionlimit, sys.getrecursionlimit()))
+    sys.setrecursionlimit(400)  # a quarter of the depth is a sixteenth of the frames
+    inspection = looked_at(endless)
+    first, second = marked(inspection)
+    assert first == "!! test_failure.py:1  return endless(x + 1, w)"
+    assert second.startswith("!! RecursionError: maximum recursion depth exceeded")
+    assert {one.opcode for one in inspection.stage("jaxpr").instructions} <= {"parameter", "add"}
+
+
+def test_a_wrong_count_of_arguments() -> None:
+    stage = inspect(inner, spec(3)).stage("jaxpr")
+    assert stage.text == textwrap.dedent("""\
+        { lambda
+            a:f32[3]  # args[0]
+          let
+            !! TypeError: inner() missing 1 required positional argument: 'w'
+        """)
+    assert stage.unavailable == "TypeError: inner() missing 1 required positional argument: 'w'"
+
+
+def test_long_messages_are_cut_and_empty_ones_said() -> None:
+    long = failure_of(ValueError("\n".join(map(str, range(99)))))
+    assert long.message.splitlines() == [str(number) for number in range(8)]
+    assert failure_of(AssertionError()).text == "AssertionError: no message"
+
+
+def test_lines_and_text() -> None:
+    failure = Failure("ValueError", "one\ntwo", "net.py:3", "y = f(x)")
+    assert failure.lines == ("net.py:3  y = f(x)", "ValueError: one", "two")
+    assert failure.reason == ("ValueError: one", "two")
+    assert failure.text == "ValueError: one\ntwo\n  at net.py:3: y = f(x)"
+
+
+def test_what_went_wrong_is_kept_and_raised_again_as_it_was() -> None:
+    def make() -> int:
+        raise ValueError("once")
+
+    value, depths = Once(make), []
+    for _ in range(3):
+        with pytest.raises(ValueError, match="once") as error:
+            value.get()
+        depths.append(len(error.traceback))
+    assert value.has_failed
+    assert not value.is_ready
+    assert depths == [depths[0]] * 3
