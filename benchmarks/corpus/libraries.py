@@ -24,8 +24,8 @@ def programs(full: bool) -> dict[str, Make]:
     }
 
 
-def nnx_parts(widths: tuple[int, ...]) -> tuple[Any, Any]:
-    """Return what a module of nnx does, as a function of its state, and the spec of that state."""
+def nnx_model(widths: tuple[int, ...]) -> Any:
+    """Return a module of nnx whose arrays are specs."""
     from flax import nnx
 
     class Net(nnx.Module):
@@ -39,7 +39,14 @@ def nnx_parts(widths: tuple[int, ...]) -> tuple[Any, Any]:
         def __call__(self, x: Any) -> Any:
             return self.down(self.hidden(x))
 
-    graph, state = nnx.split(nnx.eval_shape(lambda: Net(nnx.Rngs(0))))
+    return nnx.eval_shape(lambda: Net(nnx.Rngs(0)))
+
+
+def nnx_parts(widths: tuple[int, ...]) -> tuple[Any, Any]:
+    """Return what a module of nnx does, as a function of its state, and the spec of that state."""
+    from flax import nnx
+
+    graph, state = nnx.split(nnx_model(widths))
     return lambda state, x: nnx.merge(graph, state)(x), nnx.to_pure_dict(state)
 
 

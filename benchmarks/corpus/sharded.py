@@ -13,11 +13,21 @@ from benchmarks.corpus.program import Make, Program, adam_step, spec
 
 def programs(full: bool) -> dict[str, Make]:
     """Return the programs of this family."""
-    return {"sharded, train step": lambda: sharded_step((512, 1024, 512) if full else (8, 16, 8), 64 if full else 8)}
+    widths, batch = ((512, 1024, 512), 64) if full else ((8, 16, 8), 8)
+
+    def forward() -> Program:
+        params, x, _ = sharded_shapes(widths, batch)
+        return mlp, (params, x)
+
+    def step() -> Program:
+        params, x, y = sharded_shapes(widths, batch)
+        return adam_step(mlp, params, x, y, loss=mean_square)
+
+    return {"sharded, forward": forward, "sharded, train step": step}
 
 
-def sharded_step(widths: tuple[int, int, int], batch: int) -> Program:
-    """Return an Adam step whose batch is split in 4 and whose weights are split in 2."""
+def sharded_shapes(widths: tuple[int, int, int], batch: int) -> tuple[Any, Any, Any]:
+    """Return specs of params whose weights are split in 2, and of inputs and targets whose batch is split in 4."""
     mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
 
     def placed(*shape: int, over: tuple[str | None, ...]) -> Any:
@@ -28,5 +38,4 @@ def sharded_step(widths: tuple[int, int, int], batch: int) -> Program:
         {"w": placed(*widths[1:], over=("model", None)), "b": spec(widths[2])},
     ]
     x = placed(batch, widths[0], over=("data", None))
-    y = placed(batch, widths[2], over=("data", None))
-    return adam_step(mlp, params, x, y, loss=mean_square)
+    return params, x, placed(batch, widths[2], over=("data", None))

@@ -10,6 +10,7 @@ import optax
 import pytest
 from jax_programs import linear_params, mlp, spec, train_step
 
+from benchmarks.corpus.own_widths import by_width, own_widths
 from mithril_nb.stages import Inspection, inspect
 
 BATCH = 3
@@ -149,3 +150,15 @@ def test_the_update_of_a_weight_belongs_to_its_layer_even_behind_a_global_norm()
     assert len(matrices) > 4 * 10
     for equation in matrices:
         assert equation.block == LAYERS[frozenset(equation.outputs[0].shape)], equation
+
+
+OWN_WIDTHS = own_widths()
+
+
+@pytest.mark.parametrize("name", OWN_WIDTHS)
+def test_every_line_belongs_to_the_block_whose_width_it_has(name: str) -> None:
+    own = OWN_WIDTHS[name]()
+    for stage in ("jaxpr", "stablehlo"):
+        found = by_width(own.stage(stage).instructions)
+        assert len(found) > 300 - 1
+        assert [one for one, is_right in found if not is_right] == []
