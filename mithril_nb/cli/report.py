@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +15,20 @@ from mithril_nb.errors import ModelFileError
 def write_report(options: argparse.Namespace) -> int:
     """Write the file."""
     target = find_target(options.target, bool(options.arg))
+    if not Path(options.output).parent.is_dir():  # said before the program is compiled, which may take long
+        raise _cannot_write(options.output, os.strerror(errno.ENOENT))
     inspection = inspection_of(target, options)
     page = inspection.to_html() if target.graph is None else _page(target, inspection, options)
     try:
         Path(options.output).write_text(page, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise ModelFileError(
-            f"cannot write {options.output!r}.", (("because", error.strerror or str(error)),), "-o report.html"
-        ) from error
+        raise _cannot_write(options.output, error.strerror or str(error)) from error
     print(f"wrote {options.output}, {len(page.encode()) / 1000:.0f} kB")
     return 0
+
+
+def _cannot_write(path: str, why: str) -> ModelFileError:
+    return ModelFileError(f"cannot write {path!r}.", (("because", why),), "-o report.html")
 
 
 def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:

@@ -6,12 +6,15 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import jax
 import pytest
 
-from mithril_nb import cli
+from mithril_nb import cli, targets
 from mithril_nb.cli.target import argument
 from mithril_nb.models import Linear, Model, Relu, save
+from mithril_nb.targets.inspection import inspect as targets_inspect
 
 MODULE = """
 import jax, jax.numpy as jnp
@@ -53,6 +56,20 @@ def escaping(x):
 """
 
 
+MADE: dict[str, Any] = {}
+
+
+def inspected(target: Any, *args: Any, **options: Any) -> Any:
+    """Look at each function of the module once: compiling takes most of the time, and every command would do it."""
+    if not hasattr(target, "__name__"):
+        return targets_inspect(target, *args, **options)
+    shapes = [(leaf.shape, leaf.dtype) if hasattr(leaf, "shape") else leaf for leaf in jax.tree.leaves((args, options))]
+    key = f"{target.__name__} {shapes}"
+    if key not in MADE:
+        MADE[key] = targets_inspect(target, *args, **options)
+    return MADE[key]
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder with a module, in which the commands are run."""
@@ -60,6 +77,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.delitem(sys.modules, "mine", raising=False)
+    monkeypatch.setattr(targets, "inspect", inspected)
     yield tmp_path
     sys.modules.pop("mine", None)
 
