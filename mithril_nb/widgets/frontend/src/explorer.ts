@@ -70,7 +70,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     paint();
   };
   model.on("change:snapshot", onSnapshot);
-  const leave = [kernel.on("passes", () => tabs.update()), kernel.watch(() => header.update())];
+  const leave = [store.on("passes", () => tabs.update()), kernel.watch(() => header.update())];
   paint();
   return () => {
     model.off("change:snapshot", onSnapshot);

@@ -94,6 +94,7 @@ export class Pane {
     this.flags = new Uint8Array(text.lineCount + 1);
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects: setFlags.of(this.flags) });
     this.view.scrollDOM.scrollTop = kept;
+    this.painted = "";
     this.paintStripes();
     attr(this.root, "data-mnb-version", text.version);
   }

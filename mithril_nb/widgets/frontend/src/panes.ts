@@ -212,6 +212,8 @@ export class Panes {
     const newest = this.store.texts.get(message.stage);
     // Decoding is asynchronous: an older text must not overtake a newer one.
     if (newest && newest.version > message.version) return;
+    // One that came while it was asked for again is here already.
+    if (newest && newest.version === message.version && (newest.places !== null) === (message.short ?? false)) return;
     const text = new StageText(message.stage, message.version, raw.text, raw);
     const pane = this.slots.get(message.stage)?.pane;
     const other = pane?.text && (pane.text.places === null) !== (text.places === null);

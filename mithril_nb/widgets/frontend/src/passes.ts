@@ -126,6 +126,7 @@ export class PassesTab {
       (element.children[4] as HTMLElement).style.width = size ? `${(100 * Math.log1p(size)) / Math.log1p(most)}%` : "0";
     });
     this.update();
+    this.store.emit("passes");
     if (this.at < 0 && this.rows.length) this.select(0);
   }
 

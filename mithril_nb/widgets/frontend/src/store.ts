@@ -5,7 +5,7 @@ import type { Anchor, Links, StageText } from "./links";
 import type { Diagnostic, Run, Snapshot, StageName } from "./types";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
 
-export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab";
+export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes";
 
 export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
@@ -44,7 +44,7 @@ export class Store {
     return () => set.delete(listener);
   }
 
-  private emit(topic: Topic): void {
+  emit(topic: Topic): void {
     for (const listener of this.listeners.get(topic) ?? []) listener();
   }
 
@@ -137,7 +137,8 @@ export class Store {
 
   /** Let go of everything: pins, hover, selected edge. Returns whether there was anything. */
   release(): boolean {
-    const had = this.pins.length > 0 || this.selectedEdge !== null;
+    const had = this.pins.length > 0 || this.selectedEdge !== null || this.hover.length > 0;
+    this.setHover([]);
     if (this.selectedEdge !== null) this.selectEdge(null);
     if (this.pins.length > 0) this.pin([]);
     return had;

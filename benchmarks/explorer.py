@@ -1,0 +1,122 @@
+"""The explorer in JupyterLab, on GPT-2 small's train step: from the call to a drawn first view, clicks, scrolling.
+
+Needs Chromium and the packages of the tests (`pip install '.[test]'`); without them it says so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+CHROMIUM = "MITHRIL_NB_CHROMIUM"
+
+_SETUP = """
+from mithril_nb.widgets import explore
+from benchmarks.corpus import corpus
+warm = explore(lambda x: x + 1, 1.0)
+fn, args = corpus(True)["GPT-2 small, train step"]()
+"""
+_CALL = "e = explore(fn, *args)\ne"
+_DRAWN = """() => document.querySelector('[data-mnb-graph="jaxpr"]') && ['jaxpr', 'stablehlo'].every(
+    (stage) => document.querySelector(`[data-mnb-pane="${stage}"]`)?.dataset.mnbVersion === '1')"""
+_FROM_CALL = """async () => {
+    const start = performance.now();
+    void window.jupyterapp.commands.execute('notebook:run-cell');
+    while (!(%s)()) await new Promise((done) => requestAnimationFrame(done));
+    await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+    return performance.now() - start;
+}""" % _DRAWN.replace("%", "%%")  # noqa: UP031  The code is full of braces.
+_CLICK = """async (pane) => {
+    performance.clearMeasures('mnb:link');
+    const lines = [...document.querySelectorAll(`[data-mnb-pane="${pane}"] .cm-line`)];
+    const line = lines[Math.floor(lines.length / 2)], box = line.getBoundingClientRect();
+    const where = {bubbles: true, clientX: box.x + 60, clientY: box.y + 5};
+    line.dispatchEvent(new MouseEvent('mousedown', where));
+    line.dispatchEvent(new MouseEvent('click', where));
+    while (!performance.getEntriesByName('mnb:link').length) await new Promise((done) => requestAnimationFrame(done));
+    return performance.getEntriesByName('mnb:link')[0].duration;
+}"""
+_SCROLL = """async (pane) => {
+    const scroller = document.querySelector(`[data-mnb-pane="${pane}"] .cm-scroller`), frames = [];
+    let before = performance.now();
+    for (let at = 0; at < 120; at++) {
+        scroller.scrollTop += at % 20 ? 90 : scroller.scrollHeight / 7;
+        await new Promise((done) => requestAnimationFrame(done));
+        frames.push(performance.now() - before);
+        before = performance.now();
+    }
+    return frames.sort((a, b) => a - b);
+}"""
+
+
+def explorer_figures() -> Iterator[tuple[str, str, str]]:
+    """Yield what was measured: its name, the figure, and the bar."""
+    sys.path.insert(0, str(ROOT / "tests" / "browser"))
+    try:
+        from lab import CHROMIUM_FLAGS, Browser, NotebookPage, Server
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        yield "explorer", f"not measured: {error}", ""
+        return
+    program = os.environ.get(CHROMIUM) or shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        yield "explorer", f"not measured: no Chromium, and {CHROMIUM} names none", ""
+        return
+    server = Server({"JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)})
+    try:
+        with sync_playwright() as playwright, tempfile.TemporaryDirectory() as profile:
+            context = playwright.chromium.launch_persistent_context(
+                profile, executable_path=program, headless=True, args=CHROMIUM_FLAGS, timeout=60_000
+            )
+            name = server.write_notebook("explorer.ipynb", [_SETUP, _CALL])
+            yield from _measured(NotebookPage(server, Browser(context), name, width=1600, height=1200))
+            context.close()
+    finally:
+        server.close()
+
+
+def _measured(notebook: Any) -> Iterator[tuple[str, str, str]]:
+    page = notebook.page
+    page.set_default_timeout(120_000)
+    for step in ("notebook:move-cursor-up", "notebook:run-cell-and-select-next"):
+        notebook.command(step)
+    notebook.wait_for("'fn' in globals()", 120)
+    before = len(json.dumps(notebook.save()))
+    yield "call to a drawn first view", f"{page.evaluate(_FROM_CALL) / 1000:.2f} s", "3 s"
+    page.locator(".mnb-explorer").scroll_into_view_if_needed()
+    page.wait_for_timeout(2000)
+    yield "nodes", str(page.locator("[data-mnb-graph]").get_attribute("data-mnb-nodes")), "25"
+    yield "added to the notebook", f"{(len(json.dumps(notebook.save())) - before) / 1000:.0f} kB", "300 kB"
+    notebook.command("@jupyter-widgets/jupyterlab-manager:saveWidgetState")
+    yield "with the state of its widgets", f"{(len(json.dumps(notebook.save())) - before) / 1000:.0f} kB", ""
+    yield "click to all panes, 9k lines", f"{page.evaluate(_CLICK, 'stablehlo'):.0f} ms", "100 ms"
+    page.locator('[data-mnb-tab="passes"]').click()
+    page.locator('[data-mnb-action="passes.ask"]').click()
+    page.locator('[data-mnb-action="pane.hlo"]').click()
+    page.locator('[data-mnb-pane="hlo"][data-mnb-version="1"]').wait_for()
+    notebook.wait_for("e.session.wait(0.1)", 120)
+    page.wait_for_timeout(1000)
+    yield "click to all panes, 50k lines", f"{page.evaluate(_CLICK, 'hlo'):.0f} ms", "250 ms"
+    frames = page.evaluate(_SCROLL, "hlo")
+    yield "frame while 50k lines scroll, p50 / p95", f"{frames[60]:.0f} / {frames[113]:.0f} ms", "20 ms"
+    page.locator("[data-mnb-shown]").wait_for()
+    page.locator(".mnb-pass-list").focus()
+    rows = page.locator("[data-mnb-pass]").count()
+    for number in range(1, rows):
+        page.keyboard.press("ArrowDown")
+        page.locator(f'[data-mnb-shown="{number}"]').wait_for()
+    page.wait_for_timeout(100)
+    took = page.evaluate("performance.getEntriesByName('mnb:diff').map((one) => one.duration)")
+    yield f"diff of a pass, the slowest of {len(took)}", f"{max(took):.0f} ms", "200 ms"
+
+
+if __name__ == "__main__":
+    for row in explorer_figures():
+        print("{:45} {:>16} {:>8}".format(*row), flush=True)

@@ -1,0 +1,116 @@
+"""The explorer in a real browser: the first view, links between graph and stages, the passes, and what it weighs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import jax, jax.numpy as jnp
+from mithril_nb.widgets import explore
+def net(params, x):
+    for at, w in enumerate(params):
+        with jax.named_scope(f"layer_{at}"):
+            x = jnp.tanh(x @ w)
+    return x.sum()
+spec = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")
+"""
+OPEN = "e = explore(jax.grad(net), [spec(29, 37), spec(37, 53)], spec(7, 29))\ne"
+DRAWN = """() => document.querySelector('[data-mnb-graph="jaxpr"]') && ['jaxpr', 'stablehlo'].every(
+    (stage) => document.querySelector(`[data-mnb-pane="${stage}"]`)?.dataset.mnbVersion === '1')"""
+
+
+@pytest.fixture
+def open_explorer(open_notebook):
+    def open_one(cell: str = OPEN, drawn: str = DRAWN) -> Any:
+        notebook = open_notebook([PROGRAM, cell], width=1600, height=1150)
+        notebook.run_all()
+        notebook.page.wait_for_function(drawn)
+        notebook.page.locator(".mnb-explorer").scroll_into_view_if_needed()
+        return notebook
+
+    return open_one
+
+
+def lit(notebook: Any, stage: str) -> list[int]:
+    lines = notebook.page.locator(f'[data-mnb-pane="{stage}"] [data-mnb-linked="pinned"]')
+    return [int(line.get_attribute("data-mnb-line")) for line in lines.all()]
+
+
+def test_the_first_view_is_linked_and_worked_by_hand_and_by_keys(open_explorer, record_property) -> None:
+    notebook = open_explorer()
+    page = notebook.page
+    assert not notebook.evaluate("e.inspection.is_compiled"), "nobody asked for it"
+    layer = page.locator('.mnb-stage-graph [data-node="layer_1"]')
+    layer.click()
+    for stage in ("jaxpr", "stablehlo"):
+        expected = notebook.evaluate(
+            f"[n for i in e.stages[{stage!r}].instructions if 'layer_1' in i.blocks"
+            " for n in range(i.line, i.line + i.lines)]"
+        )
+        found = lit(notebook, stage)
+        assert found, stage
+        assert set(found) <= set(expected), stage
+    assert page.locator(".mnb-stripe").count() > 4
+    # A line says in plain words what its operation does, and lights the node that it belongs to.
+    line = page.locator('[data-mnb-pane="stablehlo"] .cm-line', has_text="stablehlo.tanh").first
+    line.hover(position={"x": 90, "y": 6})
+    page.locator(".mnb-tip", has_text="tangent").wait_for()
+    line.click(position={"x": 90, "y": 6})
+    page.locator('.mnb-stage-graph [data-node="layer_0"][data-mnb-linked="pinned"]').wait_for()
+    # By keys: from the node into it and out again, the focus stays on it.
+    layer.focus()
+    nodes = page.locator("[data-mnb-nodes]")
+    before = int(nodes.get_attribute("data-mnb-nodes"))
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(f"Number(document.querySelector('[data-mnb-nodes]').dataset.mnbNodes) > {before}")
+    assert page.evaluate("document.activeElement.dataset.node") == "layer_1"
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function(f"Number(document.querySelector('[data-mnb-nodes]').dataset.mnbNodes) === {before}")
+    page.keyboard.press("Escape")
+    assert page.locator('.mnb-explorer [data-mnb-linked="pinned"]').count() == 0
+    record_property("link_ms", page.evaluate("performance.getEntriesByName('mnb:link').map((one) => one.duration)"))
+    saved = notebook.save()
+    kept = len(json.dumps(saved.cells[1]))
+    record_property("kept_bytes", kept)
+    assert kept < 300_000
+    assert notebook.problems == []
+    assert notebook.evaluate("len(e.errors)") == 0
+
+
+def test_what_needs_the_compiler_comes_when_it_is_asked_for(open_explorer, record_property) -> None:
+    notebook = open_explorer()
+    page = notebook.page
+    page.locator('[data-mnb-tab="passes"]').click()
+    page.locator('[data-mnb-action="passes.ask"]').click()
+    page.locator('[data-mnb-action="pane.hlo"]').click()
+    page.locator('[data-mnb-pane="hlo"][data-mnb-state="ready"][data-mnb-version="1"]').wait_for()
+    page.locator('[data-mnb-shown="0"]').wait_for()
+    page.locator(".mnb-pass-list").focus()
+    page.keyboard.press("ArrowDown")
+    page.locator('[data-mnb-shown="1"]').wait_for()
+    assert page.locator(".mnb-diff-added, .mnb-diff-removed").count() > 0
+    long = notebook.evaluate("e.stages['hlo'].text.count(chr(10))")
+    page.locator('[data-mnb-action="short.hlo"]').click()
+    page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="entry:").wait_for()
+    line = page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="tanh").first
+    line.click(position={"x": 90, "y": 6})
+    assert lit(notebook, "hlo")
+    assert all(number < long for number in lit(notebook, "hlo"))
+    assert lit(notebook, "stablehlo"), "lines in short are linked as the long ones are"
+    page.locator(".mnb-pass-fate", has_text="of HLO").wait_for()
+    took = page.evaluate("performance.getEntriesByName('mnb:diff').map((one) => one.duration)")
+    record_property("diff_ms", took)
+    assert notebook.problems == []
+    assert notebook.evaluate("len(e.errors)") == 0
+
+
+def test_a_program_that_cannot_be_traced_shows_how_far_it_came(open_explorer) -> None:
+    cell = "def broken(x):\n    return jnp.sin(x) + jnp.ones(7)\ne = explore(broken, spec(3))\ne"
+    notebook = open_explorer(cell, "() => document.querySelector('[data-mnb-pane=\"jaxpr\"][data-mnb-version]')")
+    pane = notebook.page.locator('[data-mnb-pane="jaxpr"]')
+    pane.locator(".mnb-pane-card", has_text="jaxpr is not available").wait_for()
+    pane.locator(".cm-line", has_text="sin").first.wait_for()
+    assert notebook.problems == []
