@@ -1,0 +1,107 @@
+"""The logical graph as an outline: every block a line, in order, with what feeds it, whatever it is called."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_programs import block, spec
+
+from mithril_nb.stages import inspect
+from mithril_nb.stages.block_graph import outline
+from mithril_nb.stages.records import Instruction, Stage
+
+
+def graph(fn, *args) -> Stage:
+    return inspect(fn, *args).stage("graph")
+
+
+def feeds(stage: Stage) -> dict[str, tuple[str, ...]]:
+    return {one.id: one.operands for one in stage.instructions}
+
+
+def test_blocks_inside_of_blocks_and_a_way_around_them() -> None:
+    def fn(x):
+        with block("first"):
+            x = x * 2.0
+        with block("net/branch/deep"):
+            y = jnp.tanh(x)
+        with block("net/add"):
+            y = x + y
+        with block("last"):
+            return y.sum()
+
+    stage = graph(fn, spec(2, 3))
+    assert stage.text == (
+        "block     gives     equations\n"
+        "first     f32[2,3]  1 forward\n"
+        "net       f32[2,3]  2 forward\n"
+        "  branch  f32[2,3]  1 forward\n"
+        "    deep  f32[2,3]  1 forward\n"
+        "  add     f32[2,3]  1 forward\n"
+        "last      f32[]     1 forward\n"
+    )
+    assert feeds(stage) == {
+        "first": (), "net": ("first",), "net/branch": (), "net/branch/deep": (), "net/add": ("net/branch",),
+        "last": ("net",),
+    }  # fmt: skip
+    assert [one.line for one in stage.instructions] == [2, 3, 4, 5, 6, 7]
+
+
+def test_a_block_in_a_scan_is_one_block() -> None:
+    def fn(x, xs):
+        def cell(carry, x):
+            with block("cell"):
+                carry = jnp.tanh(carry + x)
+            return carry, carry
+
+        with block("net"):
+            return jax.lax.scan(cell, x, xs)[1].sum()
+
+    stage = graph(fn, spec(3), spec(5, 3))
+    assert [one.id for one in stage.instructions] == ["net", "net/cell"]
+    cell = stage.instructions[1]
+    assert len(cell.equations) == 2
+    assert cell.role == "forward"
+
+
+@pytest.mark.parametrize("name", ["größe 日本", "<b>&amp;'\"", "a b", "x" * 99, "{0} %s", "100%"])
+def test_any_name_is_data(name: str) -> None:
+    stage = graph(lambda x: named(name, x), spec(2))
+    assert [one.id for one in stage.instructions] == [name]
+    assert stage.text.splitlines()[1].startswith(name)
+
+
+def named(name: str, x):
+    with block(name):
+        return jnp.sin(x)
+
+
+def test_names_with_line_breaks_take_one_line_each() -> None:
+    text, found = outline([made("0", "one\ntwo"), made("1", "three\x0c\u2028")], [], {"one\ntwo": "a\nkind"})
+    assert text == (
+        "block    kind    equations\n"
+        "one two  a kind  1 forward\n"
+        "three            1 forward\n"
+    )  # fmt: skip
+    assert [(one.id, one.line) for one in found] == [("one\ntwo", 2), ("three\x0c\u2028", 3)]
+
+
+def made(id: str, path: str) -> Instruction:
+    return Instruction(id, "sin", 1, (id,), ((path, 1.0),), "forward", "tagged")
+
+
+def test_a_program_without_blocks_has_no_lines_but_the_head() -> None:
+    assert outline([], [], {}) == ("block  equations\n", ())
+
+
+def test_roles_are_counted_apart_and_kinds_are_shown() -> None:
+    parts = [
+        Instruction("0", "dot", 1, ("0",), (("net", 1.0),), "forward", "tagged"),
+        Instruction("1", "dot", 2, ("1",), (("net", 1.0),), "backward", "tagged"),
+        Instruction("2", "sub", 3, ("2",), (("net", 1.0),), None, "tagged"),
+        Instruction("10", "call", 4, ("10",), (("net", 1.0),), "forward", "tagged"),
+    ]
+    text, (net,) = outline(parts, ["10"], {"net": "Linear"})
+    assert text.splitlines()[1] == "net    Linear  1 forward · 1 backward · 1 other"
+    assert (net.opcode, net.equations, net.role) == ("Linear", ("0", "1", "2", "10"), None)
