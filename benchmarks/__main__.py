@@ -1,4 +1,4 @@
-"""Print the benchmarks as a table: `python -m benchmarks [--quick] [--only evaluate train compose ...]`."""
+"""Print the benchmarks as a table: `python -m benchmarks [--quick] [--full] [--only evaluate train compose ...]`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import jax
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.attribution import attribution_tables
 from benchmarks.compose import compose_tables
 from benchmarks.evaluate import evaluate_comparisons
 from benchmarks.interleaved import Comparison
 from benchmarks.observation import observation_comparisons
+from benchmarks.stages import DIFF_BAR_S, MEMORY_BAR, median_ms, pass_times, stage_comparisons, stage_memory
 from benchmarks.starting import deep_chain, starting_times
 from benchmarks.startup import startup_times
 from benchmarks.train_step import train_step_comparisons
@@ -25,7 +27,7 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "train": train_step_comparisons,
     "observation": observation_comparisons,
 }
-PARTS = [*COMPARISONS, "startup", "compose", "params", "depth"]
+PARTS = [*COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution"]
 
 
 def main() -> None:
@@ -33,6 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a figure to quote")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--full", action="store_true", help="stages of GPT-2 small and ResNet-50 too: takes an hour")
     options = parser.parse_args()
     rounds, repeats = (30, 3) if options.quick else (200, 7)
     console = Console()
@@ -43,6 +46,8 @@ def main() -> None:
     asked = [name for name in COMPARISONS if name in options.only]
     if asked:
         console.print(comparison_table(found for name in asked for found in COMPARISONS[name](rounds)))
+    if "stages" in options.only:
+        print_stages(console, rounds, options.full)
     if "startup" in options.only:
         table = Table("before the first step", "median")
         table.columns[1].justify = "right"
@@ -63,6 +68,9 @@ def main() -> None:
             f"a chain of 2,000 blocks, CPU time: {si(composed)} to compose, {si(compiled)} to compile and print; "
             f"recursion limit {sys.getrecursionlimit()}"
         )
+    if "attribution" in options.only:
+        for table in attribution_tables(full=not options.quick):
+            console.print(table)
 
 
 def comparison_table(found: Iterator[Comparison]) -> Table:
@@ -77,6 +85,18 @@ def comparison_table(found: Iterator[Comparison]) -> Table:
         bar = "" if each.bar is None else f"{each.bar:.2f}"
         table.add_row(each.name, si(each.ours_s), si(each.theirs_s), ratio, spread, f"{each.best:.3f}", bar)
     return table
+
+
+def print_stages(console: Console, rounds: int, full: bool) -> None:
+    """Print what looking at programs costs. That it changes neither numbers nor costs is a test: `tests/stages`."""
+    console.print(comparison_table(stage_comparisons(rounds, full)))
+    table = Table("peak memory of a new process", "inspected", "compiled", "ratio", "bar")
+    for name, ours, theirs in stage_memory(full):
+        ratio = f"{ours / theirs:.2f}"
+        table.add_row(name, f"{ours / 1e6:.0f} MB", f"{theirs / 1e6:.0f} MB", ratio, f"{MEMORY_BAR}")
+    console.print(table)
+    name, count, listed_s, times = pass_times(full)
+    console.print(f"{name}: {count} passes listed in {si(listed_s)}; diff {median_ms(times)} (bar {si(DIFF_BAR_S)})")
 
 
 def si(seconds: float) -> str:

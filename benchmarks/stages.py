@@ -1,0 +1,160 @@
+"""What looking at a program costs: `ml.inspect` against tracing, lowering and compiling it without us."""
+
+from __future__ import annotations
+
+import functools
+import re
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from benchmarks.corpus import Make, Program, corpus
+from benchmarks.corpus.program import adam_step, ints, spec
+from benchmarks.gpt import plain_forward, plain_shapes
+from benchmarks.interleaved import Comparison, compare
+from mithril_nb.stages import Inspection, inspect
+
+LOWERING_BAR, COMPILING_BAR, MEMORY_BAR, DIFF_BAR_S = 1.5, 1.25, 1.3, 0.2
+_LARGEST = "GPT-2 small, train step"
+
+
+def stage_programs(full: bool) -> dict[str, Make]:
+    """Return the programs that are looked at, by name; the large ones only if `full`."""
+    large = corpus(full=True)
+    found = {"MLP, train step": large["MLP, train step"], "LeNet, train step": large["LeNet, train step"]}
+    found["GPT 4x128, train step"] = small_gpt
+    names = (_LARGEST, "ResNet-50, train step") if full else ()
+    return found | {name: large[name] for name in names}
+
+
+def small_gpt() -> Program:
+    """Return a train step of a GPT with 4 layers of width 128."""
+    params = {name: spec(*shape) for name, shape in plain_shapes(layers=4, width=128, vocabulary=512).items()}
+    tokens = ints(2, 64)
+    forward = functools.partial(plain_forward, layers=4, heads=4)
+    return adam_step(forward, params, tokens, tokens)
+
+
+def stage_comparisons(rounds: int, full: bool = False) -> Iterator[Comparison]:
+    """Yield what the stages cost over the same without us, up to StableHLO and up to optimized HLO with its passes."""
+    for name, make in stage_programs(full).items():
+        fn, args = make()
+        yield compare(
+            f"inspect to StableHLO, {name}", *_pair(fn, args, to_stablehlo, lower),
+            bar=LOWERING_BAR, rounds=max(5, rounds // 10),
+        )  # fmt: skip
+        yield compare(
+            f"  to HLO with passes, {name}", *_pair(fn, args, to_hlo, compiled),
+            bar=COMPILING_BAR, rounds=max(3, rounds // 40) if name in stage_programs(False) else 2,
+        )  # fmt: skip
+
+
+def stage_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
+    """Yield the greatest memory of a new process that inspects a program up to HLO, and of one that compiles it."""
+    for name in stage_programs(full):
+        yield name, _peak_bytes(name, "to_hlo"), _peak_bytes(name, "compiled")
+
+
+def pass_times(full: bool = False) -> tuple[str, int, float, list[float]]:
+    """Return the program, how many passes changed it, seconds to list them, and seconds for the diff of each."""
+    name = _LARGEST if full else "GPT 4x128, train step"
+    fn, args = stage_programs(full)[name]()
+    inspection = inspect(fn, *args)
+    _ = inspection.compiled
+    since = time.perf_counter()
+    passes = inspection.passes
+    listed_s = time.perf_counter() - since
+    times = []
+    for one in passes:
+        since = time.perf_counter()
+        _ = one.diff
+        times.append(time.perf_counter() - since)
+    return name, len(passes), listed_s, times
+
+
+def to_stablehlo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
+    """Look at a program up to StableHLO, with the links back to the jaxpr."""
+    inspection = inspect(fn, *args)
+    inspection.links("jaxpr", "stablehlo")
+    return inspection
+
+
+def to_hlo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
+    """Look at a program up to optimized HLO, with the links back to the jaxpr and the list of passes."""
+    inspection = to_stablehlo(fn, args)
+    inspection.links("jaxpr", "hlo")
+    _ = inspection.passes
+    return inspection
+
+
+def lower(fn: Callable[..., Any], args: tuple[Any, ...]) -> jax.stages.Lowered:
+    """Trace and lower a program without us."""
+    return jax.jit(fn).lower(*args)
+
+
+def compiled(fn: Callable[..., Any], args: tuple[Any, ...]) -> jax.stages.Compiled:
+    """Trace, lower and compile a program without us."""
+    return lower(fn, args).compile()
+
+
+def _pair(
+    fn: Callable[..., Any], args: tuple[Any, ...], *programs: Callable[..., object]
+) -> Iterator[Callable[[int], object]]:
+    for program in programs:
+
+        def run(count: int, program: Callable[..., object] = program) -> None:
+            for _ in range(count):
+                program(_anew(fn), args)
+
+        yield run
+
+
+def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function under another identity: JAX would not trace the same one twice."""
+    inner = getattr(fn, "__wrapped__", fn)
+
+    def again(*args: Any) -> Any:
+        return inner(*args)
+
+    again.__name__ = getattr(fn, "__name__", "program")
+    return again
+
+
+def _peak_bytes(name: str, what: str) -> int:
+    code = (
+        "from benchmarks import stages\n"
+        f"kept = stages.{what}(*stages.stage_programs(True)[{name!r}]())\n"
+        "print(stages.own_peak_bytes())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return int(done.stdout)
+
+
+def own_peak_bytes() -> int:
+    """Return the greatest memory that this process ever had.
+
+    On Linux `ru_maxrss` is no less than what the process had that started this one, so it is not asked there.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        found = re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(), re.MULTILINE)
+        assert found is not None
+        return 1024 * int(found.group(1))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def median_ms(times: list[float]) -> str:
+    """Return the median and the longest of some times as text.
+
+    Examples:
+        >>> median_ms([0.01, 0.02, 0.3])
+        'median 20 ms, longest 300 ms'
+    """
+    return f"median {1e3 * statistics.median(times):.0f} ms, longest {1e3 * max(times):.0f} ms"
