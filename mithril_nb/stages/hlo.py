@@ -35,6 +35,7 @@ def read_hlo(
     equations: Mapping[str, Equation],
     inputs: Mapping[str, tuple[int, str]],
     refine: Callable[[str, str], tuple[str, ...]] = lambda opcode, id: (),
+    op_names: Mapping[str, str] | None = None,
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text of a module as it is shown, entry first, and its instructions with their provenance.
 
@@ -44,8 +45,9 @@ def read_hlo(
         equations: The equations by id.
         inputs: Index and block of each input by its name, such as `params['linear_0.weight']`.
         refine: Gives further equations of an instruction, by its opcode and one of its equations.
+        op_names: What instructions that carry no name were called when the compiler made them.
     """
-    return _Module(text, tags, equations, inputs, refine).result()
+    return _Module(text, tags, equations, inputs, refine, op_names or {}).result()
 
 
 class _Module:
@@ -56,6 +58,7 @@ class _Module:
         equations: Mapping[str, Equation],
         inputs: Mapping[str, tuple[int, str]],
         refine: Callable[[str, str], tuple[str, ...]],
+        op_names: Mapping[str, str],
     ):
         self._tags, self._equations, self._inputs, self._refine = (
             tags,
@@ -63,6 +66,7 @@ class _Module:
             inputs,
             refine,
         )
+        self._op_names = op_names
         self._title, computations = read_module(text)
         self._computations = {computation.name: computation for computation in computations}
         self._order, self._callees_first = _orders(computations, self._computations)
@@ -119,6 +123,8 @@ class _Module:
             ids = self._ids(line, computation)
             ids |= {more for id in ids for more in self._refine(line.opcode, id)}
             attribute(draft, ids, self._equations)
+            if draft.origin and line.name in self._op_names:
+                draft.origin = "inferred"
             draft.work = work(line, self._lines)
             if line.opcode == "constant":  # Merged across blocks; those who use it know whose it is.
                 draft.shares, draft.role, draft.origin = (), None, None
@@ -130,10 +136,11 @@ class _Module:
 
         A function that is still called has marks relative to itself in its body, and those of its callers go in front.
         """
-        if self._tags.marker not in line.op_name:
+        op_name = line.op_name or self._op_names.get(line.name, "")
+        if self._tags.marker not in op_name:
             return frozenset()
         found: set[str] = set()
-        for part in line.op_name.split(";"):
+        for part in op_name.split(";"):
             id = ".".join(self._tags.path(part))
             if id and (not self._root or part.startswith(self._root)):
                 found.add(id)

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from mithril_nb.stages import jax_versions
+from mithril_nb.stages.births import nameless, names_at_birth
 from mithril_nb.stages.block_graph import outline
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.dump import Dump
@@ -242,13 +243,21 @@ class Pipeline:
         if not text:
             return Stage("hlo", "", unavailable="this platform gives no text for its executables")
         start = time.perf_counter()
-        text, found = self._read_hlo(text)
+        text, found = self._read_hlo(text, self._births(text))
         return Stage("hlo", text, found, self.compiled.elapsed_s + time.perf_counter() - start)
 
-    def _read_hlo(self, text: str) -> tuple[str, tuple[Instruction, ...]]:
+    def _births(self, text: str) -> Mapping[str, str]:
+        """What the products that carry no name were called, if the passes tell."""
+        names = nameless(text)
+        try:
+            return names_at_birth(self.histories.get(), names) if names else {}
+        except LookupError:
+            return {}
+
+    def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> tuple[str, tuple[Instruction, ...]]:
         program = self.program.get()
         names = {one.name: (index, one.block) for index, one in enumerate(program.inputs)}
-        return read_hlo(text, program.tags, program.by_id, names, program.contractions_behind)
+        return read_hlo(text, program.tags, program.by_id, names, program.contractions_behind, op_names)
 
     def _make_llvm(self) -> Stage:
         return self._make_listing("llvm", lambda kernel: llvm_lines(kernel.llvm), "; {name}: {count} instructions")
