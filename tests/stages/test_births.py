@@ -27,6 +27,7 @@ def vector(weights, x):
     return (x**2).sum()
 
 
+ORDER = ("NHWC", "HWIO", "NHWC")
 IMAGES = {"first": spec(1, 1, 5, 7), "second": spec(1, 1, 7, 11)}, spec(2, 8, 8, 5)
 VECTORS = {"first": spec(7, 5), "second": spec(11, 7)}, spec(5)
 
