@@ -60,7 +60,7 @@ def explorer_figures() -> Iterator[tuple[str, str, str]]:
     """Yield what was measured: its name, the figure, and the bar."""
     sys.path.insert(0, str(ROOT / "tests" / "browser"))
     try:
-        from lab import CHROMIUM_FLAGS, Browser, NotebookPage, Server
+        from lab import CHROMIUM_FLAGS, Browser, NotebookPage, Server  # pyright: ignore[reportMissingImports]
         from playwright.sync_api import sync_playwright
     except ImportError as error:
         yield "explorer", f"not measured: {error}", ""

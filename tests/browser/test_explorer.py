@@ -111,6 +111,7 @@ def test_a_program_that_cannot_be_traced_shows_how_far_it_came(open_explorer) ->
     cell = "def broken(x):\n    return jnp.sin(x) + jnp.ones(7)\ne = explore(broken, spec(3))\ne"
     notebook = open_explorer(cell, "() => document.querySelector('[data-mnb-pane=\"jaxpr\"][data-mnb-version]')")
     pane = notebook.page.locator('[data-mnb-pane="jaxpr"]')
-    pane.locator(".mnb-pane-card", has_text="jaxpr is not available").wait_for()
+    pane.locator(".mnb-pane-card", has_text="jaxpr ends here").wait_for()
+    assert pane.locator(".mnb-failing").count() > 0
     pane.locator(".cm-line", has_text="sin").first.wait_for()
     assert notebook.problems == []

@@ -31,11 +31,16 @@ function lineDecoration(line: number, flags: number): Decoration {
   });
 }
 
+/** Where a program that cannot be traced went wrong, as the kernel marks it. */
+const FAILING = /^ *!! /;
+const failing = Decoration.line({ class: "mnb-failing" });
+
 function build(view: EditorView): DecorationSet {
   const flags = view.state.field(flagsField);
   const builder = new RangeSetBuilder<Decoration>();
   for (const line of seenLines(view)) {
     const flag = flags[line.number] ?? 0;
+    if (FAILING.test(line.text)) builder.add(line.from, line.from, failing);
     if (flag) builder.add(line.from, line.from, lineDecoration(line.number, flag));
   }
   return builder.finish();

@@ -236,7 +236,7 @@ export class Panes {
     const badge = [running, old ? "from the previous model" : ""].filter(Boolean).join(" · ");
     slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);
     text(slot.badge, badge);
-    const said = this.sentence(stage, state, info?.message ?? "", slot.clockText, have !== null);
+    const said = this.sentence(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
     slot.card.hidden = said === null;
     slot.frame.classList.toggle("mnb-partial", state === "unavailable" && have !== null && have.lineCount > 0 && !old);
     if (said) {
@@ -251,7 +251,7 @@ export class Panes {
   private sentence(stage: string, state: string, message: string, clock: string | null, have: boolean): [string, string] | null {
     const title = titleOf(stage);
     if (state === "failed") return [`${title} could not be made`, message];
-    if (state === "unavailable") return [`${title} is not available`, message];
+    if (state === "unavailable") return [have ? `${title} ends here` : `${title} is not available`, message];
     if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
     if (have) return null;
     if (this.store.kernel.connection === "lost") return [`${title} is not here`, "It comes from the kernel, which is not connected. Run the cell again to see it."];
