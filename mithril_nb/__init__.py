@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.transforms import step_through
     from mithril_nb.targets import inspect
     from mithril_nb.train import Checkpoints, distributed, fit
-    from mithril_nb.widgets import watch, workbench
+    from mithril_nb.widgets import explore, watch, workbench
 
 float16, bfloat16, float32, float64 = DType("float16"), DType("bfloat16"), DType("float32"), DType("float64")
 int8, int16, int32, int64 = DType("int8"), DType("int16"), DType("int32"), DType("int64")
@@ -43,6 +43,7 @@ _HOMES = {
     "TorchBackend": "mithril_nb.backends.absent",
     "compile": "mithril_nb.physical",
     "distributed": "mithril_nb.train",
+    "explore": "mithril_nb.widgets",
     "fit": "mithril_nb.train",
     "from_equinox": "mithril_nb.interop",
     "from_flax": "mithril_nb.interop",
@@ -101,6 +102,7 @@ __all__ = [
     "bool_",
     "compile",
     "distributed",
+    "explore",
     "fit",
     "float16",
     "float32",
