@@ -25,6 +25,7 @@ from mithril_nb.models.infer import Inference, Parameter
 from mithril_nb.models.naming import by_port, input_range
 from mithril_nb.models.summary import table
 from mithril_nb.physical.calls import Calls, as_array, is_text
+from mithril_nb.physical.inspecting import inspect_program
 from mithril_nb.physical.options import Options
 from mithril_nb.physical.spreading import Spread
 from mithril_nb.program import Toolkit, check_kernels, draws_random_numbers, run_with_state
@@ -412,7 +413,7 @@ class PhysicalModel(Shown):
     # What it is made of
 
     def inspect(self, program: str = "forward") -> stages.Inspection:
-        """Return the stages of a program, from jaxpr to optimized HLO, with their provenance. Nothing is run.
+        """Return the stages of a program, from Python to machine code, with their provenance. Nothing is run.
 
         Args:
             program: `"forward"`, or `"forward+backward"`: outputs and gradients of the parameters for given output
@@ -431,17 +432,8 @@ class PhysicalModel(Shown):
             key = (jax.eval_shape(lambda: jax.random.key(0)) if self._draws else None,)
             key = (*key, _structs({one.name: one.spec for one in self.states})) if self.states else key
             key = key if key != (None,) else ()
-            found = stages.inspect(
-                self._evaluate,
-                params,
-                inputs,
-                None if program == "forward" else outputs,
-                *key,
-                name=program,
-                device=self.backend.device,
-                compiler_options=self.options.compiler_options,
-            )
-            self._inspections[program] = found
+            specs = (params, inputs, None if program == "forward" else outputs, *key)
+            self._inspections[program] = inspect_program(self, program, self._evaluate, specs, {})
         return self._inspections[program]
 
     @cached_property

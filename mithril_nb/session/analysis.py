@@ -9,14 +9,14 @@ from typing import Any
 
 from mithril_nb import cost, stages
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.errors import Diagnostic, MithrilError, ShapeError
+from mithril_nb.errors import Diagnostic, MithrilError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
 from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.naming import input_specs
 from mithril_nb.physical import PhysicalModel
 from mithril_nb.session.design import Design
-from mithril_nb.train import programs
+from mithril_nb.targets.own import inspect_own
 
 
 class Analysis:
@@ -108,6 +108,9 @@ class Analysis:
         return self.program.cost(self.physical, self._training)
 
 
+_SEVERAL_OUTPUTS = "connect all outputs but one to a block, or look at the program 'forward'."
+
+
 class LazyProgram:
     """The stages and costs of one design, made once, whoever asks first: the worker, or the person's own cell."""
 
@@ -121,12 +124,8 @@ class LazyProgram:
         """Return the stages of the program."""
         with self._lock:
             if self._inspection is None:
-                options = {key: training[key] for key in ("loss", "optimizer") if key in training}
-                check_outputs(model, self._name, training.get("loss", "cross_entropy"))
-                program = programs(model, **options)[self._name]
-                self._inspection = stages.inspect(
-                    program.function, *program.specs, name=self._name, device=model.backend.device
-                )
+                loss, optimizer = training.get("loss", "cross_entropy"), training.get("optimizer", "adam")
+                self._inspection = inspect_own(model, self._name, loss, optimizer, {}, _SEVERAL_OUTPUTS)
             return self._inspection
 
     def cost(self, model: PhysicalModel, training: Mapping[str, Any]) -> cost.CostReport:
@@ -135,21 +134,6 @@ class LazyProgram:
             if self._cost is None:
                 self._cost = cost.report(self.inspection(model, training))
             return self._cost
-
-
-def check_outputs(model: PhysicalModel, program: str, loss: object) -> None:
-    """Raise if a program needs a loss, and the loss cannot take what the model gives.
-
-    Raises:
-        ShapeError: The model gives several outputs, and the loss takes one.
-    """
-    if program == "forward" or len(model.output_names) == 1 or callable(loss):
-        return
-    raise ShapeError(
-        f"the loss {loss!r} takes one output, and the model gives {len(model.output_names)}.",
-        (("outputs", ", ".join(f"{name!r} {model.output_specs[name]}" for name in model.output_names)),),
-        "connect all outputs but one to a block, or look at the program 'forward'.",
-    )
 
 
 def problem_of(error: BaseException) -> Diagnostic:

@@ -13,9 +13,9 @@ from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_names
-from mithril_nb.models.source import source_lines
 from mithril_nb.physical import PhysicalModel, compile, graph_of
-from mithril_nb.train import Program, programs
+from mithril_nb.physical.inspecting import inspect_program
+from mithril_nb.train import programs
 
 
 def is_own(target: Any) -> bool:
@@ -76,31 +76,39 @@ def compiled_for(
     return _concrete(compile(Model.of(graph).set_types(others), shapes=sizes) if others else found)
 
 
-def program_of(model: PhysicalModel, name: str, loss: Any, optimizer: Any) -> Program:
-    """Return a program of a compiled model.
+_DICT = "loss=a function of (outputs, targets), which gets the outputs as a dict."
+
+
+def inspect_own(
+    model: PhysicalModel,
+    program: str,
+    loss: Any,
+    optimizer: Any,
+    options: Mapping[str, Any],
+    several_outputs: str = _DICT,
+) -> stages.Inspection:
+    """Return the stages of a program of a compiled model.
+
+    Args:
+        model: The model.
+        program: Name of the program.
+        loss: As in `fit`.
+        optimizer: The same.
+        options: What `stages.inspect` is told besides; `None` counts as not said.
+        several_outputs: What to do about a model that gives more outputs than the loss takes.
 
     Raises:
         ShapeError: The loss takes one output, and the model gives several.
     """
-    if name != "forward" and len(model.output_names) != 1 and not callable(loss):
+    if program != "forward" and len(model.output_names) != 1 and not callable(loss):
         raise ShapeError(
             f"the loss {loss!r} takes one output, and the model gives {len(model.output_names)}.",
             (("outputs", ", ".join(f"{name!r} {model.output_specs[name]}" for name in model.output_names)),),
-            "loss=a function of (outputs, targets), which gets the outputs as a dict.",
+            several_outputs,
         )
-    return programs(model, loss=loss, optimizer=optimizer)[name]
-
-
-def inspect_own(
-    model: PhysicalModel, program: str, loss: Any, optimizer: Any, options: Mapping[str, Any]
-) -> stages.Inspection:
-    """Return the stages of a program of a compiled model."""
-    chosen = program_of(model, program, loss, optimizer)
-    how: dict[str, Any] = {"name": program, "device": model.backend.device}
-    how |= {"compiler_options": model.options.compiler_options, "source": source_lines(model.graph)}
-    how |= {"kinds": {path: node.block.kind for path, node in model.graph.walk()}}
+    chosen = programs(model, loss=loss, optimizer=optimizer)[program]
     told = {key: value for key, value in options.items() if value is not None}
-    return stages.inspect(chosen.function, *chosen.specs, **{**how, **told})
+    return inspect_program(model, program, chosen.function, chosen.specs, told)
 
 
 def _concrete(model: PhysicalModel) -> PhysicalModel:

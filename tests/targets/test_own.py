@@ -89,5 +89,8 @@ def test_each_line_of_the_source_knows_its_block() -> None:
 
 
 def test_the_python_stage_is_what_builds_the_model() -> None:
-    inspection = ml.inspect(model(), shapes=SHAPES)
-    assert inspection.stage("python").text.rstrip() == to_source(model()).rstrip()
+    compiled = ml.compile(model(), shapes=SHAPES)
+    for inspection in (ml.inspect(model(), shapes=SHAPES), compiled.inspect(), compiled.inspect("forward+backward")):
+        assert inspection.stage("python").text.rstrip() == to_source(model()).rstrip()
+        kinds = {one.id: one.opcode for one in inspection.stage("graph").instructions}
+        assert kinds["linear_0"] == "Linear"
