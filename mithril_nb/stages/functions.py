@@ -118,10 +118,12 @@ class _Reader:
 
 @lru_cache(maxsize=8192)
 def _persons(traceback: Any) -> Codes:
-    """Return the frames that belong to no library, the outermost first."""
-    return tuple(
-        code for code in reversed(jax_versions.frames(traceback)) if jax_versions.library_of(code.co_filename) is None
-    )
+    """Return the functions in the frames that belong to no library, the outermost first.
+
+    One that calls itself stands there once: what matters is which function it is, and not how often it is entered.
+    """
+    frames = reversed(jax_versions.frames(traceback))
+    return tuple(dict.fromkeys(code for code in frames if jax_versions.library_of(code.co_filename) is None))
 
 
 @lru_cache(maxsize=8192)

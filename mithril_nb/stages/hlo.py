@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
 from mithril_nb.stages.hlo_text import (
@@ -73,7 +73,6 @@ class _Module:
         self._drafts: dict[str, Draft] = {}
         self._lines: dict[str, HloLine] = {}
         self._homes: dict[str, Computation] = {}
-        self._called_by: dict[str, frozenset[str]] = {}
         self._callers: dict[str, list[HloLine]] = {}
         self._appliers: dict[str, list[HloLine]] = {}
 
@@ -142,22 +141,27 @@ class _Module:
         found: set[str] = set()
         for part in op_name.split(";"):
             id = ".".join(self._tags.path(part))
-            if id and (not self._root or part.startswith(self._root)):
+            if id and (part.startswith(self._root) if self._root else computation.is_entry):
                 found.add(id)
             elif id:
-                found.update(f"{prefix}.{id}" if prefix else id for prefix in self._prefixes(computation.name))
+                found |= self._behind_callers(id, computation)
         return frozenset(found & self._equations.keys())
 
-    def _prefixes(self, name: str) -> frozenset[str]:
-        """Return the equations that call the function which a computation is, or is a part of; `""` for none."""
-        if name not in self._called_by:
-            found: set[str] = set()
-            for caller in (*self._callers.get(name, ()), *self._appliers.get(name, ())):
-                home = self._homes[caller.name]
-                ids = self._ids(caller, home) if caller.opcode == "call" else ()
-                found.update(ids or self._prefixes(home.name))
-            self._called_by[name] = frozenset(found or {""})
-        return self._called_by[name]
+    def _behind_callers(self, id: str, computation: Computation) -> set[str]:
+        """Return what an id is that counts from the function which a computation is, or is a part of."""
+        if computation.is_entry:
+            return {id}
+        found: set[str] = set()
+        for caller in (*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())):
+            home = self._homes[caller.name]
+            ids = self._ids(caller, home)
+            if caller.opcode == "call" and ids:
+                found |= {f"{outer}.{id}" for outer in ids}
+            elif ids:
+                found |= _in_function_of(id, ids)
+            else:
+                found |= self._behind_callers(id, home)
+        return found
 
     @cached_property
     def _root(self) -> str:
@@ -223,6 +227,23 @@ class _Module:
                 if shares and not draft.shares and not draft.is_settled:
                     draft.shares, draft.origin = shares, "inferred"
                     draft.role = draft.role or majority((caller.role, 1.0) for caller in callers)
+
+
+def _in_function_of(id: str, callers: Iterable[str]) -> set[str]:
+    """Return what an id in the body of a loop, a branch or a reduction is: it counts from the function of its caller.
+
+    Examples:
+        >>> _in_function_of("2.b1.0", ["5.2"]), _in_function_of("0", ["5.0"]), _in_function_of("1", ["5.0"])
+        ({'5.2.b1.0'}, {'5.0'}, set())
+    """
+    found: set[str] = set()
+    for caller in callers:
+        parts = caller.split(".")
+        for count in range(len(parts)):
+            rest = ".".join(parts[count:])
+            if id == rest or id.startswith(f"{rest}."):
+                found.add(".".join((*parts[:count], id)))
+    return found
 
 
 def _orders(

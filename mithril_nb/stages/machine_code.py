@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import struct
 from collections.abc import Iterator
@@ -100,7 +101,11 @@ def _constant(section: Any, place: int) -> str:
     data = section.data()
     if kind is None or not 0 <= place <= len(data) - struct.calcsize(kind):
         return f"{section.name}{place:+#x}"
-    return f"= {struct.unpack_from(kind, data, place)[0]:.7g}"
+    number = struct.unpack_from(kind, data, place)[0]
+    if math.isnan(number):  # a mask of bits
+        bits = data[place : place + struct.calcsize(kind)]
+        return f"= {int.from_bytes(bits, 'little'):#x}"
+    return f"= {number:.7g}"
 
 
 def _operands(text: str) -> tuple[str, ...]:

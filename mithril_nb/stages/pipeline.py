@@ -38,7 +38,6 @@ NEEDS: Mapping[str, str] = {
 }  # fmt: skip
 """What has to be done for each: `"compile"` may take long."""
 
-_NO_DUMP = "XLA wrote nothing down when it compiled this program"
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
 _ONLY_LIBRARY = "this program has no kernel of its own: all of its work is done in libraries"
 
@@ -135,8 +134,6 @@ class Pipeline:
     def _written(self) -> Dump:
         self.compiled.get()
         assert self._dump is not None
-        if not self._dump.prefix:
-            raise LookupError(_NO_DUMP)
         return self._dump
 
     def _read_kernels(self) -> tuple[Kernel, ...]:
@@ -185,7 +182,7 @@ class Pipeline:
         elif name == "graph":
             text, found = self._outlined(program, found)
         else:
-            text, found = self._sourced(program)
+            text, found = self._sourced(program, failure)
         return Stage(name, text, found, unavailable=failure.text)
 
     def _make_python(self) -> Stage:
@@ -194,7 +191,7 @@ class Pipeline:
         text, found = self._sourced(program)
         return Stage("python", text, found, time.perf_counter() - start)
 
-    def _sourced(self, program: Program) -> tuple[str, tuple[Instruction, ...]]:
+    def _sourced(self, program: Program, failure: Failure | None = None) -> tuple[str, tuple[Instruction, ...]]:
         if self._told.source is not None:
             return source_of_model(*self._told.source, program.equations)
         places = {site.id: jax_versions.source_place(site.equation) for site in program.sites}
@@ -205,6 +202,7 @@ class Pipeline:
         return source_of_functions(
             {id: Place(place[0], labels[place[0]], place[1]) for id, place in places.items() if place is not None},
             program.equations,
+            failure,
         )
 
     def _make_graph(self) -> Stage:

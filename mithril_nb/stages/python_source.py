@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mithril_nb.stages.failure import Failure
-from mithril_nb.stages.inference import blend, by_place, majority
-from mithril_nb.stages.records import Equation, Instruction
+from mithril_nb.stages.inference import blend, by_place
+from mithril_nb.stages.records import Equation, Instruction, Role
 
 _LONGEST = 200
 """Lines of a function or class that are shown in whole; of a longer one only the functions inside that matter."""
@@ -97,13 +97,14 @@ def source_of_model(
 def _instruction(id: str, line: int, made: Sequence[Equation]) -> Instruction:
     counted = [one for one in made if not one.is_call] or made
     shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in counted)
+    roles: set[Role | None] = {one.role for one in counted}
     return Instruction(
         id,
         "line",
         line,
         tuple(sorted({one.id for one in made}, key=by_place)),
         shares,
-        majority((one.role, 1.0) for one in counted),
+        roles.pop() if len(roles) == 1 else None,  # most lines go forward and backward
         "tagged" if shares else None,
         source=(id,),
     )

@@ -277,7 +277,8 @@ def test_instructions_know_what_they_take_and_give() -> None:
     (case,) = (one for one in stablehlo.values() if one.opcode == "stablehlo.case")
     assert [spec.shape for spec in case.shapes] == [(2, 5)]
     (while_,) = (one for one in stablehlo.values() if one.opcode == "stablehlo.while")
-    assert "%arg0" in while_.operands and not any("iterArg" in one for one in while_.operands)
+    assert "%arg0" in while_.operands
+    assert not any("iterArg" in one for one in while_.operands)
 
     for name in ("hlo_before", "hlo"):
         hlo = {one.id: one for one in found.stage(name).instructions}
@@ -301,3 +302,20 @@ def test_the_bodies_of_reductions_and_callbacks_have_blocks() -> None:
     (call,) = (one for one in found.stage("stablehlo").instructions if one.opcode == "stablehlo.custom_call")
     assert call.blocks == {"called": 1.0}
     assert call.origin == "tagged"
+
+
+def test_marks_in_a_function_that_was_called_count_from_its_caller() -> None:
+    def fn(x):
+        with block("before"):
+            x = jnp.sin(x)
+        with block("sorted"):
+            return jnp.sort(x)  # a jitted function: its comparator keeps marks that count from it
+
+    found = inspect(fn, spec(5))
+    (sort,) = (one for one in found.equations if one.primitive == "sort")
+    for name in ("hlo_before", "hlo"):
+        compared = [one for one in found.stage(name).instructions if one.opcode == "compare"]
+        assert compared
+        for one in compared:
+            assert set(one.equations) <= {sort.id}
+            assert one.blocks == {"sorted": 1.0}
