@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
+from mithril_nb.stages import jax_versions
 from mithril_nb.stages.hlo_text import (
     CALLING,
     TRIVIAL,
@@ -120,6 +121,8 @@ class _Module:
                     draft.shares, draft.origin = ((block, 1.0),), "inferred"
                 continue
             ids = self._ids(line, computation)
+            if line.opcode not in CALLING:  # XLA gives what has no name of its own that of the call it was inlined from
+                ids = frozenset(id for id in ids if self._equations[id].primitive not in jax_versions.CALL_NAMES)
             ids |= {more for id in ids for more in self._refine(line.opcode, id)}
             attribute(draft, ids, self._equations)
             if draft.origin and line.name in self._op_names:

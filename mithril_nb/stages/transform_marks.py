@@ -21,8 +21,6 @@ Token = Any
 """Who made an operand, in the words of the program before: an input, a result of an equation; `None` if unknown."""
 
 _NEW: Token = "new"
-_AGAIN = "rematted_computation"
-"""The scope that JAX puts around what a checkpoint computes again."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +133,9 @@ class Matching:
             source = self._sources[site.parent.id] if site.parent is not None else None
         self._sources[site.id] = source
         made_by = (
-            "remat" if name == _AGAIN else name for name, is_transform in stack if is_transform or name == _AGAIN
+            "remat" if name == jax_versions.REMATTED else name
+            for name, is_transform in stack
+            if is_transform or name == jax_versions.REMATTED
         )
         self._via[site.id] = tuple(dict.fromkeys((*outer, *made_by)))
 
