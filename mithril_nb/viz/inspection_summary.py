@@ -14,7 +14,6 @@ from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import TITLES, hues_seen, listing_css, panes_html
 from mithril_nb.viz.style import base_css
 from mithril_nb.viz.text import columns
-from mithril_nb.viz.units import seconds
 
 if TYPE_CHECKING:  # these import JAX
     from mithril_nb.stages import Inspection
@@ -30,10 +29,9 @@ def summary_text(inspection: Inspection) -> str:
     from mithril_nb.viz.stage_diagram_svg import stage_graph_text
 
     stages = [inspection.stage(name) for name in SHOWN]
-    # Without the seconds: the text of a cell should not change with the load.
     figures = {name: _figures(inspection, name) for name in inspection.stages}
     rows = [("stage", "lines", "instructions", "")]
-    rows += [(TITLES[name], count, instructions, told) for name, (count, instructions, _, told) in figures.items()]
+    rows += [(TITLES[name], *known) for name, known in figures.items()]
     parts = [f"program {inspection.name!r}", columns(rows, right=frozenset({1, 2}))]
     failed = next((stage.unavailable for stage in stages if stage.unavailable is not None), None)
     if failed is not None:
@@ -112,13 +110,16 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
 
 
 def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:
-    """Return a table of the stages: how long each is, how long it took, or why there is none."""
+    """Return a table of the stages: how long each is, or why there is none.
+
+    Not how long each took: what is saved in a notebook should not change from run to run.
+    """
     return "".join(_table(inspection, inspection.stages if names is None else names))
 
 
 def _table(inspection: Inspection, names: Sequence[str]) -> Iterator[str]:
     yield '<table class="made"><thead><tr><th scope="col">stage</th>'
-    yield "".join(f'<th scope="col">{name}</th>' for name in ("lines", "instructions", "made in"))
+    yield "".join(f'<th scope="col">{name}</th>' for name in ("lines", "instructions"))
     yield "<th></th></tr></thead><tbody>"
     for name in names:
         *figures, told = _figures(inspection, name)
@@ -127,14 +128,14 @@ def _table(inspection: Inspection, names: Sequence[str]) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-def _figures(inspection: Inspection, name: str) -> tuple[str, str, str, str]:
-    """Return lines, instructions and seconds of a stage, and what else there is to say."""
+def _figures(inspection: Inspection, name: str) -> tuple[str, str, str]:
+    """Return lines and instructions of a stage, and what else there is to say."""
     if not inspection.has_stage(name):
-        return "", "", "", "made when it is asked for"
+        return "", "", "made when it is asked for"
     stage = inspection.stage(name)
     if stage.unavailable is not None:
-        return "", "", "", stage.unavailable.partition("\n")[0]
-    return f"{_lines(stage):,}", f"{len(stage.instructions):,}", seconds(stage.elapsed_s), ""
+        return "", "", stage.unavailable.partition("\n")[0]
+    return f"{_lines(stage):,}", f"{len(stage.instructions):,}", ""
 
 
 def _lines(stage: Stage) -> int:
