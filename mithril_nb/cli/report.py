@@ -32,16 +32,21 @@ def _cannot_write(path: str, why: str) -> ModelFileError:
 
 
 def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
-    """Return the page of a model: the graph that a person built, and the Python that builds it, beside its stages."""
+    """Return the page of a model: the graph that a person built, and the Python that builds it, beside its stages.
+
+    Of the stages it has those that a person reads first. LLVM IR and machine code have thousands of lines even of a
+    small model, which would be most of the page and of the time to open it; `show --stage llvm` prints them.
+    """
     from mithril_nb import cost
     from mithril_nb.models.naming import input_specs
     from mithril_nb.models.source import to_source
+    from mithril_nb.viz.inspection_page import FIRST
     from mithril_nb.viz.picture import picture
     from mithril_nb.viz.report import report_html
 
     graph = target.graph
     assert graph is not None
-    stages = [inspection.stage(name) for name in inspection.stages]
+    stages = [inspection.stage(name) for name in FIRST]
     data: dict[str, Any] = cost.with_xla(cost.report(inspection), inspection, compile=True).to_dict()
     shares = {row["block"]: row["share"] for row in data["rows"] if row["block"]}
     made = picture(graph, input_specs(graph, shapes_of(options.shape)), shares)

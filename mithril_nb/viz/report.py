@@ -56,7 +56,10 @@ def report_html(
         The file's text; the same for the same arguments.
     """
     name = escaped(one_line(title))
-    body = sections_html(title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines)
+    # The page is all there is: no key is needed to tell its lines apart, and each line has it in its id and its link.
+    body = sections_html(
+        title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines, key="r"
+    )
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -82,7 +85,10 @@ def fragment_html(
     most_lines: int | None = 400,
 ) -> str:
     """Return the same as a fragment for the output of a notebook's cell."""
-    body = sections_html(title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines)
+    key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
+    body = sections_html(
+        title, diagram, stages, cost, run, source, problems, columns=columns, most_lines=most_lines, key=key
+    )
     return (
         f'<div class="mnb mnb-linked"><style>{base_css()}{sections_css()}</style>{body}'
         f"<script>{LINK_SCRIPT}</script></div>"
@@ -100,8 +106,12 @@ def sections_html(
     *,
     columns: Columns | None,
     most_lines: int | None,
+    key: str,
 ) -> str:
-    """Return the parts of a report one after another; a part of which there is nothing is left out."""
+    """Return the parts of a report one after another; a part of which there is nothing is left out.
+
+    `key` makes the ids of lines unique among all that is on the same page.
+    """
     hues = hues_seen(stages)
     if diagram is not None:
         hues = {node.path: node.hue for node in diagram.nodes if node.path and "/" not in node.path}
@@ -112,7 +122,6 @@ def sections_html(
         left = f'<section class="graph" aria-label="logical graph">{picture}</section>'
     right = []
     if stages:
-        key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
         right.append(f"<section><h2>Stages</h2>{panes_html(stages, hues, key, most_lines)}</section>")
     if cost is not None:
         right.append(f'<section class="scroll"><h2>Cost</h2>{cost_tables(cost, hues)}</section>')

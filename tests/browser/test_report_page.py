@@ -124,5 +124,10 @@ def test_panes_have_the_height_that_they_should(page: Page, chromium: Browser):
         assert 200 < box["height"] <= 0.52 * 800 + 1
 
 
+def test_a_report_has_the_stages_that_a_person_reads(page: Page):
+    shown = page.eval_on_selector_all("[data-stage]", "panes => panes.map(pane => pane.getAttribute('data-stage'))")
+    assert shown == ["jaxpr", "stablehlo", "hlo"]
+
+
 def test_reports_are_files_of_their_own(report: str):
     assert Path(report.removeprefix("file://")).stat().st_size < 1_000_000
