@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from lab import DARK, LIGHT, NotebookPage
+from playwright.sync_api import Locator
 
 CELLS = [
     "import numpy as np, mithril_nb as ml\n"
@@ -20,6 +21,10 @@ CELLS = [
 ]
 
 
+def cells_of(row: Locator) -> list[str]:
+    return row.locator("th, td").all_inner_texts()
+
+
 def test_values_show_themselves(open_notebook: Callable[..., NotebookPage], screenshots: Path):
     page = open_notebook(CELLS)
     page.run_all()
@@ -31,8 +36,15 @@ def test_values_show_themselves(open_notebook: Callable[..., NotebookPage], scre
     assert listing.locator(".mnb-linked[data-live]").count() == 1, "the script runs"
     line = listing.locator('[data-stage="jaxpr"] .l[data-of="linear_0"]:not([data-e^="arg"])').first
     line.locator(".x").click()
-    for stage in ("jaxpr", "stablehlo", "hlo"):
+    for stage in ("jaxpr", "stablehlo"):
         assert listing.locator(f'[data-stage="{stage}"] .l.pin').count() > 0, stage
+    assert listing.locator('.picture .node.pin[data-block="linear_0"]').count() == 1
+    # What a compiler makes is no pane, even if it is there; the table tells how long it is, and what is not made.
+    panes = listing.locator("[data-stage]").evaluate_all("panes => panes.map(pane => pane.dataset.stage)")
+    assert panes == ["jaxpr", "stablehlo"]
+    rows = {row[0]: row[1:] for row in map(cells_of, listing.locator("table.made tbody tr").all())}
+    assert int(rows["optimized HLO"][0].replace(",", "")) > 100
+    assert rows["LLVM IR"] == ["", "", "made when it is asked for"]
     code = listing.locator(".code").first.bounding_box()
     assert code
     assert code["height"] <= 448, "JupyterLab's style sheet leaves the panes their height"
