@@ -53,7 +53,7 @@ class Attribution:
             roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in said.items()}
         else:
             updates = _optimizer_work(sites)
-            roles = roles_of(trace.closed.jaxpr, top, updates, lifted)
+            roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _gives_new_inputs(trace))
         self._functions = {
             id: "/".join((*path, *said[id].path)) or trace.function
             for id, path in functions.items()
@@ -292,6 +292,16 @@ class Attribution:
 def _role(scopes: Scopes) -> Role:
     """Return the role in a train step that says which part is the update."""
     return "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
+
+
+def _gives_new_inputs(trace: Trace) -> bool:
+    """Whether a program gives back an array of the shape, dtype and last name of one that it takes."""
+    taken = {(leaf.spec, _last_name(leaf)) for leaf in trace.inputs}
+    return any((leaf.spec, _last_name(leaf)) in taken for leaf in trace.outputs)
+
+
+def _last_name(leaf: Leaf) -> str:
+    return next((key for key in reversed(leaf.keys) if not key.isdigit()), "")
 
 
 def _optimizer_work(sites: list[Site]) -> set[str]:

@@ -41,7 +41,11 @@ class Dump:
         try:
             _sweep()
             folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            held = _hold(folder)
+            try:
+                held = _hold(folder)
+            except OSError:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
         except OSError as error:  # A program compiles without such a place, too.
             self._missing = (
                 f"there is no place for what XLA writes down ({error.strerror}); "

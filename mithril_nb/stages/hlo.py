@@ -195,6 +195,9 @@ class _Module:
         draft.work = trips * sum(one.work for one in inner)
         counted = [one for one in inner if one.opcode not in TRIVIAL and (one.equations or one.shares)]
         found = {id for one in counted for id in one.equations}
+        if line.opcode == "call" and draft.equations:
+            self._gather_call(draft, found)
+            return
         draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
         weights = [one.work for one in counted]
         if not any(weight for one, weight in zip(counted, weights, strict=True) if one.shares):
@@ -204,6 +207,17 @@ class _Module:
             draft.shares = shares
             draft.role = majority((one.role, weight) for one, weight in zip(counted, weights, strict=True))
             draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
+
+    def _gather_call(self, draft: Draft, inside: set[str]) -> None:
+        """Give the call of a function that others call too what is its own of the body."""
+        own = tuple(f"{id}." for id in draft.equations)
+        found = {id for id in inside if id.startswith(own)}
+        if found:
+            known = [self._equations[id] for id in found if not self._equations[id].is_call]
+            draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
+            draft.shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in known) or draft.shares
+            draft.role = majority((one.role, 1.0) for one in known) or draft.role
+            draft.origin = "tagged" if draft.shares else None
 
     def _hand_in(self) -> None:
         """Parameters of a called computation are what the caller gave it."""

@@ -43,6 +43,7 @@ class Inspection(Shown):
         self.stages = STAGES
         self._pipeline = Pipeline(fn, jax.tree.map(_shape_of, args), told)
         lowered, compiled = self._pipeline.lowered, self._pipeline.compiled
+        self._before_to_after = Once(lambda: self.links("hlo_before", "hlo"))
         self._figures = {
             "lowered": Once(lambda: lowered.get().cost_analysis()),
             "compiled": Once(lambda: compiled.get().cost_analysis()),
@@ -243,7 +244,7 @@ class Inspection(Shown):
         fused: tuple[str, ...] = ()
         if vanished is not None and stage == "hlo_before":
             inside = self._pipeline.owners.get().fusions
-            linked = self.links("hlo_before", "hlo").get(id, frozenset())
+            linked = self._before_to_after.get().get(id, frozenset())
             # What does its work now came into being inside of a fusion in the pass in which it vanished.
             made = {one for one in linked & inside.keys() if histories.appeared.get(one) is vanished}
             fused = tuple(sorted({inside[one] for one in made}))

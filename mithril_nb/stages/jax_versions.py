@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import copy
 import os
+import re
+import site
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
 from types import CodeType
 from typing import Any
@@ -82,7 +85,17 @@ _COMBINERS = frozenset(
 
 _NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128")})
 _SOLVES = "custom_linear_solve"
-_LIBRARY = tuple({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+_LIBRARY = tuple(
+    {
+        sysconfig.get_path("purelib"),
+        sysconfig.get_path("platlib"),
+        os.path.dirname(os.path.dirname(os.path.abspath(jax.__file__))),
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+    }
+)
+"""Where libraries are installed: for this interpreter, for this user, and wherever JAX came from."""
+_INSTALLED = re.compile(r"^(.*[/\\](?:site|dist)-packages)[/\\]")
 _STANDARD = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, "<frozen ")
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
@@ -207,7 +220,8 @@ def library_of(file: str) -> str | None:
     """Return the name of the installed library that a file of Python belongs to, or `None` if it is the person's."""
     if file.startswith(_OURS):
         return "mithril_nb"
-    for folder in _LIBRARY:
+    installed = _INSTALLED.match(file)
+    for folder in (*_LIBRARY, *((installed.group(1),) if installed else ())):
         if file.startswith(folder + os.sep):
             return file[len(folder) + 1 :].split(os.sep)[0].removesuffix(".py")
     return "python" if file.startswith(_STANDARD) else None
@@ -240,7 +254,7 @@ def _source_place(traceback: Any) -> tuple[str, int] | None:
     first = None
     for frame in user_frames(traceback):
         place = frame.file_name, frame.start_line
-        if not frame.file_name.startswith(_LIBRARY):
+        if library_of(frame.file_name) in (None, "mithril_nb", "python"):
             return place
         first = first or place
     return first
@@ -273,12 +287,22 @@ def without_compilation_cache() -> Iterator[None]:
     if cache is None or not getattr(jax.config, "jax_compilation_cache_dir", None) or not hasattr(cache, "_cache_used"):
         yield
         return
-    before = cache._cache_checked, cache._cache_used
-    cache._cache_checked, cache._cache_used = True, False
+    with _cache_lock:  # two programs may be compiled at once: the first takes it out of use, the last puts it back
+        if not _without_cache:
+            _without_cache.append((cache._cache_checked, cache._cache_used))
+        _without_cache.append(())
+        cache._cache_checked, cache._cache_used = True, False
     try:
         yield
     finally:
-        cache._cache_checked, cache._cache_used = before
+        with _cache_lock:
+            _without_cache.pop()
+            if len(_without_cache) == 1:
+                cache._cache_checked, cache._cache_used = _without_cache.pop()
+
+
+_cache_lock = threading.Lock()
+_without_cache: list[Any] = []
 
 
 def is_literal(atom: Any) -> bool:
@@ -339,3 +363,26 @@ def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -
     other._params = {**params, "jaxpr": closed, "name": name, "donated_invars": donated}
     other._lojax = None
     return other
+
+
+def context_now() -> Callable[[], AbstractContextManager[None]]:
+    """Return what puts JAX into the context of this moment again: widths, precision, default device and mesh.
+
+    A program is traced when its first stage is asked for, often after the `with` in which it was inspected, and in
+    another thread: contexts of JAX belong to a thread.
+    """
+    config: Any = jax.config
+    wide, precision, device = config.jax_enable_x64, config.jax_default_matmul_precision, config.jax_default_device
+    mesh = jax.sharding.get_mesh()
+
+    @contextmanager
+    def again() -> Iterator[None]:
+        with ExitStack() as stack:
+            stack.enter_context(jax.enable_x64(wide))
+            stack.enter_context(jax.default_matmul_precision(precision))
+            stack.enter_context(jax.default_device(device))
+            if not mesh.empty:
+                stack.enter_context(jax.set_mesh(mesh))
+            yield
+
+    return again

@@ -60,6 +60,7 @@ class _Printer:
         self._equations = equations
         self._names: dict[Any, str] = {}
         self._makers: dict[Any, str] = {}
+        self._bound = 0
         self._specs: dict[TensorSpec, str] = {}
         self._lines: list[str] = []
         self._found: list[Instruction] = []
@@ -72,7 +73,7 @@ class _Printer:
         for var in jaxpr.constvars:
             self._lines.append(f"    {self._bind(var)}  # constant")
         for index, (var, leaf) in enumerate(zip(jaxpr.invars, trace.inputs, strict=True)):
-            self._lines.append(f"    {self._bind(var)}  # {leaf.name}")
+            self._lines.append(f"    {self._bind(var)}  # {_one_line(leaf.name)}")
             block = owner(index)
             shares = ((block, 1.0),) if block else ()
             origin = "inferred" if block else None
@@ -160,7 +161,8 @@ class _Printer:
         return " ".join([*map(self._bind, (*jaxpr.constvars, *jaxpr.invars)), "let"])
 
     def _bind(self, var: Any) -> str:
-        name = self._names[var] = _letters(len(self._names))
+        name = self._names[var] = _letters(self._bound)  # a body that is shared binds the same variables again
+        self._bound += 1
         spec = jax_versions.spec_of(var.aval)
         if spec not in self._specs:
             self._specs[spec] = short_spec(spec)
@@ -204,14 +206,19 @@ def _params(record: Equation) -> str:
         text = _dot_dims(value) if record.primitive == "dot_general" and key == "dimension_numbers" else _compact(value)
         if len(text) > _LONGEST_PARAM:
             text = text[: _LONGEST_PARAM - 3] + "..."
-        shown.append(f"{key}={text}" if key != "name" else f"name={value}")
+        shown.append(f"{key}={text}" if key != "name" else f"name={_one_line(str(value))}")
     return f"[{' '.join(shown)}]" if shown else ""
 
 
 def _compact(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({','.join(map(_compact, value))}{',' if len(value) == 1 else ''})"
-    return str(value)
+    return _one_line(str(value))
+
+
+def _one_line(text: str) -> str:
+    """Names are a person's own: one with a line break must not make two lines of one."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 
 def _dot_dims(value: Any) -> str:

@@ -176,8 +176,9 @@ class Owners:
         for id, body in self._bodies.items():
             groups.setdefault(self._likeness(body), []).append(id)
         others: dict[str, list[str]] = {}
+        run = set(runs.values())
         for group in groups.values():
-            have = [id for id in group if id in runs.values()]
+            have = [id for id in group if id in run]
             if len(have) == 1:  # Of several nobody says which one the others run.
                 others[have[0]] = [id for id in group if id != have[0]]
         return {kernel: self._known(kernel, name, others.get(name, ())) for kernel, name in runs.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 _OPCODE = re.compile(r"^  (?:(%[\w.\-$]+|%\"[^\"]*\") = )?(?:tail |musttail |notail )?([a-z]\w*)")
 """An instruction; what it has on further lines, as the cases of a switch, is indented more."""
@@ -12,29 +12,45 @@ _VALUE = re.compile(r"%(?:[\w.\-$]+|\"[^\"]*\")|@(?:[\w.\-$]+|\"[^\"]*\")")
 _NOISE = re.compile(r", ![\w.]+ !\d+|, align \d+|  +; preds = .*")
 
 
-def llvm_lines(module: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    r"""Yield each line of a module's globals and functions: the line, its opcode and its operands.
+def llvm_lines(module: str, symbol: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    r"""Yield each line of a function and of the globals that it uses: the line, its opcode and its operands.
 
     The opcode of what is no instruction is `""`; that of a call is `call`, and the callee its first operand.
 
+    Args:
+        module: The module; it may hold several functions.
+        symbol: Name of the function.
+
     Examples:
         >>> module = "define i32 @f(i32 %0) {\n  %2 = add i32 %0, 1, !tbaa !3\n  ret i32 %2\n}\n"
-        >>> for line in llvm_lines(module):
+        >>> for line in llvm_lines(module, "f"):
         ...     print(line)
         ('define i32 @f(i32 %0) {', '', ())
         ('  %2 = add i32 %0, 1', 'add', ('%0',))
         ('  ret i32 %2', 'ret', ('%2',))
         ('}', '', ())
     """
-    inside = False
+    names = {f"@{symbol}", f'@"{symbol}"'}
+    body: list[str] = []
+    is_wanted = inside = False
     for line in module.splitlines():
-        if not inside:
-            inside = line.startswith("define ")
-            if inside or line.startswith("@"):
-                yield line, "", ()
-            continue
+        if line.startswith("define "):
+            inside = True
+            head = _CALLEE.search(line)
+            is_wanted = head is not None and f"@{head.group(1)}" in names
+        if inside and is_wanted:
+            body.append(line)
         if line.startswith("}"):
             inside = False
+    used = {value for line in body for value in _VALUE.findall(line)}
+    for line in module.splitlines():
+        if (name := _VALUE.match(line)) and name.group() in used and line.startswith("@"):
+            yield line, "", ()
+    yield from _read(body)
+
+
+def _read(lines: Iterable[str]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    for line in lines:
         plain = _NOISE.sub("", line).rstrip()
         match = _OPCODE.match(plain)
         if match is None:

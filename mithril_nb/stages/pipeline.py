@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -19,7 +19,7 @@ from mithril_nb.stages.dump import Dump
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.hlo import read_hlo
 from mithril_nb.stages.jaxpr_text import print_jaxpr
-from mithril_nb.stages.kernels import Kernel, Owners, listing, read_kernels
+from mithril_nb.stages.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.llvm import llvm_lines
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.passes import Histories, Pass, read_passes
@@ -81,6 +81,7 @@ class Pipeline:
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
         self._fn, self._args, self._told = fn, args, told
+        self._context = jax_versions.context_now()
         self._dump: Dump | None = None
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
@@ -113,8 +114,12 @@ class Pipeline:
         with paused_collector():
             return Program(traced, self._told.params)
 
-    def _on_device(self) -> AbstractContextManager[Any]:
-        return nullcontext() if self._told.device is None else jax.default_device(self._told.device)
+    @contextmanager
+    def _on_device(self) -> Iterator[None]:
+        """As it was when the program was inspected, on the device that it is for."""
+        device = self._told.device
+        with self._context(), nullcontext() if device is None else jax.default_device(device):
+            yield
 
     def _lower(self) -> jax.stages.Lowered:
         program = self.program.get()
@@ -167,7 +172,13 @@ class Pipeline:
                 return
 
     def _up_to_failure(self) -> tuple[Program | None, Failure]:
-        partial_trace, error = trace_up_to_failure(self._fn, self._args, self._told.name)
+        try:
+            self.traced.get()
+        except Exception as first:
+            with self._on_device():
+                partial_trace, error = trace_up_to_failure(self._fn, self._args, self._told.name, first)
+        else:
+            raise AssertionError("it is asked only of a program that cannot be traced")
         known = None if partial_trace is None else Program(partial_trace, self._told.params)
         return known, failure_of(error, in_trace=True)
 
@@ -258,10 +269,10 @@ class Pipeline:
         return read_hlo(text, program.tags, program.by_id, names, program.contractions_behind, op_names)
 
     def _make_llvm(self) -> Stage:
-        return self._make_listing("llvm", lambda kernel: llvm_lines(kernel.llvm), "; {name}: {count} instructions")
+        return self._make_listing("llvm", lambda one: llvm_lines(one.llvm, one.name), "; {name}: {count} instructions")
 
     def _make_asm(self) -> Stage:
-        return self._make_listing("asm", lambda kernel: kernel.asm, "{name}:  ; {count} instructions")
+        return self._make_listing("asm", _code, "{name}:  ; {count} instructions")
 
     def _make_listing(self, name: str, lines_of: Callable[[Kernel], Any], title: str) -> Stage:
         hlo, kernels = self.stages["hlo"].get(), self.kernels.get()
@@ -272,3 +283,11 @@ class Pipeline:
         owners = self.owners.get()
         text, found = listing(kernels, owners, lines_of, lambda name, count: title.format(name=name, count=count))
         return Stage(name, text, found, time.perf_counter() - start)
+
+
+def _code(kernel: Kernel) -> list[AsmLine]:
+    """The machine code of a kernel; where that cannot be read the others are still shown."""
+    try:
+        return kernel.asm
+    except (LookupError, ValueError) as error:
+        return [(f"  ; {error}", "", ())]

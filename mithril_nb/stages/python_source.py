@@ -62,7 +62,7 @@ def source_of_functions(
     if failure is not None and failed is not None:
         files.setdefault(failed[0], []).append(Place(failed[0], failure.source.rpartition(":")[0], failed[1]))
     for file, here in files.items():
-        lines = linecache.getlines(file)
+        lines = _lines_of(file)
         wanted = sorted({place.line for place in here})
         by_line = {place.line: place for place in here if place in made}
         for first, last in _spans(lines, wanted):
@@ -92,6 +92,11 @@ def source_of_model(
         inside = [one for one in equations if one.block == block or one.block.startswith(f"{block}/")]
         found.append(_instruction(f"model:{line}", line, inside))
     return text, tuple(found)
+
+
+def _lines_of(file: str) -> list[str]:
+    linecache.checkcache(file)  # it may have been edited since the last look
+    return linecache.getlines(file)
 
 
 def _instruction(id: str, line: int, made: Sequence[Equation]) -> Instruction:

@@ -12,7 +12,9 @@ from mithril_nb.stages.jax_versions import NameStack
 from mithril_nb.stages.records import Role
 
 
-def roles_of(jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str]) -> dict[str, Role | None]:
+def roles_of(
+    jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str], gives_new_inputs: bool
+) -> dict[str, Role | None]:
     """Return the role of each equation by id; of a call that holds several, `None`.
 
     What reverse mode makes is backward, and so is what is computed again for it. What depends on that is an update,
@@ -24,7 +26,10 @@ def roles_of(jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str]) -
         top: Sites of its equations.
         updates: Ids of what is an update whatever it depends on, such as an optimizer that counts its steps.
         lifted: Ids of what stands in a derivative though no transform around it says so.
+        gives_new_inputs: Whether the program gives back something like what it takes, as a train step does its
+            parameters. One that does not, and uses a gradient on its way to a result, updates nothing: all is forward.
     """
+    has_updates = gives_new_inputs or bool(updates)
     roles: dict[str, Role | None] = {}
 
     def follow(jaxpr: Any, body: list[Site], given: list[bool], is_lifted: bool) -> list[bool]:
@@ -36,7 +41,8 @@ def roles_of(jaxpr: Any, top: list[Site], updates: Set[str], lifted: Set[str]) -
             role = _role(site.stack)
             is_derived = is_lifted or site.id in lifted
             is_differentiated = is_derived or _is_differentiated(site.stack)
-            if role == "forward" and (site.id in updates or (any(arriving) and not is_differentiated)):
+            follows = has_updates and any(arriving) and not is_differentiated
+            if role == "forward" and (site.id in updates or follows):
                 role = "update"
             leaving = [role != "forward"] * len(equation.outvars)
             roles[site.id] = role

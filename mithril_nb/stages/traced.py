@@ -57,7 +57,9 @@ class Program:
         self.inputs = tuple(
             Input(leaf.name, leaf.spec, attribution.owner(leaf), leaf.argument == params) for leaf in trace.inputs
         )
-        self.tags = Tags({name for site in self.sites for name, _ in site.stack})
+        names = {name for site in self.sites for name, _ in site.stack}
+        names |= {str(site.equation.params["name"]) for site in self.sites if "name" in site.equation.params}
+        self.tags = Tags({*names, trace.name})
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
         """Return the contraction that an HLO instruction is, where XLA kept only the name of a transpose of it.

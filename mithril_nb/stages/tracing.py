@@ -14,6 +14,8 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, name_stack, spec_of
 
+_LONGEST_NAME = 60
+
 
 @dataclass(frozen=True)
 class Leaf:
@@ -65,7 +67,9 @@ class Trace:
             closed: The closed jaxpr.
             args: The arguments, or their shapes.
         """
-        retraced = jax_versions.with_jaxpr(self.traced, closed, self.name, self.donated_leaves)
+        # XLA cuts names of files that become too long, and then there is no telling which program wrote what.
+        name = self.name[:_LONGEST_NAME]
+        retraced = jax_versions.with_jaxpr(self.traced, closed, name, self.donated_leaves)
         if retraced is not None:
             return retraced.lower()
         # Unused inputs are dropped as `jax.jit` does by default: else what only they feed would stay, too.
@@ -124,7 +128,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
 
 
 def trace_up_to_failure(
-    fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
+    fn: Callable[..., Any], args: tuple[Any, ...], name: str | None, error: Exception
 ) -> tuple[Trace | None, Exception]:
     """Trace a function that JAX refuses, up to where it fails.
 
@@ -132,6 +136,7 @@ def trace_up_to_failure(
         fn: The function.
         args: Its arguments.
         name: What to call the program.
+        error: What went wrong at first; it may not be in the function, but in what the function gives.
 
     Returns:
         What was traced before, or `None` if nothing can be traced, and what went wrong.
@@ -148,9 +153,9 @@ def trace_up_to_failure(
 
     try:
         found = trace(until, args, name)
-    except Exception as error:
-        return None, failed[0] if failed else error
-    return (found, failed[0]) if failed else (None, RuntimeError("it could not be traced, and then it could."))
+    except Exception as another:
+        return None, failed[0] if failed else another
+    return (found, failed[0]) if failed else (None, error)
 
 
 def _function(fn: Any) -> tuple[str, str]:

@@ -198,7 +198,9 @@ def test_instructions_know_the_fusion_that_they_are_in() -> None:
 
 
 def test_llvm_ir_of_the_whole_listing_is_read(inspection: Inspection) -> None:
-    opcodes = {opcode for kernel in inspection.kernels.values() for _, opcode, _ in llvm_lines(kernel.llvm)}
+    opcodes = {
+        opcode for kernel in inspection.kernels.values() for _, opcode, _ in llvm_lines(kernel.llvm, kernel.name)
+    }
     assert {"load", "store", "ret", "getelementptr"} <= opcodes
     assert opcodes <= LLVM | {""}
 

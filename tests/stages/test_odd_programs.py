@@ -1,0 +1,124 @@
+"""Programs that a careful reader thought of: shared functions, contexts, names with line breaks, gradients midway."""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.ad_checkpoint import checkpoint_name
+from jax_programs import spec
+
+from mithril_nb.stages import inspect, jax_versions
+from mithril_nb.stages.llvm import llvm_lines
+
+
+@jax.jit
+def difference(a, b):
+    c = a - b
+    return c * a
+
+
+@jax.jit
+def unit(x):
+    return x / jnp.sqrt((x * x).sum())
+
+
+def test_a_function_that_is_called_twice_binds_other_names_each_time() -> None:
+    text = inspect(lambda x, y: difference(x, y) + difference(y, x), spec(2), spec(2)).stage("jaxpr").text
+    bound = [word.partition(":")[0] for word in text.split() if ":f32[2]" in word]
+    assert len(bound) == len(set(bound)) == 13
+
+
+def test_a_call_of_a_function_that_others_call_has_its_own_equations() -> None:
+    def step(w, x):
+        def loss(w):
+            with jax.named_scope("net"):
+                return unit(w @ x).sum()
+
+        gradient = jax.grad(loss)(w)
+        with jax.named_scope("opt"):
+            gradient = unit(gradient)
+        return w - gradient
+
+    found = inspect(step, spec(4, 4), spec(4, 4))
+    calls = [one for one in found.stage("hlo_before").instructions if one.opcode == "call"]
+    told = {(tuple(one.blocks), one.role) for one in calls}
+    assert (("opt",), "update") in told
+    assert told <= {(("net",), "forward"), (("net",), "backward"), (("opt",), "update")}
+
+
+def test_a_gradient_on_the_way_to_a_result_is_no_update() -> None:
+    def guided(x, w):
+        return (x + jax.grad(lambda x: (x**2).sum())(x)) @ w
+
+    roles = {one.primitive: one.role for one in inspect(guided, spec(3, 5), spec(5, 7)).equations}
+    assert roles["dot_general"] == roles["add"] == "forward"
+    assert roles["broadcast_in_dim"] == "backward"
+
+
+def test_the_context_is_that_of_the_call_and_not_of_the_look() -> None:
+    with jax.default_matmul_precision("highest"):
+        precise = inspect(lambda x: x @ x, spec(3, 3))
+    with jax.enable_x64(True):
+        wide = inspect(lambda x: x * 2, spec(3, dtype="float64"))
+    texts: list[str] = []
+    looker = threading.Thread(target=lambda: texts.extend(one.stage("jaxpr").text for one in (precise, wide)))
+    looker.start()
+    looker.join()
+    assert "HIGHEST" in texts[0]
+    assert "f64[3]" in texts[1]
+    assert "tensor<3xf64>" in wide.stage("stablehlo").text
+
+
+def test_names_are_data() -> None:
+    found = inspect(lambda x: jnp.sin(checkpoint_name(x * 2, "a\nb")), spec(3))
+    stage = found.stage("jaxpr")
+    (sine,) = (one for one in stage.instructions if one.opcode == "sin")
+    assert " sin " in stage.text.splitlines()[sine.line - 1]
+    marked = inspect(jnp.sin, spec(3), name="mnb#0~")
+    assert {one.equations for one in marked.stage("hlo").instructions if one.opcode == "sine"} == {("0",)}
+    assert inspect(lambda x: jnp.sin(x) * 2, spec(3), name="n" * 170).passes
+
+
+def test_what_a_function_gives_may_be_what_is_wrong() -> None:
+    found = inspect(lambda x: (x, "abc"), spec(3))
+    assert "not a valid JAX type" in found.stage("jaxpr").unavailable
+    assert found.stage("jaxpr").unavailable == found.stage("hlo").unavailable
+
+
+def test_of_a_module_with_several_kernels_each_has_its_own_lines() -> None:
+    module = "@t = global i32 0\ndefine i32 @a() {\n  %1 = load i32, ptr @t\n  ret i32 %1\n}\n"
+    module += "define i32 @b() {\n  ret i32 1\n}\n"
+    assert [line for line, _, _ in llvm_lines(module, "b")] == ["define i32 @b() {", "  ret i32 1", "}"]
+    assert [line for line, _, _ in llvm_lines(module, "a")][:2] == ["@t = global i32 0", "define i32 @a() {"]
+
+
+@pytest.mark.skipif(jax_versions.cache is None, reason="this JAX keeps its cache elsewhere")
+def test_two_programs_compiled_at_once_leave_the_cache_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    cache = jax_versions.cache
+    before = cache._cache_checked, cache._cache_used
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    try:
+        first, second = jax_versions.without_compilation_cache(), jax_versions.without_compilation_cache()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert (cache._cache_checked, cache._cache_used) == (True, False)
+        second.__exit__(None, None, None)
+        assert (cache._cache_checked, cache._cache_used) == before
+    finally:
+        jax.config.update("jax_compilation_cache_dir", None)
+
+
+@pytest.mark.parametrize(
+    ("path", "library"),
+    [
+        ("/usr/lib/python3/dist-packages/optax/_src/base.py", "optax"),
+        ("/home/a/.local/lib/python3.11/site-packages/flax/nnx/module.py", "flax"),
+        ("/home/a/work/model.py", None),
+    ],
+)
+def test_libraries_are_known_wherever_they_are_installed(path: str, library: str | None) -> None:
+    assert jax_versions.library_of(path) == library
