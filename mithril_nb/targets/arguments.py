@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType, MethodType
 from typing import Any
 
 import jax
@@ -13,8 +15,14 @@ import numpy as np
 
 from mithril_nb.errors import UnexpectedInputError, short_repr
 
+try:  # Without this one a function that is jitted with options for XLA can only be looked at as it is.
+    from jax._src.pjit import _cpp_pjit as _jit
+except ImportError:  # pragma: no cover
+    _jit = None
+
 _NUMBERS = (bool, int, float, complex)
 _RESULTS = (jax.Array, np.ndarray, np.generic, *_NUMBERS)
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Arguments:
@@ -31,10 +39,11 @@ class Arguments:
         apart: Names of arguments that are neither: `whole` is given them.
 
     Attributes:
-        all_names: Names of all arguments, as Python identifiers.
+        all_names: Names of all arguments, no two the same; those by name are called what the person calls them.
         values: All arguments, those by name after the others.
         names: Names of the arguments that hold arrays.
         traced: These arguments, without what is static.
+        is_plain: Whether the function is jitted and takes just `traced`, in order and by these names.
 
     Examples:
         >>> given = Arguments(jax.numpy.sum, (jax.ShapeDtypeStruct((3,), "float32"),), {"axis": 0})
@@ -50,21 +59,38 @@ class Arguments:
         apart: frozenset[str] = frozenset(),
     ):
         self._keywords = tuple(sorted(kwargs))
-        self.all_names = (*_names(fn, args), *self._keywords)
+        # Whoever calls chose the keywords; of `def f(*x, x_0)` it is the first of `x` that has to be called otherwise.
+        names = _unique((*self._keywords, *_names(fn, args)))
+        self.all_names = (*names[len(kwargs) :], *names[: len(kwargs)])
         self.values = (*args, *(kwargs[name] for name in self._keywords))
         static = _static_of_jit(fn, len(args), self._keywords)
-        self._parts: dict[str, _Part] = {}
-        for place, (name, value) in enumerate(zip(self.all_names, self.values, strict=True)):
-            if name not in apart:
-                self._parts[name] = _Part.of(value, static is not None and place not in static)
-        self.names = tuple(name for name, part in self._parts.items() if part.arrays)
-        self.traced = tuple(part.built(part.arrays) for part in self._parts.values() if part.arrays)
+        self._parts = [
+            None if name in apart else _Part.of(value, static is not None and place not in static)
+            for place, (name, value) in enumerate(zip(self.all_names, self.values, strict=True))
+        ]
+        with_arrays = [
+            (name, part) for name, part in zip(self.all_names, self._parts, strict=True) if part and part.arrays
+        ]
+        self.names = tuple(name for name, _ in with_arrays)
+        self.traced = tuple(part.built(part.arrays) for _, part in with_arrays)
+        signature = _signature(fn)
+        self.is_plain = (
+            not (static is None or signature is None or kwargs)
+            and self.names == tuple(signature.parameters)[: len(args)]
+            and jax.tree.structure(self.traced) == jax.tree.structure(args)
+        )
 
-    def whole(self, *traced: Any, **others: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments and keyword arguments, with other arrays in the place of those that are traced."""
+    def whole(self, *traced: Any, apart: Mapping[str, Any] = _NONE) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the arguments and keyword arguments, with other arrays in the place of those that are traced.
+
+        Args:
+            *traced: The other arrays.
+            apart: What stands in the place of those that are neither traced nor static, by name.
+        """
         given = dict(zip(self.names, traced, strict=True))
         values = [
-            self._parts[name].whole(given.get(name)) if name in self._parts else others[name] for name in self.all_names
+            apart[name] if part is None else part.whole(given.get(name))
+            for name, part in zip(self.all_names, self._parts, strict=True)
         ]
         count = len(values) - len(self._keywords)
         return tuple(values[:count]), dict(zip(self._keywords, values[count:], strict=True))
@@ -110,18 +136,21 @@ class _Part:
 def named(program: Callable[..., Any], names: Sequence[str], title: str, fn: Any = None) -> Callable[..., Any]:
     """Return a function with a name and with positional parameters of these names.
 
+    A name that Python allows no parameter, as those in `f(**{"input.ids": x, "class": y})`, becomes one that it does.
     What it gives besides arrays and numbers is left out: text, or the functions in an Equinox module.
 
     Examples:
-        >>> inspect.signature(named(lambda *args: args, ("a", "b"), "pair"))
-        <Signature (a, b)>
+        >>> inspect.signature(named(lambda *args: args, ("a", "input.ids"), "pair"))
+        <Signature (a, input_ids)>
     """
 
     def call(*args: Any) -> Any:
         return jax.tree.map(lambda leaf: leaf if isinstance(leaf, _RESULTS) else None, program(*args))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    call.__dict__["__signature__"] = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+    call.__dict__["__signature__"] = inspect.Signature(
+        [inspect.Parameter(name, kind) for name in _unique([_identifier(name) for name in names])]
+    )
     if fn is not None:  # The person's function that it stands for: the stages name blocks by what that calls.
         call.__dict__["__wrapped__"] = fn
     call.__name__ = call.__qualname__ = title
@@ -180,9 +209,35 @@ def _is_traced(leaf: Any, is_number_traced: bool) -> bool:
     return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) or (is_number_traced and isinstance(leaf, _NUMBERS))
 
 
+def with_self(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """Return for a method that is jitted the function and its arguments: `jax.jit` counts from `self`."""
+    is_method = isinstance(fn, MethodType) and _is_jitted(fn.__func__)
+    return (fn.__func__, (fn.__self__, *args)) if is_method else (fn, args)
+
+
+def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
+    """Return a function, or a method, that is jitted without what its `jax.jit` tells XLA, and what that is.
+
+    JAX refuses these options inside of another program, and a target often becomes a part of one.
+    """
+    if isinstance(fn, MethodType):
+        function, options = without_compiler_options(fn.__func__)
+        return (MethodType(function, fn.__self__), options) if options else (fn, {})
+    # JAX has no public way to ask, nor to jit again as before; `functools.wraps` hands on what it keeps.
+    info = getattr(fn, "_jit_info", None) if _is_jitted(fn) else None
+    options = dict(getattr(info, "compiler_options_kvs", ()))
+    if info is None or not options or _jit is None:
+        return fn, {}
+    return _jit(fn.__wrapped__, info._replace(compiler_options_kvs=())), options
+
+
+def _is_jitted(fn: Any) -> bool:
+    return not isinstance(fn, MethodType) and all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape"))
+
+
 def _static_of_jit(fn: Any, count: int, keywords: Sequence[str]) -> frozenset[int] | None:
     """Return the places of the arguments that a jitted function takes as static; `None` if it is not jitted."""
-    if not all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape")):
+    if not _is_jitted(fn):
         return None
     info = getattr(fn, "_jit_info", None)  # JAX has no public way to ask.
     numbers = {number % count for number in getattr(info, "static_argnums", ()) if -count <= number < count}
@@ -199,6 +254,23 @@ def _names(fn: Any, args: tuple[Any, ...]) -> list[str]:
         is_many = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
         names.extend([f"{name}_{place}" for place in range(len(value))] if is_many else [name])
     return names
+
+
+def _unique(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, with a `_` after those that were there before."""
+    found: list[str] = []
+    for name in names:
+        while name in found:
+            name += "_"
+        found.append(name)
+    return tuple(found)
+
+
+def _identifier(name: str) -> str:
+    if name.isidentifier():
+        return f"{name}_" if keyword.iskeyword(name) else name
+    safe = "".join(letter if f"_{letter}".isidentifier() else "_" for letter in name)
+    return safe if safe.isidentifier() else f"_{safe}"
 
 
 def _signature(fn: Any) -> inspect.Signature | None:

@@ -8,7 +8,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mithril_nb.targets.arguments import Arguments, named, title_of
+from mithril_nb.targets.arguments import Arguments, named, title_of, with_self
 from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, part
 from mithril_nb.targets.scopes import by_path, is_module, modules_in, named_modules, submodules
 
@@ -31,12 +31,15 @@ def function_program(
         args: Its arguments.
         kwargs: Those that it is given by name.
     """
+    fn, args = with_self(fn, args)
     whole = Arguments(fn, args, kwargs)
     values = dict(zip(whole.all_names, whole.values, strict=True))
     held = modules_of(fn)
     roots = {**_roots(values), **held}
     objects = {name: value for name, value in values.items() if is_nnx(value)}
     if not roots and not objects:
+        if whole.is_plain:  # Its shardings are those of the program, and not of a call inside of it.
+            return fn, whole.traced
         return named(whole.calling(fn), whole.names, title_of(fn), fn), whole.traced
     given = Arguments(fn, args, kwargs, frozenset(objects))
     closed = {name: one for name, one in held.items() if name not in objects and (is_nnx(one) or is_equinox(one))}
@@ -53,7 +56,7 @@ def function_program(
             arrays = nests[name].flat(tree)
             params, state = ({key: arrays[key] for key in keys} for keys in (one.params, one.state))
             built.update(one.build(params, state) if name == "modules" else {name: one.build(params, state)})
-        again, keywords = given.whole(*traced[len(parts) :], **{name: built[name] for name in objects})
+        again, keywords = given.whole(*traced[len(parts) :], apart={name: built[name] for name in objects})
         here = _roots(dict(zip(given.all_names, (*again, *keywords.values()), strict=True)))
         here |= {name: built.get(name, one) for name, one in held.items()}
         with named_modules(here, [(one, built[name]) for name, one in closed.items()]):

@@ -10,7 +10,7 @@ from typing import Any
 from mithril_nb import stages
 from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
-from mithril_nb.targets.arguments import Arguments, check_call, title_of
+from mithril_nb.targets.arguments import Arguments, check_call, title_of, without_compiler_options
 from mithril_nb.targets.functions import function_program
 from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_linen
 from mithril_nb.targets.own import compiled_for, inspect_own, is_own
@@ -55,7 +55,7 @@ def inspect(
         optimizer: Optimizer of a model or a module as in `ml.fit`; default: `"adam"`.
         name: What to call the program.
         device: The `jax.Device` to lower and compile for.
-        compiler_options: What XLA is told besides.
+        compiler_options: What XLA is told besides, and besides those of the target's own `jax.jit`.
         **named: What it is called with by name.
 
     Returns:
@@ -74,9 +74,12 @@ def inspect(
         Inspection('train step', made: nothing yet)
         >>> inspect(jax.nn.softmax, jax.ShapeDtypeStruct((8,), "float32"), axis=0).stage("jaxpr").unavailable
     """
-    options = {"name": name, "device": device, "compiler_options": compiler_options}
     given = {**named, **(kwargs or {})}
     target, args, given = _without_partial(target, args, given)
+    target, own_options = without_compiler_options(target)
+    if own_options:
+        compiler_options = {**own_options, **(compiler_options or {})}
+    options = {"name": name, "device": device, "compiler_options": compiler_options}
     is_model = is_own(target) or is_foreign(target) or is_module(getattr(target, "__self__", None))
     chosen = _program_name(program, loss, optimizer, None if is_model else target)
     loss, optimizer = "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+from flax import nnx
 
 import mithril_nb as ml
 
@@ -73,6 +75,85 @@ def test_jit_says_what_is_static_and_donated() -> None:
     np.testing.assert_allclose(inspection.compiled(jnp.ones(3), 0.5), 3.0)
 
 
+def fast(**how: Any) -> Any:
+    return functools.partial(jax.jit, compiler_options={"xla_cpu_enable_fast_math": True}, **how)
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What XLA was told, each time that it was asked to compile."""
+    found: list[dict[str, Any]] = []
+    compile = jax.stages.Lowered.compile
+
+    def listening(self: Any, compiler_options: Any = None) -> Any:
+        found.append(dict(compiler_options or {}))
+        return compile(self, compiler_options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", listening)
+    return found
+
+
+def test_a_jitted_function_may_say_what_xla_is_told(told: list[dict[str, Any]]) -> None:
+    inspection = ml.inspect(fast()(lambda x: jnp.sin(x) * 2), spec(3))
+    assert [one.primitive for one in inspection.equations] == ["sin", "mul"]
+    np.testing.assert_allclose(inspection.compiled(jnp.zeros(3)), 0.0)
+    assert told[-1]["xla_cpu_enable_fast_math"] is True
+
+
+def test_what_xla_is_told_is_kept_of_a_jit_with_static_arguments_and_may_be_told_otherwise(
+    told: list[dict[str, Any]],
+) -> None:
+    @fast(static_argnames="how", donate_argnums=0)
+    def step(x: Any, scale: Any, how: str) -> Any:
+        return x * scale if how == "up" else x
+
+    inspection = ml.inspect(step, spec(3), scale=spec(), how="up")
+    assert [one.name for one in inspection.inputs] == ["x", "scale"]
+    assert "tf.aliasing_output" in inspection.stage("stablehlo").text
+    np.testing.assert_allclose(inspection.compiled(jnp.ones(3), 2.0), 2.0)
+    assert told[-1]["xla_cpu_enable_fast_math"] is True
+    _ = ml.inspect(step, spec(3), 2.0, "up", compiler_options={"xla_cpu_enable_fast_math": False}).compiled
+    assert told[-1]["xla_cpu_enable_fast_math"] is False
+
+
+def test_a_jitted_function_with_options_that_cannot_be_traced_says_why() -> None:
+    inspection = ml.inspect(fast()(lambda x: x if x > 0 else -x), spec())
+    assert "TracerBoolConversionError" in str(inspection.stage("jaxpr").unavailable)
+
+
+def test_what_wraps_a_jitted_function_is_not_taken_for_it() -> None:
+    inner = fast()(lambda x: jnp.sin(x))
+
+    @functools.wraps(inner)
+    def outer(x: Any) -> Any:
+        return x + 1
+
+    assert [one.primitive for one in ml.inspect(outer, spec(3)).equations] == ["add"]
+
+
+def test_shardings_and_donation_of_a_jit_are_those_of_the_program() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("data",))
+    sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+    for jit in (jax.jit, fast()):
+        step = jit(lambda x: x + 1, in_shardings=sharding, out_shardings=sharding, donate_argnums=0)
+        inspection = ml.inspect(step, spec(4))
+        assert "tf.aliasing_output" in inspection.stage("stablehlo").text
+        assert [one.primitive for one in inspection.equations] == ["add"]
+        assert inspection.compiled.input_shardings[0] == (sharding,)
+
+
+def test_a_jitted_method_counts_from_self(told: list[dict[str, Any]]) -> None:
+    class Power:
+        @fast(static_argnums=(0, 2))
+        def run(self, x: Any, times: int) -> Any:
+            return x**times if times > 2 else x
+
+    inspection = ml.inspect(Power().run, spec(3), 3)
+    assert [one.name for one in inspection.inputs] == ["x"]
+    np.testing.assert_allclose(inspection.compiled(2 * jnp.ones(3)), 8.0)
+    assert told[-1]["xla_cpu_enable_fast_math"] is True
+
+
 def test_partials_methods_and_objects_that_are_called() -> None:
     config = Config(2.0, jnp.tanh)
     assert names(functools.partial(scaled, how="sum"), spec(2, 3)) == ["x"]
@@ -93,6 +174,49 @@ def test_any_number_of_arguments_and_arguments_by_name() -> None:
     assert [one.name for one in inspection.inputs] == ["parts_0", "parts_1", "offset", "weight"]
     assert names(jnp.outer, spec(3), spec(3)) == ["a", "b"]
     assert names(jax.vmap(jnp.dot), spec(3, 2), spec(3, 2)) == ["a", "b"]
+
+
+def test_arguments_of_one_name_are_told_apart() -> None:
+    def several(*x: Any, x_0: Any) -> Any:
+        return x[0] - x_0
+
+    def first(x: Any, /, **more: Any) -> Any:
+        return x - more["x"]
+
+    def rest(x_0: Any, *x: Any) -> Any:
+        return x_0 - x[0]
+
+    for inspection, wanted in (
+        (ml.inspect(several, spec(3), x_0=spec(3)), ["x_0_", "x_0"]),
+        (ml.inspect(first, spec(3), x=spec(3)), ["x_", "x"]),
+        (ml.inspect(rest, spec(3), spec(3)), ["x_0", "x_0_"]),
+    ):
+        assert [one.name for one in inspection.inputs] == wanted
+        np.testing.assert_allclose(inspection.compiled(3 * jnp.ones(3), jnp.ones(3)), 2.0)
+
+
+def test_names_that_python_allows_no_parameter() -> None:
+    def total(**batch: Any) -> Any:
+        return sum(place * one for place, one in enumerate(batch[key] for key in ("input.ids", "class", "2²", "")))
+
+    given = {"input.ids": spec(3), "class": spec(3), "2²": spec(3), "": spec(3)}
+    inspection = ml.inspect(total, **given)
+    assert [one.name for one in inspection.inputs] == ["_", "_2_", "class_", "input_ids"]
+    arrays = [jnp.full(3, value) for value in (1.0, 10.0, 100.0, 1000.0)]
+    np.testing.assert_allclose(inspection.compiled(*arrays), 3 + 20 + 100)
+    assert names(lambda **batch: batch["a.b"] + batch["a_b"], **{"a.b": spec(3), "a_b": spec(3)}) == ["a_b", "a_b_"]
+
+
+def test_a_module_may_be_an_argument_of_any_name() -> None:
+    class Scale(nnx.Module):
+        def __init__(self) -> None:
+            self.weight = nnx.Param(jnp.ones(3))
+
+        def __call__(self, x: Any) -> Any:
+            return self.weight * x
+
+    assert names(Scale.__call__, Scale(), spec(3)) == ["modules['self']['weight']", "x"]
+    assert names(lambda apart, x: apart(x), Scale(), spec(3)) == ["modules['apart']['weight']", "x"]
 
 
 def test_nothing_is_run_and_no_memory_is_taken() -> None:
