@@ -63,7 +63,7 @@ def unit(venv: Environment) -> int:
 def jupyter(venv: Environment) -> int:
     """Every notebook, cell by cell, and the workbench in JupyterLab, driven by a real Chromium.
 
-    nbval compares what a fresh kernel prints with what is saved. Both wait more than they compute: they go side by
+    nbval compares what a fresh kernel prints with what is saved. Both wait more than they compute: three go side by
     side, each file in one process.
     """
     notebooks = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "notebooks").glob("*.ipynb"))
@@ -73,7 +73,7 @@ def jupyter(venv: Environment) -> int:
     is_saved_with = interpreter is not None and interpreter.version[:2] == interpreters.OLDEST
     mode = "--nbval" if is_saved_with else "--nbval-lax"
     options = (mode, "--nbval-current-env", "--nbval-sanitize-with=tests/notebooks/sanitize.cfg")
-    many = ("--numprocesses=2", "--dist=loadfile")
+    many = ("--numprocesses=3", "--dist=loadfile")
     variables = {
         chromium.VARIABLE: chromium.prepare(venv),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # as a kernel has it: figures are outputs

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.graph.spec import TensorSpec
@@ -97,7 +97,20 @@ def stages(draw: st.DrawFn) -> Stage:
     return stage_of(rows)
 
 
-@settings(max_examples=80, deadline=None)
+def wide_border() -> Stage:
+    """Return what Hypothesis found: more leaves the block `a` than there is room for beside its last line."""
+    rows: list[Row] = [
+        ("add", "a/x/p", (), ""), ("add", "", (0,), ""), ("add", "a", (), ""), ("add", "a", (), ""),
+        ("add", "", (), ""), ("add", "a/x/p", (), ""), ("add", "a", (), ""), ("add", "", (), ""),
+        ("add", "", (6,), ""), ("add", "", (), ""), ("add", "a/x", (), ""), ("add", "a/x/p", (1,), ""),
+        ("add", "", (11, 10), ""), ("add", "a", (), ""), ("add", "", (2,), ""), ("add", "", (13,), ""),
+        ("add", "", (), ""), ("add", "a", (), ""), ("add", "", (5, 3), ""),
+    ]  # fmt: skip
+    return stage_of(rows)
+
+
+@settings(max_examples=40, deadline=None)
+@example(wide_border(), 3)
 @given(stages(), st.integers(0, 3))
 def test_any_program_is_drawn_without_overlap(stage: Stage, depth: int) -> None:
     graph = stage_graph(stage)
@@ -113,6 +126,16 @@ def test_a_first_view_is_small_and_uses_the_whole_width(layers: int, wide: bool)
     check(diagram)
     assert len(diagram.boxes) <= 25
     assert 1.2 <= diagram.width / diagram.height <= 3
+
+
+@pytest.mark.parametrize("count", [1, 5, 6, 7, 40])
+def test_every_pin_is_beside_the_line_it_belongs_to(count: int) -> None:
+    names = [f"n{at}" for at in range(count)]
+    nets = [*(Net("", name, ("a",)) for name in names), *(Net("a", f"{name}'", ("",)) for name in names)]
+    placed = arrange_lines({"a": Part(100, 34, {}, {})}, nets)
+    for pins in (placed.ins, placed.outs):
+        assert len(set(pins.values())) == count
+        assert 0 < min(pins.values()) <= max(pins.values()) < placed.h
 
 
 def test_an_open_level_of_200_blocks_is_drawn_in_time() -> None:
