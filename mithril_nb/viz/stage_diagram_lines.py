@@ -105,13 +105,20 @@ class _Lines:
         self._lanes = [_Tracks() for _ in range(len(self._lines) + 1)]
         self._channels = [[_Tracks() for _ in range(len(line) + 1)] for line in self._lines]
         self._margin = _Tracks()
+        self._line_h = [_line_height(line, parts) for line in self._lines]
+        # Pins are within the first and the last line: below them they would run over what is there.
+        for row, pins in (
+            (0, {net.source for net in nets if not net.tail}),
+            (-1, {net.source for net in nets if "" in net.heads}),
+        ):
+            self._line_h[row] = max(self._line_h[row], (len(pins) + 1) * TRACK)
 
     def placed(self) -> Placed:
         ways = {(net.tail, net.source, head): self._way(net, head) for net in self._nets for head in net.heads}
         self._plan_lanes(ways)
         tops = self._tops()
         y_of = self._heights(tops)
-        ins, outs = self._pins(y_of)
+        ins, outs = self._pins(tops, y_of)
         self._plan_channels(ways, tops, y_of, ins, outs)
         lefts, width = self._columns_x()
         corners: dict[str, Point] = {}
@@ -160,35 +167,35 @@ class _Lines:
     def _tops(self) -> list[float]:
         """Return the top of each line, and the bottom of the last."""
         tops, y = [], 0.0
-        for row, line in enumerate(self._lines):
+        for row, height in enumerate(self._line_h):
             y += self._lane_h[row]
             tops.append(y)
-            y += _line_height(line, self._parts)
+            y += height
         return [*tops, y]
 
     def _heights(self, tops: Sequence[float]) -> dict[str, float]:
         found: dict[str, float] = {}
         for row, line in enumerate(self._lines):
-            height = _line_height(line, self._parts)
             for column in line:
-                y = tops[row] + (height - _stack_height(column, self._parts)) // 2
+                y = tops[row] + (self._line_h[row] - _stack_height(column, self._parts)) // 2
                 for key in column:
                     found[key] = y
                     y += self._parts[key].h + ROW_GAP
         return found
 
-    def _pins(self, y_of: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    def _pins(self, tops: Sequence[float], y_of: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
         ins: dict[str, float] = {}
         outs: dict[str, float] = {}
         first, last = self._lines[0], self._lines[-1]
+        first_end, last_end = tops[0] + self._line_h[0], tops[-1]
         for net in self._nets:
             if net.tail == "":
                 near = [self._in_port(head, net.source, y_of) for head in net.heads if head in first[0]]
-                ins[net.source] = _free(near[0] if near else self._middle(first, y_of), ins)
+                ins[net.source] = _free(near[0] if near else self._middle(first, y_of), first_end, ins)
             if "" in net.heads:
                 at_end = net.tail in last[-1]
                 wanted = self._out_port(net.tail, net.source, y_of) if at_end else self._middle(last, y_of)
-                outs[net.source] = _free(wanted, outs)
+                outs[net.source] = _free(wanted, last_end, outs)
         return ins, outs
 
     def _middle(self, line: Sequence[Sequence[str]], y_of: Mapping[str, float]) -> float:
@@ -293,9 +300,13 @@ class _Lines:
         return (start, (x0, start_y), (x0, first), (xm, first), (xm, last), (x1, last), (x1, end_y), end)
 
 
-def _free(y: float, taken: Mapping[str, float]) -> float:
+def _free(wanted: float, end: float, taken: Mapping[str, float]) -> float:
+    """Return the first free height from the wanted one down to the end of the line, or else up from it."""
+    y, step = wanted, TRACK
     while y in taken.values():
-        y += TRACK
+        y += step
+        if y >= end:
+            y, step = wanted, -TRACK
     return y
 
 
