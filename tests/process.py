@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-NUMBERS_ONLY = {"backends", "blocks", "interop", "train"}
-"""Rooms whose tests ask what a program computes, not what XLA makes of it."""
+QUICK_ROOMS = {"backends", "blocks", "interop", "physical", "session", "stages", "targets", "train"}
+"""Rooms whose tests ask what a program computes, or what XLA's passes make of it, and not what LLVM makes of that."""
+CODE = {"test_kernels.py", "test_machine_code.py", "test_llvm.py", "test_dump.py"}
+"""Files that look at LLVM IR and machine code as they are at full strength."""
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +20,8 @@ def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
     import jax
 
     path: Path = request.node.path
-    jax.config.update("jax_disable_most_optimizations", path.parent.name in NUMBERS_ONLY)
+    is_quick = path.parent.name in QUICK_ROOMS and path.name not in CODE
+    jax.config.update("jax_disable_most_optimizations", is_quick)
     yield
     jax.config.update("jax_disable_most_optimizations", False)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from mithril_nb.cost import contractions, randomness, reductions  # noqa: F401  They register their rules.
 from mithril_nb.cost.records import BlockCost, CostReport, EquationCost, Total, Unknown, known_sum, total_of
 from mithril_nb.cost.rules import RULES, Work, bytes_moved, has_sizes, is_folded
 from mithril_nb.cost.xla import Source, memory_of, source_of
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.records import Equation
 
 if TYPE_CHECKING:
@@ -23,6 +25,18 @@ COMPILED = "XLA compiled"
 NO_RULE = "no rule"
 NO_SIZE = "size unknown"
 NO_TRIP_COUNT = "trip count unknown"
+
+
+_KNOWN: WeakKeyDictionary[Inspection, tuple[EquationCost, ...]] = WeakKeyDictionary()
+"""The picture, the text and the table of a program ask for the same: its equations do not change."""
+
+
+def _known(inspection: Inspection) -> tuple[EquationCost, ...]:
+    if inspection not in _KNOWN:
+        equations = inspection.equations
+        with paused_collector():
+            _KNOWN[inspection] = cost_equations(equations)
+    return _KNOWN[inspection]
 
 
 def report(inspection: Inspection) -> CostReport:
@@ -48,7 +62,7 @@ def report(inspection: Inspection) -> CostReport:
         >>> report(inspect(ten, square, square)).total.flops
         41943040
     """
-    found = cost_equations(inspection.equations)
+    found = _known(inspection)
     blocks: dict[str, list[EquationCost]] = {}
     for cost in found:
         blocks.setdefault(cost.block, []).append(cost)

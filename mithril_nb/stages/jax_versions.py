@@ -12,6 +12,7 @@ import site
 import sys
 import sysconfig
 import threading
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
@@ -262,10 +263,14 @@ def _source_place(traceback: Any) -> tuple[str, int] | None:
 
 @lru_cache(maxsize=1024)
 def file_label(path: str) -> str:
-    """Return what a person calls a file of Python: its name, or `cell 3` for a cell of a notebook."""
+    """Return what a person calls a file of Python: its name, or `cell 3f2a` for a cell of a notebook.
+
+    A cell is told by what stands in it, not by its number: that changes from run to run.
+    """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    cell = getattr(getattr(shell, "compile", None), "_filename_map", {}).get(path)
-    return os.path.basename(path) if cell is None else f"cell {cell}"
+    is_cell = path in getattr(getattr(shell, "compile", None), "_filename_map", {})
+    # The kernel's own name for a cell is made from its text.
+    return f"cell {zlib.crc32(os.path.basename(path).encode()) & 0xFFFF:04x}" if is_cell else os.path.basename(path)
 
 
 def longer_label(path: str) -> str:

@@ -161,7 +161,7 @@ def test_a_file_that_vanished_or_became_shorter(tmp_path: Path) -> None:
     assert source({"0": 1}, "<stdin>")[0] == "# <stdin>:1\n# the source is not available\n"
 
 
-def test_a_cell_of_a_notebook_has_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_of_a_notebook_is_told_by_its_text_and_not_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     file = "/tmp/ipykernel_1/123.py"
     code = "%time\ndef fn(x):\n    return x\n"
     monkeypatch.setitem(linecache.cache, file, (len(code), None, code.splitlines(keepends=True), file))
@@ -169,10 +169,11 @@ def test_a_cell_of_a_notebook_has_its_number(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(__import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     file_label.cache_clear()
     label = file_label(file)
+    assert label == "cell 1286"
     file_label.cache_clear()
     text, found = source_of_functions({"0": Place(file, label, 3)}, [equation("0")])
-    assert text == "# cell 3:1\n%time\ndef fn(x):\n    return x\n"
-    assert found[0].id == "cell 3:3"
+    assert text == "# cell 1286:1\n%time\ndef fn(x):\n    return x\n"
+    assert found[0].id == "cell 1286:3"
 
 
 def test_two_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
