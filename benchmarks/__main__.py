@@ -15,6 +15,7 @@ from rich.table import Table
 from benchmarks.attribution import attribution_tables
 from benchmarks.compose import compose_tables
 from benchmarks.evaluate import evaluate_comparisons
+from benchmarks.explorer import explorer_figures
 from benchmarks.interleaved import Comparison
 from benchmarks.observation import observation_comparisons
 from benchmarks.stages import DIFF_BAR_S, MEMORY_BAR, median_ms, pass_times, stage_comparisons, stage_memory
@@ -27,7 +28,7 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "train": train_step_comparisons,
     "observation": observation_comparisons,
 }
-PARTS = [*COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution"]
+PARTS = [*COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution", "explorer"]
 
 
 def main() -> None:
@@ -71,6 +72,11 @@ def main() -> None:
     if "attribution" in options.only:
         for table in attribution_tables(full=not options.quick):
             console.print(table)
+    if "explorer" in options.only:
+        table = Table("the explorer in JupyterLab", "figure", "bar")
+        for row in explorer_figures():
+            table.add_row(*row)
+        console.print(table)
 
 
 def comparison_table(found: Iterator[Comparison]) -> Table:

@@ -115,8 +115,3 @@ def _measured(notebook: Any) -> Iterator[tuple[str, str, str]]:
     page.wait_for_timeout(100)
     took = page.evaluate("performance.getEntriesByName('mnb:diff').map((one) => one.duration)")
     yield f"diff of a pass, the slowest of {len(took)}", f"{max(took):.0f} ms", "200 ms"
-
-
-if __name__ == "__main__":
-    for row in explorer_figures():
-        print("{:45} {:>16} {:>8}".format(*row), flush=True)
