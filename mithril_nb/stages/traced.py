@@ -10,7 +10,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.attribution import Attribution
 from mithril_nb.stages.equations import Site, plain_params, sites_of
-from mithril_nb.stages.records import Equation
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role
 from mithril_nb.stages.tags import Tags
 from mithril_nb.stages.tracing import Trace
 
@@ -52,7 +52,7 @@ class Program:
         self.trace = trace
         self.top, self.sites = sites_of(trace.closed.jaxpr)
         attribution = Attribution(trace, self.top, self.sites)
-        self.equations = tuple(_record(site, attribution) for site in self.sites)
+        self.equations = tuple(record_of(site, *attribution[site.id]) for site in self.sites)
         self.by_id = {equation.id: equation for equation in self.equations}
         self.inputs = tuple(
             Input(leaf.name, leaf.spec, attribution.owner(leaf), leaf.argument == params) for leaf in trace.inputs
@@ -86,8 +86,17 @@ class Program:
         return found
 
 
-def _record(site: Site, attribution: Attribution) -> Equation:
-    block, role, origin = attribution[site.id]
+def record_of(
+    site: Site, block: str = UNATTRIBUTED, role: Role | None = None, origin: Origin | None = None
+) -> Equation:
+    """Return an equation as a record, with what is known of whose it is.
+
+    Args:
+        site: The equation at its place.
+        block: Path of its block.
+        role: Its role.
+        origin: How its block is known.
+    """
     return Equation(
         site.id,
         site.primitive,

@@ -16,10 +16,11 @@ import numpy as np
 from mithril_nb.display import Shown
 from mithril_nb.errors import Diagnostic, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.equations import plain_params, sites_of
+from mithril_nb.stages.equations import sites_of
 from mithril_nb.stages.jaxpr_text import print_jaxpr
-from mithril_nb.stages.records import Equation, Stage
+from mithril_nb.stages.records import Stage
 from mithril_nb.stages.tags import Tags
+from mithril_nb.stages.traced import record_of
 from mithril_nb.stages.tracing import Leaf, Trace, trace
 from mithril_nb.stages.transform_kinds import (
     COUNTED,
@@ -323,21 +324,7 @@ class _Point:
         self.trace, self.args, self.out, self.names = trace, args, out, names
         jaxpr = trace.closed.jaxpr
         self.side = Side(jaxpr, *sites_of(jaxpr))
-        records = {
-            site.id: Equation(
-                site.id,
-                site.primitive,
-                "",
-                None,
-                tuple(jax_versions.spec_of(atom.aval) for atom in site.equation.invars),
-                tuple(jax_versions.spec_of(var.aval) for var in site.equation.outvars),
-                jax_versions.source_line(site.equation),
-                site.repeats,
-                site.is_call,
-                plain_params(site.equation),
-            )
-            for site in self.side.sites
-        }
+        records = {site.id: record_of(site) for site in self.side.sites}
         text, found = print_jaxpr(trace, self.side.top, records, lambda _: "")
         self.stage = Stage("jaxpr", text, found)
         self.function = trace.call(trace.closed)

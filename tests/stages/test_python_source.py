@@ -162,7 +162,7 @@ def test_a_file_that_vanished_or_became_shorter(tmp_path: Path) -> None:
 
 
 def test_a_cell_of_a_notebook_is_told_by_its_text_and_not_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    file = "/tmp/ipykernel_1/123.py"
+    file = "ipykernel/123.py"
     code = "%time\ndef fn(x):\n    return x\n"
     monkeypatch.setitem(linecache.cache, file, (len(code), None, code.splitlines(keepends=True), file))
     shell = SimpleNamespace(compile=SimpleNamespace(_filename_map={file: 3}))
