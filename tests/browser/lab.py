@@ -19,6 +19,8 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -418,3 +420,20 @@ class NotebookPage:
             self._browser.keep(self.page)
         else:
             self.page.close()
+
+
+@contextmanager
+def watched_page(context: BrowserContext, address: str, height: int) -> Iterator[Page]:
+    """Open a page that stands alone, 1280 wide; it must ask for nothing but itself, and log nothing."""
+    page = context.new_page()
+    said: list[str] = []
+    asked: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("request", lambda request: asked.append(request.url))
+    page.set_viewport_size({"width": 1280, "height": height})
+    page.goto(address)
+    yield page
+    page.close()
+    assert said == []
+    assert asked == [address]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 import pytest
-from lab import Browser
+from lab import Browser, watched_page
 from playwright.sync_api import Page
 
 from mithril_nb.stages import inspect
@@ -32,19 +32,9 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def page(chromium: Browser, address: str) -> Iterator[Page]:
     """The page, opened; it must ask for nothing and log nothing."""
-    page = chromium.context.new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.set_viewport_size({"width": 1280, "height": 900})
-    page.goto(address)
-    page.wait_for_selector(".mnb-page[data-ready]", timeout=20_000)
-    yield page
-    page.close()
-    assert said == []
-    assert asked == [address]
+    with watched_page(chromium.context, address, 900) as page:
+        page.wait_for_selector(".mnb-page[data-ready]", timeout=20_000)
+        yield page
 
 
 def lines(page: Page, stage: str, look: str) -> list[str]:

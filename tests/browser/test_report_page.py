@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import Browser
+from lab import Browser, watched_page
 from playwright.sync_api import Page
 
 from mithril_nb import cli
@@ -26,18 +26,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture
 def page(chromium: Browser, report: str) -> Iterator[Page]:
     """The report, opened; it must ask for nothing and log nothing."""
-    page = chromium.context.new_page()
-    said: list[str] = []
-    asked: list[str] = []
-    page.on("console", lambda message: said.append(message.text))
-    page.on("pageerror", lambda error: said.append(str(error)))
-    page.on("request", lambda request: asked.append(request.url))
-    page.set_viewport_size({"width": 1280, "height": 800})
-    page.goto(report)
-    yield page
-    page.close()
-    assert said == []
-    assert asked == [report]
+    with watched_page(chromium.context, report, 800) as page:
+        yield page
 
 
 def pinned(page: Page, stage: str) -> list[str]:
