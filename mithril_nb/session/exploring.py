@@ -22,6 +22,7 @@ from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.picture import GraphView, Picture
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import NEEDS
 from mithril_nb.viz.palette import HUES
 
@@ -233,15 +234,14 @@ class Exploration:
             self._quick.submit(self._work)
 
     def _work(self, wanted: Callable[[], bool]) -> None:
-        """Make what needs no compiler, what is seen first before what is not; each step looks what is still to do."""
-        steps = [*(lambda name=name: self._make(name) for name in self.inspection.stages if NEEDS[name] == "trace"),
-                 self._draw,
-                 *(lambda name=name: self._make(name) for name in self.inspection.stages if NEEDS[name] == "lower"),
-                 self._figure]  # fmt: skip
-        for step in steps:
-            if not wanted():
-                return
-            self._try(step)
+        """Make what needs no compiler, the texts first: a page lays them out while the graph is drawn here."""
+        names = [name for name in self.inspection.stages if NEEDS[name] != "compile"]
+        steps = [*(lambda name=name: self._make(name) for name in names), self._draw, self._figure]
+        with paused_collector():
+            for step in steps:
+                if not wanted():
+                    return
+                self._try(step)
 
     def _compile(self, wanted: Callable[[], bool]) -> None:
         for name in self.inspection.stages:

@@ -6,6 +6,7 @@ It is read from the equations, so it is there for programs that are not made of 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.inference import by_place
@@ -50,19 +51,25 @@ def outline(
         if one.id in calling and not blocks[one.id]:
             continue
         for path in _lineage(blocks[one.id]):
-            row = rows.setdefault(path, _Row(path))
+            row = rows.get(path)
+            if row is None:
+                row = rows[path] = _Row(path)
             row.equations.append(one.id)
             if one.id not in calling:
                 row.counts[one.role] += 1
-            row.source.update(dict.fromkeys(one.source))
+            for source in one.source:
+                row.source[source] = None
     _connect(found, blocks, calling, rows)
-    ordered = _by_depth(rows)
-    return _text(ordered, kinds)
+    places = {id: place for place, id in enumerate(sorted(blocks, key=by_place))}
+    for row in rows.values():
+        row.equations.sort(key=places.__getitem__)
+    return _text(_by_depth(rows), kinds)
 
 
-def _lineage(block: str) -> list[str]:
+@lru_cache(maxsize=4096)
+def _lineage(block: str) -> tuple[str, ...]:
     parts = block.split("/") if block else []
-    return ["/".join(parts[:count]) for count in range(1, len(parts) + 1)]
+    return tuple("/".join(parts[:count]) for count in range(1, len(parts) + 1))
 
 
 def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[str], rows: dict[str, _Row]) -> None:
@@ -129,7 +136,7 @@ def _text(rows: list[_Row], kinds: Mapping[str, str]) -> tuple[str, tuple[Instru
                 row.path,
                 kinds.get(row.path, "block"),
                 number,
-                tuple(sorted(row.equations, key=by_place)),
+                tuple(row.equations),
                 ((row.path, 1.0),),
                 roles[0] if len(roles) == 1 else None,
                 "tagged",

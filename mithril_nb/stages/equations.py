@@ -172,17 +172,20 @@ def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
 
 
 _NOT_PLAIN: Any = object()
+_PLAIN_TYPES = frozenset({bool, int, float, str})
 
 
 def _plain(value: Any) -> Any:
-    name = getattr(value, "name", None)
-    if isinstance(value, np.integer | np.floating | np.bool_):  # vmap counts axes with them
-        return value.item()
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if value is None or type(value) in _PLAIN_TYPES:
         return value
     if isinstance(value, (tuple, list)):
-        items = tuple(_plain(item) for item in value)
+        items = tuple([_plain(item) for item in value])
         return _NOT_PLAIN if _NOT_PLAIN in items else items
+    name = getattr(value, "name", None)
+    if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with them
+        return value.item()
+    if isinstance(value, (bool, int, float, str)):
+        return value
     if jax_versions.is_jaxpr(value) or (callable(value) and not hasattr(value, "dtype")):
         return _NOT_PLAIN
     if name is not None:  # dtypes and enums

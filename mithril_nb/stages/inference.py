@@ -132,11 +132,13 @@ def majority(roles: Iterable[tuple[Role | None, float]]) -> Role | None:
 
 def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
     """Give drafts without a block those of their operands or users, until nothing changes."""
+    order = [draft for draft in drafts.values() if not (draft.shares or draft.is_settled)]
+    if not order:
+        return
     for draft in drafts.values():
         for operand in draft.operands:
             if operand in drafts:
                 drafts[operand].users.append(draft.id)
-    order = list(drafts.values())
     for _ in range(rounds):
         changed = False
         for draft in order:

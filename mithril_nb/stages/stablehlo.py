@@ -122,7 +122,7 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
             draft.id += f"@{number}"
         current.locations[draft.id] = location or ""
         current.ops.append(draft)
-        callee = _CALLEE.search(plain)
+        callee = _CALLEE.search(plain) if "call" in opcode else None
         if callee:
             current.calls.append((callee.group(1), draft.id))
         if result is not None:
@@ -205,18 +205,22 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
     `"name"(#loc3)` is a name that somebody gave to what is at `#loc3`: where that has the mark and the name has not,
     it is taken in its place.
     """
-    if location.startswith("#"):
-        location = table.get(location, "")
-    if location.startswith('"'):
+    outer, left = "", len(table) + 2  # a table that was tampered with may go round in circles
+    while location and left:
+        left -= 1
+        if location.startswith("#"):
+            location = table.get(location, "")
+        if location.startswith("fused"):
+            return ";".join(name[1:-1] for name in re.findall(_QUOTED, location)) or outer
         match = _NAME.match(location)
-        name = match.group(1)[1:-1] if match else ""
-        child = _CHILD.match(location, match.end()) if match else None
+        if match is None:
+            return outer
+        name = match.group(1)[1:-1]
+        child = _CHILD.match(location, match.end())
         if child is None or marker in name:
-            return name
-        return _name_in(child.group(1), table, marker) or name
-    if location.startswith("fused"):
-        return ";".join(name[1:-1] for name in re.findall(_QUOTED, location))
-    return ""
+            return name or outer
+        outer, location = name or outer, child.group(1)
+    return outer
 
 
 def _resolve(

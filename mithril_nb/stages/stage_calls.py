@@ -41,6 +41,8 @@ def split_rounds(root: Draft, by_id: Mapping[str, Instruction]) -> None:
 
 
 def _split(draft: Draft, by_id: Mapping[str, Instruction]) -> None:
+    if not any(child.kind == "block" for child in draft.children.values()):
+        return
     runs = _runs(draft, "forward")
     calls = Counter(run.part for run in runs if run.child.kind == "block")
     if len(runs) < _FEWEST or max(calls.values(), default=0) < 3:
@@ -112,11 +114,15 @@ def _follow_updates(draft: Draft, place: dict[str, tuple[int, str, Draft]], by_i
 
 
 def _runs(draft: Draft, role: str) -> list[_Run]:
-    units = [(unit.order, part, unit) for part, child in draft.children.items() for unit in _units(child)]
+    units = [
+        (unit.order, part, unit)
+        for part, child in draft.children.items()
+        if not part_is_round(part)
+        for unit in _units(child)
+        if unit.role == role
+    ]
     found: list[_Run] = []
-    for _, part, unit in sorted(
-        (one for one in units if one[2].role == role and not part_is_round(one[1])), key=lambda one: one[0]
-    ):
+    for _, part, unit in sorted(units, key=lambda one: one[0]):
         if found and found[-1].part == part:
             found[-1].units.append(unit)
         else:
@@ -163,8 +169,8 @@ def _move(run: _Run, group: Draft, instance: Draft, place: dict[str, tuple[int, 
 
 
 def _part(draft: Draft) -> str:
-    assert draft.parent is not None
-    return next(part for part, child in draft.parent.children.items() if child is draft)
+    assert draft.parent is not None  # nothing is folded yet: a key is that of the parent and the part
+    return draft.key[len(draft.parent.key) + 1 :] if draft.parent.key else draft.key
 
 
 def _rekey(draft: Draft, key: str) -> None:

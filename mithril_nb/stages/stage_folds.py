@@ -42,10 +42,11 @@ class Draft:
 
     def child(self, part: str, name: str, kind: Kind, block: str) -> Draft:
         """Return the child of a part of a key, made if it is not there."""
-        if part not in self.children:
+        found = self.children.get(part)
+        if found is None:
             key = f"{self.key}/{part}" if self.key else part
-            self.children[part] = Draft(key, name, kind, block, self)
-        return self.children[part]
+            found = self.children[part] = Draft(key, name, kind, block, self)
+        return found
 
 
 def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
@@ -59,6 +60,8 @@ def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
         stack.extend(draft.children.values())
     for draft in reversed(order):
         _sign(draft, known)
+        if not draft.children:  # most are instructions
+            continue
         _fold_equal(draft, hidden, like)
         if len(draft.children) > most:
             _fold_rounds(draft, hidden, most)
@@ -174,9 +177,10 @@ def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
     that come from the same lines are one.
     """
     found: dict[str, tuple[set[str], Draft]] = {}
+    roles = {key: _main_role(child) for key, child in draft.children.items() if child.kind != "repeat"}
     for role in range(4):
         for _ in range(_MOST_RUNS):
-            plain = [one for one in draft.children.values() if _main_role(one) == role and one.kind != "repeat"]
+            plain = [one for key, one in draft.children.items() if roles.get(key) == role]
             run = rounds([(one.kind, one.signature, one.repeat, one.source) for one in plain])
             if run is None or len(draft.children) <= most:
                 break
@@ -237,6 +241,8 @@ def round_name(first: Sequence[Draft]) -> str:
 
 def sort_children(draft: Draft) -> None:
     """Put inputs first, and the rest in the order of the program."""
+    if len(draft.children) < 2:
+        return
     draft.children = dict(sorted(draft.children.items(), key=lambda item: (item[1].kind != "input", item[1].order)))
 
 

@@ -268,8 +268,10 @@ def shapes_text(specs: Iterable[TensorSpec]) -> str:
     found = list(specs)
     if not found:
         return ""
+    if len(found) == 1:
+        return short_shape(found[0])
     largest = max(found, key=lambda spec: (_size(spec), str(spec)))
-    return short_shape(largest) + (f" +{len(found) - 1}" if len(found) > 1 else "")
+    return f"{short_shape(largest)} +{len(found) - 1}"
 
 
 def _size(spec: TensorSpec) -> int:

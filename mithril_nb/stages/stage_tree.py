@@ -147,7 +147,9 @@ def _walk(start: Draft, base: str, block: str) -> Draft:
 
 
 def _block(one: Instruction) -> str:
-    return max(one.shares, key=lambda share: share[1])[0] if one.shares else UNATTRIBUTED
+    if len(one.shares) < 2:
+        return one.shares[0][0] if one.shares else UNATTRIBUTED
+    return max(one.shares, key=lambda share: share[1])[0]
 
 
 def _gather_inputs(
@@ -193,9 +195,6 @@ def _measure(
     users: dict[str, list[str]] = {}
     for source, target, _ in flows:
         users.setdefault(source, []).append(target)
-    inside: dict[int, Draft] = {}
-    for draft in drafts:
-        inside[id(draft)] = draft
     for draft in reversed(drafts):
         for one in draft.ids:
             instruction = by_id[one]

@@ -38,7 +38,7 @@ class Explorer(anywidget.AnyWidget):
 
     def __init__(self, inspection: Inspection):
         self.session = Exploration(inspection)
-        self._twin = Twin(lambda: bundle(inspection), self.session.errors)
+        self._twin = Twin(lambda: bundle(inspection), self.session.errors, {"text/plain": repr(inspection)})
         self._is_plain = False
         self._esm = built("explorer.js")
         super().__init__(assets=shared_assets(), snapshot=self.session.snapshot())
@@ -116,6 +116,7 @@ class Explorer(anywidget.AnyWidget):
     def _hear(self, kind: str, value: Any) -> None:
         if kind == "snapshot":
             self.snapshot = value
+            self._twin.refresh()
         elif kind == "graph":
             self._deliver(_graph_message(value, self._is_plain))
         elif kind == "passes":

@@ -65,8 +65,10 @@ class _Table:
 
     def of(self, values: Iterable[Hashable]) -> list[int]:
         """Return the place of each value."""
-        places = self._places
-        return [places.setdefault(value, len(places)) for value in values]
+        places, found = self._places, list(values)
+        for value in dict.fromkeys(found):
+            places.setdefault(value, len(places))
+        return [*map(places.__getitem__, found)]
 
     @property
     def values(self) -> list[Any]:

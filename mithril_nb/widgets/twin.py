@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from IPython import get_ipython
 from IPython.display import display, update_display
 
 from mithril_nb.session.worker import Worker
@@ -25,6 +26,12 @@ _ONLY_WITHOUT_A_WIDGET = (
 """The front end sets the variable where a widget lives; a variable also reaches into outputs that stand in a shadow."""
 
 
+def _somebody_watches() -> bool:
+    """Whether the cell was run in a page: pages can be asked for input, and nbconvert, papermill and nbval cannot."""
+    parent = getattr(get_ipython(), "get_parent", dict)()
+    return bool(parent.get("content", {}).get("allow_stdin"))
+
+
 def live_bundle(found: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return data and metadata of a widget's own MIME bundle, in whichever of its forms it comes."""
     return found if isinstance(found, tuple) else (found or {}, {})
@@ -36,18 +43,29 @@ class Twin:
     Args:
         bundle: Makes the static MIME bundle of the widget as it is now, on any thread.
         errors: Takes what goes wrong while nobody waits for the result.
+        first: What stands there until the bundle is made, if making it takes long: somebody who watches wants the
+            widget first. Nobody does when a whole notebook is run by a program, whose kernel ends with the last cell.
     """
 
-    def __init__(self, bundle: Callable[[], Mapping[str, str]], errors: list[BaseException]):
+    def __init__(
+        self,
+        bundle: Callable[[], Mapping[str, str]],
+        errors: list[BaseException],
+        first: Mapping[str, str] | None = None,
+    ):
         self._bundle, self._errors, self._id = bundle, errors, f"mithril-nb-{uuid.uuid4().hex}"
+        self._first = first
         self._worker = Worker("mithril-nb twin")
         self._shown: dict[str, str] | None = None
 
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
         """Show the widget's own view, and its twin in an output of its own."""
         display(dict(live), metadata=dict(metadata), raw=True)
-        self._shown = self._static()
+        is_later = self._first is not None and _somebody_watches()
+        self._shown = dict(self._first or {}) if is_later else self._static()
         display(self._shown, raw=True, display_id=self._id)
+        if is_later:
+            self.refresh()
 
     def refresh(self) -> None:
         """Make the twin anew as soon as nothing has changed for a while; nothing is done before it is shown."""

@@ -239,6 +239,14 @@ def test_no_damage_to_real_text_stops_a_reader(rng: random.Random) -> None:
             assert not one.shares or sum(one.blocks.values()) == pytest.approx(1.0)
 
 
+def test_locations_that_go_round_in_circles_end() -> None:
+    program = SMALL._pipeline.program.get()
+    text = "module @m {\n  func.func public @main() {\n    return loc(#loc1)\n  } loc(#loc)\n} loc(#loc)\n"
+    text += '#loc = loc(unknown)\n#loc1 = loc("a"(#loc2))\n#loc2 = loc("b"(#loc1))\n'
+    _, instructions = read_stablehlo(text, program.tags, program.by_id)
+    assert [one.opcode for one in instructions] == ["return"]
+
+
 @pytest.mark.parametrize(
     "name", ["relu", "gelu", "softmax", "silu", "elu", "celu", "glu", "log_softmax", "standardize", "hard_tanh"]
 )

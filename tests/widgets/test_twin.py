@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -84,3 +85,17 @@ def test_a_picture_that_cannot_be_made_is_kept_as_an_error_and_the_old_one_stays
     wait_for(lambda: errors)
     assert isinstance(errors[0], StopIteration)
     assert len(outputs) == 2
+
+
+@pytest.mark.parametrize(("can_ask", "comes"), [(True, "later"), (False, "at once")])
+def test_what_takes_long_comes_later_if_somebody_watches(outputs, monkeypatch, can_ask, comes):
+    parent = {"content": {"allow_stdin": can_ask}}
+    monkeypatch.setattr(twin, "get_ipython", lambda: SimpleNamespace(get_parent=lambda: parent))
+    shown = Twin(lambda: {"text/plain": "dear"}, [], {"text/plain": "a name"})
+    shown.show(VIEW, {})
+    texts = [data["text/plain"] for data, _ in outputs[1:]]
+    assert texts == (["a name"] if comes == "later" else ["dear"])
+    if comes == "later":
+        wait_for(lambda: len(outputs) == 3)
+        assert outputs[2] == ({"text/plain": "dear"}, outputs[1][1])
+    shown.end()
