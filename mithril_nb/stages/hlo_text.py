@@ -22,6 +22,7 @@ _NAMED = re.compile(
 _BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
 _LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}]*)?\}")
+_USUAL_LAYOUTS = ("]{0}", "]{1,0}", "]{2,1,0}", "]{3,2,1,0}")
 _INDEX = re.compile(r"/\*index=\d+\*/")
 _CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
 _WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
@@ -80,7 +81,7 @@ class HloLine:
     @property
     def specs(self) -> tuple[TensorSpec, ...]:
         """Specs of the arrays in the result."""
-        return tuple(_spec(dtype, sizes) for dtype, sizes in self.shapes)
+        return _specs(self.shapes)
 
 
 @dataclass
@@ -129,25 +130,25 @@ def read_line(line: str) -> HloLine | str:
     start = line.find("(", type_end)
     end = _closing(line, start) if type_end > 0 and start > 0 else -1
     opcode = line[type_end:start].strip() if end > 0 else ""
-    if not re.fullmatch(r"[\w\-]+", opcode):
+    if not _is_opcode(opcode):
         return line
     literal = line[start + 1 : end]
     attributes, dropped = _without_noise(line[end + 1 :])
     if "%" not in line and opcode not in ("constant", "parameter"):  # JAX's own printing leaves the signs out
         literal = _OPERAND_NAME.sub(r"%\1", literal)
         attributes = _NAMED.sub(_with_signs, attributes)
-    name = _OP_NAME.search(dropped)
-    calls = [(how, what) for how, what in _CALLED.findall(attributes)]
-    for branches in _BRANCHES.findall(attributes):
+    name = _OP_NAME.search(dropped) if dropped else None
+    calls: list[tuple[str, str]] = _CALLED.findall(attributes) if "=" in attributes else []
+    for branches in _BRANCHES.findall(attributes) if "s={" in attributes else ():
         calls.extend(("branch", what.strip().lstrip("%")) for what in branches.split(",") if what.strip())
-    trips = _TRIPS.search(dropped)
+    trips = _TRIPS.search(dropped) if "known_trip_count" in dropped else None
     result = line[place:type_end]
     indent = "  ROOT " if match.group(1) else "  "
     shown_literal = literal if len(literal) <= 200 or opcode != "constant" else "{...}"
     return HloLine(
         match.group(2),
         opcode,
-        tuple((dtype, _sizes(sizes)) for dtype, sizes in _ARRAY.findall(result)),
+        _arrays(result),
         () if opcode in ("constant", "parameter") else tuple(_OPERAND.findall(literal)),
         name.group(1)[1:-1].replace("\\'", "'").replace('\\"', '"') if name else "",
         tuple(calls),
@@ -261,8 +262,19 @@ def _product(sizes: tuple[int, ...]) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _spec(dtype: str, sizes: tuple[int, ...]) -> TensorSpec:
-    return TensorSpec(sizes, DTYPES.get(dtype, dtype))
+def _specs(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(sizes, DTYPES.get(dtype, dtype)) for dtype, sizes in shapes)
+
+
+@lru_cache(maxsize=4096)
+def _arrays(result: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return dtype and sizes of each array in the type of a result."""
+    return tuple((dtype, _sizes(sizes)) for dtype, sizes in _ARRAY.findall(result))
+
+
+@lru_cache(maxsize=1024)
+def _is_opcode(text: str) -> bool:
+    return re.fullmatch(r"[\w\-]+", text) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -274,6 +286,9 @@ def _closing(line: str, start: int) -> int:
     """Return where the bracket that opens at `start` closes, quotes respected, or -1."""
     if start < 0:
         return -1
+    end = line.find(")", start)
+    if line[start] == "(" and end > 0 and line.find("(", start + 1, end) < 0 and line.find('"', start, end) < 0:
+        return end  # nearly always
     depth = 0
     for match in _BRACKET.finditer(line, start):
         char = match.group()
@@ -308,7 +323,7 @@ def tidy_module(text: str) -> str:
 
 
 def _tidy(line: str) -> str:
-    return _plain_layouts(_INDEX.sub("", line)).rstrip()
+    return _plain_layouts(_INDEX.sub("", line) if "/*" in line else line).rstrip()
 
 
 def _with_signs(match: re.Match[str]) -> str:
@@ -318,7 +333,9 @@ def _with_signs(match: re.Match[str]) -> str:
 
 def _plain_layouts(text: str) -> str:
     """Leave out layouts in which the last axis varies fastest: nearly all are so."""
-    return _LAYOUT.sub(lambda match: _layout(match.group(1)), text)
+    for layout in _USUAL_LAYOUTS:
+        text = text.replace(layout, "]")
+    return _LAYOUT.sub(lambda match: _layout(match.group(1)), text) if "]{" in text else text
 
 
 @lru_cache(maxsize=256)
