@@ -9,7 +9,7 @@ the functions: alone they would not say which layer it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril_nb.stages import jax_versions
@@ -21,6 +21,10 @@ from mithril_nb.stages.scopes import Scopes, scopes_of
 from mithril_nb.stages.tracing import Leaf, Trace
 
 Verdict = tuple[str, Role | None, Origin | None]
+Flow = frozenset[str]
+"""The blocks whose parameters and gradients are in a value."""
+
+_NONE: Flow = frozenset()
 
 _MADE_BY_AUTODIFF = frozenset(
     {
@@ -137,21 +141,21 @@ class Attribution:
                 block = self._verdicts[site.id][0]
                 for var in site.equation.outvars:
                     makers[var] = block
-                for atom in _vars(site.equation.invars):
-                    users.setdefault(atom, set()).add(block)
+                for var in site.variables:
+                    users.setdefault(var, set()).add(block)
             for site in reversed(body):
                 block, role, _ = self._verdicts[site.id]
                 if block == UNATTRIBUTED and role == "backward" and site.primitive in _MADE_BY_AUTODIFF:
                     after = set().union(*(users.get(var, set()) for var in site.equation.outvars)) - {UNATTRIBUTED}
-                    before = {makers.get(atom, UNATTRIBUTED) for atom in _vars(site.equation.invars)} - {UNATTRIBUTED}
+                    before = {makers.get(var, UNATTRIBUTED) for var in site.variables} - {UNATTRIBUTED}
                     found = next(
                         (blocks for blocks in (after, before) if len(blocks) == 1),
                         set(),
                     )
                     for block in found:
                         self._verdicts[site.id] = block, role, "inferred"
-                        for atom in _vars(site.equation.invars):
-                            users.setdefault(atom, set()).add(block)
+                        for var in site.variables:
+                            users.setdefault(var, set()).add(block)
                 for _, inner in site.bodies:
                     visit(inner)
 
@@ -163,23 +167,20 @@ class Attribution:
         readers = {} if self.has_blocks and self._has_updates else self._readers(trace, top)
         inputs = [self._names(leaf, readers) for leaf in trace.inputs]
         outputs = [self._names(leaf, readers) for leaf in trace.outputs]
-        before: dict[str, frozenset[str]] = {}
-        after: dict[str, frozenset[str]] = {}
+        before: dict[str, Flow] = {}
+        after: dict[str, Flow] = {}
         self._flow_in(jaxpr, top, inputs, before)
         self._flow_out(jaxpr, top, outputs, after)
         for site in sites:
             block, role, _ = self._verdicts[site.id]
             if role == "update" and block == UNATTRIBUTED:
-                flows = (
-                    before.get(site.id, frozenset()),
-                    after.get(site.id, frozenset()),
-                )
+                flows = before.get(site.id, _NONE), after.get(site.id, _NONE)
                 found = next((next(iter(flow)) for flow in flows if len(flow) == 1), None)
                 # That it is the optimizer's, the scopes or the frames say; whom it is done for, the flow.
                 self._verdicts[site.id] = (OPTIMIZER, role, "tagged") if found is None else (found, role, "inferred")
         self._infer_constants(top, before)
 
-    def _infer_constants(self, body: list[Site], before: dict[str, frozenset[str]]) -> None:
+    def _infer_constants(self, body: list[Site], before: dict[str, Flow]) -> None:
         """What the optimizer makes of nothing belongs to the one block that uses it."""
         users: dict[Any, set[str]] = {}
         for site in reversed(body):
@@ -189,8 +190,8 @@ class Attribution:
                 if len(blocks - {OPTIMIZER}) == 1 == len(blocks):
                     block = blocks.pop()
                     self._verdicts[site.id] = block, role, "inferred"
-            for atom in _vars(site.equation.invars):
-                users.setdefault(atom, set()).add(block)
+            for var in site.variables:
+                users.setdefault(var, set()).add(block)
             for _, inner in site.bodies:
                 self._infer_constants(inner, before)
 
@@ -201,10 +202,7 @@ class Attribution:
             found = dict.fromkeys(jaxpr.invars, UNATTRIBUTED)
             for site in body:
                 block, role, _ = self._verdicts[site.id]
-                asked = [
-                    not found.get(atom, block) for atom in site.equation.invars if not jax_versions.is_literal(atom)
-                ]
-                if role == "update" or not any(asked):
+                if role == "update" or all(found.get(var, block) for var in site.variables):
                     continue
                 arriving = list(site.equation.invars)
                 inside = dict.fromkeys(range(len(arriving)), block)
@@ -224,57 +222,65 @@ class Attribution:
             if block and leaf.name != leaf.argument
         }
 
-    def _names(self, leaf: Leaf, readers: Mapping[str, str]) -> frozenset[str]:
+    def _names(self, leaf: Leaf, readers: Mapping[str, str]) -> Flow:
         owner = self.owner(leaf)
         if not owner and readers:  # An optimizer's state, and the results, put names of their own in front.
             starts = [place for place, sign in enumerate(leaf.name) if sign in "[."]
             owner = next((readers[leaf.name[start:]] for start in starts if leaf.name[start:] in readers), UNATTRIBUTED)
-        return frozenset((owner,)) if owner else frozenset()
+        return frozenset((owner,)) if owner else _NONE
 
     def _flow_in(
         self,
         jaxpr: Any,
         body: list[Site],
-        inputs: Sequence[frozenset[str]],
-        seen: dict[str, frozenset[str]],
-    ) -> list[frozenset[str]]:
-        flows: dict[Any, frozenset[str]] = dict(zip(jaxpr.invars, inputs, strict=True))
+        inputs: Sequence[Flow],
+        seen: dict[str, Flow],
+    ) -> list[Flow]:
+        flows: dict[Any, Flow] = dict(zip(jaxpr.invars, inputs, strict=True))
         for site in body:
-            equation = site.equation
-            arriving = [_of(flows, atom) for atom in equation.invars]
-            own = seen[site.id] = frozenset().union(*arriving)
-            leaving: list[frozenset[str]] = [own] * len(equation.outvars)
+            results = site.equation.outvars
+            own = seen[site.id] = _union({flows.get(var, _NONE) for var in site.variables})
+            if not site.bodies:
+                block, role, _ = self._verdicts[site.id]
+                if role != "update" and block not in (UNATTRIBUTED, LOSS):
+                    own = frozenset((block,))
+                flows.update(dict.fromkeys(results, own))
+                continue
+            arriving = [_of(flows, atom) for atom in site.equation.invars]
+            leaving = [own] * len(results)
             for inner_jaxpr, inner in site.bodies:
                 given = _matched(arriving, len(inner_jaxpr.invars), own)
                 made = self._flow_in(inner_jaxpr, inner, given, seen)
                 if len(site.bodies) == 1 and len(made) == len(leaving) and site.primitive in jax_versions.CALL_NAMES:
                     leaving = made
-            block, role, _ = self._verdicts[site.id]
-            if role != "update" and block not in (UNATTRIBUTED, LOSS) and not site.is_call:
-                leaving = [frozenset((block,))] * len(equation.outvars)
-            flows.update(zip(equation.outvars, leaving, strict=True))
+            flows.update(zip(results, leaving, strict=True))
         return [_of(flows, atom) for atom in jaxpr.outvars]
 
     def _flow_out(
         self,
         jaxpr: Any,
         body: list[Site],
-        outputs: Sequence[frozenset[str]],
-        seen: dict[str, frozenset[str]],
-    ) -> list[frozenset[str]]:
-        flows: dict[Any, frozenset[str]] = {}
+        outputs: Sequence[Flow],
+        seen: dict[str, Flow],
+    ) -> list[Flow]:
+        flows: dict[Any, Flow] = {}
 
-        def arrive(atom: Any, flow: frozenset[str]) -> None:
-            if not jax_versions.is_literal(atom):
-                flows[atom] = flows.get(atom, frozenset()) | flow
+        def arrive(var: Any, flow: Flow) -> None:
+            known = flows.get(var, _NONE)
+            if known is not flow:
+                flows[var] = known | flow
 
         for atom, flow in zip(jaxpr.outvars, outputs, strict=True):
-            arrive(atom, flow)
+            if not jax_versions.is_literal(atom):
+                arrive(atom, flow)
         for site in reversed(body):
-            equation = site.equation
-            leaving = [flows.get(var, frozenset()) for var in equation.outvars]
-            own = seen[site.id] = frozenset().union(*leaving)
-            needed: list[frozenset[str]] = [own] * len(equation.invars)
+            leaving = [flows.get(var, _NONE) for var in site.equation.outvars]
+            own = seen[site.id] = _union(set(leaving))
+            if not site.bodies:
+                for var in site.variables:
+                    arrive(var, own)
+                continue
+            needed = [own] * len(site.equation.invars)
             for inner_jaxpr, inner in site.bodies:
                 wanted = self._flow_out(
                     inner_jaxpr,
@@ -284,9 +290,10 @@ class Attribution:
                 )
                 if len(site.bodies) == 1 and len(wanted) == len(needed) and site.primitive in jax_versions.CALL_NAMES:
                     needed = wanted
-            for atom, flow in zip(equation.invars, needed, strict=True):
-                arrive(atom, flow)
-        return [flows.get(var, frozenset()) for var in jaxpr.invars]
+            for atom, flow in zip(site.equation.invars, needed, strict=True):
+                if not jax_versions.is_literal(atom):
+                    arrive(atom, flow)
+        return [flows.get(var, _NONE) for var in jaxpr.invars]
 
 
 def _role(scopes: Scopes) -> Role:
@@ -314,15 +321,16 @@ def _optimizer_work(sites: list[Site]) -> set[str]:
     return found
 
 
-def _vars(atoms: Iterable[Any]) -> list[Any]:
-    return [atom for atom in atoms if not jax_versions.is_literal(atom)]
+def _of(flows: dict[Any, Flow], atom: Any) -> Flow:
+    return _NONE if jax_versions.is_literal(atom) else flows.get(atom, _NONE)
 
 
-def _of(flows: dict[Any, frozenset[str]], atom: Any) -> frozenset[str]:
-    return frozenset() if jax_versions.is_literal(atom) else flows.get(atom, frozenset())
+def _union(flows: set[Flow]) -> Flow:
+    """Return the blocks in any of some flows; nearly always these are one and the same."""
+    return flows.pop() if len(flows) == 1 else _NONE.union(*flows)
 
 
-def _matched(outer: list[frozenset[str]], count: int, whole: frozenset[str]) -> list[frozenset[str]]:
+def _matched(outer: list[Flow], count: int, whole: Flow) -> list[Flow]:
     return outer if len(outer) == count else [whole] * count
 
 

@@ -15,13 +15,15 @@ COMBINER = "combiner_equations"
 """Param that says how many equations the combiner of a reduction or a scatter has."""
 
 
-@dataclass
+@dataclass(slots=True)
 class Site:
     """One equation at its place in a program.
 
     Attributes:
         id: Path to it, as in `Equation.id`.
         equation: JAX's own object.
+        primitive: Name of its primitive.
+        variables: Those of its operands that are no constants written into it.
         parent: The site in whose body it stands, or `None` at the top.
         stack: All names around it, those of the callers first.
         repeats: How often it runs per run of the program, or `None` if unknown.
@@ -33,6 +35,8 @@ class Site:
 
     id: str
     equation: Any
+    primitive: str
+    variables: tuple[Any, ...]
     parent: Site | None
     stack: NameStack
     repeats: int | None
@@ -40,11 +44,6 @@ class Site:
     is_used: bool = True
     constants: tuple[Constant, ...] = ()
     transforms: tuple[str, ...] = ()
-
-    @property
-    def primitive(self) -> str:
-        """Name of the primitive."""
-        return self.equation.primitive.name
 
     @property
     def is_call(self) -> bool:
@@ -71,11 +70,13 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
             site = Site(
                 f"{prefix}{index}",
                 equation,
+                equation.primitive.name,
+                jax_versions.variables(equation.invars),
                 parent,
                 stack + own if own else stack,
                 repeats,
             )
-            site.constants = _constants(equation, known)
+            site.constants = _constants(site, known)
             site.transforms = _inside(transforms, jax_versions.transforms_of(own)) if own else transforms
             here.append(site)
             everything.append(site)
@@ -100,19 +101,23 @@ def _inside(outer: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
     return outer + (own[1:] if outer[-1:] == own[:1] == ("remat",) else own)
 
 
-def _constants(equation: Any, known: dict[Any, Constant]) -> tuple[Constant, ...]:
+def _constants(site: Site, known: dict[Any, Constant]) -> tuple[Constant, ...]:
     """Return what is known about the operands of an equation, and note what follows for its results."""
-    operands = tuple(
-        (float(atom.val) if jax_versions.is_number(atom.val) else None) if is_literal(atom) else known.get(atom)
-        for atom in equation.invars
-    )
-    if operands and None not in operands and len(equation.outvars) == 1:
-        name = equation.primitive.name
-        if name in _KEEPS_VALUE:
-            known[equation.outvars[0]] = operands[0]
-        elif name in _FOLDS:
-            known[equation.outvars[0]] = "?"
+    atoms = site.equation.invars
+    if len(site.variables) == len(atoms):
+        operands = tuple(map(known.get, atoms))
+    else:
+        operands = tuple([_number(atom) if is_literal(atom) else known.get(atom) for atom in atoms])
+    if operands and None not in operands and len(site.equation.outvars) == 1:
+        if site.primitive in _KEEPS_VALUE:
+            known[site.equation.outvars[0]] = operands[0]
+        elif site.primitive in _FOLDS:
+            known[site.equation.outvars[0]] = "?"
     return operands
+
+
+def _number(literal: Any) -> Constant:
+    return float(literal.val) if jax_versions.is_number(literal.val) else None
 
 
 _KEEPS_VALUE = frozenset({"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy"})
@@ -127,12 +132,15 @@ def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:
     live = {atom for atom, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and not is_literal(atom)}
     for site in reversed(body):
         equation = site.equation
-        results = [var in live for var in equation.outvars]
-        site.is_used = any(results) or bool(equation.effects)
+        site.is_used = bool(equation.effects) or not live.isdisjoint(equation.outvars)
         if not site.is_used:
             for _, inner in site.bodies:
                 _mark_unused(inner)
             continue
+        if not site.bodies:
+            live.update(site.variables)
+            continue
+        results = [var in live for var in equation.outvars]
         needed = [True] * len(equation.invars)
         for inner_jaxpr, inner in site.bodies:
             inputs = _mark_used(inner_jaxpr, inner, _wanted_inside(site, results, len(inner_jaxpr.outvars)))
@@ -160,8 +168,11 @@ def _wanted_inside(site: Site, results: list[bool], count: int) -> list[bool]:
 
 def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     """Return the params of an equation that are plain data, or whose names say all, such as dtypes."""
-    found = []
+    found: list[tuple[str, Param]] = []
     for key, value in equation.params.items():
+        if type(value) in _PLAIN_TYPES:
+            found.append((key, value))
+            continue
         if jax_versions.is_jaxpr(value) and not jax_versions.has_bodies(equation.primitive.name):
             found.append((COMBINER, len(jax_versions.open_jaxpr(value).eqns)))
             continue
@@ -172,11 +183,11 @@ def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
 
 
 _NOT_PLAIN: Any = object()
-_PLAIN_TYPES = frozenset({bool, int, float, str})
+_PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})
 
 
 def _plain(value: Any) -> Any:
-    if value is None or type(value) in _PLAIN_TYPES:
+    if type(value) in _PLAIN_TYPES:
         return value
     if isinstance(value, (tuple, list)):
         items = tuple([_plain(item) for item in value])

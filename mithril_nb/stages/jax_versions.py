@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
 from types import CodeType
@@ -84,6 +84,7 @@ _COMBINERS = frozenset(
 )
 """Primitives whose nested jaxprs say how to combine two items, or are a kernel: no equations of the program."""
 
+_JAXPRS = (core.Jaxpr, core.ClosedJaxpr)
 _NO_NUMBERS = frozenset({np.dtype("complex64"), np.dtype("complex128")})
 _SOLVES = "custom_linear_solve"
 _LIBRARY = tuple(
@@ -103,7 +104,7 @@ _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 def is_jaxpr(value: Any) -> bool:
     """Whether a param of an equation is a jaxpr, open or closed."""
-    return isinstance(value, (core.Jaxpr, core.ClosedJaxpr))
+    return isinstance(value, _JAXPRS)
 
 
 def open_jaxpr(value: Any) -> core.Jaxpr:
@@ -121,8 +122,6 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
 
     The prefix is `""` if the equation has one body, else `"b0."`, `"b1."`, ... in the order of the params.
     """
-    if not has_bodies(equation.primitive.name):
-        return None
     found = [where for where, _ in _places(equation)]
     if not found:
         return None
@@ -141,24 +140,27 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
 
 def bodies(equation: Any) -> list[tuple[str, Any]]:
     """Return the nested jaxprs whose equations run when this one does, each with its prefix (see `map_bodies`)."""
-    if not has_bodies(equation.primitive.name):
-        return []
     found = [jaxpr for _, jaxpr in _places(equation)]
     return [(f"b{k}." if len(found) > 1 else "", jaxpr) for k, jaxpr in enumerate(found)]
 
 
-def _places(equation: Any) -> Iterator[tuple[tuple[str, int | None], Any]]:
+def _places(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:
+    found: list[tuple[tuple[str, int | None], Any]] = []
     for key, value in equation.params.items():
-        if is_jaxpr(value):
-            yield (key, None), value
+        if isinstance(value, _JAXPRS):
+            found.append(((key, None), value))
         elif isinstance(value, (tuple, list)):
-            for index, item in enumerate(value):
-                # Of the four jaxprs of a linear solve only `solve` runs; the others serve its derivatives.
-                wanted = equation.primitive.name != _SOLVES or getattr(value, "_fields", ())[index : index + 1] == (
-                    "solve",
-                )
-                if is_jaxpr(item) and wanted:
-                    yield (key, index), item
+            found += [((key, index), item) for index, item in enumerate(value) if isinstance(item, _JAXPRS)]
+    if not found or not has_bodies(equation.primitive.name):  # nearly always there are none
+        return []
+    if equation.primitive.name == _SOLVES:
+        # Of the four jaxprs of a linear solve only `solve` runs; the others serve its derivatives.
+        return [(where, jaxpr) for where, jaxpr in found if _is_solve(equation.params[where[0]], where[1])]
+    return found
+
+
+def _is_solve(value: Any, index: int | None) -> bool:
+    return index is None or getattr(value, "_fields", ())[index : index + 1] == ("solve",)
 
 
 def trip_count(equation: Any) -> int | None:
@@ -236,7 +238,12 @@ def start_of(jaxpr: Any) -> str:
 
 def source_line(equation: Any) -> str:
     """Return `"file.py:12"`: the innermost line of Python that belongs to no installed library, or `""`."""
-    place = source_place(equation)
+    return _source_line(equation.source_info.traceback)
+
+
+@lru_cache(maxsize=8192)
+def _source_line(traceback: Any) -> str:
+    place = _source_place(traceback)
     return "" if place is None else f"{file_label(place[0])}:{place[1]}"
 
 
@@ -315,6 +322,11 @@ def is_literal(atom: Any) -> bool:
     return isinstance(atom, core.Literal)
 
 
+def variables(atoms: Iterable[Any]) -> tuple[Any, ...]:
+    """Return those of some operands that are no constants."""
+    return tuple([atom for atom in atoms if not isinstance(atom, core.Literal)])
+
+
 def is_number(value: Any) -> bool:
     """Whether the value of a literal is one real number."""
     return getattr(value, "shape", ()) == () and getattr(value, "dtype", None) not in _NO_NUMBERS
@@ -331,6 +343,14 @@ def spec_of(aval: Any) -> TensorSpec:
         return _spec(aval.shape, aval.dtype)
     except (AttributeError, TypeError):
         return TensorSpec((), "token")
+
+
+def specs_of(atoms: Sequence[Any]) -> tuple[TensorSpec, ...]:
+    """Return the shapes and dtypes of operands or results."""
+    try:
+        return tuple([_spec(atom.aval.shape, atom.aval.dtype) for atom in atoms])
+    except (AttributeError, TypeError):
+        return tuple([spec_of(atom.aval) for atom in atoms])
 
 
 @lru_cache(maxsize=8192)

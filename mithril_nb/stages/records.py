@@ -12,6 +12,7 @@ from typing import Literal
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.frozen import quick_to_make
 
 Role = Literal["forward", "backward", "update"]
 Origin = Literal["tagged", "inferred"]
@@ -28,6 +29,7 @@ UNATTRIBUTED = ""
 """Block path of what no block caused, or nobody knows."""
 
 
+@quick_to_make
 @dataclass(frozen=True)
 class Equation:
     """One equation of the jaxpr: the atom that all provenance refers to.
@@ -73,6 +75,7 @@ class Equation:
         return dict(self.params)
 
 
+@quick_to_make
 @dataclass(frozen=True)
 class Instruction:
     """One instruction of a stage, with the line it stands on.

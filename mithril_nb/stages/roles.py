@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from functools import lru_cache
 from typing import Any
 
@@ -36,17 +36,17 @@ def roles_of(
         """Note the roles in a body, given which inputs depend on something backward; return which results do."""
         marks = {var for var, is_marked in zip(jaxpr.invars, given, strict=True) if is_marked}
         for site in body:
-            equation = site.equation
-            arriving = [not jax_versions.is_literal(atom) and atom in marks for atom in equation.invars]
+            results = site.equation.outvars
             role = _role(site.stack)
             is_derived = is_lifted or site.id in lifted
             is_differentiated = is_derived or _is_differentiated(site.stack)
-            follows = has_updates and any(arriving) and not is_differentiated
+            follows = has_updates and not is_differentiated and not marks.isdisjoint(site.variables)
             if role == "forward" and (site.id in updates or follows):
                 role = "update"
-            leaving = [role != "forward"] * len(equation.outvars)
             roles[site.id] = role
+            leaving = [role != "forward"] * len(results)
             if site.bodies:
+                arriving = _marked(site.equation.invars, marks)
                 made = [
                     follow(inner, sites, _last(arriving, len(inner.invars)), is_derived) for inner, sites in site.bodies
                 ]
@@ -58,11 +58,15 @@ def roles_of(
                         if fitting
                         else [any(arriving)] * len(leaving)
                     )
-            marks.update(var for var, is_marked in zip(equation.outvars, leaving, strict=True) if is_marked)
-        return [not jax_versions.is_literal(atom) and atom in marks for atom in jaxpr.outvars]
+            marks.update([var for var, is_marked in zip(results, leaving, strict=True) if is_marked])
+        return _marked(jaxpr.outvars, marks)
 
     follow(jaxpr, top, [False] * len(jaxpr.invars), False)
     return roles
+
+
+def _marked(atoms: Sequence[Any], marks: Set[Any]) -> list[bool]:
+    return [not jax_versions.is_literal(atom) and atom in marks for atom in atoms]
 
 
 @lru_cache(maxsize=8192)

@@ -13,6 +13,7 @@ from typing import Literal
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role
 
 Kind = Literal["block", "loop", "cond", "branch", "call", "repeat", "lines", "bucket", "instruction", "input"]
@@ -24,6 +25,7 @@ MOST = 25
 """As many nodes are taken in at a glance; a level with more is folded further."""
 
 
+@quick_to_make
 @dataclass(frozen=True)
 class GraphNode:
     """One node of a stage's graph.
