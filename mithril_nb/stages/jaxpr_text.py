@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, product
+from string import ascii_lowercase
 from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.equations import Site
+from mithril_nb.stages.jax_versions import is_literal
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.tracing import Trace
 
@@ -60,8 +63,8 @@ class _Printer:
         self._equations = equations
         self._names: dict[Any, str] = {}
         self._makers: dict[Any, str] = {}
-        self._bound = 0
-        self._specs: dict[TensorSpec, str] = {}
+        self._letters = _letters()
+        self._specs: dict[Any, str] = {}  # by abstract value: JAX has one for all that are equal
         self._lines: list[str] = []
         self._found: list[Instruction] = []
 
@@ -99,16 +102,16 @@ class _Printer:
         ids: list[str] = []
         for site in body:
             equation = site.equation
-            place = len(self._found)
-            self._found.append(Instruction(site.id, site.primitive, len(self._lines) + 1))
-            results = " ".join("_" if jax_versions.is_dropped(var) else self._bind(var) for var in equation.outvars)
-            operands = "".join(f" {self._use(atom)}" for atom in equation.invars)
-            taken = tuple(map(self._maker, equation.invars))
+            record = self._equations[site.id]
+            results = " ".join(["_" if jax_versions.is_dropped(var) else self._bind(var) for var in equation.outvars])
+            operands = [self._use(atom) for atom in equation.invars]
+            taken = self._makers_of(equation.invars, operands)
             for jaxpr, _ in site.bodies:
                 self._hand_in(site, jaxpr, taken)
-            record = self._equations[site.id]
-            head = f"{indent}{results}{' = ' if results else ''}{site.primitive}{_params(record)}{operands}"
-            start = len(self._lines) + 1
+            params = tuple([(key, _compact(value)) for key, value in record.params])
+            head = f"{indent}{results}{' = ' if results else ''}{site.primitive}{_params(record, params)}"
+            head = " ".join([head, *operands])
+            place, start = len(self._found), len(self._lines) + 1
             inner: tuple[str, ...] = ()
             if len(site.bodies) == 1:
                 ((jaxpr, sites),) = site.bodies
@@ -124,7 +127,7 @@ class _Printer:
                 self._lines.append(f"{indent}}}")
             else:
                 self._lines.append(head)
-            self._found[place] = Instruction(
+            found = Instruction(
                 site.id,
                 site.primitive,
                 start,
@@ -135,17 +138,19 @@ class _Printer:
                 len(self._lines) - start + 1,
                 taken,
                 record.outputs,
-                tuple((key, _compact(value)) for key, value in record.params),
+                params,
                 record.transforms,
                 (record.source,) if record.source else (),
             )
+            self._found.insert(place, found)  # before those of its bodies
             self._makers.update(dict.fromkeys(equation.outvars, site.id))
-            ids += (site.id, *inner)
+            ids += found.equations
         return tuple(ids)
 
-    def _maker(self, atom: Any) -> str:
-        """What gives a value: the id of an instruction, or the value's own name where it comes in from outside."""
-        return self._use(atom) if jax_versions.is_literal(atom) else self._makers.get(atom) or self._use(atom)
+    def _makers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[str, ...]:
+        """What gives each operand: the id of an instruction, or its own name where it comes in from outside."""
+        both = zip(atoms, names, strict=True)
+        return tuple([name if is_literal(atom) else self._makers.get(atom) or name for atom, name in both])
 
     def _hand_in(self, site: Site, jaxpr: Any, taken: tuple[str, ...]) -> None:
         """The inputs of a body come from what its equation takes, where JAX says which is which."""
@@ -161,18 +166,20 @@ class _Printer:
         return " ".join([*map(self._bind, (*jaxpr.constvars, *jaxpr.invars)), "let"])
 
     def _bind(self, var: Any) -> str:
-        name = self._names[var] = _letters(self._bound)  # a body that is shared binds the same variables again
-        self._bound += 1
-        spec = jax_versions.spec_of(var.aval)
-        if spec not in self._specs:
-            self._specs[spec] = short_spec(spec)
-        return f"{name}:{self._specs[spec]}"
+        name = self._names[var] = next(self._letters)  # a body that is shared binds the same variables again
+        return f"{name}:{self._spec(var.aval)}"
+
+    def _spec(self, aval: Any) -> str:
+        spec = self._specs.get(aval)
+        if spec is None:
+            spec = self._specs[aval] = short_spec(jax_versions.spec_of(aval))
+        return spec
 
     def _use(self, atom: Any) -> str:
-        if not jax_versions.is_literal(atom):
+        if not is_literal(atom):
             return self._names.get(atom, "_")
         spec = jax_versions.spec_of(atom.aval)
-        return f"{_number(atom.val) if spec.size == 1 else '...'}:{short_spec(spec)}"
+        return f"{_number(atom.val) if spec.size == 1 else '...'}:{self._spec(atom.aval)}"
 
 
 def _number(value: Any) -> str:
@@ -183,13 +190,10 @@ def _number(value: Any) -> str:
     return f"{plain:.7g}" if isinstance(plain, float) and plain % 1 else str(plain)[:24]
 
 
-def _letters(number: int) -> str:
-    text = ""
-    number += 1
-    while number:
-        number, digit = divmod(number - 1, 26)
-        text = chr(ord("a") + digit) + text
-    return text
+def _letters() -> Iterator[str]:
+    """Yield `a`, `b`, ..., `z`, `aa`, `ab`, ... for ever."""
+    for length in count(1):
+        yield from map("".join, product(ascii_lowercase, repeat=length))
 
 
 def _labels(record: Equation, count: int) -> list[str]:
@@ -198,22 +202,24 @@ def _labels(record: Equation, count: int) -> list[str]:
     return [f"branch {index}" for index in range(count)]
 
 
-def _params(record: Equation) -> str:
+def _params(record: Equation, texts: Sequence[tuple[str, str]]) -> str:
+    """Return the params that say something, given the texts of all of them."""
     shown = []
-    for key, value in record.params:
+    for (key, value), (_, text) in zip(record.params, texts, strict=True):
         if key in _DULL or value is None or value is False:
             continue
-        text = _dot_dims(value) if record.primitive == "dot_general" and key == "dimension_numbers" else _compact(value)
-        if len(text) > _LONGEST_PARAM:
+        if record.primitive == "dot_general" and key == "dimension_numbers":
+            text = _dot_dims(value)
+        if len(text) > _LONGEST_PARAM and key != "name":
             text = text[: _LONGEST_PARAM - 3] + "..."
-        shown.append(f"{key}={text}" if key != "name" else f"name={_one_line(str(value))}")
+        shown.append(f"{key}={text}")
     return f"[{' '.join(shown)}]" if shown else ""
 
 
 def _compact(value: Any) -> str:
     if isinstance(value, tuple):
-        return f"({','.join(map(_compact, value))}{',' if len(value) == 1 else ''})"
-    return _one_line(str(value))
+        return f"({','.join([_compact(item) for item in value])}{',' if len(value) == 1 else ''})"
+    return _one_line(value) if isinstance(value, str) else str(value)
 
 
 def _one_line(text: str) -> str:
