@@ -25,6 +25,8 @@ _HELD = "held"
 _BEFORE = "before_optimizations.txt"
 _WISHES = {"xla_dump_hlo_pass_re": ".*", "xla_dump_emitter_re": "llvm", "xla_dump_compact_gte": False}
 """Write every pass; LLVM IR too; and write `get-tuple-element`s out, as `compiled.as_text()` does."""
+_unknown: set[str] = set()
+"""Wishes that this XLA does not know: being told so takes as long as lowering a small program."""
 
 
 class Dump:
@@ -84,7 +86,8 @@ class Dump:
             return lower(options)
         if self.folder is None:
             return lower(options)
-        wishes: dict[str, Any] = {**_WISHES, "xla_dump_to": str(self.folder)}
+        known = {name: wish for name, wish in _WISHES.items() if name not in _unknown}
+        wishes: dict[str, Any] = {**known, "xla_dump_to": str(self.folder)}
         while True:
             try:
                 compiled = lower({**wishes, **options})
@@ -95,6 +98,7 @@ class Dump:
                 ]
                 if not unknown:
                     raise
+                _unknown.add(unknown[0])
                 del wishes[unknown[0]]
         starts = sorted(self.folder.glob(f"*.{_BEFORE}"), key=lambda path: path.stat().st_size)
         self._prefix = starts[-1].name.removesuffix(f".{_BEFORE}") if starts else ""

@@ -31,6 +31,7 @@ ALONE = f"import sys; sys.path.insert(0, {str(Path(dump_file).parent)!r}); from 
 @pytest.fixture(autouse=True)
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("mithril_nb.stages.dump._unknown", set())
     return tmp_path
 
 
@@ -174,6 +175,8 @@ def test_options_that_this_xla_does_not_know_are_dropped_and_nothing_else_is() -
     assert tried[0] == WISHES | {"xla_cpu_enable_fast_math"}
     assert len(tried) == 3
     assert dump.prefix
+    Dump().compile(lower, {})
+    assert tried[3:] == [{"xla_dump_hlo_pass_re", "xla_dump_to"}], "what it does not know it is told once"
 
 
 def test_an_option_that_the_person_gives_is_not_dropped_nor_overridden() -> None:
