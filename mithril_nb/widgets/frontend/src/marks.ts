@@ -1,8 +1,9 @@
-/** Marks in a code pane: linked lines, the block's stripe in the gutter. Only what is in sight gets decorations. */
+/** Marks in a code pane: linked lines, the block's stripe in the margin. Only what is in sight gets any. */
 
-import { type Extension, RangeSet, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
-import { Decoration, type DecorationSet, EditorView, GutterMarker, ViewPlugin, type ViewUpdate, gutter } from "@codemirror/view";
+import { type Extension, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
+import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import type { StageText } from "./links";
+import { type StripeOf, margin } from "./margin";
 import { seenLines } from "./seen-lines";
 
 export const HOVER = 1;
@@ -60,58 +61,14 @@ const linkedLines = ViewPlugin.fromClass(
   { decorations: (plugin) => plugin.decorations },
 );
 
-class Stripe extends GutterMarker {
-  constructor(readonly names: string) {
-    super();
-  }
-  override eq(other: GutterMarker): boolean {
-    return other instanceof Stripe && other.names === this.names;
-  }
-  override toDOM(): Node {
-    const bar = document.createElement("div");
-    bar.className = this.names;
-    return bar;
-  }
-}
-
-const stripes = new Map<string, Stripe>();
-
-function stripe(hue: number, role: string | null): Stripe {
-  const names = `mnb-stripe mnb-hue-${hue} mnb-role-${role ?? "forward"}`;
-  let marker = stripes.get(names);
-  if (!marker) stripes.set(names, (marker = new Stripe(names)));
-  return marker;
-}
-
-const setStripes = StateEffect.define<RangeSet<GutterMarker>>();
-
-const stripeField = StateField.define<RangeSet<GutterMarker>>({
-  create: () => RangeSet.empty,
-  update(set, transaction) {
-    for (const effect of transaction.effects) if (effect.is(setStripes)) return effect.value;
-    return set.map(transaction.changes);
-  },
-});
-
-/** Stripes for a text that the editor already holds: hue of the main block, pattern of the role. */
-export function stripesOf(view: EditorView, text: StageText, hueOf: (block: string) => number | null): StateEffect<RangeSet<GutterMarker>> {
-  const builder = new RangeSetBuilder<GutterMarker>();
-  const doc = view.state.doc;
-  for (let number = 1; number <= Math.min(doc.lines, text.lineCount); number++) {
-    const instruction = text.at(number);
+/** The stripe of each line of a text: hue of the main block, pattern of the role. */
+export function stripesOf(text: StageText, hueOf: (block: string) => number | null): StripeOf {
+  return (line) => {
+    const instruction = text.at(line);
     const block = instruction ? text.mainBlock(instruction) : null;
     const hue = block === null ? null : hueOf(block);
-    if (instruction && hue !== null) {
-      const { from } = doc.line(number);
-      builder.add(from, from, stripe(hue, instruction.role));
-    }
-  }
-  return setStripes.of(builder.finish());
+    return instruction && hue !== null ? `mnb-stripe mnb-hue-${hue} mnb-role-${instruction.role ?? "forward"}` : null;
+  };
 }
 
-export const marks: Extension = [
-  flagsField,
-  linkedLines,
-  stripeField,
-  gutter({ class: "mnb-stripes", markers: (view) => view.state.field(stripeField) }),
-];
+export const marks: Extension = [flagsField, linkedLines, margin];

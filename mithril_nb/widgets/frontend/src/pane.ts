@@ -1,10 +1,11 @@
 /** One code pane: the text of a stage, its linked lines, the ruler beside its scrollbar. */
 
 import { EditorState } from "@codemirror/state";
-import { EditorView, lineNumbers } from "@codemirror/view";
+import { EditorView } from "@codemirror/view";
 import { attr, h, svg } from "./dom";
 import { languageOf, titleOf } from "./languages";
 import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "./links";
+import { setStripes } from "./margin";
 import { HOVER, INFERRED, type LineFlags, PINNED, marks, setFlags, stripesOf } from "./marks";
 import type { Store } from "./store";
 import type { Tip } from "./tip";
@@ -43,7 +44,6 @@ export class Pane {
       state: EditorState.create({
         doc: "",
         extensions: [
-          lineNumbers(),
           marks,
           EditorState.readOnly.of(true),
           languageOf(stage),
@@ -72,12 +72,9 @@ export class Pane {
     });
     content.addEventListener("mousedown", (event) => (this.pressed = { x: event.clientX, y: event.clientY }));
     content.addEventListener("click", (event) => this.click(event));
-    // An editor that was filled out of sight has drawn no stripes: it does so when it comes into sight.
+    // An editor that was filled out of sight has not measured its lines: it does so when it comes into sight.
     this.sight = typeof IntersectionObserver === "undefined" ? null : new IntersectionObserver(([entry]) => {
-      if (!entry?.isIntersecting) return;
-      this.painted = "";
-      this.paintStripes();
-      this.view.requestMeasure();
+      if (entry?.isIntersecting) this.view.requestMeasure();
     });
     this.sight?.observe(this.root);
   }
@@ -108,7 +105,7 @@ export class Pane {
     const painted = `${this.text.version} ${[...hues].join()}`;
     if (painted === this.painted) return;
     this.painted = painted;
-    this.view.dispatch({ effects: stripesOf(this.view, this.text, (block) => hues.get(block) ?? null) });
+    this.view.dispatch({ effects: setStripes.of(stripesOf(this.text, (block) => hues.get(block) ?? null)) });
   }
 
   /** Repaint which lines are linked; nothing scrolls. */
