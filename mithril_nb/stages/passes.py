@@ -22,8 +22,9 @@ _NO_PASSES = "XLA wrote down what it compiled, but not its passes"
 _HEADS = "computations"
 _AROUND = 2
 """Lines around a change that a diff shows."""
-_TOLD = re.compile(r", (backend_config|sharding|frontend_attributes)=")
-_HIDDEN = re.compile(r", shown_(backend_config|sharding|frontend_attributes)=")
+_TOLD_OF = ("backend_config", "sharding", "frontend_attributes")
+_TOLD = re.compile(rf", ({'|'.join(_TOLD_OF)})=")
+_HIDDEN = re.compile(rf", shown_({'|'.join(_TOLD_OF)})=")
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,8 @@ class Histories:
 
 def _shown(text: str) -> str:
     """Return a module without metadata and plain layouts. What else is told of instructions may be all that changed."""
+    if not any(f", {told}=" in text for told in _TOLD_OF):  # looking is quick, and replacing is not
+        return tidy_module(text)
     return _HIDDEN.sub(r", \1=", tidy_module(_TOLD.sub(r", shown_\1=", text)))
 
 
@@ -223,7 +226,7 @@ def _differences(
     """
     names = (*new, *(name for name in old if name not in new))
     unequal = [(name, old.get(name, []), new.get(name, [])) for name in names if old.get(name) != new.get(name)]
-    differing = list({line for _, left, right in unequal for line in {*left} ^ {*right}})
+    differing = list({line for _, left, right in unequal for line in ({*left} ^ {*right} if left else right)})
     shown = dict(zip(differing, _shown_lines(differing), strict=True))
     for name, left, right in unequal:
         left, right = [shown.get(line, line) for line in left], [shown.get(line, line) for line in right]
@@ -251,6 +254,9 @@ def _diff(before: str, after: str) -> str:
 
 def _hunks(name: str, left: list[str], right: list[str]) -> list[str]:
     """Return what makes the lines on the right of those on the left, with what stands around it."""
+    if not left or not right:  # a computation that is new, or gone: a fusion pass makes a thousand
+        head = f"@@ -{int(bool(left))},{len(left)} +{int(bool(right))},{len(right)} @@ {name}"
+        return [head, *(f"-{line}" for line in left), *(f"+{line}" for line in right)]
     script: list[tuple[str, str]] = []
     at_left = at_right = 0
     for place_left, place_right in (*_common(left, right), (len(left), len(right))):
