@@ -1,11 +1,11 @@
 /** One code pane: the text of a stage, its linked lines, the ruler beside its scrollbar. */
 
-import { EditorState } from "@codemirror/state";
+import { EditorState, type StateEffect } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { attr, h, svg } from "./dom";
 import { languageOf, titleOf } from "./languages";
 import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "./links";
-import { setStripes } from "./margin";
+import { type StripeOf, setStripes } from "./margin";
 import { HOVER, INFERRED, type LineFlags, PINNED, marks, setFlags, stripesOf } from "./marks";
 import type { Store } from "./store";
 import type { Tip } from "./tip";
@@ -86,26 +86,34 @@ export class Pane {
 
   setText(text: StageText): void {
     // The same text in short is another place: what is pinned is brought into sight instead.
-    const kept = this.text && (this.text.places === null) === (text.places === null) ? this.view.scrollDOM.scrollTop : 0;
+    const before = this.text;
+    const kept = before && (before.places === null) === (text.places === null) ? this.view.scrollDOM.scrollTop : 0;
     this.text = text;
     this.flags = new Uint8Array(text.lineCount + 1);
-    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects: setFlags.of(this.flags) });
-    this.view.scrollDOM.scrollTop = kept;
     this.painted = "";
-    this.paintStripes();
+    // Text and stripes at once: each dispatch has the page laid out, and so has a place to scroll to.
+    const effects = [setFlags.of(this.flags), this.stripes() ?? []].flat();
+    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects });
+    if (before) this.view.scrollDOM.scrollTop = kept;
     attr(this.root, "data-mnb-version", text.version);
   }
 
   paintStripes(): void {
-    if (!this.text) return;
+    const effects = this.stripes();
+    if (effects) this.view.dispatch({ effects });
+  }
+
+  /** The stripes of the text, or null if they are painted already. */
+  private stripes(): StateEffect<StripeOf> | null {
+    if (!this.text) return null;
     const { blocks, cost } = this.store.snapshot;
     const hues = new Map<string, number>();
     for (const row of cost?.rows ?? []) if (row.hue >= 0) hues.set(row.block, row.hue);
     for (const block of Object.values(blocks)) hues.set(block.path, block.hue);
     const painted = `${this.text.version} ${[...hues].join()}`;
-    if (painted === this.painted) return;
+    if (painted === this.painted) return null;
     this.painted = painted;
-    this.view.dispatch({ effects: setStripes.of(stripesOf(this.text, (block) => hues.get(block) ?? null)) });
+    return setStripes.of(stripesOf(this.text, (block) => hues.get(block) ?? null));
   }
 
   /** Repaint which lines are linked; nothing scrolls. */

@@ -121,11 +121,11 @@ export class StageGraph {
       element.querySelector(":scope > title")?.remove(); // our own tip says it
     }
     attr(picture, "tabindex", null);
+    this.resize(); // before it is in the page, which is laid out once then
     this.board.replaceChildren(picture);
     attr(this.root, "data-mnb-graph", stage);
     attr(this.root, "data-mnb-nodes", nodes.length);
     text(this.count, `${nodes.length} ${nodes.length === 1 ? "node" : "nodes"}`);
-    this.resize();
     [this.board.scrollLeft, this.board.scrollTop] = kept;
     if (had !== null) this.focus(this.elements.has(had) ? had : this.current);
     this.wanted = null;
