@@ -11,7 +11,7 @@ from mithril_nb.stages.records import Equation, Instruction, Origin, Role
 Shares = tuple[tuple[str, float], ...]
 
 
-@dataclass
+@dataclass(slots=True)
 class Draft:
     """An instruction while its provenance is being worked out.
 
@@ -53,11 +53,11 @@ class Draft:
 
     def finished(self, equations: Mapping[str, Equation]) -> Instruction:
         """Return the instruction; where its equations stand in Python, and under which transforms, comes from them."""
-        known = [equations[id] for id in self.equations if id in equations]
-        if len(known) == 1:  # nearly always
-            (only,) = known
+        if len(self.equations) == 1 and self.equations[0] in equations:  # nearly always
+            only = equations[self.equations[0]]
             transforms, source = only.transforms, (only.source,) if only.source else ()
         else:
+            known = [equations[id] for id in self.equations if id in equations]
             transforms = max((equation.transforms for equation in known), key=len, default=())
             source = tuple(dict.fromkeys(equation.source for equation in known if equation.source))
         return Instruction(

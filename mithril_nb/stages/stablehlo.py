@@ -16,11 +16,10 @@ from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.tags import Tags
 
-_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
-_ENTRY = re.compile(r"^(#loc\d*) = loc\((.*)\)$")
-_NAME = re.compile(rf"^({_QUOTED})")
-_CHILD = re.compile(r"\((#loc\d*)\)")
+_ENTRY = re.compile(r"(#loc\d*) = loc\((.*)\)$")
+_NAME = re.compile(rf"({_QUOTED})(?:\((#loc\d*)\))?")
 _OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?(?:, %[\w#:]+)* = )?"?([A-Za-z_][\w.$]*)"?')
 _FUNC = re.compile(r"func\.func (?:public |private )?@(\"[^\"]*\"|[\w.$-]+)")
 _CALLEE = re.compile(r"call @(\"[^\"]*\"|[\w.$-]+)")
@@ -63,7 +62,7 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
         equations: The equations by id.
     """
     body, table = _split(text)
-    names = {key: _name_in(value, table, tags.marker) for key, value in table.items()}
+    names: dict[str, str] = {}
     functions: dict[str, _Function] = {}
     open_ops: list[Draft | None] = []
     waiting: Draft | None = None  # An op whose regions start on the next line.
@@ -77,7 +76,10 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
         opens = start.endswith("{")
         location = None
         if found and line.endswith(")"):
-            location = names[found[-1]] if found[-1] in names else _name_in(found[-1], table, tags.marker)
+            place = found[-1]
+            if place not in names:
+                names[place] = _name_in(table.get(place, place), table, tags.marker)
+            location = names[place]
         if start.startswith("}"):
             closed = None if opens or not open_ops else open_ops.pop()
             if closed is not None and current is not None:
@@ -108,13 +110,15 @@ def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> 
             current.names |= {inside: current.names.get(outside, outside) for inside, outside in carried}
             rest = _CARRIED.sub(r"\2", rest)
         used: list[str] = _USED.findall(rest)
+        operands = tuple([current.names[name] for name in used if name in current.names])
+        are_known = len(operands) == len(used)
         draft = Draft(
             f"{current.prefix}{result or f'@{opcode}'}",
             opcode,
             number,
-            operands=tuple(current.names[name] for name in used if name in current.names),
+            operands=operands,
             asks_users_first=opcode.endswith((".constant", ".iota")),
-            shown_operands=tuple(current.names.get(name) or name for name in used),
+            shown_operands=operands if are_known else tuple([current.names.get(name, name) for name in used]),
             shapes=result_specs(rest),
             attributes=attribute_pairs(rest),
         )
@@ -156,7 +160,6 @@ def _specs(types: str) -> tuple[TensorSpec, ...]:
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
 def attribute_pairs(rest: str) -> tuple[tuple[str, str], ...]:
     """Return the attributes on an op's line as names and values.
 
@@ -164,14 +167,21 @@ def attribute_pairs(rest: str) -> tuple[tuple[str, str], ...]:
         >>> attribute_pairs("%0, %1, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : tensor<2xf32>")
         (('contracting_dims', '[1] x [0]'), ('precision', '[DEFAULT, DEFAULT]'))
     """
-    return tuple((name, value.strip()) for name, value in _ATTRIBUTE.findall(rest)) if " = " in rest else ()
+    first = rest.find(" = ")
+    # Without the operands, which stand before its name, many lines say the same.
+    return () if first < 0 else _pairs(rest[max(rest.rfind(" ", 0, first), 0) :])
+
+
+@lru_cache(maxsize=4096)
+def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
+    return tuple([(name, value.strip()) for name, value in _ATTRIBUTE.findall(attributes)])
 
 
 def _split(text: str) -> tuple[list[str], dict[str, str]]:
     body: list[str] = []
     table: dict[str, str] = {}
     for line in text.splitlines():
-        entry = _ENTRY.match(line)
+        entry = _ENTRY.match(line) if line.startswith("#") else None
         if entry:
             table[entry.group(1)] = entry.group(2)
         else:
@@ -216,10 +226,10 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
         if match is None:
             return outer
         name = match.group(1)[1:-1]
-        child = _CHILD.match(location, match.end())
+        child = match.group(2)
         if child is None or marker in name:
             return name or outer
-        outer, location = name or outer, child.group(1)
+        outer, location = name or outer, child
     return outer
 
 
@@ -243,17 +253,10 @@ def _resolve(
         if function.name != "main":
             attribute(function.draft, callers[function.name], equations)
             function.draft.origin = "inferred" if function.draft.origin else None
+        places = set(function.locations.values())
+        ids = {place: _ids(place, callers[function.name], tags, equations) for place in places}
         for draft in function.ops:
-            attribute(
-                draft,
-                _ids(
-                    function.locations[draft.id],
-                    callers[function.name],
-                    tags,
-                    equations,
-                ),
-                equations,
-            )
+            attribute(draft, ids[function.locations[draft.id]], equations)
             drafts[draft.id] = draft
     main = functions["main"].draft.id if "main" in functions else ""
     pass_on({id: draft for id, draft in drafts.items() if id != main})
