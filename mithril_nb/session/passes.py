@@ -11,6 +11,7 @@ from mithril_nb.errors import StageUnavailableError
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.passes import Pass
 
 PassRow = tuple[int, str, str, int | None, int | None, int | None]
@@ -108,7 +109,9 @@ class PassDesk:
     def _diff(self, inspection: Inspection, number: int, *, wanted: Callable[[], bool]) -> bool:
         passes = inspection.passes
         if 0 <= number < len(passes):
-            self._tell("diff", Diff(number, passes[number].diff))
+            with paused_collector():  # many small values, and a traced program in memory
+                text = passes[number].diff
+            self._tell("diff", Diff(number, text))
         return True
 
     def _fate(self, inspection: Inspection, stage: str, index: int, *, wanted: Callable[[], bool]) -> bool:

@@ -32,6 +32,7 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
         "inputs": [],
         "outputs": [],
         "passes": [],
+        "buffers": [],
         "elapsed": dict(inspection.elapsed),
     }
     try:
@@ -57,6 +58,11 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
             ]
         except StageUnavailableError as error:
             found["passes_unavailable"] = str(error)
+    if "hlo" in stages:
+        try:
+            found["buffers"] = [asdict(one) for one in inspection.buffers]
+        except StageUnavailableError as error:
+            found["buffers_unavailable"] = str(error)
     return found
 
 

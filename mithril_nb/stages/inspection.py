@@ -14,6 +14,7 @@ import jax
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages.as_data import inspection_data
+from mithril_nb.stages.buffers import Buffer
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.kernels import Kernel
 from mithril_nb.stages.once import Once
@@ -223,6 +224,24 @@ class Inspection(Shown):
         """
         return {kernel.name: kernel for kernel in self._compiled_part("kernels", self._pipeline.kernels)}
 
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        """The pieces of memory of the compiled program, and which values share them: XLA's buffer assignment.
+
+        Values are named after the instructions of `"hlo"` that make them. Compiles the program.
+
+        Raises:
+            StageUnavailableError: The platform tells of none, or the program does not compile.
+
+        Examples:
+            >>> import jax
+            >>> import jax.numpy as jnp
+            >>> found = inspect(jax.nn.relu, jnp.zeros(3)).buffers
+            >>> [(buffer.kind, buffer.size_bytes) for buffer in found if buffer.kind == "parameter"]
+            [('parameter', 12)]
+        """
+        return self._compiled_part("buffers", self._pipeline.buffers)
+
     def who_changed(self, stage: str, id: str) -> Fate:
         """Return which passes an instruction of the HLO appeared and vanished in, and what it was fused into.
 
@@ -258,8 +277,8 @@ class Inspection(Shown):
         """Return everything as JSON; makes what is not made yet.
 
         The schema is `stages/schema.json` in this package: `stages` with texts and instructions, `equations`,
-        `inputs`, `outputs`, `passes` with what each was given and made, `elapsed`. Instructions of two stages are
-        linked if they have an equation in common.
+        `inputs`, `outputs`, `passes` with what each was given and made, `buffers` if `"hlo"` is among the stages,
+        `elapsed`. Instructions of two stages are linked if they have an equation in common.
 
         Args:
             *stages: Names of the stages; by default all.

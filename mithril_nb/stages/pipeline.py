@@ -14,6 +14,7 @@ import jax
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.births import nameless, names_at_birth
 from mithril_nb.stages.block_graph import outline
+from mithril_nb.stages.buffers import Buffer, read_buffers
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.dump import Dump
 from mithril_nb.stages.failure import Failure, failure_of
@@ -74,6 +75,7 @@ class Pipeline:
         dump: What XLA wrote down meanwhile.
         passes: The passes that changed something.
         histories: Which of them touched which instruction.
+        buffers: Where it keeps its values.
         kernels: The kernels, in the order of the HLO.
         owners: What each of them runs.
         stages: The stages by name.
@@ -90,6 +92,7 @@ class Pipeline:
         self.dump = Once(self._written)
         self.passes: Once[tuple[Pass, ...]] = Once(lambda: read_passes(self.dump.get()))
         self.histories = Once(lambda: Histories(self.passes.get()))
+        self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.dump.get()))
         self.kernels: Once[tuple[Kernel, ...]] = Once(self._read_kernels)
         self.owners = Once(self._find_owners)
         self._failed = Once(self._up_to_failure)

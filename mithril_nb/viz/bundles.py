@@ -127,6 +127,7 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "StageDiagram": _stage_diagram,
     "Pass": _pass,
     "Kernel": _kernel,
+    "Buffer": lambda buffer: {"text/plain": str(buffer)},
     "CostReport": _cost,
     "Run": _run,
     "TransformStep": lambda step: _transforms([step]),
