@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 QUICK_ROOMS = {"backends", "blocks", "interop", "physical", "session", "stages", "targets", "train"}
 """Rooms whose tests ask what a program computes, or what XLA's passes make of it, and not what LLVM makes of that."""
+ANSWERS = {"backends", "blocks", "interop", "train"}
+"""Those of them that ask only what a program computes. With MITHRIL_NB_EXAMPLES set they run what users run."""
+QUICK_CODE = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
+"""Have XLA write LLVM IR itself rather than through MLIR, and in one piece: a quarter of the time."""
+EIGHT_DEVICES = {
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
+    "XLA_FLAGS": " ".join(
+        f"--{flag}={str(value).lower()}"
+        for flag, value in {"xla_force_host_platform_device_count": 8, **QUICK_CODE}.items()
+    ),
+}
+"""The environment of a fresh process that computes quickly compiled programs on eight devices."""
 CODE = {"test_kernels.py", "test_machine_code.py", "test_llvm.py", "test_dump.py"}
 """Files that look at LLVM IR and machine code as they are at full strength."""
 
@@ -22,8 +36,22 @@ def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
     path: Path = request.node.path
     is_quick = path.parent.name in QUICK_ROOMS and path.name not in CODE
     jax.config.update("jax_disable_most_optimizations", is_quick)
+    if is_quick and path.parent.name in ANSWERS and "MITHRIL_NB_EXAMPLES" not in os.environ:
+        _write_code_quickly(request.getfixturevalue("monkeypatch"))
     yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+def _write_code_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    # XLA_FLAGS would do so for the whole process, stages and machine code included, and JAX has no setting for it.
+    from jax._src import compiler
+
+    asked = compiler.get_compile_options
+
+    def get_compile_options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **options: Any) -> Any:
+        return asked(*args, env_options_overrides=QUICK_CODE | (env_options_overrides or {}), **options)
+
+    monkeypatch.setattr(compiler, "get_compile_options", get_compile_options)
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ import textwrap
 
 import pytest
 from fresh import run_fresh
+from process import EIGHT_DEVICES
 
-EIGHT = "--xla_force_host_platform_device_count=8"
 START = """
 import jax, numpy as np, optax
 import mithril_nb as ml
@@ -26,7 +26,7 @@ def refusal(call):
 
 
 def ran(code: str) -> str:
-    return run_fresh(START + textwrap.dedent(code), XLA_FLAGS=EIGHT, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+    return run_fresh(START + textwrap.dedent(code), **EIGHT_DEVICES)
 
 
 def test_train_steps_on_many_devices_agree_with_one_device():
@@ -289,7 +289,7 @@ def refusals() -> list[str]:
     calls = "".join(f"\nprint(refusal(lambda: {call}), end='\\0')" for call, _ in REFUSALS)
     path = "from mithril_nb.backends.with_autograd.jax_backend.parallel import data_parallel\n"
     path += "TWO = ml.JaxBackend(device_mesh=2)"
-    return run_fresh(START + path + calls, XLA_FLAGS=EIGHT, JAX_DISABLE_MOST_OPTIMIZATIONS="1").split("\0")
+    return run_fresh(START + path + calls, **EIGHT_DEVICES).split("\0")
 
 
 @pytest.mark.parametrize("at", range(len(REFUSALS)), ids=[call for call, _ in REFUSALS])

@@ -3,8 +3,8 @@
 import textwrap
 
 from fresh import run_fresh
+from process import EIGHT_DEVICES
 
-EIGHT = "--xla_force_host_platform_device_count=8"
 START = """
 import numpy as np, jax, jax.numpy as jnp
 import mithril_nb as ml
@@ -24,7 +24,7 @@ def refusal(call):
 
 
 def ran(code: str) -> str:
-    return run_fresh(START + textwrap.dedent(code), XLA_FLAGS=EIGHT, JAX_DISABLE_MOST_OPTIMIZATIONS="1")
+    return run_fresh(START + textwrap.dedent(code), **EIGHT_DEVICES)
 
 
 def test_models_that_take_some_batches_only_train_and_are_evaluated_as_any_other():
