@@ -267,15 +267,15 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
 
     from mithril_nb.viz.escape import visible
     from mithril_nb.viz.listing import hues_seen
-    from mithril_nb.viz.palette import DARK_HUES
+    from mithril_nb.viz.palette import DARK_HUES, hue_of
 
     hues, console = hues_seen([stage]), Console(highlight=False)
     stripes: dict[int, str] = {}
     for one in stage.instructions:
         if one.shares:
-            top = max(one.shares, key=lambda pair: pair[1])[0].partition("/")[0]
+            hue = hue_of(max(one.shares, key=lambda pair: pair[1])[0], hues)
             # What the loss and the optimizer do has no hue of its own.
-            style = DARK_HUES[hues[top]] if top in hues else "dim"
+            style = "dim" if hue is None else DARK_HUES[hue]
             stripes |= dict.fromkeys(range(one.line, one.line + one.lines), style)
     for block, hue in hues.items():
         console.print(Text("▌", style=DARK_HUES[hue]) + Text(f"{visible(block) or 'unattributed'} "), end="")

@@ -7,6 +7,7 @@ from typing import Any
 
 from mithril_nb.cost import CostReport
 from mithril_nb.session.analysis import Analysis
+from mithril_nb.viz.palette import hue_of
 
 
 def cost_view(report: CostReport, analysis: Analysis, hues: Mapping[str, int], is_stale: bool) -> dict[str, Any]:
@@ -22,6 +23,7 @@ def cost_rows(report: CostReport, paths: Sequence[str], hues: Mapping[str, int])
     assert isinstance(rows, list)
     for row in rows:
         row["label"] = row["block"] or "unattributed"
-        row["hue"] = hues.get(row["block"].split("/")[0], -1)
+        hue = hue_of(row["block"], hues)
+        row["hue"] = -1 if hue is None else hue
     rows.sort(key=lambda row: (order.get(row["block"], len(order)), row["block"] == "", row["block"]))
     return {**data, "rows": rows, "stale": False}

@@ -24,7 +24,7 @@ from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import NEEDS
-from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 
 Listener = Callable[[str, Any], None]
 """Is told `("snapshot", dict)`, `("graph", Picture)`, and what `PassDesk` tells, on any thread."""
@@ -266,13 +266,13 @@ class Exploration:
         self._publish()
 
     def _blocks_found(self) -> dict[str, dict[str, Any]]:
-        """Return what a page knows of the blocks: their kinds, and a hue for each at the top."""
+        """Return what a page knows of the blocks: their kinds and hues."""
         found = self.inspection.stage("graph").instructions
-        tops = dict.fromkeys(one.id.partition("/")[0] for one in found)
-        hues = {top: at % HUES for at, top in enumerate(top for top in tops if not top.startswith("("))}
+        hues = hues_of_blocks(one.id for one in found)
+        known = {one.id: hue_of(one.id, hues) for one in found}
         return {
             one.id: {"path": one.id, "name": one.id.rpartition("/")[2], "kind": one.opcode,
-                     "hue": hues.get(one.id.partition("/")[0], HUES - 1)}
+                     "hue": HUES - 1 if (hue := known[one.id]) is None else hue}
             for one in found
         }  # fmt: skip
 

@@ -116,8 +116,7 @@ class GraphView:
             graph = self._graph(stage)
             if stage not in self._opened:
                 self._opened[stage] = graph.first_view()
-            tops = {path.partition("/")[0]: hue for path, hue in hues.items()}
-            diagram = stage_layout(graph, opened=self._opened[stage], shares=self._shares, hues=tops)
+            diagram = stage_layout(graph, opened=self._opened[stage], shares=self._shares, hues=hues)
             title = f"graph of {stage}"
             self.latest = Picture(stage, stage_svg(diagram, title, embedded=True), _nodes(graph, diagram))
             self._drawn = wish

@@ -7,7 +7,7 @@ from typing import Any
 
 from mithril_nb.graph.paths import split_path
 from mithril_nb.viz.escape import block_key, escaped, one_line
-from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.style import base_css
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent, si
@@ -122,8 +122,7 @@ def _split(cost: Cost) -> tuple[list[Mapping[str, Any]], Mapping[str, Any] | Non
 
 
 def _hues(cost: Cost) -> dict[str, int]:
-    tops = dict.fromkeys(str(row["block"]).partition("/")[0] for row in _split(cost)[0] if row["block"] not in _OWN)
-    return {top: at % HUES for at, top in enumerate(tops)}
+    return hues_of_blocks(str(row["block"]) for row in _split(cost)[0] if row["block"] not in _OWN)
 
 
 def _blocks(cost: Cost, hues: Mapping[str, int]) -> Iterator[str]:
@@ -153,7 +152,7 @@ def _row(row: Mapping[str, Any], hues: Mapping[str, int]) -> Iterator[str]:
     block = str(row["block"])
     hue = row.get("hue")
     if hue is None:
-        hue = hues.get(block.partition("/")[0])
+        hue = hue_of(block, hues)
     dot = f'<span class="dot{"" if hue is None else f" h{int(hue) % HUES}"}"></span>'
     link = f' data-block="{escaped(block_key(block))}" tabindex="0"'
     label = escaped(block_name(block))

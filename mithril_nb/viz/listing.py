@@ -17,7 +17,7 @@ from mithril_nb.viz.escape import block_key, escaped
 from mithril_nb.viz.highlight import highlighted
 from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.op_help import op_help
-from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.style import MONO, base_css
 from mithril_nb.viz.units import percent
 
@@ -81,7 +81,7 @@ def panes_html(
 
     Args:
         stages: The stages.
-        hues: Hue of each top-level block, by path.
+        hues: Hues of blocks, by path.
         key: Makes the ids of this group of panes unique on a page.
         most_lines: Lines shown of each stage. `None` shows all.
         skip_inputs: Whether to begin with the first equation where many lines only say what the program takes.
@@ -132,7 +132,7 @@ def hues_of(graph: LogicalGraph) -> dict[str, int]:
 
 
 def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
-    """Return a hue for each top-level block that stages name, in the order in which the program comes to them.
+    """Return the hues of the blocks that stages name, in the order in which the program comes to them.
 
     That is the order of equations, which all stages share; where blocks run one after another it is the graph's own.
     """
@@ -141,11 +141,9 @@ def hues_seen(stages: Sequence[Stage]) -> dict[str, int]:
         for made in stage.instructions:
             numbers = [numbered for one in made.equations if (numbered := _numbers(one))]
             for block, _ in made.shares:
-                top = block.partition("/")[0]
                 place = min(numbers) if numbers and len(made.shares) == 1 else _LATE
-                first[top] = min(place, first.get(top, _LATE))
-    named = sorted((place, at, top) for at, (top, place) in enumerate(first.items()) if not top.startswith("("))
-    return {top: at % HUES for at, (_, _, top) in enumerate(named)}
+                first[block] = min(place, first.get(block, _LATE))
+    return hues_of_blocks(sorted(first, key=first.__getitem__))
 
 
 def _numbers(equation: str) -> tuple[int, ...]:
@@ -254,7 +252,7 @@ def _row(
 
 def hue_class(block: str, hues: Mapping[str, int]) -> str:
     """Return the class of a block's stripe; what the loss and the optimizer do has no hue of its own."""
-    hue = hues.get(block.partition("/")[0])
+    hue = hue_of(block, hues)
     return "hx" if hue is None else f"h{hue % HUES}"
 
 

@@ -5,6 +5,7 @@ The hues derive from Okabe and Ito's colour-blind-safe set; the front end mirror
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 LIGHT_HUES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#B8860B", "#56B4E9", "#7A5195", "#5D6D7E")
@@ -12,6 +13,54 @@ DARK_HUES = ("#4FA8DC", "#F08A4B", "#3CC79A", "#E3A0C5", "#E0B040", "#8CCBF2", "
 HUES = len(LIGHT_HUES)
 LIT, PINNED = 0.11, 0.19
 """How much accent is in the ground of a line that is lit up, and of one that is pinned."""
+
+
+_FEWEST_HUES = 3
+
+
+def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
+    """Return the blocks that have hues of their own, with these: those at the top, or further down until there are three.
+
+    A program that is all under one function would be of one colour. What the loss and the optimizer do has none.
+
+    Args:
+        paths: Paths of blocks, in the order of the program.
+
+    Examples:
+        >>> hues_of_blocks(["encoder/dense", "middle", "decoder", "(loss)"])
+        {'encoder': 0, 'middle': 1, 'decoder': 2}
+        >>> hues_of_blocks(["loss/gpt/norm", "loss/gpt/attention", "loss/gpt", "loss/cross_entropy", "(optimizer)"])
+        {'loss/gpt/norm': 0, 'loss/gpt/attention': 1, 'loss/cross_entropy': 2}
+    """
+    children: dict[str, dict[str, None]] = {}
+    inside: dict[str, int] = {}
+    for path in dict.fromkeys(paths):
+        parts = [] if path.startswith("(") or not path else path.split("/")
+        for count in range(1, len(parts) + 1):
+            above, here = "/".join(parts[: count - 1]), "/".join(parts[:count])
+            children.setdefault(above, {})[here] = None
+            inside[here] = inside.get(here, 0) + 1
+    found = list(children.get("", ()))
+    while len(found) < _FEWEST_HUES:
+        at = max(
+            (at for at, path in enumerate(found) if path in children), key=lambda at: inside[found[at]], default=-1
+        )
+        if at < 0:
+            break
+        found[at : at + 1] = children[found[at]]
+    return {path: at % HUES for at, path in enumerate(found)}
+
+
+def hue_of(block: str, hues: Mapping[str, int]) -> int | None:
+    """Return the hue of a block, which is that of the nearest one around it that has one; `None` if there is none.
+
+    Examples:
+        >>> hue_of("gpt/norm/scale", {"gpt/norm": 4}), hue_of("gpt", {"gpt/norm": 4})
+        (4, None)
+    """
+    while block and block not in hues:
+        block = block.rpartition("/")[0]
+    return hues.get(block)
 
 
 @dataclass(frozen=True)

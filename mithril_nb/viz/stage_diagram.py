@@ -14,7 +14,7 @@ from mithril_nb.display import Shown
 from mithril_nb.stages.stage_graph import ROOT, GraphEdge, GraphNode, StageGraph
 from mithril_nb.viz import sizes
 from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.records import Point
 from mithril_nb.viz.stage_diagram_lines import Net, Part, Placed, arrange_lines
 from mithril_nb.viz.textwidth import text_width
@@ -110,7 +110,7 @@ def stage_layout(
         graph: The graph.
         opened: Keys of the nodes whose insides are drawn; default: those of `graph.first_view`.
         shares: Share of the cost by block path.
-        hues: Index of the hue by top-level block; default: in the order of the program.
+        hues: Index of the hue by block; default: in the order of the program.
 
     Returns:
         The picture; the same for the same arguments, on every machine.
@@ -131,9 +131,7 @@ def frame_title(node: GraphNode) -> tuple[str, str]:
 
 
 def _hues(graph: StageGraph) -> dict[str, int]:
-    tops = dict.fromkeys(node.block.partition("/")[0] for node in graph.nodes.values() if node.block)
-    named = [top for top in tops if not top.startswith("(")]
-    return {top: at % HUES for at, top in enumerate(named)}
+    return hues_of_blocks(node.block for node in graph.nodes.values() if node.block)
 
 
 @dataclass
@@ -249,8 +247,8 @@ class _Plan:
         )
 
     def _draw(self, level: _Level, node: GraphNode, x: float, y: float, part: Part, inner: _Level | None) -> None:
-        top = node.block.partition("/")[0]
-        hue = self._hues.get(top, HUES - 1)
+        own = hue_of(node.block, self._hues)
+        hue = HUES - 1 if own is None else own
         linked = () if node.kind == "block" and node.block else self._linked(node)
         level.boxes.append(StageBox(node, x, y, part.w, part.h, hue, inner is not None, self._share(node), linked))
         if inner is None:
