@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from mithril_nb.errors import StageUnavailableError
@@ -13,6 +14,9 @@ from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.passes import Pass
+
+MOST_DIFF_LINES = 10_000
+"""How many lines of what a pass did are shown: a pass that fuses writes fifty thousand, which nobody reads."""
 
 PassRow = tuple[int, str, str, int | None, int | None, int | None]
 """Number, name, pipeline; how many instructions it added, removed and rewrote, `None` while nobody has counted."""
@@ -25,10 +29,12 @@ class Diff:
     Attributes:
         number: Its number.
         text: Lines taken away (`-`) and put in (`+`), each computation with its name.
+        is_cut: Whether these are only the first `MOST_DIFF_LINES`.
     """
 
     number: int
     text: str
+    is_cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -110,8 +116,10 @@ class PassDesk:
         passes = inspection.passes
         if 0 <= number < len(passes):
             with paused_collector():  # many small values, and a traced program in memory
-                text = passes[number].diff
-            self._tell("diff", Diff(number, text))
+                lines = list(islice(passes[number].diff_lines(), MOST_DIFF_LINES + 1))
+            is_cut = len(lines) > MOST_DIFF_LINES
+            text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
+            self._tell("diff", Diff(number, text, is_cut))
         return True
 
     def _fate(self, inspection: Inspection, stage: str, index: int, *, wanted: Callable[[], bool]) -> bool:

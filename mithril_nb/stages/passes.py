@@ -20,6 +20,8 @@ _START = "pipeline-start"
 _BEFORE = "before_optimizations"
 _NO_PASSES = "XLA wrote down what it compiled, but not its passes"
 _HEADS = "computations"
+_AT_ONCE = 4000
+"""How many lines are tidied together: one by one takes five times as long."""
 _AROUND = 2
 """Lines around a change that a diff shows."""
 _TOLD_OF = ("backend_config", "sharding", "frontend_attributes")
@@ -74,7 +76,12 @@ class Pass(Shown):
         `@@ -3,5 +3,6 @@ %main` says where they stand: in which computation, and at which of its lines before and after,
         counted from 1. What is said of `computations` are their heads, and their order.
         """
-        return _diff(self._dump.text(self._from, "txt"), self._dump.text(self._to, "txt"))
+        return "".join(f"{line}\n" for line in self.diff_lines())
+
+    def diff_lines(self) -> Iterator[str]:
+        """Yield the lines of `diff` one after another, worked out as they are asked for."""
+        found = _differences(*(_computations(self._dump.text(name, "txt")) for name in (self._from, self._to)))
+        return (line for difference in found for line in _hunks(*difference))
 
 
 @dataclass(frozen=True)
@@ -180,7 +187,7 @@ def _shown(text: str) -> str:
 
 
 def _shown_lines(lines: Sequence[str]) -> list[str]:
-    """Return lines of a module as they are shown, all at once: one by one takes five times as long."""
+    """Return lines of a module as they are shown."""
     above = "HloModule lines,\n\nabove"  # what stands first loses its indentation
     return _shown("\n".join((above, *lines))).removesuffix("\n").split("\n")[3:]
 
@@ -222,16 +229,25 @@ def _differences(
     """Yield each computation whose lines differ, with those before and after; none are matched across computations.
 
     Lines that both modules have are as XLA wrote them, the others as they are shown: most lines of most passes need
-    not be tidied at all.
+    not be tidied at all. They are tidied many at a time, and only as far as somebody asks.
     """
     names = (*new, *(name for name in old if name not in new))
-    unequal = [(name, old.get(name, []), new.get(name, [])) for name in names if old.get(name) != new.get(name)]
-    differing = list({line for _, left, right in unequal for line in ({*left} ^ {*right} if left else right)})
-    shown = dict(zip(differing, _shown_lines(differing), strict=True))
-    for name, left, right in unequal:
-        left, right = [shown.get(line, line) for line in left], [shown.get(line, line) for line in right]
+    waiting: list[tuple[str, list[str], list[str]]] = []
+    count = 0
+    for name in (*names, ""):
+        left, right = old.get(name, []), new.get(name, [])
         if left != right:
-            yield name, left, right
+            waiting.append((name, left, right))
+            count += len(left) + len(right)
+        if count < _AT_ONCE and name:
+            continue
+        differing = list({line for _, left, right in waiting for line in ({*left} ^ {*right} if left else right)})
+        shown = dict(zip(differing, _shown_lines(differing), strict=True)) if differing else {}
+        for title, left, right in waiting:
+            left, right = [shown.get(line, line) for line in left], [shown.get(line, line) for line in right]
+            if left != right:
+                yield title, left, right
+        waiting, count = [], 0
 
 
 def _computations(text: str) -> Mapping[str, list[str]]:
@@ -245,11 +261,6 @@ def _computations(text: str) -> Mapping[str, list[str]]:
         elif line.startswith(" "):
             current.append(line)
     return found
-
-
-def _diff(before: str, after: str) -> str:
-    found = _differences(_computations(before), _computations(after))
-    return "".join(f"{line}\n" for difference in found for line in _hunks(*difference))
 
 
 def _hunks(name: str, left: list[str], right: list[str]) -> list[str]:

@@ -19,7 +19,7 @@ _FEWEST_HUES = 3
 
 
 def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
-    """Return the blocks that have hues of their own, with these: those at the top, or further down until there are three.
+    """Return the hues of the blocks that have their own: those at the top, or further down until there are three.
 
     A program that is all under one function would be of one colour. What the loss and the optimizer do has none.
 
@@ -42,12 +42,11 @@ def hues_of_blocks(paths: Iterable[str]) -> dict[str, int]:
             inside[here] = inside.get(here, 0) + 1
     found = list(children.get("", ()))
     while len(found) < _FEWEST_HUES:
-        at = max(
-            (at for at, path in enumerate(found) if path in children), key=lambda at: inside[found[at]], default=-1
-        )
-        if at < 0:
+        largest = max((path for path in found if path in children), key=inside.__getitem__, default=None)
+        if largest is None:
             break
-        found[at : at + 1] = children[found[at]]
+        at = found.index(largest)
+        found[at : at + 1] = children[largest]
     return {path: at % HUES for at, path in enumerate(found)}
 
 

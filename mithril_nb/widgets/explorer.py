@@ -122,7 +122,9 @@ class Explorer(anywidget.AnyWidget):
         elif kind == "passes":
             self._deliver(passes_message(value, 1, self._is_plain))
         elif kind == "diff":
-            self._deliver(text_message({"type": "diff", "number": value.number}, value.text, self._is_plain))
+            self._deliver(
+                text_message({"type": "diff", "number": value.number, "cut": value.is_cut}, value.text, self._is_plain)
+            )
         elif kind == "fate":
             self.send({"type": "fate", **asdict(value)})
 

@@ -139,6 +139,19 @@ def test_passes_diffs_and_fates_come_when_they_are_asked_for(program) -> None:
     assert exploration.errors == []
 
 
+def test_a_diff_that_is_too_long_for_a_page_is_cut_and_says_so(program, monkeypatch) -> None:
+    exploration, told = program
+    exploration.run_command("want_passes", {})
+    assert exploration.wait(PATIENCE_S)
+    number, whole = max(enumerate(one.diff for one in exploration.inspection.passes), key=lambda pair: len(pair[1]))
+    monkeypatch.setattr("mithril_nb.session.passes.MOST_DIFF_LINES", 3)
+    told.clear()
+    exploration.run_command("request_diff", {"number": number})
+    assert exploration.wait(PATIENCE_S)
+    (diff,) = (value for kind, value in told if kind == "diff")
+    assert diff == Diff(number, "".join(f"{line}\n" for line in whole.split("\n")[:3]), is_cut=True)
+
+
 def test_of_a_program_that_cannot_be_traced_the_part_before_is_shown() -> None:
     def broken(x):
         return jnp.sin(x) + jnp.ones(7)

@@ -170,6 +170,14 @@ A, B = "%a = f32[4]{0} parameter(0)", "%b = f32[4]{0} negate(%a)"
 C = "ROOT %c = f32[4]{0} add(%a, %b)"
 
 
+def test_a_diff_is_the_same_however_many_lines_are_tidied_at_once(monkeypatch) -> None:
+    passes = inspect(lambda x: jnp.tanh(x @ x.T).sum(), jnp.zeros((8, 4))).passes
+    whole = [one.diff for one in passes]
+    assert any(whole)
+    monkeypatch.setattr("mithril_nb.stages.passes._AT_ONCE", 1)
+    assert [one.diff for one in passes] == whole
+
+
 def test_the_text_of_a_diff() -> None:
     before = module(computation("%g", A, B), computation("ENTRY %main", A, B, C), head="HloModule jit_f")
     after = module(

@@ -373,4 +373,5 @@ def looks(site):
     specs = [[jax_versions.spec_of(atom.aval) for atom in atoms] for atoms in (equation.invars, equation.outvars)]
     bodies = [[looks(child) for child in body] for _, body in site.bodies]
     literals = [np.asarray(atom.val).tolist() for atom in equation.invars if jax_versions.is_literal(atom)]
-    return site.primitive, plain_params(equation), specs, literals, bodies
+    params = dict(plain_params(equation))  # in whatever order JAX has them
+    return site.primitive, params, specs, literals, bodies

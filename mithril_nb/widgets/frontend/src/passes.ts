@@ -81,7 +81,7 @@ export class PassesTab {
       store.on("tab", () => this.update()),
       store.on("links", () => this.askFate()),
       store.kernel.on("passes", (_message, buffers) => void this.receive(buffers[0])),
-      store.kernel.on("diff", (message: { number: number }, buffers) => void this.receiveDiff(message.number, buffers[0])),
+      store.kernel.on("diff", (message: { number: number; cut?: boolean }, buffers) => void this.receiveDiff(message.number, message.cut === true, buffers[0])),
       store.kernel.on("fate", (message: Fate) => this.receiveFate(message)),
     ];
     this.update();
@@ -159,14 +159,14 @@ export class PassesTab {
     this.store.kernel.latest("diff", "request_diff", { number });
   }
 
-  private async receiveDiff(number: number, buffer: DataView | undefined): Promise<void> {
+  private async receiveDiff(number: number, isCut: boolean, buffer: DataView | undefined): Promise<void> {
     if (!buffer || number !== this.at) return;
     const diff = await decodeJson<string>(buffer);
     if (number !== this.at) return;
     this.shown = number;
     const row = this.rows[number]!;
     text(this.title, row[1]);
-    text(this.figures, `${row[2]} · ${diff === "" ? "only names or the order changed" : `${(diff.split("\n").length - 1).toLocaleString("en-US")} lines`}`);
+    text(this.figures, `${row[2]} · ${diff === "" ? "only names or the order changed" : lengthOf(diff, isCut, number)}`);
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: diff }, selection: { anchor: 0 } });
     this.view.scrollDOM.scrollTop = 0;
     attr(this.root, "data-mnb-shown", this.shown);
@@ -204,4 +204,10 @@ export class PassesTab {
 
 function sizeOf([, , , added, removed, rewritten]: PassRow): number | null {
   return added === null || removed === null || rewritten === null ? null : added + removed + rewritten;
+}
+
+/** How long a diff is; of one that is too long for a page, where the rest can be had. */
+function lengthOf(diff: string, isCut: boolean, number: number): string {
+  const lines = `${(diff.split("\n").length - 1).toLocaleString("en-US")} lines`;
+  return isCut ? `the first ${lines}; inspection.passes[${number}].diff has all` : lines;
 }

@@ -29,7 +29,7 @@ class FakeExplorer extends FakeSession {
     const { name, args } = command;
     if (name === "hello" || name === "open_node") void this.picture();
     if (name === "want_passes") void gzip(JSON.stringify(ROWS)).then((rows) => this.message({ type: "passes", version: 1 }, [rows]));
-    if (name === "request_diff") void gzip(JSON.stringify(`@@ %main\n-  %gone\n+  %come ${args["number"]}\n`)).then((diff) => this.message({ type: "diff", number: args["number"] }, [diff]));
+    if (name === "request_diff") void gzip(JSON.stringify(`@@ %main\n-  %gone\n+  %come ${args["number"]}\n`)).then((diff) => this.message({ type: "diff", number: args["number"], cut: args["number"] === 1 }, [diff]));
     if (name === "request_fate") this.message({ type: "fate", stage: args["stage"], index: args["index"], said: [["appeared in", "fusion", 1]], fused: [] });
     super.answer(command);
   }
@@ -92,8 +92,10 @@ describe("the explorer", () => {
     find('[data-mnb-action="passes.ask"]').click();
     await vi.waitFor(() => expect(find(".mnb-passes").dataset["mnbShown"]).toBe("0"));
     expect(find('[data-mnb-tab="passes"] .mnb-tab-figure').textContent).toBe("2");
+    expect(find(".mnb-pass-diff .mnb-pane-figures").textContent).toMatch(/ · 3 lines$/);
     key(find(".mnb-pass-list"), "ArrowDown");
     await vi.waitFor(() => expect(find(".mnb-passes").dataset["mnbShown"]).toBe("1"));
+    expect(find(".mnb-pass-diff .mnb-pane-figures").textContent).toMatch(/ · the first 3 lines; inspection\.passes\[1\]\.diff has all$/);
     expect([...el.querySelectorAll(".mnb-diff-added, .mnb-diff-removed")].map((line) => line.textContent)).toEqual(["-  %gone", "+  %come 1"]);
     find('[data-mnb-action="pane.hlo"]').click();
     await vi.waitFor(() => expect(find('[data-mnb-pane="hlo"]').dataset["mnbVersion"]).toBe("1"), { timeout: 5000 });
