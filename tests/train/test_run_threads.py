@@ -35,6 +35,14 @@ def run(small: Any, blobs: Any) -> Iterator[Run]:
     until(lambda: run.state not in ("running", "paused"))
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_interrupts() -> Iterator[None]:
+    """Have SIGINT do what Python has it do: what a shell starts in the background begins with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def test_pause_one_step_go_on_stop(run: Run) -> None:
     run.start()
     until(lambda: len(run.history) > 20)
