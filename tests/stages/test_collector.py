@@ -15,6 +15,7 @@ class Node:
 
 def test_it_is_off_inside_and_on_after_also_after_an_error() -> None:
     assert gc.isenabled()
+
     def fail() -> None:
         with paused_collector(), paused_collector():
             assert not gc.isenabled()
