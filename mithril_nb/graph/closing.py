@@ -47,7 +47,7 @@ def closed(
                 inputs[edge.source.port] = Port(edge.source.port, role)
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
     for index, end in enumerate(opened):
-        plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in kept else f"{end.node}_{end.port}"
+        plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in kept else automatic_name(end)
         name = _unused(plain, inputs.keys() | kept.keys())
         source = Endpoint(BOUNDARY, name)
         inputs[name] = Port(name, _boundary_role("data", notes.get(source)))
@@ -64,7 +64,7 @@ def closed(
         name = label_of.get(end)
         if name is None:
             last = end == plain_ends[-1] and OUTPUT not in kept
-            name = OUTPUT if last else _unused(f"{end.node}_{end.port}", taken)
+            name = OUTPUT if last else _unused(automatic_name(end), taken)
         outputs.append(Port(name))
         taken.add(name)
         edges.append(Edge(end, Endpoint(BOUNDARY, name)))
@@ -74,6 +74,18 @@ def closed(
         key=lambda pair: pair[0],
     )
     return LogicalGraph(nodes, tuple(edges), tuple(inputs.values()), tuple(outputs), tuple(kept.items()), tuple(noted))
+
+
+def automatic_name(end: Endpoint) -> str:
+    """Return the name of an input or output of a graph that nobody named, after the port that it stands for.
+
+    Dots stand between a block and its port, so a name has none, whatever the block is called.
+
+    Examples:
+        >>> automatic_name(Endpoint("linear_0", "input")), automatic_name(Endpoint("v1.5", "input"))
+        ('linear_0_input', 'v1_5_input')
+    """
+    return f"{end.node}_{end.port}".replace(".", "_")
 
 
 def is_array(end: Endpoint) -> bool:

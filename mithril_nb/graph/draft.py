@@ -9,7 +9,7 @@ from copy import copy
 from typing import Any
 
 from mithril_nb.graph.annotate import annotate, label
-from mithril_nb.graph.closing import INPUT, OUTPUT, closed, made_edges
+from mithril_nb.graph.closing import INPUT, OUTPUT, automatic_name, closed, made_edges
 from mithril_nb.graph.edit import add, check_new, default_name
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 
@@ -171,4 +171,4 @@ class Draft:
 
 
 def _automatic_names(node: Node) -> set[str]:
-    return {f"{node.name}_{port.name}" for port in (*node.block.inputs, *node.block.outputs)}
+    return {automatic_name(Endpoint(node.name, port.name)) for port in (*node.block.inputs, *node.block.outputs)}

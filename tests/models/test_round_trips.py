@@ -79,6 +79,15 @@ def test_what_a_person_said_is_kept_by_data_and_by_source(model):
     assert built(to_source(again.graph)).graph == again.graph
 
 
+def test_an_input_that_nobody_named_can_be_named_by_source():
+    model = Model() | Relu()
+    model |= Model.of((Model() | Relu()).graph, "v1.5")
+    assert [port.name for port in model.graph.inputs] == ["input", "v1_5_input"]
+    model.set_types({"v1_5_input": "float32"})
+    assert built(to_source(model.graph)).graph == model.graph
+    assert from_dict(json.loads(json.dumps(model.to_dict()))).graph == model.graph
+
+
 @pytest.mark.parametrize("number", [float("inf"), -float("inf"), float("nan"), -0.0])
 @pytest.mark.parametrize("name", ["x", "constant_0_output"])
 def test_numbers_without_a_literal_are_kept(number, name):
