@@ -66,30 +66,35 @@ class PassDesk:
         self._tell, self._failed = tell, failed
         self._lock = threading.Lock()
         self._asked: dict[str, tuple[Inspection, tuple[Any, ...]]] = {}
-        self._worker = Worker("mithril_nb-passes")
+        # What a person waits for with a hand on a key does not wait for the sizes of all passes, which take seconds.
+        self._worker, self._counter = Worker("mithril_nb-passes"), Worker("mithril_nb-pass-sizes")
 
     def ask(self, what: str, inspection: Inspection, *args: Any) -> None:
         """Ask for `"list"`, `"diff"` (number) or `"fate"` (stage, place of the instruction)."""
         with self._lock:
             self._asked[what] = (inspection, args)
-        self._worker.submit(self._work)
+        if what == "list":
+            self._counter.submit(lambda wanted: self._work(("list",), wanted))
+        else:
+            self._worker.submit(lambda wanted: self._work(("diff", "fate"), wanted))
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the answers; return whether they came in time."""
-        return self._worker.wait_until_idle(timeout_s)
+        return self._counter.wait_until_idle(timeout_s) and self._worker.wait_until_idle(timeout_s)
 
     def end(self) -> None:
         """Give up what is asked."""
         self._worker.end(0)
+        self._counter.end(0)
 
-    def _work(self, wanted: Callable[[], bool]) -> None:
-        # What a person waits for with a hand on a key comes before the list, whose sizes take long to count.
-        for what, answer in (("diff", self._diff), ("fate", self._fate), ("list", self._list)):
+    def _work(self, kinds: tuple[str, ...], wanted: Callable[[], bool]) -> None:
+        answers: dict[str, Callable[..., bool]] = {"diff": self._diff, "fate": self._fate, "list": self._list}
+        for what in kinds:
             with self._lock:
                 asked = self._asked.pop(what, None)
             if asked is None:
                 continue
-            inspection, args = asked
+            answer, (inspection, args) = answers[what], asked
             try:
                 if not answer(inspection, *args, wanted=wanted):
                     with self._lock:  # given up for something newer, after which it goes on
