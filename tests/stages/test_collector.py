@@ -42,8 +42,8 @@ def test_what_is_made_inside_is_old_afterwards_and_garbage_of_it_is_still_found(
         made = [Node() for _ in range(5000)]
         for one in made:
             one.me = one
-    assert not any(isinstance(one, Node) for one in gc.get_objects(generation=0))
-    old = sum(isinstance(one, Node) for one in gc.get_objects(generation=2))
+    assert not any(type(one) is Node for one in gc.get_objects(generation=0))
+    old = sum(type(one) is Node for one in gc.get_objects(generation=2))
     assert old == 5000
     del made, one
     assert gc.collect() >= 5000
