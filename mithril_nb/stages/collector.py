@@ -16,8 +16,8 @@ def paused_collector() -> Iterator[None]:
     """Make values without looking for garbage meanwhile; may be nested, and used by several threads at once.
 
     A traced program is a million objects. Every time as many again have been made as a quarter of them, the collector
-    looks at all of them, which takes a third of the time of tracing and finds nothing: what is made here is kept. So
-    afterwards it counts as old without being looked at, which freezing and unfreezing does.
+    looks at all of them, which takes a third of the time of tracing and finds nothing: what is made here is kept.
+    Afterwards it looks at what is new once: what counted as old unseen would pile up where programs are made in a row.
 
     Examples:
         >>> with paused_collector():
@@ -35,7 +35,4 @@ def paused_collector() -> Iterator[None]:
         with _lock:
             _state["depth"] -= 1
             if _state["depth"] == 0 and _state["was_on"]:
-                if gc.get_freeze_count() == 0:  # else somebody else froze values, which must stay so
-                    gc.freeze()
-                    gc.unfreeze()
                 gc.enable()

@@ -1,4 +1,4 @@
-"""The paused collector: off inside, on after, and what was made inside counts as old."""
+"""The paused collector: off inside, on after, and what was thrown away inside is found soon."""
 
 from __future__ import annotations
 
@@ -36,26 +36,12 @@ def test_who_turned_it_off_finds_it_off() -> None:
         gc.enable()
 
 
-def test_what_is_made_inside_is_old_afterwards_and_garbage_of_it_is_still_found() -> None:
-    gc.collect()
-    with paused_collector():
-        made = [Node() for _ in range(5000)]
-        for one in made:
-            one.me = one
-    assert not any(type(one) is Node for one in gc.get_objects(generation=0))
-    old = sum(type(one) is Node for one in gc.get_objects(generation=2))
-    assert old == 5000
-    del made, one
-    assert gc.collect() >= 5000
-
-
-def test_what_somebody_froze_stays_frozen() -> None:
-    gc.collect()
-    gc.freeze()
-    try:
-        count = gc.get_freeze_count()
+def test_what_is_thrown_away_inside_does_not_pile_up() -> None:
+    """A person who moves a slider traces hundreds of programs, and traced programs refer to themselves."""
+    for _ in range(50):
         with paused_collector():
-            pass
-        assert gc.get_freeze_count() >= count > 0
-    finally:
-        gc.unfreeze()
+            for _ in range(2000):
+                one = Node()
+                one.me = one
+    left = sum(type(one) is Node for one in gc.get_objects())
+    assert left < 10_000, "of 100,000"
