@@ -53,11 +53,11 @@ def frontend(venv: Environment) -> int:
     )
 
 
-def unit(venv: Environment) -> int:
+def unit(venv: Environment, **variables: str) -> int:
     """Unit and property tests, and the examples in docstrings."""
     # One process per core: most of the time goes into what XLA compiles for each of thousands of small programs.
     many = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
-    return _pytest(venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules", *many)
+    return _pytest(venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules", *many, **variables)
 
 
 def jupyter(venv: Environment) -> int:
@@ -136,7 +136,8 @@ def run_everywhere() -> int:
         name = "{}.{}".format(*interpreter.version[:2])
 
         def work(name: str = name, path: str = interpreter.path) -> int:
-            return unit(environment.prepare(["lab", "test"], ROOT / f".venv-{name}", path))
+            # Set, it also has every program compiled as users compile it: see tests/process.py.
+            return unit(environment.prepare(["lab", "test"], ROOT / f".venv-{name}", path), MITHRIL_NB_EXAMPLES="1")
 
         clock.part(f"Python {name}: unit tests", work)
     if not clock.parts:

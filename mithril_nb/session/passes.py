@@ -88,7 +88,7 @@ class PassDesk:
         self._counter.end(0)
 
     def _work(self, kinds: tuple[str, ...], wanted: Callable[[], bool]) -> None:
-        answers: dict[str, Callable[..., bool]] = {"diff": self._diff, "fate": self._fate, "list": self._list}
+        answers: dict[str, Callable[..., None]] = {"diff": self._diff, "fate": self._fate, "list": self._list}
         for what in kinds:
             with self._lock:
                 asked = self._asked.pop(what, None)
@@ -96,28 +96,24 @@ class PassDesk:
                 continue
             answer, (inspection, args) = answers[what], asked
             try:
-                if not answer(inspection, *args, wanted=wanted):
-                    with self._lock:  # given up for something newer, after which it goes on
-                        self._asked.setdefault(what, asked)
-                    return
+                answer(inspection, *args, wanted=wanted)
             except StageUnavailableError as error:
                 self._tell("passes_failed", "; ".join(value for _, value in problem_of(error).facts) or str(error))
             except Exception as error:  # nobody else hears of it
                 self._failed(error)
 
-    def _list(self, inspection: Inspection, *, wanted: Callable[[], bool]) -> bool:
+    def _list(self, inspection: Inspection, *, wanted: Callable[[], bool]) -> None:
         passes = inspection.passes
         rows: list[PassRow] = [(one.number, one.name, one.pipeline, None, None, None) for one in passes]
         self._tell("passes", tuple(rows))
         for at, one in enumerate(passes):
             if not wanted():
-                return False
+                return
             changes = one.changes
             rows[at] = (*rows[at][:3], len(changes.added), len(changes.removed), len(changes.rewritten))
         self._tell("passes", tuple(rows))
-        return True
 
-    def _diff(self, inspection: Inspection, number: int, *, wanted: Callable[[], bool]) -> bool:
+    def _diff(self, inspection: Inspection, number: int, *, wanted: Callable[[], bool]) -> None:
         passes = inspection.passes
         if 0 <= number < len(passes):
             with paused_collector():  # many small values, and a traced program in memory
@@ -125,18 +121,16 @@ class PassDesk:
             is_cut = len(lines) > MOST_DIFF_LINES
             text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
             self._tell("diff", Diff(number, text, is_cut))
-        return True
 
-    def _fate(self, inspection: Inspection, stage: str, index: int, *, wanted: Callable[[], bool]) -> bool:
+    def _fate(self, inspection: Inspection, stage: str, index: int, *, wanted: Callable[[], bool]) -> None:
         instructions = inspection.stage(stage).instructions
         if not 0 <= index < len(instructions):
-            return True
+            return
         fate = inspection.who_changed(stage, instructions[index].id)
         said = [_said("appeared in", fate.appeared), _said("vanished in", fate.vanished)]
         places = {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if fate.fused_into else {}
         fused = tuple(places[id] for id in fate.fused_into if id in places)
         self._tell("fate", FateOf(stage, index, tuple(one for one in said if one), fused))
-        return True
 
 
 def _said(what: str, found: Pass | None) -> tuple[str, str, int] | None:

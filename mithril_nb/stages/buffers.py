@@ -63,7 +63,7 @@ class Buffer(Shown):
 
 
 def read_buffers(dump: Dump) -> tuple[Buffer, ...]:
-    """Return the buffers of a compiled program, the largest first, as XLA sorts them.
+    """Return the buffers of a compiled program, the largest first.
 
     Raises:
         LookupError: XLA wrote none down.
@@ -75,7 +75,7 @@ def read_buffers(dump: Dump) -> tuple[Buffer, ...]:
 
 
 def buffers_in(text: str) -> tuple[Buffer, ...]:
-    r"""Return the buffers that a buffer assignment tells of; lines that cannot be read are passed over.
+    r"""Return the buffers that a buffer assignment tells of, the largest first; what cannot be read is passed over.
 
     Examples:
         >>> (buffer,) = buffers_in("allocation 3: size 8, parameter 1, shape |f32[2]| at ShapeIndex {}:\n"
@@ -93,7 +93,7 @@ def buffers_in(text: str) -> tuple[Buffer, ...]:
             found[-1][1].append(Held(value[1], value[2] or "", int(value[3]), int(value[4])))
         elif line and not line.startswith((" ", "BufferAssignment")):
             break  # what follows says the same in other words
-    return tuple(_buffer(head, values) for head, values in found)
+    return tuple(sorted((_buffer(head, values) for head, values in found), key=lambda one: -one.size_bytes))
 
 
 def _buffer(head: re.Match[str], values: list[Held]) -> Buffer:

@@ -226,9 +226,9 @@ class Inspection(Shown):
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The pieces of memory of the compiled program, and which values share them: XLA's buffer assignment.
+        """The pieces of memory of the compiled program, the largest first, and which values share them.
 
-        Values are named after the instructions of `"hlo"` that make them. Compiles the program.
+        This is XLA's buffer assignment. Values are named after the instructions of `"hlo"` that make them. Compiles the program.
 
         Raises:
             StageUnavailableError: The platform tells of none, or the program does not compile.

@@ -95,7 +95,6 @@ def test_of_a_module_with_several_kernels_each_has_its_own_lines() -> None:
     assert [line for line, _, _ in llvm_lines(module, "a")][:2] == ["@t = global i32 0", "define i32 @a() {"]
 
 
-@pytest.mark.skipif(jax_versions.cache is None, reason="this JAX keeps its cache elsewhere")
 def test_two_programs_compiled_at_once_leave_the_cache_as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
     cache = jax_versions.cache
     before = cache._cache_checked, cache._cache_used
