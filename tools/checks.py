@@ -57,7 +57,9 @@ def unit(venv: Environment, **variables: str) -> int:
     """Unit and property tests, and the examples in docstrings."""
     # One process per core: most of the time goes into what XLA compiles for each of thousands of small programs.
     many = ("--numprocesses=auto", "--maxprocesses=4", "--dist=worksteal")
-    return _pytest(venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules", *many, **variables)
+    return _pytest(
+        venv, "unit", "mithril_nb", "tests", "--ignore=tests/browser", "--doctest-modules", *many, **variables
+    )
 
 
 def jupyter(venv: Environment) -> int:

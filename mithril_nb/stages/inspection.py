@@ -228,7 +228,8 @@ class Inspection(Shown):
     def buffers(self) -> tuple[Buffer, ...]:
         """The pieces of memory of the compiled program, the largest first, and which values share them.
 
-        This is XLA's buffer assignment. Values are named after the instructions of `"hlo"` that make them. Compiles the program.
+        This is XLA's buffer assignment; values are named after the instructions of `"hlo"` that make them. Compiles the
+        program.
 
         Raises:
             StageUnavailableError: The platform tells of none, or the program does not compile.
