@@ -23,8 +23,14 @@ except ImportError:  # Windows
 _PREFIX = "mithril_nb-xla-"
 _HELD = "held"
 _BEFORE = "before_optimizations.txt"
+_AFTER = "after_optimizations"
+_LATER = "-buffer-assignment"
+"""What is written when the optimized module is: then that file is whole."""
 _WISHES = {"xla_dump_hlo_pass_re": ".*", "xla_dump_emitter_re": "llvm", "xla_dump_compact_gte": False}
-"""Write every pass; LLVM IR too; and write `get-tuple-element`s out, as `compiled.as_text()` does."""
+"""Write every pass; LLVM IR too; and write `get-tuple-element`s out, as `compiled.as_text()` does.
+
+At any other expression than `.*` XLA also writes down what a pass made that changed nothing: five times as much.
+"""
 _unknown: set[str] = set()
 """Wishes that this XLA does not know: being told so takes as long as lowering a small program."""
 
@@ -100,9 +106,27 @@ class Dump:
                     raise
                 _unknown.add(unknown[0])
                 del wishes[unknown[0]]
+        self._find_prefix()
+        return compiled
+
+    def optimized(self) -> str | None:
+        """Return the module that XLA's passes have made, as soon as it lies there: they come before machine code.
+
+        May be asked while another thread compiles. `None` as long as it is not there.
+        """
+        if self.folder is None:
+            return None
+        self._find_prefix()
+        if not self._prefix:
+            return None
+        whole = [name for name in self.names("txt") if name.endswith(_AFTER + _LATER)]
+        return self.text(whole[0].removesuffix(_LATER), "txt") if whole else None
+
+    def _find_prefix(self) -> None:
+        assert self.folder is not None
+        # What is compiled on the way for constants is smaller than the program.
         starts = sorted(self.folder.glob(f"*.{_BEFORE}"), key=lambda path: path.stat().st_size)
         self._prefix = starts[-1].name.removesuffix(f".{_BEFORE}") if starts else ""
-        return compiled
 
     def names(self, ending: str) -> list[str]:
         """Return what stands between `prefix` and an ending in the names of the files that have both, sorted.

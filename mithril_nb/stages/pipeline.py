@@ -12,6 +12,7 @@ from typing import Any
 import jax
 
 from mithril_nb.stages import jax_versions
+from mithril_nb.stages.ahead import Ahead, fingerprint
 from mithril_nb.stages.births import nameless, names_at_birth
 from mithril_nb.stages.block_graph import outline
 from mithril_nb.stages.buffers import Buffer, read_buffers
@@ -64,6 +65,25 @@ class Told:
     kinds: Mapping[str, str] | None = None
 
 
+@dataclass(frozen=True)
+class _Decided:
+    """What XLA's passes have made of a program, read while it still wrote machine code.
+
+    Attributes:
+        prefix: Which of the modules that it compiled this is.
+        fingerprint: Of the text of the optimized module.
+        passes: The passes that changed something.
+        histories: Which of them touched which instruction.
+        hlo: The optimized module, read.
+    """
+
+    prefix: str
+    fingerprint: bytes
+    passes: tuple[Pass, ...]
+    histories: Once[Histories]
+    hlo: tuple[str, tuple[Instruction, ...]]
+
+
 class Pipeline:
     """Everything that is made of one program, each thing once, whichever thread asks first.
 
@@ -85,13 +105,14 @@ class Pipeline:
         self._fn, self._args, self._told = fn, args, told
         self._context = jax_versions.context_now()
         self._dump: Dump | None = None
+        self._ahead: Ahead[_Decided] | None = None
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
         self.lowered = Once(self._lower)
         self.compiled = Once(self._compile)
         self.dump = Once(self._written)
-        self.passes: Once[tuple[Pass, ...]] = Once(lambda: read_passes(self.dump.get()))
-        self.histories = Once(lambda: Histories(self.passes.get()))
+        self.passes: Once[tuple[Pass, ...]] = Once(self._read_passes)
+        self.histories = Once(self._read_histories)
         self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.dump.get()))
         self.kernels: Once[tuple[Kernel, ...]] = Once(self._read_kernels)
         self.owners = Once(self._find_owners)
@@ -132,12 +153,36 @@ class Pipeline:
 
     def _compile(self) -> jax.stages.Compiled:
         lowered, dump = self.lowered.get(), Dump()
-        with jax_versions.without_compilation_cache():  # what comes out of it was compiled before, and wrote nothing
+        # What comes out of the cache was compiled before, and wrote nothing.
+        with jax_versions.without_compilation_cache(), Ahead(partial(self._read_ahead, dump)) as ahead:
             compiled = dump.compile(
                 lambda options: lowered.compile(compiler_options=dict(options)), self._told.compiler_options or {}
             )
-        self._dump = dump
+        self._dump, self._ahead = dump, ahead
         return compiled
+
+    def _read_ahead(self, dump: Dump) -> _Decided | None:
+        text = dump.optimized()
+        if text is None:
+            return None
+        prefix, passes = dump.prefix, read_passes(dump)
+        histories = Once(lambda: Histories(passes))
+        hlo = self._read_hlo(text, self._births(text, histories))
+        return _Decided(prefix, fingerprint(text), passes, histories, hlo)
+
+    def _decided(self) -> _Decided | None:
+        """What was read ahead, if it was of this program and not of what was compiled on the way to it."""
+        dump = self.dump.get()
+        decided = self._ahead.get() if self._ahead is not None else None
+        return decided if decided is not None and decided.prefix == dump.prefix else None
+
+    def _read_passes(self) -> tuple[Pass, ...]:
+        decided = self._decided()
+        return read_passes(self.dump.get()) if decided is None else decided.passes
+
+    def _read_histories(self) -> Histories:
+        decided = self._decided()
+        return Histories(self.passes.get()) if decided is None else decided.histories.get()
 
     def _written(self) -> Dump:
         self.compiled.get()
@@ -255,14 +300,18 @@ class Pipeline:
         if not text:
             return Stage("hlo", "", unavailable="this platform gives no text for its executables")
         start = time.perf_counter()
-        text, found = self._read_hlo(text, self._births(text))
+        decided = self._decided()
+        if decided is not None and decided.fingerprint == fingerprint(text):
+            text, found = decided.hlo
+        else:
+            text, found = self._read_hlo(text, self._births(text, self.histories))
         return Stage("hlo", text, found, self.compiled.elapsed_s + time.perf_counter() - start)
 
-    def _births(self, text: str) -> Mapping[str, str]:
+    def _births(self, text: str, histories: Once[Histories]) -> Mapping[str, str]:
         """What the products that carry no name were called, if the passes tell."""
         names = nameless(text)
         try:
-            return names_at_birth(self.histories.get(), names) if names else {}
+            return names_at_birth(histories.get(), names) if names else {}
         except LookupError:
             return {}
 

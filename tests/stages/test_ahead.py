@@ -1,0 +1,112 @@
+"""What is read while XLA compiles is what would be read afterwards; and where it is not, that is read."""
+
+from __future__ import annotations
+
+import threading
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_programs import spec
+
+from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.ahead import Ahead, fingerprint
+
+
+def program(x, w):
+    with jax.named_scope("net"):
+        return jax.grad(lambda x: jnp.tanh(x @ w @ w).sum())(x)
+
+
+def look() -> Inspection:
+    return inspect(program, spec(8, 8), spec(8, 8))
+
+
+@pytest.fixture
+def reading_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads ahead even of a program that XLA compiles in no time: it waits for the reader before it goes on."""
+    monkeypatch.setattr(Ahead, "__exit__", lambda self, *_: self._over.set() if self._thread.join(60) is None else None)
+
+
+@pytest.fixture
+def reading_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ahead, "_run", lambda self: None)
+
+
+def everything(inspection: Inspection) -> list[object]:
+    histories = inspection._pipeline.histories.get()
+    hlo = inspection.stage("hlo")
+    return [
+        hlo.text, hlo.instructions, [(one.name, one.pipeline, one.after) for one in inspection.passes],
+        {name: one.number for name, one in histories.appeared.items()},
+        {name: one.number for name, one in histories.vanished.items()},
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def afterwards(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    with monkeypatch.context() as patch:
+        patch.setattr(Ahead, "_run", lambda self: None)
+        inspection = look()
+        found = everything(inspection)
+        assert inspection._pipeline._decided() is None
+    return found
+
+
+@pytest.mark.usefixtures("reading_at_once")
+def test_what_is_read_ahead_is_what_is_read_afterwards(afterwards: list[object]) -> None:
+    inspection = look()
+    assert everything(inspection) == afterwards
+    decided = inspection._pipeline._decided()
+    assert decided is not None
+    assert inspection.stage("hlo").instructions is decided.hlo[1]
+    assert inspection.passes is decided.passes
+
+
+@pytest.mark.usefixtures("reading_at_once")
+def test_if_xla_changes_the_module_later_its_own_text_counts(afterwards, monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = iter(range(9))
+    monkeypatch.setattr("mithril_nb.stages.pipeline.fingerprint", lambda text: bytes([next(numbers)]))
+    inspection = look()
+    assert everything(inspection) == afterwards
+    decided = inspection._pipeline._decided()
+    assert decided is not None
+    assert inspection.stage("hlo").instructions is not decided.hlo[1]
+
+
+@pytest.mark.usefixtures("reading_at_once")
+def test_another_module_that_was_compiled_on_the_way_is_not_taken_for_the_program(monkeypatch) -> None:
+    inspection = look()
+    pipeline = inspection._pipeline
+    dump = pipeline.dump.get()
+    assert pipeline._decided() is not None
+    dump._prefix = "module_0009.other"
+    assert pipeline._decided() is None
+
+
+@pytest.mark.usefixtures("reading_at_once")
+def test_what_goes_wrong_while_reading_ahead_is_told_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("text of a newer XLA")
+
+    monkeypatch.setattr("mithril_nb.stages.pipeline.read_hlo", fail)
+    inspection = look()
+    assert inspection.compiled is not None
+    assert "text of a newer XLA" in str(inspection.stage("hlo").unavailable)
+
+
+def test_a_program_that_does_not_compile_leaves_no_thread_behind() -> None:
+    def refuse() -> None:
+        return None
+
+    with pytest.raises(RuntimeError, match="out of memory"), Ahead(refuse) as ahead:
+        raise RuntimeError("out of memory")
+    assert ahead.get() is None
+    assert all("reads ahead" not in thread.name for thread in threading.enumerate())
+
+
+def test_modules_that_differ_in_what_counts() -> None:
+    text = '  %a = f32[] add(%b, %c), backend_config={"x":{"y":1},"z":2}\n'
+    assert fingerprint(text) == fingerprint(text.replace('"x":{"y":1},"z":2', '"z":2,"x":{"y":1}'))
+    assert fingerprint(text) != fingerprint(text.replace("add(%b", "add(%d"))
+    assert fingerprint(text) != fingerprint(text.replace(":2", ":3"))
