@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
@@ -17,6 +18,10 @@ from mithril_nb.stages.passes import Pass
 
 MOST_DIFF_LINES = 10_000
 """How many lines of what a pass did are shown: a pass that fuses writes fifty thousand, which nobody reads."""
+
+_REST_S = 0.5
+"""How long nobody must have asked before what nobody waits for is worked on: Python runs one thread at a time."""
+_LOOK_S = 0.02
 
 PassRow = tuple[int, str, str, int | None, int | None, int | None]
 """Number, name, pipeline; how many instructions it added, removed and rewrote, `None` while nobody has counted."""
@@ -66,6 +71,8 @@ class PassDesk:
         self._tell, self._failed = tell, failed
         self._lock = threading.Lock()
         self._asked: dict[str, tuple[Inspection, tuple[Any, ...]]] = {}
+        self._latest_s = 0.0
+        self._diffs: dict[Pass, Diff] = {}
         # What a person waits for with a hand on a key does not wait for the sizes of all passes, which take seconds.
         self._worker, self._counter = Worker("mithril_nb-passes"), Worker("mithril_nb-pass-sizes")
 
@@ -73,6 +80,7 @@ class PassDesk:
         """Ask for `"list"`, `"diff"` (number) or `"fate"` (stage, place of the instruction)."""
         with self._lock:
             self._asked[what] = (inspection, args)
+            self._latest_s = time.monotonic()
         if what == "list":
             self._counter.submit(lambda wanted: self._work(("list",), wanted))
         else:
@@ -107,20 +115,36 @@ class PassDesk:
         rows: list[PassRow] = [(one.number, one.name, one.pipeline, None, None, None) for one in passes]
         self._tell("passes", tuple(rows))
         for at, one in enumerate(passes):
-            if not wanted():
+            if not self._rests(wanted):
                 return
-            changes = one.changes
+            with paused_collector():
+                changes = one.changes
             rows[at] = (*rows[at][:3], len(changes.added), len(changes.removed), len(changes.rewritten))
         self._tell("passes", tuple(rows))
+        for one in passes:  # who asks from now on gets an answer that is there
+            if not self._rests(wanted):
+                return
+            self._diff_of(one)
+
+    def _rests(self, wanted: Callable[[], bool]) -> bool:
+        """Wait until nobody has asked anything for a moment; return whether it is still wanted then."""
+        while wanted() and time.monotonic() < self._latest_s + _REST_S:
+            time.sleep(_LOOK_S)
+            self._worker.wait_until_idle()
+        return wanted()
 
     def _diff(self, inspection: Inspection, number: int, *, wanted: Callable[[], bool]) -> None:
         passes = inspection.passes
         if 0 <= number < len(passes):
+            self._tell("diff", self._diff_of(passes[number]))
+
+    def _diff_of(self, one: Pass) -> Diff:
+        if one not in self._diffs:
             with paused_collector():  # many small values, and a traced program in memory
-                lines = list(islice(passes[number].diff_lines(), MOST_DIFF_LINES + 1))
-            is_cut = len(lines) > MOST_DIFF_LINES
+                lines = list(islice(one.diff_lines(), MOST_DIFF_LINES + 1))
             text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
-            self._tell("diff", Diff(number, text, is_cut))
+            self._diffs[one] = Diff(one.number, text, is_cut=len(lines) > MOST_DIFF_LINES)
+        return self._diffs[one]
 
     def _fate(self, inspection: Inspection, stage: str, index: int, *, wanted: Callable[[], bool]) -> None:
         instructions = inspection.stage(stage).instructions

@@ -76,6 +76,7 @@ class Explorer(anywidget.AnyWidget):
     def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
         if content.get("type") != "command":
             return
+        self._twin.put_off()
         name, args = str(content.get("name")), dict(content.get("args") or {})
         if name == "hello":
             problem = self._greet(is_plain=bool(args.get("plain")))

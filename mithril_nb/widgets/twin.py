@@ -57,6 +57,7 @@ class Twin:
         self._first = first
         self._worker = Worker("mithril-nb twin")
         self._shown: dict[str, str] | None = None
+        self._due = 0.0
 
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
         """Show the widget's own view, and its twin in an output of its own."""
@@ -70,7 +71,12 @@ class Twin:
     def refresh(self) -> None:
         """Make the twin anew as soon as nothing has changed for a while; nothing is done before it is shown."""
         if self._shown is not None:
+            self.put_off()
             self._worker.submit(self._update)
+
+    def put_off(self) -> None:
+        """Wait anew with what is to be made: somebody is at work, and making it takes Python's time from them."""
+        self._due = time.monotonic() + _STILL_S
 
     def end(self) -> None:
         """Leave the twin as it is."""
@@ -78,8 +84,7 @@ class Twin:
         self._worker.end()
 
     def _update(self, is_wanted: Callable[[], bool]) -> None:
-        until = time.monotonic() + _STILL_S
-        while time.monotonic() < until:
+        while time.monotonic() < self._due:
             if not is_wanted():
                 return
             time.sleep(_LOOK_S)

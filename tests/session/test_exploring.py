@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
 
+from mithril_nb.session import passes
 from mithril_nb.session.exploring import Exploration
-from mithril_nb.session.passes import Diff, FateOf
+from mithril_nb.session.passes import Diff, FateOf, PassDesk
 from mithril_nb.session.picture import Picture
+from mithril_nb.stages.passes import Changes
 from mithril_nb.targets import inspect
 
 PATIENCE_S = 60.0
@@ -139,17 +145,61 @@ def test_passes_diffs_and_fates_come_when_they_are_asked_for(program) -> None:
     assert exploration.errors == []
 
 
-def test_a_diff_that_is_too_long_for_a_page_is_cut_and_says_so(program, monkeypatch) -> None:
-    exploration, told = program
+def test_a_diff_that_is_too_long_for_a_page_is_cut_and_says_so(monkeypatch) -> None:
+    monkeypatch.setattr(passes, "MOST_DIFF_LINES", 3)
+    exploration, told = explored(jnp.tanh, spec(5, 7))
     exploration.run_command("want_passes", {})
     assert exploration.wait(PATIENCE_S)
     number, whole = max(enumerate(one.diff for one in exploration.inspection.passes), key=lambda pair: len(pair[1]))
-    monkeypatch.setattr("mithril_nb.session.passes.MOST_DIFF_LINES", 3)
-    told.clear()
     exploration.run_command("request_diff", {"number": number})
     assert exploration.wait(PATIENCE_S)
     (diff,) = (value for kind, value in told if kind == "diff")
     assert diff == Diff(number, "".join(f"{line}\n" for line in whole.split("\n")[:3]), is_cut=True)
+
+
+class SlowPass:
+    """Stands for a pass of a large program: its diff takes until the test lets go of it."""
+
+    name = pipeline = "slow"
+
+    def __init__(self, number: int, log: list[str]):
+        self.number, self._log = number, log
+        self.asked, self.go_on = threading.Event(), threading.Event()
+
+    @property
+    def changes(self) -> Changes:
+        self._log.append(f"size {self.number}")
+        return Changes()
+
+    def diff_lines(self) -> Iterator[str]:
+        self._log.append(f"diff {self.number}")
+        self.asked.set()
+        assert self.go_on.wait(PATIENCE_S)
+        yield "+ %new"
+
+
+def test_sizes_wait_for_who_asks_for_a_diff_and_all_diffs_are_made_ahead(monkeypatch) -> None:
+    monkeypatch.setattr(passes, "_REST_S", 0.2)
+    log: list[str] = []
+    told: list[tuple[str, Any]] = []
+    made = [SlowPass(number, log) for number in range(3)]
+    desk = PassDesk(lambda kind, value: told.append((kind, value)), lambda error: told.append(("failed", error)))
+    program: Any = SimpleNamespace(passes=made)
+    desk.ask("diff", program, 1)
+    desk.ask("list", program)
+    assert made[1].asked.wait(PATIENCE_S)
+    time.sleep(0.5)
+    assert log == ["diff 1"], "nothing else takes time meanwhile"
+    for one in made:
+        one.go_on.set()
+    assert desk.wait(PATIENCE_S)
+    assert log == ["diff 1", "size 0", "size 1", "size 2", "diff 0", "diff 2"]
+    desk.ask("diff", program, 2)
+    assert desk.wait(PATIENCE_S)
+    assert log[-1] == "diff 2"
+    assert len(log) == 6
+    assert [value for kind, value in told if kind == "diff"] == [Diff(1, "+ %new\n"), Diff(2, "+ %new\n")]
+    assert [kind for kind, _ in told if kind == "failed"] == []
 
 
 def test_of_a_program_that_cannot_be_traced_the_part_before_is_shown() -> None:

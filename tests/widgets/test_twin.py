@@ -66,6 +66,21 @@ def test_it_is_made_anew_once_when_changes_have_ended(outputs, monkeypatch):
     assert len(outputs) == 3
 
 
+def test_it_waits_for_who_is_at_work(outputs, monkeypatch):
+    monkeypatch.setattr(twin, "_STILL_S", 0.6)
+    shown = Twin(lambda: {"text/plain": f"picture {len(outputs)}"}, [])
+    shown.show(VIEW, {})
+    shown.refresh()
+    for _ in range(6):
+        time.sleep(0.2)
+        shown.put_off()
+    assert len(outputs) == 2
+    wait_for(lambda: len(outputs) == 3)
+    shown.put_off()
+    time.sleep(0.8)
+    assert len(outputs) == 3, "nothing has changed since"
+
+
 def test_what_looks_the_same_is_not_sent_again(outputs):
     calls: list[int] = []
     shown = Twin(lambda: {"text/plain": "same"} if not calls.append(1) else {}, [])
