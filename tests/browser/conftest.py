@@ -59,17 +59,67 @@ def server() -> Iterator[Server]:
         signal.signal(signal.SIGTERM, before)
 
 
+class Kept:
+    """The notebook that a file's tests share, if there is one now."""
+
+    def __init__(self) -> None:
+        self.page: NotebookPage | None = None
+
+    def close(self, is_sound: bool = True) -> None:
+        """Close it and end its kernel."""
+        page, self.page = self.page, None
+        if page is not None:
+            _close(page, is_sound)
+            page.server.end_kernels()
+
+
+@pytest.fixture(scope="module")
+def kept() -> Iterator[Kept]:
+    """What outlasts a test and ends with its file."""
+    kept = Kept()
+    yield kept
+    kept.close()
+
+
+@pytest.fixture
+def run_cells(
+    kept: Kept, server: Server, chromium: Browser, request: pytest.FixtureRequest
+) -> Iterator[Callable[..., NotebookPage]]:
+    """Return a function that runs cells in the notebook of the tests before: `run_cells(["code", ...])`.
+
+    A test finds cells, values and widgets of its own; the page and the kernel, which has imported what it needs, are
+    those of the file. After a test that fails the next one gets both anew. It takes `width` and `height`.
+    """
+    name = _name(request)
+
+    def run_in_kept(cells: list[str], **size: int) -> NotebookPage:
+        if kept.page is None:
+            kept.page = NotebookPage(server, chromium, server.write_notebook(f"{name}.ipynb", cells), **size)
+        else:
+            kept.page.show(cells, **size)
+        kept.page.run_all()
+        return kept.page
+
+    failures = request.session.testsfailed
+    yield run_in_kept
+    if request.session.testsfailed != failures:
+        if kept.page is not None:
+            _picture_of_failure(kept.page, f"{name}-0")
+        kept.close(is_sound=False)
+
+
 @pytest.fixture
 def open_notebook(
-    server: Server, chromium: Browser, request: pytest.FixtureRequest
+    kept: Kept, server: Server, chromium: Browser, request: pytest.FixtureRequest
 ) -> Iterator[Callable[..., NotebookPage]]:
     """Return a function that opens a notebook: `open_notebook(["code", ...])` or `open_notebook(path)`.
 
     It takes the keyword arguments of `NotebookPage`. A test that fails leaves a picture of each page in
     `tests/browser/screenshots`. Pages are closed and kernels ended after the test.
     """
+    kept.close()  # what follows has the machine to itself
     pages: list[NotebookPage] = []
-    name = re.sub(r"\W+", "-", request.node.name).strip("-")
+    name = _name(request)
 
     def open_one(what: list[str] | Path, **keywords: Any) -> NotebookPage:
         if isinstance(what, Path):
@@ -85,17 +135,28 @@ def open_notebook(
     is_sound = request.session.testsfailed == failures
     for number, page in enumerate(pages):
         if not is_sound:
-            place = Path(__file__).parent / "screenshots" / f"failed-{name}-{number}.png"
-            try:
-                page.picture(place)
-            except PlaywrightError as error:
-                print(f"no picture of the failed page: {error}")  # it hangs: the failure itself tells more
-        try:
-            page.close(is_sound)
-        except PlaywrightError as error:
-            print(f"the page could not be closed: {error}")
-            page.page.close()
+            _picture_of_failure(page, f"{name}-{number}")
+        _close(page, is_sound)
     server.end_kernels()
+
+
+def _name(request: pytest.FixtureRequest) -> str:
+    return re.sub(r"\W+", "-", request.node.name).strip("-")
+
+
+def _picture_of_failure(page: NotebookPage, name: str) -> None:
+    try:
+        page.picture(Path(__file__).parent / "screenshots" / f"failed-{name}.png")
+    except PlaywrightError as error:
+        print(f"no picture of the failed page: {error}")  # it hangs: the failure itself tells more
+
+
+def _close(page: NotebookPage, is_sound: bool) -> None:
+    try:
+        page.close(is_sound)
+    except PlaywrightError as error:
+        print(f"the page could not be closed: {error}")
+        page.page.close()
 
 
 @pytest.fixture(scope="session")

@@ -59,13 +59,27 @@ _EXECUTE = """async ([code, expression, patience]) => {
     return {content, printed};
 }"""
 
-_CELLS = """() => window.jupyterapp.shell.currentWidget.content.widgets.map((cell) => ({
-    type: cell.model.type,
-    state: cell.model.executionState ?? null,
-    prompt: cell.node.querySelector('.jp-InputPrompt')?.textContent ?? '',
-    count: cell.model.executionCount ?? null,
-    outputs: cell.model.type === 'code' ? cell.model.outputs.toJSON() : [],
-}))"""
+_PROGRESS = """() => {
+    const cells = window.jupyterapp.shell.currentWidget.content.widgets.filter((cell) => cell.model.type === 'code');
+    return cells.map((cell) => {
+        const prompt = cell.node.querySelector('.jp-InputPrompt')?.textContent ?? '';
+        const outputs = Array.from({length: cell.model.outputs.length}, (_, at) => cell.model.outputs.get(at));
+        const error = outputs.find((output) => output.type === 'error')?.toJSON();
+        return {
+            prompt,
+            ended: Boolean(cell.model.executionCount) && !prompt.includes('*'),
+            error: error ? `${error.ename}: ${error.evalue}` : null,
+        };
+    });
+}"""
+"""How far the cells are. Outputs stay in the page: to fetch a megabyte of them ten times a second slows the kernel."""
+
+_SHOW = """async (notebook) => {
+    const {context} = window.jupyterapp.shell.currentWidget;
+    context.model.fromJSON(notebook);
+    performance.clearMarks();
+    performance.clearMeasures();
+}"""
 
 
 class KernelError(AssertionError):
@@ -77,6 +91,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def notebook_of(cells: list[str]) -> nbformat.NotebookNode:
+    """Return a notebook of code cells."""
+    return nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(source) for source in cells],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
+    )
 
 
 class Server:
@@ -177,11 +199,7 @@ class Server:
 
     def write_notebook(self, name: str, cells: list[str]) -> str:
         """Write a notebook of code cells into the served folder and return its name."""
-        notebook = nbformat.v4.new_notebook(
-            cells=[nbformat.v4.new_code_cell(source) for source in cells],
-            metadata={"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}},
-        )
-        nbformat.write(notebook, self.root / name)
+        nbformat.write(notebook_of(cells), self.root / name)
         return name
 
     def copy_notebook(self, path: Path) -> str:
@@ -202,6 +220,7 @@ class Server:
 
 
 _LAY_DOWN = """async () => {
+    await window.jupyterapp.restored;  // after a reload it opens what was open, also when the kernel has answered
     for (const widget of [...window.jupyterapp.shell.widgets('main')]) {
         if (widget.context) widget.context.model.dirty = false;  // else closing it asks what to do with it
         widget.close();
@@ -261,7 +280,7 @@ class NotebookPage:
         loaded = browser.take() if app == "lab" else None
         self.page: Page = loaded or browser.context.new_page()
         self.page.set_default_timeout(20_000)
-        self.page.set_viewport_size({"width": width, "height": height})
+        self.resize(width, height)
         self.problems: list[str] = []
         self.page.on("pageerror", self._hear_exception)
         self.page.on("console", self._hear)
@@ -272,11 +291,28 @@ class NotebookPage:
             place = "lab/tree" if app == "lab" else "notebooks"
             self.page.goto(f"{server.url}/{place}/{urllib.parse.quote(name)}{query}", timeout=60_000)
         self._wait_for_kernel()
-        if self.page.evaluate("document.body.dataset.jpThemeLight") == "false":
-            self.set_theme(LIGHT)  # the theme is kept by the server: the test before may have left another
+        self._have_light()
 
     def _wait_for_kernel(self) -> None:
         self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000)
+
+    def _have_light(self) -> None:
+        if self.page.evaluate("document.body.dataset.jpThemeLight") == "false":
+            self.set_theme(LIGHT)  # the theme is kept by the server: the test before may have left another
+
+    def show(self, cells: list[str], width: int = 1280, height: int = 900) -> None:
+        """Have other cells in the notebook, none of which has run. The page and the kernel stay.
+
+        Args:
+            cells: Source of each.
+            width: Of the window, in CSS pixels.
+            height: Of the window, in CSS pixels.
+        """
+        self.page.mouse.move(0, 0)
+        self.page.evaluate(_SHOW, notebook_of(cells))
+        self.resize(width, height)
+        self._have_light()
+        self.problems.clear()
 
     def _hear_exception(self, error: PlaywrightError) -> None:
         self.problems.append(str(error))
@@ -309,20 +345,15 @@ class NotebookPage:
         """
         deadline = time.monotonic() + patience_s
         while True:
-            cells = [cell for cell in self.cells() if cell["type"] == "code"]
+            cells = self.page.evaluate(_PROGRESS)
             for number, cell in enumerate(cells):
-                for output in cell["outputs"]:
-                    if output["output_type"] == "error":
-                        raise KernelError(f"cell {number}: {output['ename']}: {output['evalue']}")
-            if all(cell["count"] and "*" not in cell["prompt"] for cell in cells):
+                if cell["error"]:
+                    raise KernelError(f"cell {number}: {cell['error']}")
+            if all(cell["ended"] for cell in cells):
                 return
             if time.monotonic() > deadline:
                 raise KernelError(f"the cells did not end within {patience_s} s: {[c['prompt'] for c in cells]}")
             self.page.wait_for_timeout(100)
-
-    def cells(self) -> list[dict[str, Any]]:
-        """Return type, prompt, execution count and outputs of each cell."""
-        return self.page.evaluate(_CELLS)
 
     def execute(self, code: str, patience_s: float = 60) -> str:
         """Run code in the page's kernel and return what it printed.
@@ -408,7 +439,6 @@ class NotebookPage:
 
     def reload(self) -> None:
         """Load the page anew; the kernel lives on."""
-        self._is_for_the_next = False  # JupyterLab restores what was open, also after the kernel has answered
         self.page.reload(timeout=60_000)
         self._wait_for_kernel()
 

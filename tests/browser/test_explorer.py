@@ -23,10 +23,9 @@ DRAWN = """() => document.querySelector('[data-mnb-graph="jaxpr"]') && ['jaxpr',
 
 
 @pytest.fixture
-def open_explorer(open_notebook):
+def open_explorer(run_cells):
     def open_one(cell: str = OPEN, drawn: str = DRAWN) -> Any:
-        notebook = open_notebook([PROGRAM, cell], width=1600, height=1150)
-        notebook.run_all()
+        notebook = run_cells([PROGRAM, cell], width=1600, height=1150)
         notebook.page.wait_for_function(drawn)
         notebook.page.locator(".mnb-explorer").scroll_into_view_if_needed()
         return notebook

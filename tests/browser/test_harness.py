@@ -19,9 +19,8 @@ slider
 """
 
 
-def test_a_slider_shows_and_its_value_reaches_the_kernel(open_notebook, tmp_path: Path) -> None:
-    notebook = open_notebook([SLIDER])
-    notebook.run_all()
+def test_a_slider_shows_and_its_value_reaches_the_kernel(run_cells, tmp_path: Path) -> None:
+    notebook = run_cells([SLIDER])
     handle = notebook.page.locator(".widget-slider .noUi-handle")
     handle.wait_for()
     handle.focus()
@@ -39,8 +38,8 @@ def test_a_slider_shows_and_its_value_reaches_the_kernel(open_notebook, tmp_path
     assert notebook.problems == []
 
 
-def test_themes_change_what_is_seen(open_notebook) -> None:
-    notebook = open_notebook([SLIDER])
+def test_themes_change_what_is_seen(run_cells) -> None:
+    notebook = run_cells([SLIDER])
 
     def paper() -> str:
         return notebook.page.evaluate("getComputedStyle(document.querySelector('.jp-Notebook')).backgroundColor")
@@ -51,28 +50,32 @@ def test_themes_change_what_is_seen(open_notebook) -> None:
     assert paper() != light
 
 
-def test_a_cell_that_raises_fails_the_run(open_notebook) -> None:
-    notebook = open_notebook(["1 / 0"])
+def test_a_cell_that_raises_fails_the_run(run_cells) -> None:
     with pytest.raises(KernelError, match="cell 0: ZeroDivisionError: division by zero"):
-        notebook.run_all()
+        run_cells(["1 / 0"])
 
 
-def test_the_kernel_answers_and_its_errors_are_raised(open_notebook) -> None:
-    notebook = open_notebook(["seven = 7"])
-    notebook.run_all()
+def test_other_cells_come_into_the_page_and_kernel_of_those_before(run_cells) -> None:
+    notebook = run_cells(["seven = 7", SLIDER])
+    notebook.page.locator(".widget-slider .noUi-handle").wait_for()
+    notebook.resize(900)
+    notebook.set_theme(DARK)
+    assert run_cells(["eight = seven + 1"]) is notebook
+    assert notebook.evaluate("eight") == 8
+    assert notebook.page.locator(".jp-Notebook .jp-Cell").count() == 1
+    assert notebook.page.locator(".widget-slider").count() == 0
+    assert notebook.page.evaluate("[innerWidth, document.body.dataset.jpThemeLight]") == [1280, "true"]
+
+
+def test_the_kernel_answers_and_its_errors_are_raised(run_cells) -> None:
+    notebook = run_cells(["seven = 7"])
     assert notebook.execute("print(seven)") == "7\n"
     assert notebook.evaluate("{'a': [seven, None]}") == {"a": [7, None]}
-    with pytest.raises(KernelError, match="NameError: name 'eight' is not defined"):
-        notebook.evaluate("eight")
+    with pytest.raises(KernelError, match="NameError: name 'nine' is not defined"):
+        notebook.evaluate("nine")
     with pytest.raises(KernelError, match="ValueError: no"):
         notebook.execute("raise ValueError('no')")
     assert notebook.save()["cells"][0]["source"] == "seven = 7"
-
-
-def test_notebook_7_shows_the_same_slider(open_notebook) -> None:
-    notebook = open_notebook([SLIDER], app="notebooks")
-    notebook.run_all()
-    notebook.page.locator(".widget-slider .noUi-handle").wait_for()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="process groups are a POSIX thing")

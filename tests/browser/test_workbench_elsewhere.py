@@ -1,0 +1,56 @@
+"""The workbench after the page was loaded anew, in a notebook that was kept, and in Notebook 7."""
+
+from __future__ import annotations
+
+import nbformat
+from small_workbench import BATCH, MODEL, OPEN, node, settled, shown
+
+SLIDER = """
+import ipywidgets
+ipywidgets.IntSlider(value=3, min=0, max=10, description="width")
+"""
+
+
+def test_a_reload_brings_everything_back(open_notebook) -> None:
+    notebook = open_notebook([MODEL, OPEN], height=1000)
+    notebook.run_all()
+    shown(notebook)
+    settled(notebook)
+    notebook.execute("wb.do('set_attribute', path='linear_0', name='dimension', value=41)")
+    settled(notebook)
+    notebook.save()
+    notebook.reload()
+    node(notebook, "linear_0").wait_for(timeout=40_000)
+    settled(notebook)
+    assert f"({BATCH}, 41)" in node(notebook, "linear_0").inner_text()
+
+
+def test_a_saved_notebook_shows_the_workbench_with_no_kernel_as_it_was_left(open_notebook, tmp_path) -> None:
+    notebook = open_notebook([MODEL, OPEN], height=1000)
+    notebook.run_all()
+    shown(notebook)
+    settled(notebook)
+    twin = "[style*='--mnb-twin'] .mnb"
+    assert not notebook.page.locator(twin).is_visible(), "while the widget lives, its picture has nothing to say"
+    notebook.execute("wb.do('rename', path='linear_0', name='entrance')")
+    notebook.page.wait_for_function("(twin) => document.querySelector(twin).textContent.includes('entrance')", arg=twin)
+    assert not notebook.page.locator(twin).is_visible()
+
+    saved = notebook.save()
+    assert "widgets" not in saved.metadata, "JupyterLab keeps no state of widgets, unless it is told to"
+    copy = tmp_path / "reopened.ipynb"
+    nbformat.write(saved, copy)
+    later = open_notebook(copy, width=1280, height=1000)
+    for word in ("entrance", "dot_general", "stablehlo"):
+        later.page.locator(twin, has_text=word).wait_for()
+
+
+def test_notebook_7_shows_the_same_slider_and_workbench(open_notebook) -> None:
+    notebook = open_notebook([SLIDER, MODEL, OPEN], app="notebooks", height=1000)
+    notebook.run_all()
+    notebook.page.locator(".widget-slider .noUi-handle").wait_for()
+    shown(notebook)
+    settled(notebook)
+    node(notebook, "linear_1").click()
+    notebook.wait_for("wb.selection == ('linear_1',)")
+    assert [text for text in notebook.problems if "mnb" in text or "mithril" in text] == []
