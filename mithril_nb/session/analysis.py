@@ -83,9 +83,14 @@ class Analysis:
         return not self.design.graph.nodes
 
     @property
+    def why_not(self) -> str:
+        """Why there are no programs to look at; `""` if there are."""
+        return "there is no block yet" if self.is_empty else "the model has problems" if self.problems else ""
+
+    @property
     def can_run(self) -> bool:
         """Whether there are programs to look at."""
-        return not self.is_empty and not self.problems
+        return not self.why_not
 
     @cached_property
     def physical(self) -> PhysicalModel:

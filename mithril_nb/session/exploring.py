@@ -46,6 +46,7 @@ class Exploration:
         errors: What went wrong where nobody waited for it, latest last.
         states: How far each stage is.
         cost: What the program costs; `None` until it is worked out.
+        passes: What XLA's passes did.
     """
 
     def __init__(self, inspection: Inspection):
@@ -53,7 +54,6 @@ class Exploration:
         self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
         self.cost: cost.CostReport | None = None
-        self.passes: Sequence[Any] = ()
         self._lock = threading.RLock()
         self._listeners: list[Listener] = []
         self._wanted: set[str] = set(_FIRST)
@@ -61,9 +61,8 @@ class Exploration:
         self._selection: tuple[str, ...] = ()
         self._notice: Diagnostic | None = None
         self._graph = GraphView(inspection)
-        self._passes_state: dict[str, Any] = {"state": "empty", "message": ""}
         self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
-        self._desk = PassDesk(self._from_desk, self._fail)
+        self.passes = PassDesk(lambda: (1, lambda: inspection), self._hear_of_passes, self._fail)
         for name in inspection.stages:
             if name in self._wanted:
                 self.states[name] = StageState("loading")
@@ -84,15 +83,15 @@ class Exploration:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until everything asked for is made; return whether it was in time."""
-        return all(worker.wait_until_idle(timeout_s) for worker in (self._quick, self._slow, self._quick)) and (
-            self._desk.wait(timeout_s)
-        )
+        # What the compiler made is taken over by the quick one.
+        parts = (self._quick.wait_until_idle, self._slow.wait_until_idle, self.passes.wait, self._quick.wait_until_idle)
+        return all(wait(timeout_s) for wait in parts)
 
     def end(self) -> None:
         """Give up what is under way."""
         self._quick.end(0)
         self._slow.end(0)
-        self._desk.end()
+        self.passes.end()
 
     def snapshot(self) -> dict[str, Any]:
         """Return all that a front end paints, but for texts and pictures."""
@@ -112,7 +111,7 @@ class Exploration:
                 "selection": list(self._selection),
                 "graph_stage": self._graph.stage,
                 "graph_stages": list(_GRAPHS),
-                "passes": dict(self._passes_state),
+                "passes": self.passes.view(1),
                 "status": {
                     "trace_s": elapsed.get("trace"),
                     "lower_s": elapsed.get("lower"),
@@ -127,10 +126,10 @@ class Exploration:
         """Return the graph as it is shown now; `None` before the stage is made."""
         return self._graph.latest
 
-    def is_there(self, name: str) -> bool:
-        """Whether a stage has a text to be sent; of a program that cannot be traced, what is known of it."""
+    def stage(self, name: str) -> tuple[int, Inspection] | None:
+        """Return the version and program of a stage that has a text, if only of what is known before it fails."""
         state = self.states[name]
-        return state.state == "ready" or state.lines > 0
+        return (1, self.inspection) if state.state == "ready" or state.lines > 0 else None
 
     # Commands
 
@@ -147,9 +146,7 @@ class Exploration:
             "close_node": self.close_node,
             "select": self.select,
             "dismiss": self.dismiss,
-            "want_passes": self.want_passes,
-            "request_diff": self.request_diff,
-            "request_fate": self.request_fate,
+            **self.passes.commands,
         }
         try:
             if name not in commands:
@@ -205,25 +202,6 @@ class Exploration:
         """Take the notice away."""
         self._notice = None
         self._publish()
-
-    def want_passes(self) -> None:
-        """Read what each pass did; compiles the program."""
-        with self._lock:
-            if self._passes_state["state"] in ("loading", "ready"):
-                return
-            self._passes_state = {"state": "loading", "message": ""}
-        self._publish()
-        self._submit("hlo")
-        self._desk.ask("list", self.inspection)
-
-    def request_diff(self, number: int) -> None:
-        """Say what one pass did."""
-        self._desk.ask("diff", self.inspection, int(number))
-
-    def request_fate(self, stage: str, index: int) -> None:
-        """Say in which pass an instruction appeared, or vanished."""
-        self._check(stage, ("hlo_before", "hlo"))
-        self._desk.ask("fate", self.inspection, stage, int(index))
 
     # Threads
 
@@ -302,16 +280,13 @@ class Exploration:
             self._publish()
         self._draw()
 
-    def _from_desk(self, what: str, value: Any) -> None:
-        if what == "passes":
-            self.passes = value
-            self._passes_state = {"state": "ready", "message": ""}
-            self._publish()
-        elif what == "passes_failed":
-            self._passes_state = {"state": "unavailable", "message": value}
-            self._publish()
+    def _hear_of_passes(self, what: str, value: Any) -> None:
+        if what != "passes_state":
+            self._tell(what, value)
             return
-        self._tell(what, value)
+        self._publish()
+        if self.inspection.is_compiled:
+            self._quick.submit(self._work)  # XLA's own figures
 
     def _check(self, stage: str, known: Sequence[str]) -> None:
         if stage not in known:

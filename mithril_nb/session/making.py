@@ -86,9 +86,8 @@ class StageMaker:
         self._analysis = analysis
         for name, state in self.states.items():
             if not analysis.can_run:
-                message = "there is no block yet" if analysis.is_empty else "the model has problems"
                 kept = "stale" if state.version else "empty"
-                self.states[name] = StageState(kept, state.version, state.elapsed_s, state.lines, message)
+                self.states[name] = StageState(kept, state.version, state.elapsed_s, state.lines, analysis.why_not)
             elif name in self._wanted and (state.version != analysis.version or state.state != "ready"):
                 self.states[name] = StageState("loading", state.version, state.elapsed_s, state.lines)
             elif state.version and state.version != analysis.version:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from mithril_nb.errors import StageUnavailableError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
@@ -22,9 +22,24 @@ MOST_DIFF_LINES = 10_000
 _REST_S = 0.5
 """How long nobody must have asked before what nobody waits for is worked on: Python runs one thread at a time."""
 _LOOK_S = 0.02
+_TRACED = ("hlo_before", "hlo")
+"""Stages whose instructions have a fate."""
 
 PassRow = tuple[int, str, str, int | None, int | None, int | None]
 """Number, name, pipeline; how many instructions it added, removed and rewrote, `None` while nobody has counted."""
+
+
+@dataclass(frozen=True)
+class PassList:
+    """The passes of a program that changed something.
+
+    Attributes:
+        version: Of the design that they were read of.
+        rows: One for each pass.
+    """
+
+    version: int = 0
+    rows: tuple[PassRow, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -32,11 +47,13 @@ class Diff:
     """What one pass did.
 
     Attributes:
+        version: Of the design that the passes were read of.
         number: Its number.
         text: Lines taken away (`-`) and put in (`+`), each computation with its name.
         is_cut: Whether these are only the first `MOST_DIFF_LINES`.
     """
 
+    version: int
     number: int
     text: str
     is_cut: bool = False
@@ -59,32 +76,82 @@ class FateOf:
     fused: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """A program whose passes were read, and what was worked out of them."""
+
+    version: int
+    inspection: Inspection
+    diffs: dict[int, Diff] = field(default_factory=dict)
+
+
 class PassDesk:
-    """Answers what a page asks about the passes of a program, the newest question of each kind.
+    """Reads the passes of a program when a page asks for them, and answers what it asks of them then.
 
     Args:
-        tell: Told `("passes", rows)`, `("passes_failed", why)`, `("diff", Diff)` and `("fate", FateOf)`, in the thread.
+        program: Returns the version of the program that is looked at now, and what makes it.
+        tell: Told `("passes", PassList)`, `("diff", Diff)` and `("fate", FateOf)`, in the thread, and
+            `("passes_state", None)` where `view` is another.
         failed: Told what nobody expected.
+
+    Attributes:
+        commands: What a page can ask for, by name.
+        latest: The passes that were read last.
     """
 
-    def __init__(self, tell: Callable[[str, Any], None], failed: Callable[[BaseException], None]):
-        self._tell, self._failed = tell, failed
+    def __init__(
+        self,
+        program: Callable[[], tuple[int, Callable[[], Inspection]]],
+        tell: Callable[[str, Any], None],
+        failed: Callable[[BaseException], None],
+    ):
+        self._program, self._tell, self._failed = program, tell, failed
         self._lock = threading.Lock()
-        self._asked: dict[str, tuple[Inspection, tuple[Any, ...]]] = {}
+        self._view: dict[str, Any] = {"state": "empty", "message": "", "version": 0}
+        self._reading: _Reading | None = None
+        self._asked: dict[str, tuple[Any, ...]] = {}
         self._latest_s = 0.0
-        self._diffs: dict[Pass, Diff] = {}
         # What a person waits for with a hand on a key does not wait for the sizes of all passes, which take seconds.
         self._worker, self._counter = Worker("mithril_nb-passes"), Worker("mithril_nb-pass-sizes")
+        self.latest = PassList()
+        self.commands: dict[str, Callable[..., None]] = {
+            "want_passes": self.want_passes,
+            "request_diff": self.request_diff,
+            "request_fate": self.request_fate,
+        }
 
-    def ask(self, what: str, inspection: Inspection, *args: Any) -> None:
-        """Ask for `"list"`, `"diff"` (number) or `"fate"` (stage, place of the instruction)."""
+    def view(self, version: int) -> dict[str, Any]:
+        """Return how far they are, for a page that shows a version of the design."""
+        view = dict(self._view)
+        return view if view["version"] in (0, version) else {**view, "state": "stale", "message": ""}
+
+    def want_passes(self) -> None:
+        """Read what each pass did; compiles the program."""
+        version, make = self._program()
         with self._lock:
-            self._asked[what] = (inspection, args)
-            self._latest_s = time.monotonic()
-        if what == "list":
-            self._counter.submit(lambda wanted: self._work(("list",), wanted))
-        else:
-            self._worker.submit(lambda wanted: self._work(("diff", "fate"), wanted))
+            if self._view["version"] == version and self._view["state"] in ("loading", "ready"):
+                return
+            self._view = {"state": "loading", "message": "", "version": version}
+        self._tell("passes_state", None)
+        self._counter.submit(lambda wanted: self._read(version, make, wanted))
+
+    def request_diff(self, number: int) -> None:
+        """Say what one pass did.
+
+        Raises:
+            UnknownOptionError: No passes have been read.
+        """
+        self._ask("diff", int(number))
+
+    def request_fate(self, stage: str, index: int) -> None:
+        """Say in which pass an instruction appeared, or vanished.
+
+        Raises:
+            UnknownOptionError: No passes have been read, or they did not see the stage.
+        """
+        if stage not in _TRACED:
+            raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(_TRACED)),), 'stage="hlo"')
+        self._ask("fate", stage, int(index))
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the answers; return whether they came in time."""
@@ -95,36 +162,66 @@ class PassDesk:
         self._worker.end(0)
         self._counter.end(0)
 
-    def _work(self, kinds: tuple[str, ...], wanted: Callable[[], bool]) -> None:
-        answers: dict[str, Callable[..., None]] = {"diff": self._diff, "fate": self._fate, "list": self._list}
-        for what in kinds:
+    def _ask(self, what: str, *args: Any) -> None:
+        with self._lock:
+            if self._reading is None:
+                raise UnknownOptionError("no passes have been read.", (("needs", "the command 'want_passes' first"),))
+            self._asked[what] = (self._reading, *args)
+            self._latest_s = time.monotonic()
+        self._worker.submit(lambda _: self._answer())
+
+    # In the threads
+
+    def _answer(self) -> None:
+        for what, answer in (("diff", self._diff), ("fate", self._fate)):
             with self._lock:
                 asked = self._asked.pop(what, None)
-            if asked is None:
-                continue
-            answer, (inspection, args) = answers[what], asked
             try:
-                answer(inspection, *args, wanted=wanted)
-            except StageUnavailableError as error:
-                self._tell("passes_failed", "; ".join(value for _, value in problem_of(error).facts) or str(error))
+                if asked is not None:
+                    answer(*asked)
             except Exception as error:  # nobody else hears of it
                 self._failed(error)
 
-    def _list(self, inspection: Inspection, *, wanted: Callable[[], bool]) -> None:
+    def _read(self, version: int, make: Callable[[], Inspection], wanted: Callable[[], bool]) -> None:
+        try:
+            self._read_through(version, make, wanted)
+        except StageUnavailableError as error:
+            self._turn(version, "unavailable", "; ".join(value for _, value in problem_of(error).facts) or str(error))
+        except Exception as error:  # nobody else hears of it
+            self._turn(version, "failed", str(problem_of(error)))
+            self._failed(error)
+
+    def _turn(self, version: int, state: str, message: str = "") -> None:
+        with self._lock:
+            if self._view["version"] != version:
+                return
+            self._view = {"state": state, "message": message, "version": version}
+        self._tell("passes_state", None)
+
+    def _read_through(self, version: int, make: Callable[[], Inspection], wanted: Callable[[], bool]) -> None:
+        inspection = make()
         passes = inspection.passes
+        if not wanted():
+            return
         rows: list[PassRow] = [(one.number, one.name, one.pipeline, None, None, None) for one in passes]
-        self._tell("passes", tuple(rows))
+        self._reading = reading = _Reading(version, inspection)
+        self._show(version, rows)
+        self._turn(version, "ready")
         for at, one in enumerate(passes):
             if not self._rests(wanted):
                 return
             with paused_collector():
                 changes = one.changes
             rows[at] = (*rows[at][:3], len(changes.added), len(changes.removed), len(changes.rewritten))
-        self._tell("passes", tuple(rows))
+        self._show(version, rows)
         for one in passes:  # who asks from now on gets an answer that is there
             if not self._rests(wanted):
                 return
-            self._diff_of(one)
+            self._diff_of(reading, one)
+
+    def _show(self, version: int, rows: list[PassRow]) -> None:
+        self.latest = PassList(version, tuple(rows))
+        self._tell("passes", self.latest)
 
     def _rests(self, wanted: Callable[[], bool]) -> bool:
         """Wait until nobody has asked anything for a moment; return whether it is still wanted then."""
@@ -133,20 +230,21 @@ class PassDesk:
             self._worker.wait_until_idle()
         return wanted()
 
-    def _diff(self, inspection: Inspection, number: int, *, wanted: Callable[[], bool]) -> None:
-        passes = inspection.passes
+    def _diff(self, reading: _Reading, number: int) -> None:
+        passes = reading.inspection.passes
         if 0 <= number < len(passes):
-            self._tell("diff", self._diff_of(passes[number]))
+            self._tell("diff", self._diff_of(reading, passes[number]))
 
-    def _diff_of(self, one: Pass) -> Diff:
-        if one not in self._diffs:
+    def _diff_of(self, reading: _Reading, one: Pass) -> Diff:
+        if one.number not in reading.diffs:
             with paused_collector():  # many small values, and a traced program in memory
                 lines = list(islice(one.diff_lines(), MOST_DIFF_LINES + 1))
             text = "".join(f"{line}\n" for line in lines[:MOST_DIFF_LINES])
-            self._diffs[one] = Diff(one.number, text, is_cut=len(lines) > MOST_DIFF_LINES)
-        return self._diffs[one]
+            reading.diffs[one.number] = Diff(reading.version, one.number, text, len(lines) > MOST_DIFF_LINES)
+        return reading.diffs[one.number]
 
-    def _fate(self, inspection: Inspection, stage: str, index: int, *, wanted: Callable[[], bool]) -> None:
+    def _fate(self, reading: _Reading, stage: str, index: int) -> None:
+        inspection = reading.inspection
         instructions = inspection.stage(stage).instructions
         if not 0 <= index < len(instructions):
             return

@@ -24,6 +24,7 @@ from mithril_nb.session.costs import cost_view
 from mithril_nb.session.design import EDITS, Change, Design
 from mithril_nb.session.history import History
 from mithril_nb.session.making import StageMaker
+from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.snapshot import (
     ViewState,
     diagram_of,
@@ -37,7 +38,7 @@ from mithril_nb.session.training import Training
 from mithril_nb.viz.records import Diagram
 
 Listener = Callable[[str, Any], None]
-"""Is told `("snapshot", dict)`, `("run", dict)` and `("curves", Rows)`, on any thread."""
+"""Is told `("snapshot", dict)`, `("run", dict)`, `("curves", Rows)`, and what `PassDesk` tells, on any thread."""
 
 _SEEN = 12
 """How many designs keep their stages."""
@@ -53,6 +54,7 @@ class Session:
 
     Attributes:
         errors: What went wrong in commands and in the worker, latest last, with tracebacks.
+        passes: What XLA's passes did.
     """
 
     def __init__(self, design: Design, backend: JaxBackend, training: Mapping[str, Any] | None = None):
@@ -70,6 +72,7 @@ class Session:
         self._analysis = self._analysed(design, self._version)
         self._diagram: Diagram = diagram_of(self._analysis, self._view, {})
         self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
+        self.passes = PassDesk(self._program, self._hear_of_passes, self._stages_failed)
         self._maker.follow(self._analysis)
 
     # What is live in the kernel
@@ -123,6 +126,7 @@ class Session:
                 cost=cost_view(report, self._analysis, hues, is_stale) if report else None,
                 notice=self._notice,
                 stages=self._maker.states,
+                passes=self._passes_view(),
                 run=self.training.view(),
                 status=self._status(),
                 undo_label=history.undo.label if history.undo else "",
@@ -142,7 +146,13 @@ class Session:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the stages that are wanted are made; return whether they were in time."""
-        return self._maker.wait(timeout_s)
+        return self._maker.wait(timeout_s) and self.passes.wait(timeout_s)
+
+    def end(self) -> None:
+        """Stop its run, and give up what is asked of the passes."""
+        if self.training.run is not None:
+            self.training.run.stop()
+        self.passes.end()
 
     def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
         """Do what a front end asks for.
@@ -192,11 +202,12 @@ class Session:
             return partial(self.edit, name)
         if name in _COMMANDS:
             return getattr(self, name)
+        if name in self.passes.commands:
+            return self.passes.commands[name]
         if name in Training.COMMANDS:
             return partial(self._train, name)
-        raise UnknownOptionError(
-            f"unknown command {name!r}.", (("known", ", ".join(sorted({*EDITS, *_COMMANDS, *Training.COMMANDS}))),)
-        )
+        known = sorted({*EDITS, *_COMMANDS, *self.passes.commands, *Training.COMMANDS})
+        raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(known)),))
 
     # Commands
 
@@ -333,9 +344,26 @@ class Session:
             self._diagram = with_shares(self._diagram, self._shares)
         self._publish()
 
+    def _program(self) -> tuple[int, Callable[[], stages_room.Inspection]]:
+        analysis = self._analysis
+        return analysis.version, lambda: analysis.inspection
+
+    def _passes_view(self) -> dict[str, Any]:
+        if self._analysis.can_run:
+            return self.passes.view(self._version)
+        return {"state": "unavailable", "message": self._analysis.why_not, "version": 0}
+
+    def _hear_of_passes(self, what: str, value: Any) -> None:
+        with self._lock:
+            if what == "passes_state":
+                self._publish()
+            else:
+                self._tell(what, value)
+
     def _stages_failed(self, error: BaseException) -> None:
-        self._fail(error)
-        self._publish()
+        with self._lock:
+            self._fail(error)
+            self._publish()
 
     def _status(self) -> dict[str, Any]:
         states, report = self._maker.states, self._maker.cost

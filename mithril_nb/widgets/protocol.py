@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 
+from mithril_nb.session.passes import PassList
 from mithril_nb.session.training import Rows
 from mithril_nb.stages import Inspection, Stage
 from mithril_nb.stages.readable import readable
@@ -22,15 +23,13 @@ Message = tuple[dict[str, Any], list[bytes]]
 """A message and its buffers."""
 
 
-def packed(data: Any, is_plain: bool = False) -> bytes:
-    """Return data as JSON, compressed unless a page says that it cannot undo that."""
+def packed(data: Any) -> bytes:
+    """Return data as compressed JSON."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
-    return text if is_plain else gzip.compress(text, compresslevel=1)
+    return gzip.compress(text, compresslevel=1)
 
 
-def stage_message(
-    name: str, version: int, inspection: Inspection, *, short: bool = False, is_plain: bool = False
-) -> Message:
+def stage_message(name: str, version: int, inspection: Inspection, *, short: bool = False) -> Message:
     """Return the message and buffer of a stage: its text, and its instructions with their provenance as columns.
 
     Args:
@@ -38,7 +37,6 @@ def stage_message(
         version: Version of the design.
         inspection: The program.
         short: Whether to send optimized HLO as it is printed for people; its instructions are the same.
-        is_plain: Whether the page cannot undo a compression.
     """
     stage = inspection.stage(name)
     data = _columns(stage)
@@ -48,7 +46,7 @@ def stage_message(
     if short:
         data.update(_shortened(stage))
     head = {"type": "stage", "stage": name, "version": version, "short": short}
-    return head, [packed(data, is_plain)]
+    return head, [packed(data)]
 
 
 def curves_message(rows: Rows) -> Message:
@@ -124,11 +122,11 @@ def _shortened(stage: Stage) -> dict[str, Any]:
     return {"text": short.text, "shown": {"line": lines, "instructions": [shown[line] for line in lines]}}
 
 
-def passes_message(found: Sequence[Sequence[Any]], version: int, is_plain: bool = False) -> Message:
+def passes_message(found: PassList) -> Message:
     """Return the message and buffer of the list of passes: number, name, pipeline, added, removed, rewritten."""
-    return {"type": "passes", "version": version}, [packed([list(one) for one in found], is_plain)]
+    return {"type": "passes", "version": found.version}, [packed([list(one) for one in found.rows])]
 
 
-def text_message(head: dict[str, Any], text: str, is_plain: bool = False) -> Message:
+def text_message(head: dict[str, Any], text: str) -> Message:
     """Return a message with one large text."""
-    return head, [packed(text, is_plain)]
+    return head, [packed(text)]

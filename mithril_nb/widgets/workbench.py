@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
-from ipywidgets import widget_serialization
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import CostReport
@@ -21,15 +19,14 @@ from mithril_nb.session.design import set_program
 from mithril_nb.session.lazy import LazyStages
 from mithril_nb.stages import Stage
 from mithril_nb.train import Run
-from mithril_nb.widgets.assets import built, shared_assets
 from mithril_nb.widgets.guard import shown_in_widget
-from mithril_nb.widgets.protocol import curves_message, stage_message
-from mithril_nb.widgets.twin import Twin, live_bundle
+from mithril_nb.widgets.protocol import curves_message
+from mithril_nb.widgets.session_widget import SessionWidget
 
 _TRAINING = ("data", "loss", "optimizer", "learning_rate", "epochs", "batch_size", "validation", "seed", "metrics")
 
 
-class Workbench(anywidget.AnyWidget):
+class Workbench(SessionWidget):
     """A model in the making: canvas, inspector, linked stages, costs and training in one widget.
 
     Made by `workbench`. An ordinary ipywidget: `observe`, `link` and `VBox` work with it.
@@ -42,30 +39,19 @@ class Workbench(anywidget.AnyWidget):
         errors: Everything that went wrong in handlers and workers, latest last.
     """
 
-    assets = traitlets.Instance(anywidget.AnyWidget).tag(sync=True, **widget_serialization)
-    snapshot = traitlets.Dict().tag(sync=True)
+    session: Session
     model = traitlets.Instance(Model)
     selection = traitlets.Tuple()
     run = traitlets.Instance(Run, allow_none=True)
 
     def __init__(self, session: Session):
-        self.session = session
-        self._twin = Twin(lambda: render(session), session.errors)
         self._is_attended = False
-        self._esm = built("workbench.js")
-        super().__init__(assets=shared_assets(), snapshot=session.snapshot())
+        super().__init__(session, "workbench.js", lambda: render(session))
         self._follow()
-        self._unlisten = session.listen(self._hear)
-        self.on_msg(self._receive)
         self.observe(self._put_in_place, ["model", "selection"])
 
     def __repr__(self) -> str:
         return f"Workbench({', '.join(node.name for node in self.session.design.graph.nodes)})"
-
-    @property
-    def errors(self) -> list[BaseException]:
-        """Everything that went wrong in handlers and workers, latest last."""
-        return self.session.errors
 
     @property
     def cost(self) -> CostReport | None:
@@ -101,54 +87,26 @@ class Workbench(anywidget.AnyWidget):
         """
         self.session.do(command, **args)
 
-    def close(self) -> None:
-        """End its run, and close the widget. The model and the runs stay."""
-        if self.session.training.run is not None:
-            self.session.training.run.stop()
-        self._unlisten()
-        self._twin.end()
-        super().close()
-
     # From the front end
 
-    @shown_in_widget
     def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
-        if content.get("type") != "command":
-            return
         self._is_attended = True
-        name, args = str(content.get("name")), content.get("args") or {}
-        if name == "request_stage":
-            problem = self._send_stage(str(args.get("stage")), short=bool(args.get("short")))
-        else:
-            problem = self.session.run_command(name, args)
-        self.send(
-            {"type": "reply", "id": content.get("id"), "ok": problem is None, "error": problem and problem.to_dict()}
-        )
-
-    def _send_stage(self, name: str, *, short: bool):
-        problem = self.session.run_command("want_stage", {"stage": name})
-        made = self.session.stage(name)
-        if problem is None and made is not None:
-            version, inspection = made
-            self.send(*stage_message(name, version, inspection, short=short))
-        return problem
+        super()._receive(_widget, content, _buffers)
 
     # From the session, on any thread
 
     @shown_in_widget
     def _hear(self, kind: str, value: Any) -> None:
+        super()._hear(kind, value)
         if kind == "snapshot":
-            self.snapshot = value
             self._follow()
         elif kind == "run":
             self.send({"type": "run", "run": value})
-            if value["state"] == "running":
-                return  # the twin can wait for its end
         elif kind == "curves":
             self.send(*curves_message(value))
-            return
-        # With no page to change anything by hand, a cell's output stays what it was when the cell ran.
-        if self._is_attended:
+        # With no page to change anything by hand, a cell's output stays what it was when the cell ran; and of a run
+        # that goes on, the twin can wait for its end.
+        if self._is_attended and (kind == "snapshot" or (kind == "run" and value["state"] != "running")):
             self._twin.refresh()
 
     def _follow(self) -> None:
@@ -170,13 +128,6 @@ class Workbench(anywidget.AnyWidget):
             self.session.set_design(
                 type(design)(new.graph, design.shapes, design.program, new.name if new.name != "model" else design.name)
             )
-
-    def _ipython_display_(self) -> None:
-        self._twin.show(*live_bundle(super()._repr_mimebundle_()))
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        live, metadata = live_bundle(super()._repr_mimebundle_(include=include, exclude=exclude))
-        return {**live, **render(self.session)}, metadata
 
 
 def workbench(

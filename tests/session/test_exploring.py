@@ -6,7 +6,7 @@ import json
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.session import passes
+from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.passes import Diff, FateOf, PassDesk
 from mithril_nb.session.picture import Picture
@@ -120,7 +122,7 @@ def test_passes_diffs_and_fates_come_when_they_are_asked_for(program) -> None:
     exploration.run_command("show_graph", {"stage": "hlo"})
     assert exploration.wait(PATIENCE_S)
     assert exploration.snapshot()["passes"]["state"] == "ready"
-    rows = exploration.passes
+    rows = exploration.passes.latest.rows
     assert [row[0] for row in rows] == list(range(len(rows)))
     assert all(count is not None for row in rows for count in row[3:])
     number = max(rows, key=lambda row: row[3] + row[4])[0]
@@ -154,52 +156,92 @@ def test_a_diff_that_is_too_long_for_a_page_is_cut_and_says_so(monkeypatch) -> N
     exploration.run_command("request_diff", {"number": number})
     assert exploration.wait(PATIENCE_S)
     (diff,) = (value for kind, value in told if kind == "diff")
-    assert diff == Diff(number, "".join(f"{line}\n" for line in whole.split("\n")[:3]), is_cut=True)
+    assert diff == Diff(1, number, "".join(f"{line}\n" for line in whole.split("\n")[:3]), is_cut=True)
 
 
 class SlowPass:
-    """Stands for a pass of a large program: its diff takes until the test lets go of it."""
+    """Stands for a pass of a large program: what is asked of it takes until the test lets go of it."""
 
     name = pipeline = "slow"
 
     def __init__(self, number: int, log: list[str]):
         self.number, self._log = number, log
-        self.asked, self.go_on = threading.Event(), threading.Event()
+        self.go_on = {"size": threading.Event(), "diff": threading.Event()}
+
+    def _take_long(self, what: str) -> None:
+        self._log.append(f"{what} {self.number}")
+        assert self.go_on[what].wait(PATIENCE_S)
 
     @property
     def changes(self) -> Changes:
-        self._log.append(f"size {self.number}")
+        self._take_long("size")
         return Changes()
 
     def diff_lines(self) -> Iterator[str]:
-        self._log.append(f"diff {self.number}")
-        self.asked.set()
-        assert self.go_on.wait(PATIENCE_S)
+        self._take_long("diff")
         yield "+ %new"
+
+
+def until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+def desk_of(make: Callable[[], Any]) -> tuple[PassDesk, list[Any]]:
+    told: list[Any] = []
+    return PassDesk(lambda: (4, make), lambda *news: told.append(news), told.append), told
 
 
 def test_sizes_wait_for_who_asks_for_a_diff_and_all_diffs_are_made_ahead(monkeypatch) -> None:
     monkeypatch.setattr(passes, "_REST_S", 0.2)
     log: list[str] = []
-    told: list[tuple[str, Any]] = []
     made = [SlowPass(number, log) for number in range(3)]
-    desk = PassDesk(lambda kind, value: told.append((kind, value)), lambda error: told.append(("failed", error)))
-    program: Any = SimpleNamespace(passes=made)
-    desk.ask("diff", program, 1)
-    desk.ask("list", program)
-    assert made[1].asked.wait(PATIENCE_S)
+    desk, told = desk_of(lambda: SimpleNamespace(passes=made))
+    desk.want_passes()
+    until(lambda: log == ["size 0"])
+    desk.request_diff(1)
+    until(lambda: log == ["size 0", "diff 1"])
+    made[0].go_on["size"].set()
     time.sleep(0.5)
-    assert log == ["diff 1"], "nothing else takes time meanwhile"
+    assert log == ["size 0", "diff 1"], "nothing else takes time meanwhile"
     for one in made:
-        one.go_on.set()
+        for event in one.go_on.values():
+            event.set()
     assert desk.wait(PATIENCE_S)
-    assert log == ["diff 1", "size 0", "size 1", "size 2", "diff 0", "diff 2"]
-    desk.ask("diff", program, 2)
+    assert log == ["size 0", "diff 1", "size 1", "size 2", "diff 0", "diff 2"]
+    desk.request_diff(2)
     assert desk.wait(PATIENCE_S)
-    assert log[-1] == "diff 2"
-    assert len(log) == 6
-    assert [value for kind, value in told if kind == "diff"] == [Diff(1, "+ %new\n"), Diff(2, "+ %new\n")]
-    assert [kind for kind, _ in told if kind == "failed"] == []
+    assert len(log) == 6, "it was there"
+    assert [kind for kind, _ in told] == ["passes_state", "passes", "passes_state", "diff", "passes", "diff"]
+    assert [value for kind, value in told if kind == "diff"] == [Diff(4, 1, "+ %new\n"), Diff(4, 2, "+ %new\n")]
+
+
+def test_passes_that_cannot_be_read_say_why_and_can_be_asked_for_again() -> None:
+    def unavailable() -> Any:
+        raise StageUnavailableError("no passes of 'f'.", (("because", "XLA wrote nothing down"),))
+
+    desk, told = desk_of(unavailable)
+    with pytest.raises(UnknownOptionError) as caught:
+        desk.request_diff(0)
+    assert str(caught.value) == "no passes have been read.\n    needs  the command 'want_passes' first"
+    desk.want_passes()
+    assert desk.wait(PATIENCE_S)
+    assert desk.view(4) == {"state": "unavailable", "message": "XLA wrote nothing down", "version": 4}
+    assert desk.view(5)["state"] == "stale"
+    assert told == [("passes_state", None)] * 2
+    error = OSError("the disk is full")
+
+    def broken() -> Any:
+        raise error
+
+    desk, told = desk_of(broken)
+    for _ in range(2):
+        desk.want_passes()
+        assert desk.wait(PATIENCE_S)
+    assert desk.view(4) == {"state": "failed", "version": 4, "message": str(problem_of(error))}
+    assert told == [("passes_state", None), ("passes_state", None), error] * 2
 
 
 def test_of_a_program_that_cannot_be_traced_the_part_before_is_shown() -> None:
@@ -208,8 +250,8 @@ def test_of_a_program_that_cannot_be_traced_the_part_before_is_shown() -> None:
 
     exploration, _ = explored(broken, spec(3))
     assert states(exploration)["jaxpr"] == "unavailable"
-    assert exploration.is_there("jaxpr")
-    assert not exploration.is_there("stablehlo")
+    assert exploration.stage("jaxpr") == (1, exploration.inspection)
+    assert exploration.stage("stablehlo") is None
     assert "sin" in exploration.inspection.stage("jaxpr").text
     assert exploration.snapshot()["stages"]["jaxpr"]["message"]
     assert exploration.errors == []

@@ -100,6 +100,37 @@ def test_undo_finds_its_stages_made(session):
     assert session.snapshot()["stages"]["hlo"]["state"] == "ready"
 
 
+def test_passes_are_those_of_the_design_they_were_read_of(session):
+    told: list[tuple[str, object]] = []
+    session.listen(lambda kind, value: told.append((kind, value)) if kind != "snapshot" else None)
+
+    def state() -> str:
+        return session.snapshot()["passes"]["state"]
+
+    assert session.wait(PATIENCE_S)
+    assert state() == "empty"
+    session.do("want_passes")
+    assert state() == "loading"
+    assert session.wait(PATIENCE_S)
+    assert state() == "ready"
+    first = session.passes.latest
+    assert (first.version, len(first.rows)) == (1, len(session.analysis.inspection.passes))
+    session.do("set_attribute", path="linear_0", name="dimension", value=80)
+    assert state() == "stale"
+    session.do("request_diff", number=0)  # what is on screen can still be looked at
+    assert session.wait(PATIENCE_S)
+    assert [value.version for kind, value in told if kind == "diff"] == [1]
+    session.do("want_passes")
+    assert session.wait(PATIENCE_S)
+    assert (state(), session.passes.latest.version) == ("ready", 2)
+    session.do("request_diff", number=0)
+    assert session.wait(PATIENCE_S)
+    assert [value.version for kind, value in told if kind == "diff"] == [1, 2]
+    session.do("disconnect", source="linear_0.output", target="relu_0.input")
+    assert session.snapshot()["passes"] == {"state": "unavailable", "message": "the model has problems", "version": 0}
+    assert session.errors == []
+
+
 def test_only_the_latest_of_many_wishes_is_made(session):
     session.want_stage("hlo")
     for width in range(20, 60):

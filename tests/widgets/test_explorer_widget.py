@@ -82,14 +82,19 @@ def test_a_stage_travels_as_columns_that_say_all_of_its_instructions(page: Page)
     page.explorer.errors.clear()
 
 
-def test_a_page_that_cannot_unpack_gets_plain_json(page: Page) -> None:
-    page.ask("hello", plain=True)
-    graph, buffers = next(item for item in reversed(page.got) if item[0]["type"] == "graph")
-    assert buffers is not None
-    assert graph["stage"] == "jaxpr"
-    assert json.loads(buffers[0])["svg"].startswith("<svg")
+def test_a_page_that_is_loaded_anew_is_told_what_it_cannot_know(page: Page) -> None:
+    assert page.ask("hello")["ok"]
+    content, data = page.latest("graph")
+    assert content["stage"] == "jaxpr"
+    assert data["svg"].startswith("<svg")
+    assert data["nodes"]
+    page.ask("want_passes")
+    assert page.explorer.session.wait(PATIENCE_S)
+    page.got.clear()
     page.ask("hello")
-    assert page.latest("graph")[1]["nodes"]
+    content, rows = page.latest("passes")
+    assert content["version"] == 1
+    assert [row[1] for row in rows] == [one.name for one in page.explorer.inspection.passes]
 
 
 def test_hlo_in_short_has_the_same_instructions(page: Page) -> None:

@@ -123,6 +123,23 @@ def test_stages_are_a_mapping_that_makes_each_when_it_is_asked_for(wb):
         wb.stages["fortran"]
 
 
+def test_passes_and_what_they_did_travel_when_they_are_asked_for(wb):
+    assert ask(wb, "want_passes")["ok"]
+    assert wb.session.wait(PATIENCE_S)
+    assert wb.snapshot["passes"] == {"state": "ready", "message": "", "version": 1}
+    assert ask(wb, "request_diff", number=0)["ok"]
+    at = next(at for at, one in enumerate(wb.stages["hlo_before"].instructions) if one.opcode == "dot")
+    assert ask(wb, "request_fate", stage="hlo_before", index=at)["ok"]
+    assert wb.session.wait(PATIENCE_S)
+    content, (raw,) = next(item for item in reversed(sent) if item[0]["type"] == "diff")
+    assert content == {"type": "diff", "version": 1, "number": 0, "cut": False}
+    assert json.loads(gzip.decompress(raw)) == wb.session.analysis.inspection.passes[0].diff
+    fate = next(content for content, _ in reversed(sent) if content["type"] == "fate")
+    assert (fate["stage"], fate["index"]) == ("hlo_before", at)
+    assert ask(wb, "request_fate", stage="jaxpr", index=0)["error"]["summary"] == "unknown stage 'jaxpr'."
+    assert ask(wb, "request_diff", number="a")["ok"] is False
+
+
 def test_curves_travel_as_float64_and_the_run_on_its_own(wb):
     ask(wb, "train")
     assert wb.run is not None

@@ -1,11 +1,13 @@
 /** A model as anywidget gives it, without a kernel: records what is sent and answers as a session would. */
 
-import type { RawStage, Snapshot, WidgetModel } from "../src/types";
+import type { PassRow, RawStage, Snapshot, WidgetModel } from "../src/types";
 
 export interface Fixture {
   snapshot: Snapshot;
   stages: Record<string, RawStage>;
 }
+
+const PASSES: PassRow[] = [[0, "algsimp", "simplification", 3, 1, 0], [1, "fusion", "fusion", 9, 20, 4]];
 
 type Listener = (...args: any[]) => void;
 
@@ -126,12 +128,26 @@ export class FakeSession extends FakeModel {
     if (name === "stop") this.change({ run: { ...this.snapshot.run, state: "stopped" } });
     if (name === "set_attribute") this.setAttribute(args["path"], args["name"], args["value"]);
     if (name === "move") this.move(args["path"], args["x"], args["y"]);
+    if (name === "want_passes") void this.sendPasses();
+    if (name === "request_diff") void this.sendDiff(args["number"]);
+    if (name === "request_fate") this.message({ type: "fate", stage: args["stage"], index: args["index"], said: [["appeared in", "fusion", 1]], fused: [] });
     super.answer(command);
   }
 
   async sendStage(stage: string): Promise<void> {
     const raw = this.fixture.stages[stage];
     if (raw) this.message({ type: "stage", stage, version: this.snapshot.stages[stage]!.version }, [await gzip(JSON.stringify(columnsOf(raw)))]);
+  }
+
+  async sendPasses(): Promise<void> {
+    const { version } = this.snapshot;
+    this.message({ type: "passes", version }, [await gzip(JSON.stringify(PASSES))]);
+    this.change({ passes: { state: "ready", message: "", version } });
+  }
+
+  async sendDiff(number: number): Promise<void> {
+    const version = this.snapshot.passes!.version;
+    this.message({ type: "diff", version, number, cut: number === 1 }, [await gzip(JSON.stringify(`@@ %main\n-  %gone\n+  %come ${number} of ${version}\n`))]);
   }
 
   /** A run that learns, with some noise that is the same each time. */

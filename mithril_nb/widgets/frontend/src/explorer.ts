@@ -3,7 +3,7 @@
 import { CostTab } from "./cost";
 import { attr, h, text } from "./dom";
 import { exact, percent, seconds, si } from "./format";
-import { Help, type Keys } from "./help";
+import { Help, type Keys, LOOKING } from "./help";
 import { Kernel } from "./kernel";
 import { listenToKeys } from "./keys";
 import { Notice } from "./lists";
@@ -28,8 +28,7 @@ const NOTHING: Pick<Snapshot, "program" | "programs" | "shapes" | "graph" | "pal
 const KEYS: Keys = [
   ["Everywhere", [["?", "this card"], ["F or /", "search blocks and stages"], ["Esc", "let go of the selection"]]],
   ["Graph", [["↑ ↓", "previous, next node"], ["→ ←", "open, close or leave a node"], ["Enter", "select; on a selected node: open, close"], ["Shift Enter", "add to the selection"]]],
-  ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the same thing one stage up or down"]]],
-  ["Passes", [["↑ ↓", "previous, next pass"]]],
+  ...LOOKING,
 ];
 
 export function mountExplorer({ model, el }: Mounted): () => void {
@@ -72,6 +71,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   model.on("change:snapshot", onSnapshot);
   const leave = [store.on("passes", () => tabs.update()), kernel.watch(() => header.update())];
   paint();
+  void kernel.send("hello", {});
   return () => {
     model.off("change:snapshot", onSnapshot);
     unfollow();

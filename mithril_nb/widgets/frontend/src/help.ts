@@ -4,10 +4,15 @@ import { h, iconButton } from "./dom";
 
 export type Keys = [string, [string, string][]][];
 
+/** What is done the same way wherever a program is looked at. */
+export const LOOKING: Keys = [
+  ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the same thing one stage up or down"]]],
+  ["Passes", [["↑ ↓", "previous, next pass"]]],
+];
 const KEYS: Keys = [
   ["Everywhere", [["?", "this card"], ["F or /", "search blocks and stages"], ["Ctrl Z", "undo"], ["Ctrl Shift Z", "redo"], ["Space", "run, pause or go on (Train tab)"], ["Esc", "let go of the selection"]]],
   ["Graph", [["↑ ↓", "previous, next block"], ["→ ←", "open or enter, close or leave a group"], ["Enter", "select; on a selected group: open"], ["Shift Enter", "add to the selection"], ["c", "connect to …"], ["F2", "rename"], ["Delete", "remove block or edge"]]],
-  ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the same thing one stage up or down"]]],
+  ...LOOKING,
 ];
 
 export class Help {

@@ -8,14 +8,9 @@ function bytesOf(buffer: DataView | ArrayBuffer | Uint8Array): Uint8Array<ArrayB
   return new Uint8Array(buffer.buffer as ArrayBuffer, buffer.byteOffset, buffer.byteLength).slice();
 }
 
-/** Whether this page can undo a compression; if not, the kernel is told to send everything as it is. */
-export const CAN_UNPACK = typeof DecompressionStream !== "undefined";
-
-/** JSON, gzipped or not: the first bytes say which. */
+/** Compressed JSON. */
 export async function decodeJson<T>(buffer: DataView | ArrayBuffer | Uint8Array): Promise<T> {
-  const bytes = bytesOf(buffer);
-  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return JSON.parse(new TextDecoder().decode(bytes)) as T;
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const stream = new Blob([bytesOf(buffer)]).stream().pipeThrough(new DecompressionStream("gzip"));
   return (await new Response(stream).json()) as T;
 }
 

@@ -8,7 +8,7 @@ import { titleOf } from "./languages";
 import { decodeJson } from "./messages";
 import { seenLines } from "./seen-lines";
 import type { Store } from "./store";
-import type { Fate, PassRow } from "./types";
+import type { DiffHead, Fate, PassRow, PassesInfo } from "./types";
 
 const LOOKS: Record<string, Decoration> = {
   "+": Decoration.line({ class: "mnb-diff-added" }),
@@ -51,6 +51,8 @@ export class PassesTab {
   private readonly view: EditorView;
   private readonly clock: Clock;
   private rows: PassRow[] = [];
+  /** Version of the design that the rows are of. */
+  private version = 0;
   private at = -1;
   private shown = -1;
   private asked = "";
@@ -70,7 +72,7 @@ export class PassesTab {
       h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), h("div", { class: "mnb-pass-text" }, this.view.dom)),
     );
     this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.ask, this.fate, this.body);
-    this.clock = new Clock((elapsed) => elapsed && text(this.hint, `Compiling and reading the passes: ${elapsed}`));
+    this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Fetching the passes" : "Compiling and reading the passes"}: ${elapsed}`));
     this.list.addEventListener("keydown", (event) => this.key(event));
     this.list.addEventListener("click", (event) => {
       const row = (event.target as Element).closest<HTMLElement>("[data-mnb-pass]");
@@ -80,8 +82,9 @@ export class PassesTab {
       store.on("snapshot", () => this.update()),
       store.on("tab", () => this.update()),
       store.on("links", () => this.askFate()),
-      store.kernel.on("passes", (_message, buffers) => void this.receive(buffers[0])),
-      store.kernel.on("diff", (message: { number: number; cut?: boolean }, buffers) => void this.receiveDiff(message.number, message.cut === true, buffers[0])),
+      store.kernel.watch(() => this.update()),
+      store.kernel.on("passes", (message: { version: number }, buffers) => void this.receive(message.version, buffers[0])),
+      store.kernel.on("diff", (message: DiffHead, buffers) => void this.receiveDiff(message, buffers[0])),
       store.kernel.on("fate", (message: Fate) => this.receiveFate(message)),
     ];
     this.update();
@@ -97,23 +100,42 @@ export class PassesTab {
     return this.rows.length ? String(this.rows.length) : "";
   }
 
+  private get info(): PassesInfo {
+    return this.store.snapshot.passes ?? { state: "empty", message: "", version: 0 };
+  }
+
   private update(): void {
-    const { state, message } = this.store.snapshot.passes ?? { state: "empty", message: "" };
-    const ready = this.rows.length > 0;
-    this.body.hidden = !ready;
-    this.hint.hidden = ready;
-    this.ask.hidden = ready || state !== "empty";
-    this.clock.run(state === "loading");
-    if (state === "unavailable") text(this.hint, `The passes are not available: ${message}`);
-    else if (state === "ready" && !ready) text(this.hint, "No pass changed anything.");
-    else if (state === "empty") text(this.hint, "XLA rewrites the program in some hundred passes. Those that changed something are listed here, each with what it took away and put in. The program has to be compiled for it.");
+    const { state, version } = this.info;
+    const isLost = this.store.kernel.connection === "lost";
+    // They are not saved with the notebook: a page that is loaded anew is sent them by the kernel.
+    const isFetched = state !== "ready" || this.version === version;
+    this.body.hidden = this.rows.length === 0 || state === "unavailable" || state === "failed";
+    this.hint.hidden = state === "ready" && isFetched && this.rows.length > 0;
+    this.ask.hidden = state !== "empty" && state !== "stale" && state !== "failed";
+    this.clock.run(!isLost && (state === "loading" || !isFetched));
+    const said = this.sentence(isFetched, isLost);
+    if (said !== null) text(this.hint, said);
     attr(this.root, "data-mnb-state", state);
     if (this.store.tab === "passes") this.askFate();
   }
 
-  private async receive(buffer: DataView | undefined): Promise<void> {
+  /** What is said where there is no list, or an old one; null while the clock speaks. */
+  private sentence(isFetched: boolean, isLost: boolean): string | null {
+    const { state, message } = this.info;
+    if (state === "unavailable") return `The passes are not available: ${message}`;
+    if (state === "failed") return `The passes could not be read: ${message}`;
+    if (state === "stale" && this.rows.length > 0) return "The model has changed since these passes were read.";
+    if (isLost) return "The passes come from the kernel, which is not connected. Run the cell again to see them.";
+    if (state === "loading" || !isFetched) return null;
+    if (state === "ready") return "No pass changed anything.";
+    return "XLA rewrites the program in some hundred passes. Those that changed something are listed here, each with what it took away and put in. The program has to be compiled for it.";
+  }
+
+  private async receive(version: number, buffer: DataView | undefined): Promise<void> {
     if (!buffer) return;
     this.rows = await decodeJson<PassRow[]>(buffer);
+    const isOther = version !== this.version;
+    this.version = version;
     const most = Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0));
     keyed(this.list, this.rows, (row) => String(row[0]), (row) => this.row(row[0]), (element: HTMLElement, row) => {
       const size = sizeOf(row);
@@ -127,7 +149,7 @@ export class PassesTab {
     });
     this.update();
     this.store.emit("passes");
-    if (this.at < 0 && this.rows.length) this.select(0);
+    if (isOther && this.rows.length) this.select(Math.max(0, Math.min(this.at, this.rows.length - 1)));
   }
 
   private row(number: number): HTMLElement {
@@ -159,14 +181,15 @@ export class PassesTab {
     this.store.kernel.latest("diff", "request_diff", { number });
   }
 
-  private async receiveDiff(number: number, isCut: boolean, buffer: DataView | undefined): Promise<void> {
-    if (!buffer || number !== this.at) return;
+  private async receiveDiff({ version, number, cut }: DiffHead, buffer: DataView | undefined): Promise<void> {
+    const isWanted = (): boolean => version === this.version && number === this.at;
+    if (!buffer || !isWanted()) return;
     const diff = await decodeJson<string>(buffer);
-    if (number !== this.at) return;
+    if (!isWanted()) return;
     this.shown = number;
     const row = this.rows[number]!;
     text(this.title, row[1]);
-    text(this.figures, `${row[2]} · ${diff === "" ? "only names or the order changed" : lengthOf(diff, isCut, number)}`);
+    text(this.figures, `${row[2]} · ${diff === "" ? "only names or the order changed" : lengthOf(diff, cut, number)}`);
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: diff }, selection: { anchor: 0 } });
     this.view.scrollDOM.scrollTop = 0;
     attr(this.root, "data-mnb-shown", this.shown);
@@ -176,20 +199,20 @@ export class PassesTab {
   /** Ask what became of the pinned instruction, once, if the passes are there. */
   private askFate(): void {
     const pin = this.store.pins.find((one) => one.kind === "instruction" && TRACED.has(one.stage));
-    if (pin?.kind !== "instruction" || this.rows.length === 0) {
+    if (pin?.kind !== "instruction" || this.body.hidden || pin.version !== this.version) {
       this.asked = "";
-      this.fate.hidden = this.rows.length === 0;
+      this.fate.hidden = this.body.hidden;
       text(this.fate, "Pin a line of HLO to see in which pass it appeared, or vanished.");
       return;
     }
-    const key = `${pin.stage} ${pin.index}`;
+    const key = `${pin.stage} ${pin.index} ${this.version}`;
     if (key === this.asked) return;
     this.asked = key;
     this.store.kernel.latest("fate", "request_fate", { stage: pin.stage, index: pin.index });
   }
 
   private receiveFate({ stage, index, said, fused }: Fate): void {
-    if (`${stage} ${index}` !== this.asked) return;
+    if (`${stage} ${index} ${this.version}` !== this.asked) return;
     const hlo = this.store.texts.get("hlo");
     const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "It"} of ${titleOf(stage)}`), said.length ? " " : " is there from the start to the end."];
     said.forEach(([what, name, number], i) => parts.push(`${i ? ", " : ""}${what} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.select(number) }, `${number + 1}. ${name}`)));

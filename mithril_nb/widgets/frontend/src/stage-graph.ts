@@ -3,7 +3,7 @@
 import { attr, h, iconButton, text } from "./dom";
 import { titleOf } from "./languages";
 import { type Anchor, sameAnchor } from "./links";
-import { CAN_UNPACK, decodeJson } from "./messages";
+import { decodeJson } from "./messages";
 import type { Store } from "./store";
 import type { Tip } from "./tip";
 import type { SeenNode } from "./types";
@@ -75,7 +75,6 @@ export class StageGraph {
       store.on("links", () => this.paintLinks()),
     ];
     this.update();
-    void store.kernel.send("hello", { plain: !CAN_UNPACK });
   }
 
   destroy(): void {

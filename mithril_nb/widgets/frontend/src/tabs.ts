@@ -1,4 +1,4 @@
-/** The tabs below: Cost, Train, Source, Problems. */
+/** The tabs below: Cost, Passes, and what else there is. */
 
 import { attr, h, text, uid } from "./dom";
 import type { Store } from "./store";
@@ -19,7 +19,7 @@ export class Tabs {
   constructor(
     private readonly store: Store,
     private readonly tabs: Tab[],
-    label = "Cost, training, source, problems",
+    label = "Cost, passes, training, source, problems",
   ) {
     const bar = h("div", { class: "mnb-bar mnb-tabs-bar", role: "tablist", "aria-label": label });
     this.root = h("section", { class: "mnb-tabs" }, bar);

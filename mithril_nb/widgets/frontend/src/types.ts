@@ -246,6 +246,15 @@ export type PassRow = [number, string, string, number | null, number | null, num
 export interface PassesInfo {
   state: StageState;
   message: string;
+  /** Version of the design that they were read of. */
+  version: number;
+}
+
+/** What one pass did; `cut` if the text is only the first part of it. */
+export interface DiffHead {
+  version: number;
+  number: number;
+  cut: boolean;
 }
 
 export interface Fate {

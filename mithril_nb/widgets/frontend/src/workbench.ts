@@ -13,6 +13,7 @@ import { listenToKeys } from "./keys";
 import { Notice, ProblemsTab, SourceTab } from "./lists";
 import { Palette } from "./palette";
 import { Panes } from "./panes";
+import { PassesTab } from "./passes";
 import { splitter } from "./split";
 import { Status } from "./status";
 import { Store } from "./store";
@@ -70,12 +71,14 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const header = new Header(store, panes, () => help.toggle());
   const inspector = new Inspector(store);
   const cost = new CostTab(store);
+  const passes = new PassesTab(store);
   const source = new SourceTab(store);
   const problems = new ProblemsTab(store);
   const feed = feedCurves(kernel, () => store.snapshot.run.points);
   const train = new Train({ kernel, curves: feed.curves, run: () => store.snapshot.run, canStart: true });
   const tabs = new Tabs(store, [
     { name: "cost", title: "Cost", root: cost.root },
+    { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
     { name: "train", title: "Train", root: train.root, figure: () => (store.snapshot.run.state === "running" ? "running" : "") },
     { name: "source", title: "Source", root: source.root },
     { name: "problems", title: "Problems", root: problems.root, figure: () => (store.snapshot.problems.length ? String(store.snapshot.problems.length) : "") },
@@ -108,7 +111,8 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     paintVersion();
   };
   model.on("change:snapshot", onSnapshot);
-  const leaveRun = [
+  const leaveKernel = [
+    store.on("passes", () => tabs.update()),
     kernel.on("run", (message: { run: Run }) => store.takeRun(message.run)),
     store.on(
       "run",
@@ -119,13 +123,14 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     ),
   ];
   paintVersion();
+  void kernel.send("hello", {});
   return () => {
     model.off("change:snapshot", onSnapshot);
     unfollow();
     unstack();
     feed.stop();
-    for (const leave of leaveRun) leave();
-    for (const part of [canvas, palette, panes, header, inspector, cost, source, problems, train, tabs, status, notice]) part.destroy();
+    for (const leave of leaveKernel) leave();
+    for (const part of [canvas, palette, panes, header, inspector, cost, passes, source, problems, train, tabs, status, notice]) part.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();

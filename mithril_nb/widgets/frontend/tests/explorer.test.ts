@@ -3,7 +3,7 @@ import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
 import { pictureOf } from "../src/stage-graph";
-import type { PassRow, SeenNode } from "../src/types";
+import type { SeenNode } from "../src/types";
 
 const LINES = 70;
 const data = structuredClone(fixture) as unknown as Fixture;
@@ -12,25 +12,20 @@ for (const stage of Object.values(data.stages)) {
   stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
 }
 const { version, name, backend, blocks, cost, problems, notice, stages, selection, status } = data.snapshot;
-data.snapshot = { version, name, backend, blocks, cost, problems, notice, stages, selection, status, graph_stage: "jaxpr", graph_stages: ["jaxpr", "hlo"], passes: { state: "empty", message: "" } } as unknown as Fixture["snapshot"];
+data.snapshot = { version, name, backend, blocks, cost, problems, notice, stages, selection, status, graph_stage: "jaxpr", graph_stages: ["jaxpr", "hlo"], passes: { state: "empty", message: "", version: 0 } } as unknown as Fixture["snapshot"];
 
 const node = (key: string, opens = false, opened = false): SeenNode => ({ key, mark: encodeURI(key), name: key, blocks: [key], equations: [], opens, opened });
 const NODES = [node("linear_0"), node("mlp_0", true), node("linear_1")];
 const svgOf = (nodes: SeenNode[]): string =>
   `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 100"><style>*{fill:red}</style><script>alert(1)</script>${nodes.map((one) => `<g class="node" data-node="${one.mark}" tabindex="0" aria-label="block ${one.key}" onclick="alert(1)"><title>x</title><rect class="box"/></g>`).join("")}</svg>`;
-const ROWS: PassRow[] = [[0, "algsimp", "simplification", 3, 1, 0], [1, "fusion", "fusion", 9, 20, 4]];
-
 class FakeExplorer extends FakeSession {
   nodes = NODES;
   async picture(): Promise<void> {
     this.message({ type: "graph", stage: "jaxpr" }, [await gzip(JSON.stringify({ svg: svgOf(this.nodes), nodes: this.nodes }))]);
   }
   protected override answer(command: Sent): void {
-    const { name, args } = command;
+    const { name } = command;
     if (name === "hello" || name === "open_node") void this.picture();
-    if (name === "want_passes") void gzip(JSON.stringify(ROWS)).then((rows) => this.message({ type: "passes", version: 1 }, [rows]));
-    if (name === "request_diff") void gzip(JSON.stringify(`@@ %main\n-  %gone\n+  %come ${args["number"]}\n`)).then((diff) => this.message({ type: "diff", number: args["number"], cut: args["number"] === 1 }, [diff]));
-    if (name === "request_fate") this.message({ type: "fate", stage: args["stage"], index: args["index"], said: [["appeared in", "fusion", 1]], fused: [] });
     super.answer(command);
   }
 }
@@ -96,7 +91,7 @@ describe("the explorer", () => {
     key(find(".mnb-pass-list"), "ArrowDown");
     await vi.waitFor(() => expect(find(".mnb-passes").dataset["mnbShown"]).toBe("1"));
     expect(find(".mnb-pass-diff .mnb-pane-figures").textContent).toMatch(/ · the first 3 lines; inspection\.passes\[1\]\.diff has all$/);
-    expect([...el.querySelectorAll(".mnb-diff-added, .mnb-diff-removed")].map((line) => line.textContent)).toEqual(["-  %gone", "+  %come 1"]);
+    expect([...el.querySelectorAll(".mnb-diff-added, .mnb-diff-removed")].map((line) => line.textContent)).toEqual(["-  %gone", "+  %come 1 of 1"]);
     find('[data-mnb-action="pane.hlo"]').click();
     await vi.waitFor(() => expect(find('[data-mnb-pane="hlo"]').dataset["mnbVersion"]).toBe("1"), { timeout: 5000 });
     key(find('[data-mnb-pane="hlo"] .cm-content'), "End", { ctrlKey: true });

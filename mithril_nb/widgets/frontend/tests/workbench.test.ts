@@ -141,6 +141,28 @@ describe("the workbench", () => {
     expect(session.names().slice(-2)).toEqual(["undo", "redo"]);
   });
 
+  test("shows the passes of the design, and says when they are of an older one, or cannot be had", async () => {
+    const passes = (): HTMLElement => find(".mnb-passes");
+    const hint = (): string => (find(".mnb-passes > .mnb-hint").hidden ? "" : find(".mnb-passes > .mnb-hint").textContent!);
+    const asks = (): boolean => !find('[data-mnb-action="passes.ask"]').hidden;
+    click('[data-mnb-tab="passes"]');
+    expect([hint(), asks()]).toEqual([expect.stringMatching(/^XLA rewrites the program/), true]);
+    click('[data-mnb-action="passes.ask"]');
+    await vi.waitFor(() => expect(passes().dataset["mnbShown"]).toBe("0"));
+    expect([hint(), asks(), find('[data-mnb-tab="passes"] .mnb-tab-figure').textContent]).toEqual(["", false, "2"]);
+    key(".mnb-pass-list", "ArrowDown");
+    await vi.waitFor(() => expect(passes().dataset["mnbShown"]).toBe("1"));
+    session.change({ version: 2, passes: { state: "stale", message: "", version: 1 } });
+    expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The model has changed since these passes were read.", true, false]);
+    click('[data-mnb-action="passes.ask"]');
+    await vi.waitFor(() => expect(find(".mnb-pass-text").textContent).toContain("%come 1 of 2"));
+    expect([hint(), asks()]).toEqual(["", false]);
+    session.change({ passes: { state: "failed", message: "the disk is full", version: 2 } });
+    expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The passes could not be read: the disk is full", true, true]);
+    session.change({ passes: { state: "unavailable", message: "the model has problems", version: 0 } });
+    expect([hint(), asks(), find(".mnb-pass-body").hidden]).toEqual(["The passes are not available: the model has problems", false, true]);
+  });
+
   test("lets no key through to the notebook, and takes none from it", () => {
     const heard = vi.fn();
     document.addEventListener("keydown", heard);

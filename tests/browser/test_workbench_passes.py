@@ -1,0 +1,48 @@
+"""The Passes tab of the workbench in a real browser: what XLA did, stepped through, and what of an older design."""
+
+from __future__ import annotations
+
+from typing import Any
+
+OPEN = """
+import mithril_nb as ml
+from mithril_nb.models import MLP
+wb = ml.workbench(MLP(24, [32], 10), shapes={"input": [16, 24]})
+wb
+"""
+
+
+def test_the_passes_of_a_design_are_stepped_through_by_keys(open_notebook, record_property, screenshots) -> None:
+    notebook = open_notebook([OPEN], width=1600, height=1100)
+    notebook.run_all()
+    page: Any = notebook.page
+    page.locator('.mnb-workbench [data-mnb-tab="passes"]').focus()
+    page.keyboard.press("Enter")
+    page.locator('[data-mnb-action="passes.ask"]').focus()
+    page.keyboard.press("Enter")
+    page.locator('[data-mnb-shown="0"]').wait_for()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "mnb-pass-list"
+    page.keyboard.press("ArrowDown")
+    page.locator('[data-mnb-shown="1"]').wait_for()
+    assert page.locator(".mnb-diff-added, .mnb-diff-removed").count() > 0
+    notebook.wait_for("wb.session.passes.wait(0.1)")
+    record_property("diff_ms", page.evaluate("performance.getEntriesByName('mnb:diff').map((one) => one.duration)"))
+    assert page.locator(".mnb-pass").count() == notebook.evaluate("len(wb.session.analysis.inspection.passes)")
+    notebook.pictures(screenshots, "workbench-passes", page.locator(".mnb-workbench"), widths=(1280, 1600), height=1100)
+    # A pinned line of HLO has a fate; a changed model makes the list an old one, which is still there to look at.
+    page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="fusion").first.click(position={"x": 90, "y": 6})
+    page.locator(".mnb-pass-fate", has_text="of HLO").wait_for()
+    notebook.execute("wb.do('set_attribute', path='linear_0', name='dimension', value=40)")
+    page.locator('.mnb-passes[data-mnb-state="stale"] .mnb-hint', has_text="The model has changed").wait_for()
+    assert page.locator(".mnb-pass-body").is_visible()
+    page.locator('[data-mnb-action="passes.ask"]').click()
+    page.locator('.mnb-passes[data-mnb-state="ready"]').wait_for()
+    page.locator(".mnb-pass-text .cm-line", has_text="40").first.wait_for()
+    # A page that is loaded anew is told the list by the kernel.
+    notebook.save()
+    notebook.reload()
+    page.locator('.mnb-workbench [data-mnb-tab="passes"]').click()
+    page.locator(".mnb-pass").first.wait_for()
+    assert notebook.problems == []
+    assert notebook.evaluate("[str(error) for error in wb.errors]") == []
