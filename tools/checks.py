@@ -75,7 +75,8 @@ def jupyter(venv: Environment) -> int:
     is_saved_with = interpreter is not None and interpreter.version[:2] == interpreters.OLDEST
     mode = "--nbval" if is_saved_with else "--nbval-lax"
     options = (mode, "--nbval-current-env", "--nbval-sanitize-with=tests/notebooks/sanitize.cfg")
-    many = ("--numprocesses=3", "--dist=loadfile")
+    # In the order of tests/browser/conftest.py; xdist's own begins with the file that has most tests, or cells.
+    many = ("--numprocesses=3", "--dist=loadfile", "--no-loadscope-reorder")
     variables = {
         chromium.VARIABLE: chromium.prepare(venv),
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",  # as a kernel has it: figures are outputs

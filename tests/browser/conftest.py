@@ -19,12 +19,32 @@ ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = "MITHRIL_NB_CHROMIUM"
 """`make test` names the browser here; a test run by hand looks on PATH."""
 
+HERE = Path(__file__).parent
+LONGEST_FIRST = [
+    "test_workbench.py",
+    "test_workbench_elsewhere.py",
+    "test_first_notebook.py",
+    "02_compose.ipynb",
+    "test_workbench_passes.py",
+    "test_picture.py",
+    "test_static_outputs.py",
+    "test_explorer.py",
+]
+"""Several processes share these files: the one that takes a long file last keeps all others waiting."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark everything here: `-m "not browser"` leaves it out."""
+    """Mark everything here, so that `-m "not browser"` leaves it out; and begin with what takes long."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
+        if item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.browser)
+    items.sort(key=_rank)  # a stable sort: what is not named keeps its place, after what is
+
+
+def _rank(item: pytest.Item) -> tuple[bool, int]:
+    is_here = item.path.is_relative_to(HERE) or item.path.suffix == ".ipynb"
+    name = item.path.name
+    return is_here, LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 @pytest.fixture(scope="session")
@@ -146,7 +166,7 @@ def _name(request: pytest.FixtureRequest) -> str:
 
 def _picture_of_failure(page: NotebookPage, name: str) -> None:
     try:
-        page.picture(Path(__file__).parent / "screenshots" / f"failed-{name}.png")
+        page.picture(HERE / "screenshots" / f"failed-{name}.png")
     except PlaywrightError as error:
         print(f"no picture of the failed page: {error}")  # it hangs: the failure itself tells more
 
@@ -162,4 +182,4 @@ def _close(page: NotebookPage, is_sound: bool) -> None:
 @pytest.fixture(scope="session")
 def screenshots() -> Path:
     """The folder for pictures that are looked at and not kept."""
-    return Path(__file__).parent / "screenshots"
+    return HERE / "screenshots"

@@ -294,7 +294,7 @@ class NotebookPage:
         self._have_light()
 
     def _wait_for_kernel(self) -> None:
-        self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000)
+        self.page.wait_for_function(f"window.jupyterapp && {_KERNEL}?.status === 'idle'", timeout=60_000, polling=50)
 
     def _have_light(self) -> None:
         if self.page.evaluate("document.body.dataset.jpThemeLight") == "false":
@@ -386,10 +386,12 @@ class NotebookPage:
             KernelError: It did not become true in time.
         """
         deadline = time.monotonic() + patience_s
+        pause_ms = 20
         while not self.evaluate(f"bool({expression})", patience_s):
             if time.monotonic() > deadline:
                 raise KernelError(f"after {patience_s} s this is still not true: {expression}")
-            self.page.wait_for_timeout(50)
+            self.page.wait_for_timeout(pause_ms)
+            pause_ms = min(2 * pause_ms, 160)  # each question takes the kernel from what is waited for
 
     def output(self, cell: int) -> Locator:
         """Return the output area of a cell, counted from 0, code or not."""

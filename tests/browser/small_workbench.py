@@ -41,6 +41,7 @@ def settled(notebook: NotebookPage, *stages: str) -> None:
             }""",
             arg=stage,
             timeout=60_000,
+            polling=50,  # to ask at every frame has the browser paint sixty of them in a second while XLA compiles
         )
 
 
