@@ -111,6 +111,7 @@ class PassDesk:
         self._reading: _Reading | None = None
         self._asked: dict[str, tuple[Any, ...]] = {}
         self._latest_s = 0.0
+        self._number = 0
         # What a person waits for with a hand on a key does not wait for the sizes of all passes, which take seconds.
         self._worker, self._counter = Worker("mithril_nb-passes"), Worker("mithril_nb-pass-sizes")
         self.latest = PassList()
@@ -141,7 +142,8 @@ class PassDesk:
         Raises:
             UnknownOptionError: No passes have been read.
         """
-        self._ask("diff", int(number))
+        self._number = int(number)
+        self._ask("diff", self._number)
 
     def request_fate(self, stage: str, index: int) -> None:
         """Say in which pass an instruction appeared, or vanished.
@@ -205,6 +207,8 @@ class PassDesk:
             return
         rows: list[PassRow] = [(one.number, one.name, one.pipeline, None, None, None) for one in passes]
         self._reading = reading = _Reading(version, inspection)
+        if passes:  # a page shows one beside the list as soon as it comes, and the HLO is being made at that time
+            self._diff_of(reading, passes[min(self._number, len(passes) - 1)])
         self._show(version, rows)
         self._turn(version, "ready")
         for at, one in enumerate(passes):

@@ -200,17 +200,20 @@ def test_sizes_wait_for_who_asks_for_a_diff_and_all_diffs_are_made_ahead(monkeyp
     made = [SlowPass(number, log) for number in range(3)]
     desk, told = desk_of(lambda: SimpleNamespace(passes=made))
     desk.want_passes()
-    until(lambda: log == ["size 0"])
+    until(lambda: log == ["diff 0"])
+    assert [kind for kind, _ in told] == ["passes_state"], "the list comes with the first diff ready"
+    made[0].go_on["diff"].set()
+    until(lambda: log == ["diff 0", "size 0"])
     desk.request_diff(1)
-    until(lambda: log == ["size 0", "diff 1"])
+    until(lambda: log == ["diff 0", "size 0", "diff 1"])
     made[0].go_on["size"].set()
     time.sleep(0.5)
-    assert log == ["size 0", "diff 1"], "nothing else takes time meanwhile"
+    assert log == ["diff 0", "size 0", "diff 1"], "nothing else takes time meanwhile"
     for one in made:
         for event in one.go_on.values():
             event.set()
     assert desk.wait(PATIENCE_S)
-    assert log == ["size 0", "diff 1", "size 1", "size 2", "diff 0", "diff 2"]
+    assert log == ["diff 0", "size 0", "diff 1", "size 1", "size 2", "diff 2"]
     desk.request_diff(2)
     assert desk.wait(PATIENCE_S)
     assert len(log) == 6, "it was there"
