@@ -20,10 +20,12 @@ from mithril_nb.session.costs import cost_rows
 from mithril_nb.session.making import StageState, state_of
 from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.picture import GraphView, Picture
+from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import NEEDS
+from mithril_nb.stages.transforms import TransformSteps
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 
 Listener = Callable[[str, Any], None]
@@ -40,6 +42,7 @@ class Exploration:
 
     Args:
         inspection: The program.
+        steps: What transforms make of it one at a time, if that is looked at too.
 
     Attributes:
         inspection: The program.
@@ -47,9 +50,10 @@ class Exploration:
         states: How far each stage is.
         cost: What the program costs; `None` until it is worked out.
         passes: What XLA's passes did.
+        transforms: What transforms did.
     """
 
-    def __init__(self, inspection: Inspection):
+    def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
         self.inspection = inspection
         self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
@@ -63,6 +67,7 @@ class Exploration:
         self._graph = GraphView(inspection)
         self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
         self.passes = PassDesk(lambda: (1, lambda: inspection), self._hear_of_passes, self._fail)
+        self.transforms = TransformDesk(steps, self._publish, self._fail)
         for name in inspection.stages:
             if name in self._wanted:
                 self.states[name] = StageState("loading")
@@ -84,14 +89,16 @@ class Exploration:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until everything asked for is made; return whether it was in time."""
         # What the compiler made is taken over by the quick one.
-        parts = (self._quick.wait_until_idle, self._slow.wait_until_idle, self.passes.wait, self._quick.wait_until_idle)
-        return all(wait(timeout_s) for wait in parts)
+        workers = (self._quick, self._slow)
+        waits = [one.wait_until_idle for one in workers] + [self.passes.wait, self.transforms.wait]
+        return all(wait(timeout_s) for wait in (*waits, self._quick.wait_until_idle))
 
     def end(self) -> None:
         """Give up what is under way."""
         self._quick.end(0)
         self._slow.end(0)
         self.passes.end()
+        self.transforms.end()
 
     def snapshot(self) -> dict[str, Any]:
         """Return all that a front end paints, but for texts and pictures."""
@@ -112,6 +119,7 @@ class Exploration:
                 "graph_stage": self._graph.stage,
                 "graph_stages": list(_GRAPHS),
                 "passes": self.passes.view(1),
+                "transforms": self.transforms.view(),
                 "status": {
                     "trace_s": elapsed.get("trace"),
                     "lower_s": elapsed.get("lower"),
@@ -147,6 +155,7 @@ class Exploration:
             "select": self.select,
             "dismiss": self.dismiss,
             **self.passes.commands,
+            **self.transforms.commands,
         }
         try:
             if name not in commands:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.lazy import LazyStages
 from mithril_nb.session.picture import Picture
 from mithril_nb.stages import Inspection
+from mithril_nb.stages.transforms import TransformSteps, step_through
 from mithril_nb.targets import inspect
-from mithril_nb.viz.bundles import bundle
+from mithril_nb.viz.bundles import Bundle, bundle
 from mithril_nb.widgets.guard import shown_in_widget
-from mithril_nb.widgets.protocol import Message, packed
+from mithril_nb.widgets.protocol import Message, packed, transforms_message
 from mithril_nb.widgets.session_widget import SessionWidget
 
 
@@ -28,9 +30,14 @@ class Explorer(SessionWidget):
 
     session: Exploration
 
-    def __init__(self, inspection: Inspection):
-        session, first = Exploration(inspection), {"text/plain": repr(inspection)}
-        super().__init__(session, "explorer.js", lambda: bundle(inspection), first)
+    def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
+        shown = (inspection,) if steps is None else (inspection, steps)
+        super().__init__(
+            Exploration(inspection, steps),
+            "explorer.js",
+            lambda: _together(*map(bundle, shown)),
+            {"text/plain": "\n".join(map(repr, shown))},
+        )
 
     def __repr__(self) -> str:
         return f"Explorer({self.inspection!r})"
@@ -47,6 +54,8 @@ class Explorer(SessionWidget):
 
     def _greet(self) -> None:
         super()._greet()
+        if self.session.transforms.steps is not None:
+            self.send(*transforms_message(self.session.transforms.steps))
         picture = self.session.picture()
         if picture is not None:
             self._hear("graph", picture)
@@ -73,25 +82,40 @@ def _graph_message(picture: Picture) -> Message:
     return {"type": "graph", "stage": picture.stage}, [packed(data)]
 
 
-def explore(target: Any, *args: Any, **options: Any) -> Explorer:
+def _together(*bundles: Bundle) -> Bundle:
+    """Return one bundle that shows several below each other."""
+    return {kind: "\n\n".join(one[kind] for one in bundles) for kind in bundles[0].keys() & bundles[-1].keys()}
+
+
+def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any) -> Explorer:
     """Look at a program in the notebook: its graph, its stages side by side and linked line by line, costs, passes.
 
     Args:
         target: What `ml.inspect` takes, or what it gave.
         *args: What it is called with, as in `ml.inspect`.
+        through: Transforms to step through besides, the innermost first, as in `ml.step_through`:
+            `("grad", ("vmap", 4), "jit")`.
         **options: As in `ml.inspect`.
 
     Returns:
         The widget; the last expression of a cell shows it.
 
     Raises:
-        UnknownOptionError: Something that cannot be inspected; arguments for what is inspected already.
+        UnknownOptionError: Something that cannot be inspected; arguments for what is inspected already; an entry of
+            `through` that is no transform, or transforms of what is no function.
 
     Examples:
         >>> import jax.numpy as jnp
         >>> explore(jnp.sin, jnp.zeros(3))
         Explorer(Inspection('sin', made: nothing yet))
     """
+    if through and (isinstance(target, Inspection) or not callable(target)):
+        raise UnknownOptionError(
+            f"transforms of {short_repr(target)} cannot be stepped through.",
+            (("needs", "a function and what it is called with"),),
+            'ml.explore(fn, *args, through=("grad",))',
+        )
+    steps = step_through(target, *args, through=through) if through else None
     if isinstance(target, Inspection) and not args and not options:
         return Explorer(target)
-    return Explorer(inspect(target, *args, **options))
+    return Explorer(inspect(target, *args, **options), steps)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,8 @@ from mithril_nb.session.passes import PassList
 from mithril_nb.session.training import Rows
 from mithril_nb.stages import Inspection, Stage
 from mithril_nb.stages.readable import readable
+from mithril_nb.stages.transform_marks import MarkedEquation
+from mithril_nb.stages.transforms import TransformStep, TransformSteps
 from mithril_nb.viz.op_help import op_help
 
 Message = tuple[dict[str, Any], list[bytes]]
@@ -125,6 +127,40 @@ def _shortened(stage: Stage) -> dict[str, Any]:
 def passes_message(found: PassList) -> Message:
     """Return the message and buffer of the list of passes: number, name, pipeline, added, removed, rewritten."""
     return {"type": "passes", "version": found.version}, [packed([list(one) for one in found.rows])]
+
+
+def transforms_message(steps: TransformSteps) -> Message:
+    """Return the message and buffer of steps: of each what it did, and its two sides with a mark on each equation."""
+    return {"type": "transforms", "left_out": list(steps.left_out)}, [packed([_step(one) for one in steps])]
+
+
+def _step(step: TransformStep) -> dict[str, Any]:
+    made_of: dict[str, list[str]] = {}
+    for one in step.equations:
+        if one.source is not None:
+            made_of.setdefault(one.source, []).append(one.id)
+    came_from = {one.id: [one.source] for one in step.equations if one.source is not None}
+    is_first = step.before is None
+    return {
+        "name": step.name,
+        "explanation": step.explanation,
+        "problem": None if step.problem is None else step.problem.to_dict(),
+        "before": _side(step.before, step.equations_before, made_of),
+        "after": _side(step.after, () if is_first else step.equations, came_from),
+    }
+
+
+def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str, list[str]]) -> dict[str, Any] | None:
+    """Return a jaxpr with its marks: line, id, mark, ids on the other side, what is to be said, whether inferred."""
+    if stage is None:
+        return None
+    line = {made.id: made.line for made in stage.instructions}
+    rows = [
+        (line[one.id], one.id, one.mark, others.get(one.id, []), one.note, one.origin == "inferred")
+        for one in marks
+        if one.id in line
+    ]
+    return {"text": stage.text, "marks": sorted(rows)}
 
 
 def text_message(head: dict[str, Any], text: str) -> Message:

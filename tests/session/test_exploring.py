@@ -20,7 +20,9 @@ from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.passes import Diff, FateOf, PassDesk
 from mithril_nb.session.picture import Picture
+from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.stages.passes import Changes
+from mithril_nb.stages.transforms import step_through
 from mithril_nb.targets import inspect
 
 PATIENCE_S = 60.0
@@ -245,6 +247,41 @@ def test_passes_that_cannot_be_read_say_why_and_can_be_asked_for_again() -> None
         assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "failed", "version": 4, "message": str(problem_of(error))}
     assert told == [("passes_state", None), ("passes_state", None), error] * 2
+
+
+def test_the_numbers_of_transforms_are_compared_when_somebody_asks() -> None:
+    ran: list[int] = []
+
+    def squares(x: Any) -> Any:
+        jax.debug.callback(lambda: ran.append(1))
+        return (x**2).sum()
+
+    steps = step_through(squares, jnp.arange(3.0), through=("grad", "jit"))
+    exploration = Exploration(inspect(squares, spec(3)), steps)
+    assert exploration.snapshot()["transforms"] == {"state": "empty", "message": "", "compared": []}
+    assert ran == []
+    assert exploration.run_command("compare_transforms", {}) is None
+    assert exploration.snapshot()["transforms"]["state"] == "loading"
+    assert exploration.wait(PATIENCE_S)
+    found = exploration.snapshot()["transforms"]
+    assert (found["state"], [agrees for agrees, _ in found["compared"]]) == ("ready", [True, True, True])
+    assert found["compared"][0][1].startswith("agrees with the Python function: off by 0")
+    assert ran
+    assert exploration.errors == []
+
+
+def test_numbers_that_cannot_be_compared_say_why_and_can_be_asked_for_again() -> None:
+    def check() -> Any:
+        raise OSError("the disk is full")
+
+    told: list[Any] = []
+    desk = TransformDesk(SimpleNamespace(check=check), lambda: told.append("changed"), told.append)  # type: ignore[arg-type]
+    for _ in range(2):
+        desk.compare_transforms()
+        assert desk.wait(PATIENCE_S)
+    assert desk.view() == {"state": "failed", "message": str(problem_of(told[1])), "compared": []}
+    assert [type(one) for one in told] == [str, OSError] * 2
+    assert TransformDesk(None, lambda: None, told.append).commands == {}
 
 
 def test_of_a_program_that_cannot_be_traced_the_part_before_is_shown() -> None:

@@ -118,6 +118,51 @@ def test_hlo_in_short_has_the_same_instructions(page: Page) -> None:
     assert tanh in seen
 
 
+def test_transforms_travel_with_a_mark_on_each_equation() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return jnp.sum(jnp.sin(w @ x))
+
+    page = Page(explore(loss, spec(4, 3), spec(3), through=("grad", ("vmap", 2))))
+    assert page.ask("hello")["ok"]
+    content, (first, grad, vmap) = page.latest("transforms")
+    assert content == {"type": "transforms", "left_out": []}
+    assert (first["name"], first["before"], first["after"]["marks"]) == ("trace", None, [])
+    assert grad["before"]["text"] == first["after"]["text"]
+    lines = grad["after"]["text"].split("\n")
+    told = [
+        (lines[line - 1].split("= ")[1].split("[")[0].split(" ")[0], *rest) for line, *rest in grad["after"]["marks"]
+    ]
+    assert told[:2] == [("dot_general", "0", "kept", ["0"], "", False), ("sin", "1", "kept", ["1"], "", False)]
+    assert ("cos", "2", "new", ["1"]) in [one[:4] for one in told]
+    assert next(others for _, id, _, others, _, _ in grad["before"]["marks"] if id == "1") == ["1", "2", "5"]
+    assert next(mark[4] for mark in vmap["before"]["marks"]) == "a batch axis of 2"
+    assert page.explorer.snapshot["transforms"]["state"] == "empty"
+    data, _ = page.explorer._repr_mimebundle_()
+    assert "carry them back" in data["text/html"]
+    assert "carry them back" in data["text/plain"]
+
+
+def test_a_transform_that_jax_refuses_comes_with_what_it_left_out() -> None:
+    page = Page(explore(jnp.sin, spec(3), through=("grad", "jit")))
+    page.ask("hello")
+    content, steps = page.latest("transforms")
+    assert content["left_out"] == ["jit"]
+    assert steps[1]["after"] is None
+    assert steps[1]["problem"]["summary"] == "step 1 of 'sin', 'grad', cannot be done."
+
+
+def test_what_cannot_be_stepped_through_is_refused() -> None:
+    with pytest.raises(UnknownOptionError) as caught:
+        explore(inspect(scaled, spec(5, 6), spec(2, 5)), through=("grad",))
+    assert str(caught.value) == (
+        "transforms of Inspection('scaled', made: nothing yet) cannot be stepped through.\n"
+        "    needs  a function and what it is called with\n"
+        '    Try: ml.explore(fn, *args, through=("grad",))'
+    )
+    with pytest.raises(UnknownOptionError, match="step_through knows no transform 'gradient'"):
+        explore(scaled, spec(5, 6), spec(2, 5), through=("gradient",))
+
+
 def test_what_the_notebook_keeps_is_small_and_holds_no_text(page: Page) -> None:
     kept = json.dumps(page.explorer.snapshot)
     assert len(kept) < 20_000

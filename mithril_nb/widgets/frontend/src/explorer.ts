@@ -16,6 +16,7 @@ import { styleFor } from "./styles";
 import { Tabs } from "./tabs";
 import { followTheme } from "./theme";
 import { Tip } from "./tip";
+import { TransformsTab } from "./transforms";
 import { hideTwin } from "./twin";
 import type { Snapshot } from "./types";
 import { type Mounted, divider } from "./workbench";
@@ -47,10 +48,13 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const notice = new Notice(store);
   const cost = new CostTab(store);
   const passes = new PassesTab(store);
+  const transforms = store.snapshot.transforms ? new TransformsTab(store) : null;
+  if (transforms) store.tab = "transforms";
   const tabs = new Tabs(store, [
+    ...(transforms ? [{ name: "transforms", title: "Transforms", root: transforms.root }] : []),
     { name: "cost", title: "Cost", root: cost.root },
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
-  ], "Costs and passes");
+  ], "Costs, passes, transforms");
   const graph = new StageGraph(store, tip);
   const lower = h("div", { class: "mnb-explorer-rest" }, panes.root, tabs.root);
   const main = h("div", { class: "mnb-main" }, graph.root, lower);
@@ -76,7 +80,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     model.off("change:snapshot", onSnapshot);
     unfollow();
     for (const one of leave) one();
-    for (const part of [graph, panes, header, cost, passes, tabs, notice]) part.destroy();
+    for (const part of [graph, panes, header, cost, passes, transforms, tabs, notice]) part?.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();

@@ -7,7 +7,7 @@ export type Keys = [string, [string, string][]][];
 /** What is done the same way wherever a program is looked at. */
 export const LOOKING: Keys = [
   ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the same thing one stage up or down"]]],
-  ["Passes", [["↑ ↓", "previous, next pass"]]],
+  ["Passes, transforms", [["↑ ↓", "previous, next step"]]],
 ];
 const KEYS: Keys = [
   ["Everywhere", [["?", "this card"], ["F or /", "search blocks and stages"], ["Ctrl Z", "undo"], ["Ctrl Shift Z", "redo"], ["Space", "run, pause or go on (Train tab)"], ["Esc", "let go of the selection"]]],

@@ -37,7 +37,7 @@ export class SourceTab {
 }
 
 /** What a diagnostic says: summary, aligned facts, what to try. */
-function fill(card: HTMLElement, problem: Diagnostic): void {
+export function fill(card: HTMLElement, problem: Diagnostic): void {
   const facts = h("dl", { class: "mnb-facts" }, ...problem.facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
   card.replaceChildren(
     h("p", { class: "mnb-summary" }, icon(ICONS.warning), h("span", {}, problem.code ? h("b", {}, `${problem.code}: `) : null, problem.summary)),

@@ -3,10 +3,11 @@
 import { EditorState, RangeSetBuilder } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import { Clock } from "./clock";
-import { attr, h, keyed, text } from "./dom";
+import { attr, h, text } from "./dom";
 import { titleOf } from "./languages";
 import { decodeJson } from "./messages";
 import { seenLines } from "./seen-lines";
+import { StepList } from "./step-list";
 import type { Store } from "./store";
 import type { DiffHead, Fate, PassRow, PassesInfo } from "./types";
 
@@ -41,7 +42,7 @@ const signs = ViewPlugin.fromClass(
 
 export class PassesTab {
   readonly root: HTMLElement;
-  private readonly list = h("div", { class: "mnb-pass-list", role: "listbox", "aria-label": "Passes that changed something, in the order of time", tabindex: 0 });
+  private readonly list = new StepList("Passes that changed something, in the order of time", (number) => this.request(number));
   private readonly hint = h("p", { class: "mnb-hint" });
   private readonly ask: HTMLButtonElement;
   private readonly fate = h("p", { class: "mnb-pass-fate", role: "status" });
@@ -53,8 +54,6 @@ export class PassesTab {
   private rows: PassRow[] = [];
   /** Version of the design that the rows are of. */
   private version = 0;
-  private at = -1;
-  private shown = -1;
   private asked = "";
   private readonly leave: (() => void)[];
 
@@ -68,16 +67,11 @@ export class PassesTab {
     this.body = h(
       "div",
       { class: "mnb-pass-body" },
-      this.list,
+      this.list.root,
       h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), h("div", { class: "mnb-pass-text" }, this.view.dom)),
     );
     this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.ask, this.fate, this.body);
     this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Fetching the passes" : "Compiling and reading the passes"}: ${elapsed}`));
-    this.list.addEventListener("keydown", (event) => this.key(event));
-    this.list.addEventListener("click", (event) => {
-      const row = (event.target as Element).closest<HTMLElement>("[data-mnb-pass]");
-      if (row) this.select(Number(row.dataset["mnbPass"]));
-    });
     this.leave = [
       store.on("snapshot", () => this.update()),
       store.on("tab", () => this.update()),
@@ -136,63 +130,39 @@ export class PassesTab {
     this.rows = await decodeJson<PassRow[]>(buffer);
     const isOther = version !== this.version;
     this.version = version;
-    const most = Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0));
-    keyed(this.list, this.rows, (row) => String(row[0]), (row) => this.row(row[0]), (element: HTMLElement, row) => {
+    const most = Math.log1p(Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0)));
+    this.list.fill(this.rows.map((row) => {
+      const [, name, pipeline, added, removed, rewritten] = row;
       const size = sizeOf(row);
-      text(element.children[0]!, String(row[0] + 1));
-      text(element.children[1]!, row[1]);
-      text(element.children[2]!, row[2]);
-      text(element.children[3]!, size === null ? "" : `+${row[3]} −${row[4]} ~${row[5]}`);
-      attr(element, "title", size === null ? row[2] : `${row[1]}, in ${row[2]}: ${row[3]} added, ${row[4]} removed, ${row[5]} rewritten`);
-      // A change of one and one of a thousand are both to be seen.
-      (element.children[4] as HTMLElement).style.width = size ? `${(100 * Math.log1p(size)) / Math.log1p(most)}%` : "0";
-    });
+      return {
+        name,
+        more: [pipeline, size === null ? "" : `+${added} −${removed} ~${rewritten}`],
+        title: size === null ? pipeline : `${name}, in ${pipeline}: ${added} added, ${removed} removed, ${rewritten} rewritten`,
+        // A change of one and one of a thousand are both to be seen.
+        share: size ? Math.log1p(size) / most : 0,
+      };
+    }));
     this.update();
     this.store.emit("passes");
-    if (isOther && this.rows.length) this.select(Math.max(0, Math.min(this.at, this.rows.length - 1)));
+    if (isOther && this.rows.length) this.list.select(Math.max(0, Math.min(this.list.at, this.rows.length - 1)));
   }
 
-  private row(number: number): HTMLElement {
-    return h("div", { class: "mnb-pass", role: "option", id: `${this.list.id || "mnb-pass"}-${number}`, "data-mnb-pass": number, "aria-selected": "false" }, h("span", { class: "mnb-pass-number" }), h("span", { class: "mnb-pass-name" }), h("span", { class: "mnb-pass-pipeline" }), h("span", { class: "mnb-pass-size" }), h("i", { class: "mnb-pass-bar" }));
-  }
-
-  private key(event: KeyboardEvent): void {
-    const page = 8;
-    const to = { ArrowDown: this.at + 1, ArrowUp: this.at - 1, PageDown: this.at + page, PageUp: this.at - page, Home: 0, End: this.rows.length - 1 }[event.key];
-    if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
-    this.select(Math.max(0, Math.min(to, this.rows.length - 1)));
-    event.preventDefault();
-    event.stopPropagation();
-  }
-
-  /** Show what one pass did. */
-  select(number: number): void {
-    if (!this.rows[number]) return;
-    this.at = number;
-    for (const element of this.list.children) attr(element, "aria-selected", String((element as HTMLElement).dataset["mnbPass"] === String(number)));
-    const option = this.list.children[number] as HTMLElement | undefined;
-    if (option) {
-      attr(this.list, "aria-activedescendant", option.id);
-      const [top, bottom] = [option.offsetTop, option.offsetTop + option.offsetHeight];
-      if (top < this.list.scrollTop) this.list.scrollTop = top;
-      else if (bottom > this.list.scrollTop + this.list.clientHeight) this.list.scrollTop = bottom - this.list.clientHeight;
-    }
+  private request(number: number): void {
     performance.mark("mnb:diff:start");
     this.store.kernel.latest("diff", "request_diff", { number });
   }
 
   private async receiveDiff({ version, number, cut }: DiffHead, buffer: DataView | undefined): Promise<void> {
-    const isWanted = (): boolean => version === this.version && number === this.at;
+    const isWanted = (): boolean => version === this.version && number === this.list.at;
     if (!buffer || !isWanted()) return;
     const diff = await decodeJson<string>(buffer);
     if (!isWanted()) return;
-    this.shown = number;
     const row = this.rows[number]!;
     text(this.title, row[1]);
     text(this.figures, `${row[2]} · ${diff === "" ? "only names or the order changed" : lengthOf(diff, cut, number)}`);
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: diff }, selection: { anchor: 0 } });
     this.view.scrollDOM.scrollTop = 0;
-    attr(this.root, "data-mnb-shown", this.shown);
+    attr(this.root, "data-mnb-shown", number);
     requestAnimationFrame(() => performance.getEntriesByName("mnb:diff:start").length && performance.measure("mnb:diff", "mnb:diff:start"));
   }
 
@@ -215,7 +185,7 @@ export class PassesTab {
     if (`${stage} ${index} ${this.version}` !== this.asked) return;
     const hlo = this.store.texts.get("hlo");
     const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "It"} of ${titleOf(stage)}`), said.length ? " " : " is there from the start to the end."];
-    said.forEach(([what, name, number], i) => parts.push(`${i ? ", " : ""}${what} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.select(number) }, `${number + 1}. ${name}`)));
+    said.forEach(([what, name, number], i) => parts.push(`${i ? ", " : ""}${what} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.list.select(number) }, `${number + 1}. ${name}`)));
     if (fused.length) {
       const places = fused.map((place) => hlo?.linesOf(place)?.[0]).filter((line) => line !== undefined);
       parts.push(`, fused into ${fused.length === 1 ? "a fusion" : `${fused.length} fusions`}${places.length ? ` (HLO line ${places.slice(0, 3).join(", ")})` : ""}`);

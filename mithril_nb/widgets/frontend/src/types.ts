@@ -202,6 +202,8 @@ export interface Snapshot {
   run: Run;
   status: StatusFigures;
   passes?: PassesInfo;
+  /** Of a program whose transforms are stepped through: whether their numbers agree, step by step. */
+  transforms?: { state: StageState; message: string; compared: [agrees: boolean | null, said: string][] } | null;
   /** What has to be done for each stage: "trace", "lower" or "compile". */
   needs?: Record<StageName, string>;
   graph_stage?: StageName;
@@ -255,6 +257,24 @@ export interface DiffHead {
   version: number;
   number: number;
   cut: boolean;
+}
+
+export type Mark = "kept" | "new" | "changed" | "gone";
+
+/** An equation on one side of a transform: those that it came from, or that came from it, stand on the other side. */
+export type MarkedLine = [line: number, id: string, mark: Mark, others: string[], note: string, isInferred: boolean];
+
+export interface TransformSide {
+  text: string;
+  marks: MarkedLine[];
+}
+
+export interface TransformStep {
+  name: string;
+  explanation: string;
+  problem: Diagnostic | null;
+  before: TransformSide | null;
+  after: TransformSide | null;
 }
 
 export interface Fate {

@@ -1,9 +1,10 @@
+import { EditorView } from "@codemirror/view";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
 import { pictureOf } from "../src/stage-graph";
-import type { SeenNode } from "../src/types";
+import type { Mark, MarkedLine, SeenNode, TransformStep } from "../src/types";
 
 const LINES = 70;
 const data = structuredClone(fixture) as unknown as Fixture;
@@ -111,6 +112,63 @@ describe("the explorer", () => {
     cleanup();
     expect([el.childElementCount, session.listening]).toEqual([0, 0]);
   });
+});
+
+const mark = (line: number, id: string, is: Mark, others: string[], note = "", isInferred = false): MarkedLine => [line, id, is, others, note, isInferred];
+const STEPS: TransformStep[] = [
+  { name: "trace", explanation: "runs it once.", problem: null, before: null, after: { text: "{ lambda\n  b = sin a\n}\n", marks: [] } },
+  {
+    name: "grad", explanation: "adds one.", problem: null,
+    before: { text: "{ lambda\n  b = sin a\n}\n", marks: [mark(2, "0", "changed", ["0", "1"])] },
+    after: { text: "{ lambda\n  b = sin a\n  c = cos a\n}\n", marks: [mark(2, "0", "changed", ["0"], "a batch axis of 2"), mark(3, "1", "new", ["0"], "", true)] },
+  },
+  { name: "vmap", explanation: "", problem: { code: "StageUnavailableError", summary: "step 2, 'vmap', cannot be done.", facts: [], advice: "through=()" }, before: { text: "b = sin a", marks: [] }, after: null },
+];
+
+class FakeStepping extends FakeExplorer {
+  protected override answer(command: Sent): void {
+    if (command.name === "hello") void gzip(JSON.stringify(STEPS)).then((steps) => this.message({ type: "transforms", left_out: ["jit"] }, [steps]));
+    super.answer(command);
+  }
+}
+
+test("transforms are stepped through by keys, with signs, words, and what came of the line at the caret", async () => {
+  const session = new FakeStepping({ ...data, snapshot: { ...data.snapshot, transforms: { state: "empty", message: "", compared: [] } } });
+  const el = document.createElement("div");
+  document.body.append(el);
+  const cleanup = mountExplorer({ model: session, el });
+  const find = <T extends HTMLElement = HTMLElement>(selector: string): T => el.querySelector<T>(selector)!;
+  const marks = (side: string): (string | undefined)[][] => [...el.querySelectorAll<HTMLElement>(`[data-mnb-side="${side}"] .mnb-mark`)].map((line) => [line.textContent!.trim(), line.dataset["mnbSign"], line.title]);
+  const press = (key: string): void => void find(".mnb-pass-list").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
+  const part = (): HTMLElement => find('[data-mnb-part="transforms"]');
+  expect(find('[data-mnb-tab="transforms"]').getAttribute("aria-selected")).toBe("true");
+  await vi.waitFor(() => expect(part().dataset["mnbStep"]).toBe("1"));
+  expect(marks("before")).toEqual([["b = sin a", "~", "changed"]]);
+  expect(marks("after")).toEqual([["b = sin a", "~", "changed"], ["c = cos a", "+", "new"]]);
+  expect(find('[data-mnb-side="after"] .mnb-pane-figures').textContent).toBe("+1 ~1");
+  const view = EditorView.findFromDOM(find('[data-mnb-side="after"]'))!;
+  view.dispatch({ selection: { anchor: view.state.doc.line(3).from } });
+  expect(find('[data-mnb-side="after"] .mnb-pane-figures').textContent).toBe("new · from 0 · inferred");
+  expect([...el.querySelectorAll("[data-mnb-side] .mnb-pinned")].map((line) => line.textContent!.trim())).toEqual(["b = sin a", "c = cos a"]);
+  press("ArrowUp");
+  expect(find('[data-mnb-side="before"] .mnb-hint').textContent).toBe("Python: this is the first step.");
+  press("End");
+  expect(find(".mnb-step-problem").textContent).toContain("step 2, 'vmap', cannot be done.");
+  expect(find(".mnb-pass-fate").textContent).toBe("vmap  Not reached: jit.");
+  expect(find('[data-mnb-side="after"] .mnb-hint').textContent).toContain("JAX refuses this step");
+  // The numbers, when they are asked for.
+  find('[data-mnb-action="transforms.compare"]').click();
+  expect(session.names()).toContain("compare_transforms");
+  session.change({ transforms: { state: "ready", message: "", compared: [[true, "agrees with Python: off by 0"], [false, "DIFFERS from a jvp"], [null, "not compared: why"]] } });
+  expect([...el.querySelectorAll(".mnb-pass-pipeline")].map((one) => one.textContent)).toEqual(["✓ agrees", "✗ differs", "cannot be done"]);
+  press("Home");
+  expect(find(".mnb-compared").textContent).toBe("✓ agrees with Python: off by 0");
+  expect(find('[data-mnb-action="transforms.compare"]').hidden).toBe(true);
+  session.change({ transforms: { state: "failed", message: "no memory", compared: [] } });
+  expect([find(".mnb-compared").textContent, find('[data-mnb-action="transforms.compare"]').hidden]).toEqual(["The numbers could not be compared: no memory", false]);
+  cleanup();
+  expect([el.childElementCount, session.listening]).toEqual([0, 0]);
+  el.remove();
 });
 
 test("of a picture only what is drawn is taken", () => {

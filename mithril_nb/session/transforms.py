@@ -1,0 +1,70 @@
+"""What transforms did to a function, for a page; both sides of each are run on numbers when somebody asks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from mithril_nb.session.analysis import problem_of
+from mithril_nb.session.worker import Worker
+from mithril_nb.stages.transforms import Comparison, TransformSteps
+
+
+class TransformDesk:
+    """The steps that a page shows, and how their numbers compare.
+
+    Args:
+        steps: The steps; `None` if there is nothing to step through.
+        changed: Called where `view` is another, in the thread.
+        failed: Told what nobody expected.
+
+    Attributes:
+        steps: The steps, or `None`.
+        commands: What a page can ask for, by name.
+    """
+
+    def __init__(
+        self, steps: TransformSteps | None, changed: Callable[[], None], failed: Callable[[BaseException], None]
+    ):
+        self.steps = steps
+        self._changed, self._failed = changed, failed
+        self._lock = threading.Lock()
+        self._view: dict[str, Any] = {"state": "empty", "message": "", "compared": []}
+        self._worker = Worker("mithril_nb-transforms")
+        self.commands = {} if steps is None else {"compare_transforms": self.compare_transforms}
+
+    def view(self) -> dict[str, Any] | None:
+        """Return how far the numbers are: for each step whether they agree, `None` if nobody knows, and in words."""
+        return None if self.steps is None else dict(self._view)
+
+    def compare_transforms(self) -> None:
+        """Run both sides of each step on the same numbers."""
+        with self._lock:
+            if self._view["state"] in ("loading", "ready"):
+                return
+            self._view = {"state": "loading", "message": "", "compared": []}
+        self._changed()
+        self._worker.submit(lambda _: self._compare())
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the numbers; return whether they came in time."""
+        return self._worker.wait_until_idle(timeout_s)
+
+    def end(self) -> None:
+        """Give up what is asked."""
+        self._worker.end(0)
+
+    def _compare(self) -> None:
+        assert self.steps is not None
+        try:
+            compared = [_told(one) for one in self.steps.check()]
+            self._view = {"state": "ready", "message": "", "compared": compared}
+            self._changed()
+        except Exception as error:  # nobody else hears of it
+            self._view = {"state": "failed", "message": str(problem_of(error)), "compared": []}
+            self._failed(error)
+
+
+def _told(one: Comparison) -> tuple[bool | None, str]:
+    return one.agrees, str(one).removeprefix(f"{one.step}: ")

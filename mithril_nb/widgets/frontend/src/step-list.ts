@@ -1,0 +1,67 @@
+/** A list in the order of time that is stepped through with the arrow keys: each step is shown as it is reached. */
+
+import { attr, h, keyed, text, uid } from "./dom";
+
+/** How many steps PageUp and PageDown take. */
+const PAGE = 8;
+
+export interface Step {
+  name: string;
+  /** What is said of it, in a column each. */
+  more: [where: string, size: string];
+  title: string;
+  /** How long its bar is, 0 to 1. */
+  share: number;
+}
+
+export class StepList {
+  readonly root: HTMLElement;
+  at = -1;
+  private count = 0;
+  private readonly id = uid("step");
+
+  constructor(
+    label: string,
+    private readonly shown: (number: number) => void,
+  ) {
+    this.root = h("div", { class: "mnb-pass-list", role: "listbox", "aria-label": label, tabindex: 0 });
+    this.root.addEventListener("keydown", (event) => this.key(event));
+    this.root.addEventListener("click", (event) => {
+      const row = (event.target as Element).closest<HTMLElement>("[data-mnb-pass]");
+      if (row) this.select(Number(row.dataset["mnbPass"]));
+    });
+  }
+
+  fill(steps: readonly Step[]): void {
+    this.count = steps.length;
+    keyed(this.root, steps.map((step, number) => ({ ...step, number })), ({ number }) => String(number), ({ number }) => this.row(number), (element: HTMLElement, { number, name, more, title, share }) => {
+      [String(number + 1), name, ...more].forEach((said, i) => text(element.children[i]!, said));
+      attr(element, "title", title);
+      (element.children[4] as HTMLElement).style.width = `${100 * share}%`;
+    });
+  }
+
+  select(number: number): void {
+    if (!(number in this.root.children)) return;
+    this.at = number;
+    for (const element of this.root.children) attr(element, "aria-selected", String((element as HTMLElement).dataset["mnbPass"] === String(number)));
+    const option = this.root.children[number] as HTMLElement;
+    attr(this.root, "aria-activedescendant", option.id);
+    const [top, bottom] = [option.offsetTop, option.offsetTop + option.offsetHeight];
+    if (top < this.root.scrollTop) this.root.scrollTop = top;
+    else if (bottom > this.root.scrollTop + this.root.clientHeight) this.root.scrollTop = bottom - this.root.clientHeight;
+    this.shown(number);
+  }
+
+  private row(number: number): HTMLElement {
+    return h("div", { class: "mnb-pass", role: "option", id: `${this.id}-${number}`, "data-mnb-pass": number, "aria-selected": "false" }, h("span", { class: "mnb-pass-number" }), h("span", { class: "mnb-pass-name" }), h("span", { class: "mnb-pass-pipeline" }), h("span", { class: "mnb-pass-size" }), h("i", { class: "mnb-pass-bar" }));
+  }
+
+  private key(event: KeyboardEvent): void {
+    const to = { ArrowDown: this.at + 1, ArrowUp: this.at - 1, PageDown: this.at + PAGE, PageUp: this.at - PAGE, Home: 0, End: this.count - 1 }[event.key];
+    if (to === undefined || event.ctrlKey || event.metaKey || event.altKey) return;
+    this.select(Math.max(0, Math.min(to, this.count - 1)));
+    event.preventDefault();
+    event.stopPropagation();
+  }
+}

@@ -1,0 +1,48 @@
+"""Transforms in the explorer in a real browser: stepped through by keys, both sides beside each other, and numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+OPEN = """
+import jax, jax.numpy as jnp
+import mithril_nb as ml
+def loss(w, x):
+    with jax.named_scope("layer"):
+        return jnp.sum(jnp.tanh(w @ x) ** 2)
+e = ml.explore(loss, jnp.ones((5, 3)), jnp.ones(3), through=("grad", ("vmap", 4), "jit"))
+e
+"""
+
+
+def test_transforms_are_stepped_through_by_keys(open_notebook, screenshots) -> None:
+    notebook = open_notebook([OPEN], width=1600, height=1150)
+    notebook.run_all()
+    page: Any = notebook.page
+    part = page.locator('[data-mnb-part="transforms"]')
+    page.locator('[data-mnb-part="transforms"][data-mnb-step="1"]').wait_for()
+    page.locator(".mnb-explorer").scroll_into_view_if_needed()
+    after = part.locator('[data-mnb-side="after"]')
+    assert after.locator('[data-mnb-mark="new"]').count() > 0
+    new = after.locator('[data-mnb-mark="new"]').first
+    assert page.evaluate("(line) => getComputedStyle(line, '::before').content", new.element_handle()) == '"+"'
+    part.locator('[role="listbox"]').focus()
+    page.keyboard.press("ArrowDown")
+    page.locator('[data-mnb-part="transforms"][data-mnb-step="2"]').wait_for()
+    assert part.locator('[data-mnb-side="before"] [data-mnb-mark="changed"]').count() > 0
+    # The line at the caret lights up what came of it.
+    part.locator('[data-mnb-side="before"] .cm-line', has_text="dot_general").first.click(position={"x": 90, "y": 6})
+    after.locator(".mnb-pinned").first.wait_for()
+    assert "to " in part.locator('[data-mnb-side="before"] .mnb-pane-figures').inner_text()
+    assert not notebook.evaluate("bool(e.snapshot['transforms']['compared'])"), "nothing is run before somebody asks"
+    page.locator('[data-mnb-action="transforms.compare"]').focus()
+    page.keyboard.press("Enter")
+    part.locator(".mnb-compared", has_text="✓ agrees with a Python loop of 4 runs").wait_for()
+    assert part.locator(".mnb-pass", has_text="✓ agrees").count() == 4
+    notebook.pictures(
+        screenshots, "explorer-transforms", page.locator(".mnb-explorer"), widths=(1280, 1600), height=1150
+    )
+    assert notebook.problems == []
+    assert notebook.evaluate("[str(error) for error in e.errors]") == []
+    html = notebook.evaluate("e._bundle()['text/html']")
+    assert "carry them back" in html, "a saved notebook shows the steps too"
