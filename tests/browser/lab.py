@@ -151,6 +151,8 @@ class Server:
             f"--ServerApp.root_dir={self.root}",
             "--LabApp.expose_app_in_browser=True",
             "--JupyterNotebookApp.expose_app_in_browser=True",
+            # It asks yarn at each load of a page whether JupyterLab should be built anew.
+            "--ServerApp.tornado_settings={'page_config_data': {'buildCheck': False, 'buildAvailable': False}}",
         ]
 
     def _environment(self, more: dict[str, str]) -> dict[str, str]:
