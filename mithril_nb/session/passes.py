@@ -36,10 +36,12 @@ class PassList:
     Attributes:
         version: Of the design that they were read of.
         rows: One for each pass.
+        number: Of the pass whose diff follows when the list is new: the one that was asked for last, if there is one.
     """
 
     version: int = 0
     rows: tuple[PassRow, ...] = ()
+    number: int = 0
 
 
 @dataclass(frozen=True)
@@ -207,9 +209,13 @@ class PassDesk:
             return
         rows: list[PassRow] = [(one.number, one.name, one.pipeline, None, None, None) for one in passes]
         self._reading = reading = _Reading(version, inspection)
-        if passes:  # a page shows one beside the list as soon as it comes, and the HLO is being made at that time
-            self._diff_of(reading, passes[min(self._number, len(passes) - 1)])
+        self._number = max(0, min(self._number, len(passes) - 1))
+        first = self._diff_of(reading, passes[self._number]) if passes else None
         self._show(version, rows)
+        if (
+            first is not None
+        ):  # asked for, it would wait until the HLO is packed, which a page asks for at the same time
+            self._tell("diff", first)
         self._turn(version, "ready")
         for at, one in enumerate(passes):
             if not self._rests(wanted):
@@ -224,7 +230,7 @@ class PassDesk:
             self._diff_of(reading, one)
 
     def _show(self, version: int, rows: list[PassRow]) -> None:
-        self.latest = PassList(version, tuple(rows))
+        self.latest = PassList(version, tuple(rows), self._number)
         self._tell("passes", self.latest)
 
     def _rests(self, wanted: Callable[[], bool]) -> bool:

@@ -126,7 +126,8 @@ def _shortened(stage: Stage) -> dict[str, Any]:
 
 def passes_message(found: PassList) -> Message:
     """Return the message and buffer of the list of passes: number, name, pipeline, added, removed, rewritten."""
-    return {"type": "passes", "version": found.version}, [packed([list(one) for one in found.rows])]
+    head = {"type": "passes", "version": found.version, "number": found.number}
+    return head, [packed([list(one) for one in found.rows])]
 
 
 def transforms_message(steps: TransformSteps) -> Message:

@@ -78,8 +78,10 @@ class SessionWidget(anywidget.AnyWidget):
 
     def _greet(self) -> None:
         """Send a page, which may have been loaded anew, what it cannot know."""
-        if self.session.passes.latest.rows:
-            self._hear("passes", self.session.passes.latest)
+        found = self.session.passes.latest
+        if found.rows:
+            self._hear("passes", found)
+            self.session.passes.request_diff(found.number)
 
     def _send_stage(self, name: str, *, short: bool) -> Diagnostic | None:
         problem = self.session.run_command("want_stage", {"stage": name})

@@ -104,6 +104,8 @@ export class FakeModel implements WidgetModel {
 
 /** One that also does what some commands ask for, on the fixture's data. */
 export class FakeSession extends FakeModel {
+  private number = 0;
+
   constructor(readonly fixture: Fixture) {
     super({ snapshot: fixture.snapshot });
   }
@@ -141,11 +143,13 @@ export class FakeSession extends FakeModel {
 
   async sendPasses(): Promise<void> {
     const { version } = this.snapshot;
-    this.message({ type: "passes", version }, [await gzip(JSON.stringify(PASSES))]);
+    this.message({ type: "passes", version, number: this.number }, [await gzip(JSON.stringify(PASSES))]);
     this.change({ passes: { state: "ready", message: "", version } });
+    await this.sendDiff(this.number);
   }
 
   async sendDiff(number: number): Promise<void> {
+    this.number = number;
     const version = this.snapshot.passes!.version;
     this.message({ type: "diff", version, number, cut: number === 1 }, [await gzip(JSON.stringify(`@@ %main\n-  %gone\n+  %come ${number} of ${version}\n`))]);
   }

@@ -55,6 +55,7 @@ export class PassesTab {
   /** Version of the design that the rows are of. */
   private version = 0;
   private asked = "";
+  private listed: Promise<void> = Promise.resolve();
   private readonly leave: (() => void)[];
 
   constructor(private readonly store: Store) {
@@ -77,7 +78,7 @@ export class PassesTab {
       store.on("tab", () => this.update()),
       store.on("links", () => this.askFate()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on("passes", (message: { version: number }, buffers) => void this.receive(message.version, buffers[0])),
+      store.kernel.on("passes", (message, buffers) => (this.listed = this.receive(message, buffers[0]))),
       store.kernel.on("diff", (message: DiffHead, buffers) => void this.receiveDiff(message, buffers[0])),
       store.kernel.on("fate", (message: Fate) => this.receiveFate(message)),
     ];
@@ -125,7 +126,8 @@ export class PassesTab {
     return "XLA rewrites the program in some hundred passes. Those that changed something are listed here, each with what it took away and put in. The program has to be compiled for it.";
   }
 
-  private async receive(version: number, buffer: DataView | undefined): Promise<void> {
+  /** Take a list; the diff of pass `number` follows one that is new. */
+  private async receive({ version, number }: { version: number; number: number }, buffer: DataView | undefined): Promise<void> {
     if (!buffer) return;
     this.rows = await decodeJson<PassRow[]>(buffer);
     const isOther = version !== this.version;
@@ -144,7 +146,10 @@ export class PassesTab {
     }));
     this.update();
     this.store.emit("passes");
-    if (isOther && this.rows.length) this.list.select(Math.max(0, Math.min(this.list.at, this.rows.length - 1)));
+    if (isOther && this.rows.length) {
+      performance.mark("mnb:diff:start");
+      this.list.mark(number);
+    }
   }
 
   private request(number: number): void {
@@ -153,6 +158,7 @@ export class PassesTab {
   }
 
   private async receiveDiff({ version, number, cut }: DiffHead, buffer: DataView | undefined): Promise<void> {
+    await this.listed;
     const isWanted = (): boolean => version === this.version && number === this.list.at;
     if (!buffer || !isWanted()) return;
     const diff = await decodeJson<string>(buffer);

@@ -43,6 +43,12 @@ export class StepList {
 
   select(number: number): void {
     if (!(number in this.root.children)) return;
+    this.mark(number);
+    this.shown(number);
+  }
+
+  /** Say which step is shown. */
+  mark(number: number): void {
     this.at = number;
     for (const element of this.root.children) attr(element, "aria-selected", String((element as HTMLElement).dataset["mnbPass"] === String(number)));
     const option = this.root.children[number] as HTMLElement;
@@ -50,7 +56,6 @@ export class StepList {
     const [top, bottom] = [option.offsetTop, option.offsetTop + option.offsetHeight];
     if (top < this.root.scrollTop) this.root.scrollTop = top;
     else if (bottom > this.root.scrollTop + this.root.clientHeight) this.root.scrollTop = bottom - this.root.clientHeight;
-    this.shown(number);
   }
 
   private row(number: number): HTMLElement {
