@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import threading
 from collections.abc import Callable
 from types import TracebackType
 from typing import Generic, TypeVar
 
-from mithril_nb.stages.collector import paused_collector
-
 Value = TypeVar("Value")
 _INTERVAL_S = 0.02
-_CONFIG = re.compile(r"backend_config=(\{.*\})")
+_CONFIG = re.compile(r"backend_config=\{.*")
+_DECODER = json.JSONDecoder()
 
 
 class Ahead(Generic[Value]):
@@ -36,13 +36,16 @@ class Ahead(Generic[Value]):
     """
 
     def __init__(self, make: Callable[[], Value | None]):
-        self._make = make
+        self._make: Callable[[], Value | None] | None = make
         self._over = threading.Event()
         self._value: Value | None = None
         self._thread = threading.Thread(target=self._run, name="mithril_nb reads ahead", daemon=True)
 
     def __enter__(self) -> Ahead[Value]:
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError:  # A process may have as many threads as it is allowed: then nothing is made ahead.
+            self._make = None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -50,30 +53,40 @@ class Ahead(Generic[Value]):
 
     def get(self) -> Value | None:
         """Return the value if its making had begun within the body; waits until it is made."""
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
         return self._value
 
     def _run(self) -> None:
-        while not self._over.wait(_INTERVAL_S):
+        make = self._make
+        assert make is not None
+        while self._value is None and not self._over.wait(_INTERVAL_S):
             try:
-                with paused_collector():
-                    self._value = self._make()
+                self._value = make()
             except Exception:
-                return
-            if self._value is not None:
-                return
+                break
+        self._make = None  # It knows the program, which is to go when nobody else does.
 
 
 def fingerprint(text: str) -> bytes:
-    r"""Return what two texts of a module have in common if and only if they tell the same.
+    r"""Return what two texts of a module have in common if they tell the same, and hardly otherwise.
 
     XLA writes what a backend is told as a map, in any order.
 
     Examples:
         >>> fingerprint('  a, backend_config={"b":1,"c":2}\n') == fingerprint('  a, backend_config={"c":2,"b":1}\n')
         True
-        >>> fingerprint('  a, backend_config={"b":1}\n') == fingerprint('  a, backend_config={"b":2}\n')
+        >>> fingerprint('  a, backend_config={"b":12}\n') == fingerprint('  a, backend_config={"b":21}\n')
         False
     """
-    sorted_text = _CONFIG.sub(lambda match: "".join(sorted(match.group(1))), text)
-    return hashlib.blake2b(sorted_text.encode(), digest_size=16).digest()
+    return hashlib.blake2b(_CONFIG.sub(_in_order, text).encode(), digest_size=16).digest()
+
+
+def _in_order(found: re.Match[str]) -> str:
+    config = found.group()
+    start = len("backend_config=")
+    try:
+        told, end = _DECODER.raw_decode(config, start)
+    except ValueError:  # not everything that a backend is told is JSON
+        return config
+    return f"{config[:start]}{json.dumps(told, sort_keys=True)}{config[end:]}"

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.inference import by_place
-from mithril_nb.stages.jaxpr_text import short_spec
+from mithril_nb.stages.jaxpr_text import printable, short_spec
 from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Role
 
 ROLES: tuple[Role, ...] = ("forward", "backward", "update")
@@ -110,18 +110,13 @@ def _by_depth(rows: Mapping[str, _Row]) -> list[_Row]:
     return ordered
 
 
-def _one_line(name: str) -> str:
-    """Return a name without what begins a new line: each block has one."""
-    return " ".join(name.splitlines())
-
-
 def _text(rows: list[_Row], kinds: Mapping[str, str]) -> tuple[str, tuple[Instruction, ...]]:
-    names = [f"{'  ' * row.path.count('/')}{_one_line(row.path.rpartition('/')[2])}" for row in rows]
+    names = [f"{'  ' * row.path.count('/')}{printable(row.path.rpartition('/')[2])}" for row in rows]
     specs = [" ".join(map(short_spec, row.gives)) for row in rows]
     table = [("block", "kind", "gives", "equations")]
     for row, name, spec in zip(rows, names, specs, strict=True):
         counts = " · ".join(f"{count} {role or 'other'}" for role, count in row.counts.items() if count)
-        table.append((name, _one_line(kinds.get(row.path, "")), spec, counts))
+        table.append((name, printable(kinds.get(row.path, "")), spec, counts))
     shown = [place for place in range(4) if place in (0, 3) or any(line[place] for line in table[1:])]
     widths = [min(max(len(line[place]) for line in table), _WIDEST) for place in shown]
     text = "\n".join(

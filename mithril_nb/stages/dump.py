@@ -1,7 +1,7 @@
 """What XLA writes down while it compiles one program: every pass, every kernel. Kept in a folder until nobody asks.
 
-The folder goes with the last value that refers to it, at the latest when Python ends. What a process leaves behind
-that was killed is removed by the next one that compiles.
+The folder goes when Python collects the last value that refers to it, at the latest when Python ends. What a process
+that was killed leaves behind is removed by the next one that compiles.
 """
 
 from __future__ import annotations

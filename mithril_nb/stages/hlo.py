@@ -94,7 +94,7 @@ class _Module:
                         asks_users_first=line.opcode in _USERS_FIRST,
                         shown_operands=line.operands,  # `operands` of a parameter grow by what its callers give it
                         shapes=line.specs,
-                        attributes=attribute_pairs(line.attributes),
+                        attributes=attribute_pairs(line.attributes) + _trips(line),
                     )
                     for how, callee in line.calls:
                         if how in _BODIES or line.opcode in CALLING:
@@ -244,6 +244,11 @@ class _Module:
                 if shares and not draft.shares and not draft.is_settled:
                     draft.shares, draft.origin = shares, "inferred"
                     draft.role = draft.role or majority((caller.role, 1.0) for caller in callers)
+
+
+def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
+    """How often a loop goes round: XLA writes it into what the text leaves out."""
+    return () if line.trips is None else (("known_trip_count", str(line.trips)),)
 
 
 def _in_function_of(id: str, callers: Iterable[str]) -> set[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.dtypes import HLO_DTYPES
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
@@ -28,12 +29,6 @@ _CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
 _WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
 _ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
-DTYPES = {
-    "pred": "bool", "s8": "int8", "s16": "int16", "s32": "int32", "s64": "int64", "u8": "uint8", "u16": "uint16",
-    "u32": "uint32", "u64": "uint64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
-    "c64": "complex64", "c128": "complex128",
-}  # fmt: skip
-"""XLA's names of dtypes, and everybody else's."""
 _BRACKET = re.compile(rf"{_QUOTED}|[(){{}}\[\]]")
 _BRACES = r"\{(?:[^{}\"]++|" + _QUOTED + r")*+\}"
 for _ in range(4):  # as deep as XLA nests them
@@ -264,7 +259,7 @@ def _product(sizes: tuple[int, ...]) -> int:
 
 @lru_cache(maxsize=4096)
 def _specs(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[TensorSpec, ...]:
-    return tuple(TensorSpec(sizes, DTYPES.get(dtype, dtype)) for dtype, sizes in shapes)
+    return tuple(TensorSpec(sizes, HLO_DTYPES.get(dtype, dtype)) for dtype, sizes in shapes)
 
 
 @lru_cache(maxsize=4096)

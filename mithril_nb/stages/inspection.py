@@ -32,7 +32,8 @@ Value = TypeVar("Value")
 class Inspection(Shown):
     """A program at every stage between Python and the machine. Nothing of it is executed.
 
-    Stages are made when they are asked for, kept, and may be asked for from several threads.
+    Stages are made when they are asked for, kept, and may be asked for from several threads. While XLA compiles, what
+    its passes have made by then is read.
 
     Attributes:
         name: Name of the program.

@@ -236,17 +236,6 @@ def start_of(jaxpr: Any) -> str:
     return getattr(debug, "func_src_info", "").partition(" at ")[2]
 
 
-def source_line(equation: Any) -> str:
-    """Return `"file.py:12"`: the innermost line of Python that belongs to no installed library, or `""`."""
-    return _source_line(equation.source_info.traceback)
-
-
-@lru_cache(maxsize=8192)
-def _source_line(traceback: Any) -> str:
-    place = _source_place(traceback)
-    return "" if place is None else f"{file_label(place[0])}:{place[1]}"
-
-
 def source_place(equation: Any) -> tuple[str, int] | None:
     """Return path and line of the innermost line of Python that belongs to no installed library.
 
@@ -280,9 +269,22 @@ def file_label(path: str) -> str:
     return f"cell {zlib.crc32(os.path.basename(path).encode()) & 0xFFFF:04x}" if is_cell else os.path.basename(path)
 
 
-def longer_label(path: str) -> str:
-    """Return what to call one of several files of the same name: its folder too."""
-    return f"{os.path.basename(os.path.dirname(path))}/{os.path.basename(path)}"
+def file_labels(paths: Iterable[str]) -> dict[str, str]:
+    """Return what to call each of several files: those of the same name by as many folders as it takes.
+
+    Examples:
+        >>> list(file_labels(["/a/x/m.py", "/b/x/m.py", "/c/x/m.py", "/c/n.py"]).values())
+        ['m.py', 'x/m.py', 'c/x/m.py', 'n.py']
+    """
+    labels: dict[str, str] = {}
+    taken: set[str] = set()
+    for path in dict.fromkeys(paths):
+        label, folder = file_label(path), os.path.dirname(path)
+        while label in taken and os.path.basename(folder):
+            label, folder = f"{os.path.basename(folder)}/{label}", os.path.dirname(folder)
+        labels[path] = label
+        taken.add(label)
+    return labels
 
 
 def is_of_person(path: str) -> bool:
@@ -390,22 +392,33 @@ def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -
     return other
 
 
+_CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
+    "jax_enable_x64": jax.enable_x64,
+    "jax_default_matmul_precision": jax.default_matmul_precision,
+    "jax_default_device": jax.default_device,
+    "jax_default_prng_impl": jax.default_prng_impl,
+    "jax_threefry_partitionable": jax.threefry_partitionable,
+    "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
+    "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
+}
+"""Settings of JAX that change what is traced, and what enters each for a while."""
+
+
 def context_now() -> Callable[[], AbstractContextManager[None]]:
-    """Return what puts JAX into the context of this moment again: widths, precision, default device and mesh.
+    """Return what puts JAX into the context of this moment again: widths, precision, random keys, device, mesh, ...
 
     A program is traced when its first stage is asked for, often after the `with` in which it was inspected, and in
     another thread: contexts of JAX belong to a thread.
     """
     config: Any = jax.config
-    wide, precision, device = config.jax_enable_x64, config.jax_default_matmul_precision, config.jax_default_device
+    settings = [(enter, getattr(config, name)) for name, enter in _CONTEXT.items()]
     mesh = jax.sharding.get_mesh()
 
     @contextmanager
     def again() -> Iterator[None]:
         with ExitStack() as stack:
-            stack.enter_context(jax.enable_x64(wide))
-            stack.enter_context(jax.default_matmul_precision(precision))
-            stack.enter_context(jax.default_device(device))
+            for enter, value in settings:
+                stack.enter_context(enter(value))
             if not mesh.empty:
                 stack.enter_context(jax.set_mesh(mesh))
             yield

@@ -76,7 +76,7 @@ class _Printer:
         for var in jaxpr.constvars:
             self._lines.append(f"    {self._bind(var)}  # constant")
         for index, (var, leaf) in enumerate(zip(jaxpr.invars, trace.inputs, strict=True)):
-            self._lines.append(f"    {self._bind(var)}  # {_one_line(leaf.name)}")
+            self._lines.append(f"    {self._bind(var)}  # {printable(leaf.name)}")
             block = owner(index)
             shares = ((block, 1.0),) if block else ()
             origin = "inferred" if block else None
@@ -219,11 +219,11 @@ def _params(record: Equation, texts: Sequence[tuple[str, str]]) -> str:
 def _compact(value: Any) -> str:
     if isinstance(value, tuple):
         return f"({','.join([_compact(item) for item in value])}{',' if len(value) == 1 else ''})"
-    return _one_line(value) if isinstance(value, str) else str(value)
+    return printable(value) if isinstance(value, str) else str(value)
 
 
-def _one_line(text: str) -> str:
-    """Names are a person's own: one with a line break must not make two lines of one."""
+def printable(text: str) -> str:
+    """Return a name so that it is one line: names are a person's own, and may break lines or colour a terminal."""
     return text if text.isprintable() else text.encode("unicode_escape").decode()
 
 

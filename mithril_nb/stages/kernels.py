@@ -151,8 +151,13 @@ class Owners:
 
     @cached_property
     def fusions(self) -> Mapping[str, str]:
-        """The fusion that each fused instruction is a part of, by id."""
-        return {inner.id: id for id, body in self._bodies.items() for inner in self._by_computation.get(body, ())}
+        """The fusion that does the work of each fused instruction, by id. What a fusion is given is no work of it."""
+        return {
+            inner.id: id
+            for id, body in self._bodies.items()
+            for inner in self._by_computation.get(body, ())
+            if inner.opcode != "parameter"
+        }
 
     @cached_property
     def _bodies(self) -> Mapping[str, str]:

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-_EXECUTABLE = 0x4  # SHF_EXECINSTR
 _PTX_HEAD = re.compile(r"^\s*(?:\.visible\s+|\.weak\s+)*\.(?:entry|func)\b[^(\n]*?([\w$.]+)\s*\(", re.MULTILINE)
 _PTX_LINE = re.compile(r"^\s+(?:@!?%\w+\s+)?([a-z][\w.:]*)\s*([^;]*)")
 

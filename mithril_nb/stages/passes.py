@@ -13,7 +13,7 @@ from mithril_nb.display import Shown
 from mithril_nb.stages.dump import Dump
 from mithril_nb.stages.hlo_text import tidy_module
 
-_NUMBERED = re.compile(r"^(\d+)\.(.+)$")
+_NUMBERED = re.compile(r"^\d+\..")
 _STEP = re.compile(r"^(.+?)\.after_(.+?)(?:\.before_(.+))?$")
 _NAME = re.compile(r"^ +(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 _START = "pipeline-start"
@@ -130,6 +130,12 @@ class Fate:
     fused_into: tuple[str, ...] = ()
 
 
+def files_of_passes(dump: Dump) -> tuple[str, ...]:
+    """Return the names of the files in which XLA wrote down what its passes made, in the order of time."""
+    numbered = [name for name in dump.names("txt") if _NUMBERED.match(name)]
+    return tuple(sorted(numbered, key=lambda name: int(name.split(".", 1)[0])))
+
+
 def read_passes(dump: Dump) -> tuple[Pass, ...]:
     """Return the passes of a dump that changed something, in the order of time.
 
@@ -138,21 +144,22 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
     Raises:
         LookupError: There are none to be read.
     """
-    numbered = [(name, match) for name in dump.names("txt") if (match := _NUMBERED.match(name))]
-    if not numbered or not dump.path(_BEFORE, "txt").exists():
+    names = files_of_passes(dump)
+    if not names or not dump.path(_BEFORE, "txt").exists():
         raise LookupError(_NO_PASSES)
     found: list[Pass] = []
     latest = _BEFORE
     text = dump.text(latest, "txt")
-    for name, match in sorted(numbered, key=lambda item: int(item[1].group(1))):
-        step = _STEP.match(match.group(2))
+    for name in names:
+        what = name.split(".", 1)[1]
+        step = _STEP.match(what)
         if step is not None and step.group(3) is None:
             continue  # half way through a pass, which has a file of its own
         before, text = text, dump.text(name, "txt")
         if text == before:
             continue
         if not _look_same(before, text):
-            pipeline, after = (step.group(1), step.group(2)) if step else ("", match.group(2))
+            pipeline, after = (step.group(1), step.group(2)) if step else ("", what)
             # What is seen at the start of a pipeline, or when one within it has ended, was done on the way there.
             title = pipeline if after == _START else after
             found.append(Pass(len(found), title, pipeline, dump, latest, name))

@@ -24,7 +24,7 @@ from mithril_nb.stages.jaxpr_text import print_jaxpr
 from mithril_nb.stages.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.llvm import llvm_lines
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.passes import Histories, Pass, read_passes
+from mithril_nb.stages.passes import Histories, Pass, files_of_passes, read_passes
 from mithril_nb.stages.python_source import Place, source_of_functions, source_of_model
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.stages.stablehlo import read_stablehlo
@@ -40,6 +40,7 @@ NEEDS: Mapping[str, str] = {
 }  # fmt: skip
 """What has to be done for each: `"compile"` may take long."""
 
+_Read = tuple[str, tuple[Instruction, ...]]
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
 _ONLY_LIBRARY = "this program has no kernel of its own: all of its work is done in libraries"
 
@@ -71,6 +72,7 @@ class _Decided:
 
     Attributes:
         prefix: Which of the modules that it compiled this is.
+        files: What its passes had written down by then.
         fingerprint: Of the text of the optimized module.
         passes: The passes that changed something.
         histories: Which of them touched which instruction.
@@ -78,10 +80,11 @@ class _Decided:
     """
 
     prefix: str
+    files: tuple[str, ...]
     fingerprint: bytes
     passes: tuple[Pass, ...]
     histories: Once[Histories]
-    hlo: tuple[str, tuple[Instruction, ...]]
+    hlo: _Read
 
 
 class Pipeline:
@@ -165,16 +168,19 @@ class Pipeline:
         text = dump.optimized()
         if text is None:
             return None
-        prefix, passes = dump.prefix, read_passes(dump)
-        histories = Once(lambda: Histories(passes))
-        hlo = self._read_hlo(text, self._births(text, histories))
-        return _Decided(prefix, fingerprint(text), passes, histories, hlo)
+        with paused_collector():
+            files, passes = files_of_passes(dump), read_passes(dump)
+            histories = Once(lambda: Histories(passes))
+            hlo = self._read_hlo(text, self._births(text, histories))
+        return _Decided(dump.prefix, files, fingerprint(text), passes, histories, hlo)
 
     def _decided(self) -> _Decided | None:
-        """What was read ahead, if it was of this program and not of what was compiled on the way to it."""
+        """What was read ahead, if it was of this program, and no pass came after it."""
         dump = self.dump.get()
         decided = self._ahead.get() if self._ahead is not None else None
-        return decided if decided is not None and decided.prefix == dump.prefix else None
+        if decided is None or decided.prefix != dump.prefix or decided.files != files_of_passes(dump):
+            return None
+        return decided
 
     def _read_passes(self) -> tuple[Pass, ...]:
         decided = self._decided()
@@ -213,7 +219,7 @@ class Pipeline:
             return self._partial(name)
 
     def _reach(self, needed: str) -> None:
-        """Do what takes long one by one: each is timed alone, and the collector is not paused while XLA compiles."""
+        """Do what takes long one by one, so that each is timed alone."""
         for step, once in (("trace", self.program), ("lower", self.lowered), ("compile", self.compiled)):
             once.get()
             if step == needed:
@@ -245,67 +251,49 @@ class Pipeline:
         return Stage(name, text, found, unavailable=failure.text)
 
     def _make_python(self) -> Stage:
-        program = self.program.get()
-        start = time.perf_counter()
-        text, found = self._sourced(program)
-        return Stage("python", text, found, time.perf_counter() - start)
+        return _timed("python", lambda: self._sourced(self.program.get()))
 
-    def _sourced(self, program: Program, failure: Failure | None = None) -> tuple[str, tuple[Instruction, ...]]:
+    def _sourced(self, program: Program, failure: Failure | None = None) -> _Read:
         if self._told.source is not None:
             return source_of_model(*self._told.source, program.equations)
-        places = {site.id: jax_versions.source_place(site.equation) for site in program.sites}
-        labels: dict[str, str] = {}
-        for file in dict.fromkeys(place[0] for place in places.values() if place is not None):
-            label = jax_versions.file_label(file)
-            labels[file] = label if label not in labels.values() else jax_versions.longer_label(file)
-        return source_of_functions(
-            {id: Place(place[0], labels[place[0]], place[1]) for id, place in places.items() if place is not None},
-            program.equations,
-            failure,
-        )
+        found = ((site.id, jax_versions.source_place(site.equation)) for site in program.sites)
+        places = {id: Place(place[0], program.labels[place[0]], place[1]) for id, place in found if place is not None}
+        return source_of_functions(places, program.equations, failure)
 
     def _make_graph(self) -> Stage:
         program, made = self.program.get(), self.stages["jaxpr"].get()
-        start = time.perf_counter()
-        text, found = self._outlined(program, made.instructions)
-        return Stage("graph", text, found, time.perf_counter() - start)
+        return _timed("graph", lambda: self._outlined(program, made.instructions))
 
-    def _outlined(self, program: Program, printed: tuple[Instruction, ...]) -> tuple[str, tuple[Instruction, ...]]:
+    def _outlined(self, program: Program, printed: tuple[Instruction, ...]) -> _Read:
         calls = [equation.id for equation in program.equations if equation.is_call]
         return outline(printed, calls, self._told.kinds or {})
 
     def _make_jaxpr(self) -> Stage:
-        program = self.program.get()
-        start = time.perf_counter()
-        text, found = self._printed(program)
-        return Stage("jaxpr", text, found, self.program.elapsed_s + time.perf_counter() - start)
+        return _timed("jaxpr", lambda: self._printed(self.program.get()), self.program.elapsed_s)
 
-    def _printed(self, program: Program) -> tuple[str, tuple[Instruction, ...]]:
+    def _printed(self, program: Program) -> _Read:
         return print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
 
     def _make_stablehlo(self) -> Stage:
         program, lowered = self.program.get(), self.lowered.get()
-        start = time.perf_counter()
-        text, found = read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id)
-        return Stage("stablehlo", text, found, self.lowered.elapsed_s + time.perf_counter() - start)
+        return _timed(
+            "stablehlo",
+            lambda: read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id),
+            self.lowered.elapsed_s,
+        )
 
     def _make_hlo_before(self) -> Stage:
         lowered = self.lowered.get()
-        start = time.perf_counter()
-        text, found = self._read_hlo(lowered.as_text(dialect="hlo", debug_info=True))
-        return Stage("hlo_before", text, found, time.perf_counter() - start)
+        return _timed("hlo_before", lambda: self._read_hlo(lowered.as_text(dialect="hlo", debug_info=True)))
 
     def _make_hlo(self) -> Stage:
         text = self.compiled.get().as_text()
         if not text:
             return Stage("hlo", "", unavailable="this platform gives no text for its executables")
-        start = time.perf_counter()
         decided = self._decided()
         if decided is not None and decided.fingerprint == fingerprint(text):
-            text, found = decided.hlo
-        else:
-            text, found = self._read_hlo(text, self._births(text, self.histories))
-        return Stage("hlo", text, found, self.compiled.elapsed_s + time.perf_counter() - start)
+            return Stage("hlo", *decided.hlo, self.compiled.elapsed_s)
+        return _timed("hlo", lambda: self._read_hlo(text, self._births(text, self.histories)), self.compiled.elapsed_s)
 
     def _births(self, text: str, histories: Once[Histories]) -> Mapping[str, str]:
         """What the products that carry no name were called, if the passes tell."""
@@ -315,7 +303,7 @@ class Pipeline:
         except LookupError:
             return {}
 
-    def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> tuple[str, tuple[Instruction, ...]]:
+    def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> _Read:
         program = self.program.get()
         names = {one.name: (index, one.block) for index, one in enumerate(program.inputs)}
         return read_hlo(text, program.tags, program.by_id, names, program.contractions_behind, op_names)
@@ -331,10 +319,18 @@ class Pipeline:
         if not kernels:
             asked = any("fusion" in one.opcode for one in hlo.instructions)
             return Stage(name, "", unavailable=_NO_KERNELS if asked else _ONLY_LIBRARY)
-        start = time.perf_counter()
-        owners = self.owners.get()
-        text, found = listing(kernels, owners, lines_of, lambda name, count: title.format(name=name, count=count))
-        return Stage(name, text, found, time.perf_counter() - start)
+        return _timed(
+            name,
+            lambda: listing(
+                kernels, self.owners.get(), lines_of, lambda name, count: title.format(name=name, count=count)
+            ),
+        )
+
+
+def _timed(name: str, make: Callable[[], _Read], before_s: float = 0.0) -> Stage:
+    start = time.perf_counter()
+    text, found = make()
+    return Stage(name, text, found, before_s + time.perf_counter() - start)
 
 
 def _code(kernel: Kernel) -> list[AsmLine]:

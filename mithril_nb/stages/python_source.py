@@ -68,7 +68,7 @@ def source_of_functions(
         for first, last in _spans(lines, wanted):
             shown.append(f"# {here[0].label}:{first}")
             for number in range(first, last + 1):
-                shown.append(_one_line(lines[number - 1]) if number <= len(lines) else "# the source is not available")
+                shown.append(_unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available")
                 if number in by_line:
                     found.append(_instruction(str(by_line[number]), len(shown), made[by_line[number]]))
                 if failure is not None and failed == (file, number):
@@ -115,7 +115,7 @@ def _instruction(id: str, line: int, made: Sequence[Equation]) -> Instruction:
     )
 
 
-def _one_line(code: str) -> str:
+def _unbroken(code: str) -> str:
     """Return a line of Python without what is a new line to others than Python, such as form feeds."""
     return " ".join(code.splitlines()).rstrip()
 

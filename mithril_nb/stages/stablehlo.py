@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.dtypes import MLIR_DTYPES
 from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.tags import Tags
@@ -25,15 +26,9 @@ _FUNC = re.compile(r"func\.func (?:public |private )?@(\"[^\"]*\"|[\w.$-]+)")
 _CALLEE = re.compile(r"call @(\"[^\"]*\"|[\w.$-]+)")
 _USED = re.compile(r"%[\w]+")
 _CARRIED = re.compile(r"(%\w+) = (%\w+)")
-_TENSOR = re.compile(r"tensor<([^<>]*)>")
+_TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)([^<>,]*(?:<\w*>)?)")
 _BRACKETED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
 _ATTRIBUTE = re.compile(rf"(?<![\w%])(\w+) = ({_BRACKETED}(?: x {_BRACKETED})?|#[\w.]+<[^<>]*>|[^,{{}}:]+)")
-_DTYPES = {
-    "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "ui8": "uint8", "ui16": "uint16",
-    "ui32": "uint32", "ui64": "uint64", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
-    "complex": "complex64",
-}  # fmt: skip
-"""MLIR's names of dtypes, and everybody else's."""
 
 
 @dataclass
@@ -144,6 +139,8 @@ def result_specs(rest: str) -> tuple[TensorSpec, ...]:
     Examples:
         >>> [str(spec) for spec in result_specs("%0, %1 : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>")]
         ['(2,) float32']
+        >>> [str(spec) for spec in result_specs("%0 : (tensor<4xi4>) -> tensor<4x2xcomplex<f32>>")]
+        ['(4, 2) complex64']
     """
     _, colon, types = rest.rpartition(" : ")
     return _specs(types.rpartition("->")[2]) if colon else ()
@@ -152,11 +149,9 @@ def result_specs(rest: str) -> tuple[TensorSpec, ...]:
 @lru_cache(maxsize=4096)
 def _specs(types: str) -> tuple[TensorSpec, ...]:
     found = []
-    for inside in _TENSOR.findall(types):
-        sizes = inside.partition(",")[0].strip().split("x")
-        dtype = sizes.pop()
-        shape = tuple(int(size) if size.isdigit() else size for size in sizes)
-        found.append(TensorSpec(shape, _DTYPES.get(dtype) or dtype))
+    for sizes, dtype in _TENSOR.findall(types):
+        shape = tuple(int(size) if size.isdigit() else size for size in sizes.split("x")[:-1])
+        found.append(TensorSpec(shape, MLIR_DTYPES.get(dtype) or dtype))
     return tuple(found)
 
 

@@ -12,11 +12,6 @@ from mithril_nb.stages.records import Instruction, Stage
 _HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+)\s.*\{\s*$")
 _CALLEE = re.compile(r"%?([\w.\-]+)")
 _BODIES = ("calls", "body", "condition", "to_apply", "branch_computations", "true_computation", "false_computation")
-_TRIPS = re.compile(r'known_trip_count\D*?"?n"?\D*(\d+)')
-_CALLS = frozenset(
-    "jit pjit closed_call core_call custom_jvp_call custom_vjp_call remat2 checkpoint remat fusion call "
-    "custom_vjp_call_jaxpr func.call map".split()
-)
 
 
 @dataclass(frozen=True)
@@ -54,16 +49,15 @@ def region_of(one: Instruction) -> Region:
     Examples:
         >>> region_of(Instruction("3", "scan", 1, attributes=(("length", "10"),))).note
         '×10 rounds'
+        >>> region_of(Instruction("while.1", "while", 1, attributes=(("known_trip_count", "7"),))).note
+        '×7 rounds'
         >>> region_of(Instruction("3", "while", 1)).note
         'unknown number of rounds'
     """
     kind = one.opcode.rpartition(".")[2]
     attributes = dict(one.attributes)
     if kind in ("scan", "while"):
-        trips = attributes.get("length", "") if kind == "scan" else ""
-        if not trips:
-            found = _TRIPS.search(" ".join(attributes.values()))
-            trips = found.group(1) if found else ""
+        trips = attributes.get("length") or attributes.get("known_trip_count", "")
         note = f"×{trips} rounds" if trips.isdigit() else "unknown number of rounds"
         return Region(kind, kind, "loop", note, one.id)
     if kind in ("cond", "conditional", "case", "if", "switch"):

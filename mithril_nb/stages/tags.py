@@ -40,17 +40,6 @@ class Tags:
         """
         return tuple(self._pattern.findall(op_name))
 
-    def ids(self, op_name: str) -> frozenset[str]:
-        """Return the equation ids in an op name; XLA joins the names of ops that it merged with `;`.
-
-        Examples:
-            >>> sorted(Tags(set()).ids("f/mnb#12~/g/mnb#3~/add;f/mnb#7~/mul"))
-            ['12.3', '7']
-        """
-        if self.marker not in op_name:
-            return frozenset()
-        return frozenset(".".join(found) for part in op_name.split(";") if (found := self.path(part)))
-
     def tag(self, closed: Any) -> Any:
         """Return the closed jaxpr with every equation tagged, nested ones too."""
         return closed.replace(jaxpr=self._tag(closed.jaxpr, "", {}))

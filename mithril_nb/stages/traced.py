@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
@@ -45,6 +47,7 @@ class Program:
         equations: The same as records.
         by_id: The same by id.
         inputs: What it takes.
+        labels: What the files are called that its lines of Python stand in, by path.
         tags: How its equations are marked in later stages.
     """
 
@@ -52,7 +55,9 @@ class Program:
         self.trace = trace
         self.top, self.sites = sites_of(trace.closed.jaxpr)
         attribution = Attribution(trace, self.top, self.sites)
-        self.equations = tuple(record_of(site, *attribution[site.id]) for site in self.sites)
+        places = [jax_versions.source_place(site.equation) for site in self.sites]
+        self.labels = jax_versions.file_labels(place[0] for place in places if place is not None)
+        self.equations = tuple(record_of(site, *attribution[site.id], self.labels) for site in self.sites)
         self.by_id = {equation.id: equation for equation in self.equations}
         self.inputs = tuple(
             Input(leaf.name, leaf.spec, attribution.owner(leaf), leaf.argument == params) for leaf in trace.inputs
@@ -87,7 +92,11 @@ class Program:
 
 
 def record_of(
-    site: Site, block: str = UNATTRIBUTED, role: Role | None = None, origin: Origin | None = None
+    site: Site,
+    block: str = UNATTRIBUTED,
+    role: Role | None = None,
+    origin: Origin | None = None,
+    labels: Mapping[str, str] = MappingProxyType({}),
 ) -> Equation:
     """Return an equation as a record, with what is known of whose it is.
 
@@ -96,7 +105,9 @@ def record_of(
         block: Path of its block.
         role: Its role.
         origin: How its block is known.
+        labels: What files of Python are called, by path, where that is not just their name.
     """
+    place = jax_versions.source_place(site.equation)
     return Equation(
         site.id,
         site.primitive,
@@ -104,7 +115,7 @@ def record_of(
         role,
         jax_versions.specs_of(site.equation.invars),
         jax_versions.specs_of(site.equation.outvars),
-        jax_versions.source_line(site.equation),
+        "" if place is None else f"{labels.get(place[0]) or jax_versions.file_label(place[0])}:{place[1]}",
         site.repeats,
         site.is_call,
         plain_params(site.equation),

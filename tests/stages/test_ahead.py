@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+import weakref
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ from jax_programs import spec
 
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.ahead import Ahead, fingerprint
+from mithril_nb.stages.passes import files_of_passes
 
 
 def program(x, w):
@@ -26,11 +29,6 @@ def look() -> Inspection:
 def reading_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads ahead even of a program that XLA compiles in no time: it waits for the reader before it goes on."""
     monkeypatch.setattr(Ahead, "__exit__", lambda self, *_: self._over.set() if self._thread.join(60) is None else None)
-
-
-@pytest.fixture
-def reading_never(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ahead, "_run", lambda self: None)
 
 
 def everything(inspection: Inspection) -> list[object]:
@@ -96,13 +94,26 @@ def test_what_goes_wrong_while_reading_ahead_is_told_when_it_is_asked_for(monkey
 
 
 def test_a_program_that_does_not_compile_leaves_no_thread_behind() -> None:
-    def refuse() -> None:
-        return None
-
-    with pytest.raises(RuntimeError, match="out of memory"), Ahead(refuse) as ahead:
+    with pytest.raises(RuntimeError, match="out of memory"), Ahead(lambda: None) as ahead:
         raise RuntimeError("out of memory")
+    deadline = time.monotonic() + 10
+    while any("reads ahead" in thread.name for thread in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
     assert ahead.get() is None
-    assert all("reads ahead" not in thread.name for thread in threading.enumerate())
+
+
+def test_who_reads_ahead_lets_go_of_the_program() -> None:
+    class Kept:
+        def make(self) -> int:
+            return 1
+
+    kept = Kept()
+    gone = weakref.ref(kept)
+    with Ahead(kept.make) as ahead:
+        assert ahead.get() == 1
+    del kept
+    assert gone() is None
 
 
 def test_modules_that_differ_in_what_counts() -> None:
@@ -110,3 +121,28 @@ def test_modules_that_differ_in_what_counts() -> None:
     assert fingerprint(text) == fingerprint(text.replace('"x":{"y":1},"z":2', '"z":2,"x":{"y":1}'))
     assert fingerprint(text) != fingerprint(text.replace("add(%b", "add(%d"))
     assert fingerprint(text) != fingerprint(text.replace(":2", ":3"))
+    assert fingerprint(text.replace(":2", ":12")) != fingerprint(text.replace(":2", ":21"))
+    assert fingerprint(f'{text}op_name="ab"') != fingerprint(f'{text}op_name="ba"')
+    assert fingerprint("backend_config={no json}") != fingerprint("backend_config={json no}")
+
+
+def test_where_no_thread_can_be_started_the_program_is_read_afterwards(afterwards, monkeypatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert everything(look()) == afterwards
+
+
+@pytest.mark.usefixtures("reading_at_once")
+def test_a_pass_that_was_written_down_later_counts() -> None:
+    inspection = look()
+    pipeline = inspection._pipeline
+    dump = pipeline.dump.get()
+    names = files_of_passes(dump)
+    last = dump.path(names[-1], "txt").read_text()
+    dump.path(f"{len(names) + 50:04d}.later.after_late-pass.before_end", "txt").write_text(
+        last.replace(" tanh(", " negate(")
+    )
+    assert pipeline._decided() is None
+    assert inspection.passes[-1].name == "late-pass"

@@ -77,14 +77,14 @@ def named(name: str, x):
         return jnp.sin(x)
 
 
-def test_names_with_line_breaks_take_one_line_each() -> None:
-    text, found = outline([made("0", "one\ntwo"), made("1", "three\x0c\u2028")], [], {"one\ntwo": "a\nkind"})
+def test_names_are_a_line_each_and_colour_no_terminal() -> None:
+    text, found = outline([made("0", "one\ntwo"), made("1", "\x1b[31mred")], [], {"one\ntwo": "a\nkind"})
     assert text == (
-        "block    kind    equations\n"
-        "one two  a kind  1 forward\n"
-        "three            1 forward\n"
+        "block        kind     equations\n"
+        "one\\ntwo     a\\nkind  1 forward\n"
+        "\\x1b[31mred           1 forward\n"
     )  # fmt: skip
-    assert [(one.id, one.line) for one in found] == [("one\ntwo", 2), ("three\x0c\u2028", 3)]
+    assert [(one.id, one.line) for one in found] == [("one\ntwo", 2), ("\x1b[31mred", 3)]
 
 
 def made(id: str, path: str) -> Instruction:

@@ -249,3 +249,29 @@ def test_a_program_that_was_tagged_before_is_tagged_apart() -> None:
     assert again._pipeline.program.get().tags.marker == "mnb1#"
     hlo = again.stage("hlo").instructions
     assert {"0", "1", "2"} <= {id for one in hlo for id in one.equations}
+
+
+@pytest.mark.parametrize(
+    "context", [lambda: jax.default_prng_impl("rbg"), lambda: jax.numpy_dtype_promotion("strict"), jax.enable_x64]
+)
+def test_a_stage_that_is_made_later_is_made_in_the_context_of_the_inspection(context) -> None:
+    def look() -> Inspection:
+        def program(x):  # JAX keeps what it traced of a function, whatever kind of keys is usual later
+            keyed = jax.random.normal(jax.random.key(0), (3,))
+            return keyed + x, jnp.ones(3, "float32") + jnp.ones(3, "int32"), np.float64(2) * x
+
+        return inspect(program, jax.ShapeDtypeStruct((3,), "float32"))
+
+    with context():
+        late, early = look(), look()
+        expected = early.stage("stablehlo")
+    found = late.stage("stablehlo")
+    assert (found.text, found.unavailable) == (expected.text, expected.unavailable)
+    assert look().stage("stablehlo").text != expected.text
+
+
+def test_rounds_of_a_loop_that_xla_knows_are_told_in_the_graph_of_the_hlo() -> None:
+    found = inspect(lambda x: jax.lax.fori_loop(0, 7, lambda _, c: jnp.tanh(c @ c), x), spec(4, 4))
+    loop = next(one for one in found.stage("hlo").instructions if one.opcode == "while")
+    assert ("known_trip_count", "7") in loop.attributes
+    assert "×7 rounds" in {node.note for node in found.graph("hlo").nodes.values()}

@@ -192,8 +192,8 @@ def test_a_long_chain_in_a_fusion_is_no_deep_recursion() -> None:
 
 def test_instructions_know_the_fusion_that_they_are_in() -> None:
     assert owners().fusions == {
-        **dict.fromkeys(("p", "one", "wide", "sum"), "add.fusion.1"),
-        **dict.fromkeys(("p.1", "one.1", "wide.1", "sum.1"), "add.fusion.2"),
+        **dict.fromkeys(("one", "wide", "sum"), "add.fusion.1"),
+        **dict.fromkeys(("one.1", "wide.1", "sum.1"), "add.fusion.2"),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -375,3 +376,19 @@ def looks(site):
     literals = [np.asarray(atom.val).tolist() for atom in equation.invars if jax_versions.is_literal(atom)]
     params = dict(plain_params(equation))  # in whatever order JAX has them
     return site.primitive, params, specs, literals, bodies
+
+
+@pytest.mark.parametrize("name", ["sum", "mean"])
+@pytest.mark.parametrize(
+    "made",
+    [lambda x: x * 1j, lambda x: (x * 2**30).astype("int32") * 3, lambda x: x > 0, lambda x: x.astype("bfloat16")],
+)
+def test_sums_of_every_kind_of_number_agree_with_numpy(name: str, made) -> None:
+    with warnings.catch_warnings(action="error"):
+        found = step_through(made, jnp.arange(4.0), through=(name,)).check()
+    assert [one.agrees for one in found] == [True, True], [str(one) for one in found]
+
+
+def test_a_number_of_rows_is_a_number() -> None:
+    with pytest.raises(UnknownOptionError, match="vmap"):
+        step_through(jnp.sin, spec(3), through=(("vmap", True),))
