@@ -15,6 +15,7 @@ from IPython import get_ipython
 from IPython.display import display, update_display
 
 from mithril_nb.session.worker import Worker
+from mithril_nb.stages.collector import paused_collector
 
 _STILL_S = 2.0
 """For how long nothing must change before the twin is made anew: it is for those who come later, and is in no hurry."""
@@ -89,7 +90,10 @@ class Twin:
                 return
             time.sleep(_LOOK_S)
         try:
-            fresh = self._static()
+            with (
+                paused_collector()
+            ):  # beside a large traced program it stops everything for as long as the picture takes
+                fresh = self._static()
             if is_wanted() and fresh != self._shown:
                 self._shown = fresh
                 update_display(fresh, raw=True, display_id=self._id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from types import SimpleNamespace
 
@@ -79,6 +80,17 @@ def test_it_waits_for_who_is_at_work(outputs, monkeypatch):
     shown.put_off()
     time.sleep(0.8)
     assert len(outputs) == 3, "nothing has changed since"
+
+
+def test_the_collector_rests_while_a_picture_for_later_is_made(outputs):
+    was_on: list[bool] = []
+    shown = Twin(lambda: {"text/plain": str(was_on.append(gc.isenabled()))}, [])
+    shown.show(VIEW, {})
+    shown.refresh()
+    wait_for(lambda: len(was_on) == 2)
+    assert was_on == [True, False]
+    wait_for(gc.isenabled)
+    shown.end()
 
 
 def test_what_looks_the_same_is_not_sent_again(outputs):
