@@ -17,7 +17,13 @@ def render(value: object) -> dict[str, str]:
 
 
 class Shown:
-    """Mixin: gives a value a rich display in notebooks, made by the renderer that is registered for its type."""
+    """Mixin: gives a value a rich display in notebooks, made by the renderer that is registered for its type.
+
+    `print` and `str` give the text of it.
+    """
+
+    def __str__(self) -> str:
+        return self._repr_mimebundle_()["text/plain"]
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         importlib.import_module("mithril_nb.viz")

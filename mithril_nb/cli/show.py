@@ -43,9 +43,9 @@ def show_target(options: argparse.Namespace) -> int:
     elif options.stage == "cost":
         _show_cost(inspection, options.json)
     elif options.short:
-        _show_short(inspection.stage("hlo"), options)
+        _show_short(inspection, options)
     else:
-        _show_stage(inspection.stage("python" if options.stage == "source" else options.stage), options)
+        _show_stage(inspection, "python" if options.stage == "source" else options.stage, options)
     return 0
 
 
@@ -168,11 +168,12 @@ def _show_pass(inspection: Inspection, number: int, as_json: bool) -> None:
 # Stages
 
 
-def _show_stage(stage: Stage, options: argparse.Namespace) -> None:
+def _show_stage(inspection: Inspection, name: str, options: argparse.Namespace) -> None:
+    stage = inspection.stage(name)
     is_part = bool(options.block or options.role)
     if is_part:
         _give_up_if_unavailable(stage)
-    chosen = [one for one in stage.instructions if _is_chosen(one, options)] if is_part else stage.instructions
+    chosen = _chosen(inspection, stage, options)
     if is_part and not chosen:
         raise _nothing_chosen(stage, options)
     if options.json:
@@ -184,14 +185,15 @@ def _show_stage(stage: Stage, options: argparse.Namespace) -> None:
     _give_up_if_unavailable(stage)
 
 
-def _show_short(stage: Stage, options: argparse.Namespace) -> None:
+def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
     from mithril_nb.stages.readable import readable
 
+    stage = inspection.stage("hlo")
     _give_up_if_unavailable(stage)
     short = readable(stage.text)
     lines = short.text.rstrip("\n").split("\n")
     is_part = bool(options.block or options.role)
-    chosen = {one.id for one in stage.instructions if _is_chosen(one, options)}
+    chosen = {one.id for one in _chosen(inspection, stage, options)}
     if is_part and not chosen:
         raise _nothing_chosen(stage, options)
     # A line may stand for several instructions: the one that it shows is the first.
@@ -208,11 +210,21 @@ def _show_short(stage: Stage, options: argparse.Namespace) -> None:
         say(_numbered(lines, sorted(numbers)))
 
 
-def _is_chosen(one: Instruction, options: argparse.Namespace) -> bool:
-    if options.role and one.role != options.role:
-        return False
-    block = options.block
-    return not block or any(path == block or path.startswith(f"{block}/") for path, _ in one.shares)
+def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -> list[Instruction]:
+    """Return the instructions that do work of the block in the part of a step; a fusion may do that of several."""
+    if not (options.block or options.role):
+        return list(stage.instructions)
+
+    def is_asked_for(path: str, role: str | None) -> bool:
+        is_inside = not options.block or path == options.block or path.startswith(f"{options.block}/")
+        return is_inside and options.role in (None, role)
+
+    asked = {one.id for one in inspection.equations if is_asked_for(one.block, one.role)}
+    return [
+        one
+        for one in stage.instructions
+        if not asked.isdisjoint(one.equations) or any(is_asked_for(path, one.role) for path in one.blocks)
+    ]
 
 
 def _nothing_chosen(stage: Stage, options: argparse.Namespace) -> MithrilError:

@@ -386,9 +386,8 @@ def inspect(
 
 
 def _shape_of(leaf: Any) -> Any:
-    """Return the shape of an array, so that no array is kept alive; other leaves as they are."""
+    """Return the shape of an array and where it is bound to, so that no array is kept; other leaves as they are."""
     if not isinstance(leaf, jax.Array):
         return leaf
-    is_spread = leaf.committed and len(leaf.sharding.device_set) > 1
-    sharding = leaf.sharding if is_spread else None
+    sharding = leaf.sharding if leaf.committed else None
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.aval.weak_type)

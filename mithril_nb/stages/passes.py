@@ -150,21 +150,33 @@ def read_passes(dump: Dump) -> tuple[Pass, ...]:
     found: list[Pass] = []
     latest = _BEFORE
     text = dump.text(latest, "txt")
-    for name in names:
-        what = name.split(".", 1)[1]
-        step = _STEP.match(what)
+    steps = [_STEP.match(name.split(".", 1)[1]) for name in names]
+    for place, (name, step) in enumerate(zip(names, steps, strict=True)):
         if step is not None and step.group(3) is None:
             continue  # half way through a pass, which has a file of its own
         before, text = text, dump.text(name, "txt")
         if text == before:
             continue
         if not _look_same(before, text):
-            pipeline, after = (step.group(1), step.group(2)) if step else ("", what)
-            # What is seen at the start of a pipeline, or when one within it has ended, was done on the way there.
-            title = pipeline if after == _START else after
+            title, pipeline = (step.group(2), step.group(1)) if step else (name.split(".", 1)[1], "")
+            if title == _START:
+                title, pipeline = _done_on_the_way(pipeline, steps[:place], steps[place + 1 :])
             found.append(Pass(len(found), title, pipeline, dump, latest, name))
             latest = name
     return tuple(found)
+
+
+def _done_on_the_way(
+    pipeline: str, before: Sequence[re.Match[str] | None], after: Sequence[re.Match[str] | None]
+) -> tuple[str, str]:
+    """Return the pass, and its pipeline, that did what is seen at the start of a pipeline.
+
+    It is the pass that runs this pipeline inside of itself, which XLA names when it has ended; if none does, what was
+    done between two pipelines is told of the second.
+    """
+    outer = next((step.group(1) for step in reversed(before) if step and step.group(1) != pipeline), None)
+    ended = next((step.group(2) for step in after if step and step.group(1) == outer), None)
+    return (pipeline, pipeline) if outer is None or ended in (None, pipeline, _START) else (ended, outer)
 
 
 class Histories:

@@ -86,7 +86,7 @@ class Instruction:
         line: Line in `Stage.text` on which it starts, counted from 1.
         equations: Ids of the equations that it came from.
         shares: Pairs of block path and share; the shares sum to 1, or there are none if it is unattributed.
-        role: Which part of a step it belongs to.
+        role: Which part of a step most of its work belongs to; its equations tell of every part of a fusion.
         origin: `"tagged"` if the compiler carried the tag, `"inferred"` if it was passed on from operands or users,
             `None` if unattributed.
         lines: Number of lines it takes, regions included.

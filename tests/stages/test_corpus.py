@@ -63,6 +63,13 @@ def check_sharded() -> None:
     check(name)
     fn, args = corpus()[name]()
     inspection = inspect(fn, *args)
+    partitioned = inspection.who_changed("hlo", "all-reduce").appeared
+    assert partitioned is not None
+    assert partitioned.name == "spmd-partitioning"
+    apart = [jax.device_put(jnp.ones(()), device) for device in jax.devices()[1:3]]
+    assert "incompatible devices" in str(inspect(jnp.add, *apart).stage("stablehlo").unavailable)
+    alone = inspect(jnp.sin, apart[0])
+    assert alone.compiled(apart[0]).devices() == {jax.devices()[1]}
     for stage in ("stablehlo", "hlo"):
         made = inspection.stage(stage)
         assert made.unavailable is None, made.unavailable

@@ -266,6 +266,27 @@ def test_files_are_read_in_the_order_of_their_numbers_and_named_after_what_ran()
         assert isinstance(following.diff + following.before + following.changes.summary, str)
 
 
+def test_a_pass_that_runs_a_pipeline_inside_of_itself_did_what_that_begins_with() -> None:
+    texts = [module(computation("%f", f"%x{number} = f32[4] parameter(0)")) for number in range(6)]
+    passes = written(
+        **{
+            "before_optimizations": texts[0],
+            "0000.partitioner.after_shardy.before_partitioning": texts[1],
+            "0001.cleanup.after_pipeline-start.before_dce": texts[2],
+            "0002.cleanup.after_dce.before_cse": texts[3],
+            "0003.partitioner.after_partitioning.before_pipeline-end": texts[4],
+            "0004.next.after_pipeline-start.before_dce": texts[5],
+        }
+    )
+    assert [(one.name, one.pipeline) for one in passes] == [
+        ("shardy", "partitioner"),
+        ("partitioning", "partitioner"),
+        ("dce", "cleanup"),
+        ("partitioning", "partitioner"),
+        ("next", "next"),
+    ]
+
+
 def test_a_platform_that_does_not_tell_of_its_passes() -> None:
     with pytest.raises(LookupError) as error:
         written(before_optimizations=module())
