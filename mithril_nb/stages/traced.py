@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
@@ -57,7 +55,10 @@ class Program:
         attribution = Attribution(trace, self.top, self.sites)
         places = [jax_versions.source_place(site.equation) for site in self.sites]
         self.labels = jax_versions.file_labels(place[0] for place in places if place is not None)
-        self.equations = tuple(record_of(site, *attribution[site.id], self.labels) for site in self.sites)
+        sources = ["" if place is None else f"{self.labels[place[0]]}:{place[1]}" for place in places]
+        self.equations = tuple(
+            record_of(site, *attribution[site.id], source) for site, source in zip(self.sites, sources, strict=True)
+        )
         self.by_id = {equation.id: equation for equation in self.equations}
         self.inputs = tuple(
             Input(leaf.name, leaf.spec, attribution.owner(leaf), leaf.argument == params) for leaf in trace.inputs
@@ -96,7 +97,7 @@ def record_of(
     block: str = UNATTRIBUTED,
     role: Role | None = None,
     origin: Origin | None = None,
-    labels: Mapping[str, str] = MappingProxyType({}),
+    source: str = "",
 ) -> Equation:
     """Return an equation as a record, with what is known of whose it is.
 
@@ -105,9 +106,8 @@ def record_of(
         block: Path of its block.
         role: Its role.
         origin: How its block is known.
-        labels: What files of Python are called, by path, where that is not just their name.
+        source: Line of Python it comes from.
     """
-    place = jax_versions.source_place(site.equation)
     return Equation(
         site.id,
         site.primitive,
@@ -115,7 +115,7 @@ def record_of(
         role,
         jax_versions.specs_of(site.equation.invars),
         jax_versions.specs_of(site.equation.outvars),
-        "" if place is None else f"{labels.get(place[0]) or jax_versions.file_label(place[0])}:{place[1]}",
+        source,
         site.repeats,
         site.is_call,
         plain_params(site.equation),
