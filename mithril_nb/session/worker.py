@@ -38,8 +38,7 @@ class Worker:
         with self._wake:
             self._next, self._number = job, self._number + 1
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._thread.start()
+                self._start()
             self._wake.notify_all()
 
     def end(self, timeout_s: float = 30.0) -> None:
@@ -53,6 +52,10 @@ class Worker:
         with self._wake:
             return self._wake.wait_for(lambda: not self._busy and self._next is None, timeout_s)
 
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        self._thread.start()
+
     def _work(self) -> None:
         while True:
             with self._wake:
@@ -63,9 +66,16 @@ class Worker:
                     # Nothing to do for long: a forgotten workbench keeps no thread. `submit` starts another.
                     self._thread = None
                     return
+            is_done = False
             try:
                 job(lambda number=number: number == self._number)
+                is_done = True
             finally:
                 with self._wake:
                     self._busy = False
+                    if not is_done:
+                        # This thread lives until what was raised is printed, but takes no job any more.
+                        self._thread = None
+                        if self._next is not None:
+                            self._start()
                     self._wake.notify_all()
