@@ -8,29 +8,33 @@ export function renderWith(mount: "mountWorkbench" | "mountExplorer" | "mountCur
   return ({ model, el }: { model: unknown; el: HTMLElement }): (() => void) => {
     let cleanup: (() => void) | undefined;
     let said: HTMLElement | undefined;
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const beStill = (): void => {
+      clearTimeout(timer);
+      said?.remove();
+    };
     const start = (): boolean => {
       const api = (globalThis as any)[__MNB_KEY__];
       if (!api || cleanup) return !!cleanup;
-      said?.remove();
+      beStill();
       cleanup = api[mount]({ model, el });
       return true;
     };
     if (start()) return () => cleanup?.();
-    const timer = setTimeout(() => {
+    timer = setTimeout(() => {
       said = document.createElement("div");
       said.setAttribute("role", "alert");
       said.style.padding = "8px";
       said.textContent =
-        "mithril_nb: the workbench's shared code has not arrived. It comes with a hidden widget from the same kernel. " +
+        "mithril_nb: the code that all its widgets share has not arrived. It comes with a hidden widget from the same kernel. " +
         "Try: run the cell that made this widget again; after a kernel restart, run the notebook from the top.";
       el.append(said);
     }, PATIENCE_MS);
     // It may still come: on a slow line, or when the cell is run again.
     globalThis.addEventListener(__MNB_KEY__, start);
     return () => {
-      clearTimeout(timer);
+      beStill();
       globalThis.removeEventListener(__MNB_KEY__, start);
-      said?.remove();
       cleanup?.();
     };
   };

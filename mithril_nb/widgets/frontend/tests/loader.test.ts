@@ -28,12 +28,24 @@ test("a widget says after ten seconds that the shared code is missing, and mount
   vi.advanceTimersByTime(9_900);
   expect(el.textContent).toBe("");
   vi.advanceTimersByTime(200);
-  expect(el.querySelector('[role="alert"]')!.textContent).toContain("run the cell that made this widget again");
+  expect(el.querySelector('[role="alert"]')!.textContent).toBe(
+    "mithril_nb: the code that all its widgets share has not arrived. It comes with a hidden widget from the same kernel. " +
+      "Try: run the cell that made this widget again; after a kernel restart, run the notebook from the top.",
+  );
   const mountCurves = vi.fn(() => () => {});
   (globalThis as any)[KEY] = { mountCurves };
   globalThis.dispatchEvent(new Event(KEY));
   globalThis.dispatchEvent(new Event(KEY));
   expect(mountCurves).toHaveBeenCalledTimes(1);
+  expect(el.textContent).toBe("");
+});
+
+test("a widget whose shared code comes late, but in time, never says that it is missing", () => {
+  renderWith("mountExplorer")({ model: 1, el });
+  vi.advanceTimersByTime(2_000);
+  (globalThis as any)[KEY] = { mountExplorer: vi.fn(() => () => {}) };
+  globalThis.dispatchEvent(new Event(KEY));
+  vi.advanceTimersByTime(20_000);
   expect(el.textContent).toBe("");
 });
 
