@@ -92,16 +92,18 @@ class GraphView:
                 self._wish += 1
 
     def open(self, key: str) -> None:
-        """Show what is inside a node."""
+        """Show what is inside a node; of a graph that nobody has seen yet, none can be meant."""
         with self._lock:
-            self._opened[self.stage] = self._opened.get(self.stage, frozenset()) | {key}
-            self._wish += 1
+            if self.stage in self._opened:
+                self._opened[self.stage] |= {key}
+                self._wish += 1
 
     def close(self, key: str) -> None:
-        """Show a node as one."""
+        """Show a node as one; of a graph that nobody has seen yet, none can be meant."""
         with self._lock:
-            self._opened[self.stage] = self._opened.get(self.stage, frozenset()) - {key}
-            self._wish += 1
+            if self.stage in self._opened:
+                self._opened[self.stage] -= {key}
+                self._wish += 1
 
     def take_shares(self, shares: Mapping[str, float]) -> None:
         """Show what each block costs."""

@@ -19,7 +19,7 @@ from mithril_nb.session import passes
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.passes import Diff, FateOf, PassDesk
-from mithril_nb.session.picture import Picture
+from mithril_nb.session.picture import GraphView, Picture
 from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.stages.passes import Changes
 from mithril_nb.stages.transforms import step_through
@@ -96,6 +96,19 @@ def test_nodes_open_and_close(program) -> None:
     assert next(one for one in opened.nodes if one.key == node.key).opened
     assert exploration.run_command("close_node", {"key": node.key}) is None
     assert exploration.picture() == closed
+
+
+def test_a_click_on_a_graph_that_is_not_drawn_yet_takes_nothing_from_its_first_view() -> None:
+    view = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
+    view.draw({})
+    view.show("stablehlo")
+    view.open("layer_1")
+    view.close("layer_2")
+    clicked = view.draw({})
+    other = GraphView(inspect(layers, [spec(5, 5)] * 3, spec(2, 5)))
+    other.show("stablehlo")
+    assert clicked == other.draw({})
+    assert any(node.opened for node in clicked.nodes)
 
 
 def test_what_cannot_be_done_is_said(program) -> None:
