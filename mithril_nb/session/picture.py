@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.stage_graph import StageGraph
-from mithril_nb.stages.stage_tree import stage_graph
 from mithril_nb.viz.escape import block_key
 from mithril_nb.viz.stage_diagram import StageDiagram, stage_layout
 from mithril_nb.viz.stage_diagram_svg import stage_svg
@@ -68,7 +67,6 @@ class GraphView:
         self.stage = "jaxpr"
         self.latest: Picture | None = None
         self._lock = threading.RLock()
-        self._graphs: dict[str, StageGraph] = {}
         self._opened: dict[str, frozenset[str]] = {}
         self._shares: Mapping[str, float] = {}
         self._wish = 1
@@ -81,8 +79,8 @@ class GraphView:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the graph of the stage is there, so that drawing it takes little."""
-        return self.stage in self._graphs
+        """Whether the graph of the stage was drawn before, so that drawing it takes little."""
+        return self.stage in self._opened
 
     def show(self, stage: str) -> None:
         """Show another stage."""
@@ -115,7 +113,7 @@ class GraphView:
         """Return the picture as it is wished for now; what was open when it was first drawn stays open."""
         with self._lock:
             wish, stage = self._wish, self.stage
-            graph = self._graph(stage)
+            graph = self._inspection.graph(stage)
             if stage not in self._opened:
                 self._opened[stage] = graph.first_view()
             diagram = stage_layout(graph, opened=self._opened[stage], shares=self._shares, hues=hues)
@@ -123,12 +121,6 @@ class GraphView:
             self.latest = Picture(stage, stage_svg(diagram, title, embedded=True), _nodes(graph, diagram))
             self._drawn = wish
             return self.latest
-
-    def _graph(self, stage: str) -> StageGraph:
-        if stage not in self._graphs:
-            like = None if stage == "jaxpr" else self._graph("jaxpr")
-            self._graphs[stage] = stage_graph(self._inspection.stage(stage), like=like)
-        return self._graphs[stage]
 
 
 def _nodes(graph: StageGraph, diagram: StageDiagram) -> tuple[Node, ...]:

@@ -75,6 +75,17 @@ def test_the_first_view_needs_no_compiler(program) -> None:
     assert exploration.errors == []
 
 
+def test_the_graph_is_the_one_that_the_inspection_keeps(monkeypatch) -> None:
+    inspection, asked = inspect(layers, [spec(5, 5)] * 3, spec(2, 5)), []
+    graph = inspection.graph
+    monkeypatch.setattr(inspection, "graph", lambda stage: asked.append(stage) or graph(stage))
+    view = GraphView(inspection)
+    assert not view.is_ready
+    view.draw({})
+    assert view.is_ready
+    assert asked == ["jaxpr"]
+
+
 def test_the_graph_says_what_each_node_stands_for(program) -> None:
     picture = program[0].picture()
     assert isinstance(picture, Picture)
