@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from mithril_nb import stages as stages_room
@@ -60,7 +60,7 @@ class Session:
     def __init__(self, design: Design, backend: JaxBackend, training: Mapping[str, Any] | None = None):
         self.backend = backend
         self._lock = threading.RLock()
-        self.training = Training(training or {}, self._tell, self._lock, lambda: self.design.graph)
+        self.training = Training(training or {}, self._tell, self._lock, lambda: self._analysis)
         self.errors: list[BaseException] = []
         self._listeners: list[Listener] = []
         self._history = History(design)
@@ -204,9 +204,9 @@ class Session:
             return getattr(self, name)
         if name in self.passes.commands:
             return self.passes.commands[name]
-        if name in Training.COMMANDS:
-            return partial(self._train, name)
-        known = sorted({*EDITS, *_COMMANDS, *self.passes.commands, *Training.COMMANDS})
+        if name in self.training.commands:
+            return self._published(self.training.commands[name])
+        known = sorted({*EDITS, *_COMMANDS, *self.passes.commands, *self.training.commands})
         raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(known)),))
 
     # Commands
@@ -289,10 +289,14 @@ class Session:
             if self._maker.want(stage):
                 self._publish()
 
-    def _train(self, name: str, /, **args: Any) -> None:
-        with self._lock:
-            self.training.command(name, self._analysis, **args)
-            self._publish()
+    def _published(self, command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)  # with its signature, which says what it takes
+        def run(**args: Any) -> None:
+            with self._lock:
+                command(**args)
+                self._publish()
+
+        return run
 
     # State
 

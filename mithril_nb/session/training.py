@@ -48,30 +48,33 @@ class Training:
         options: What `fit` is given.
         tell: Is told `("curves", Rows)` and `("run", dict)`.
         lock: Held while telling.
-        graph_now: Gives the model as it is designed now, which may be another than the one that trains.
+        analysis_now: Gives what follows from the design now, whose model may be another than the one that trains.
 
     Attributes:
         options: What `fit` is given.
         run: The latest run, or `None`.
         runs: All runs, oldest first: a new one takes nothing away from those before.
+        commands: What the training controls can ask for, by name.
     """
-
-    COMMANDS = ("train", "pause", "go_on", "stop", "step_once", "set_learning_rate", "request_curves")
 
     def __init__(
         self,
         options: Mapping[str, Any],
         tell: Callable[[str, Any], None],
         lock: AbstractContextManager[Any],
-        graph_now: Callable[[], LogicalGraph],
+        analysis_now: Callable[[], Analysis],
     ):
         self.options = dict(options)
         self._lock = lock
         self.run: Run | None = None
         self.runs: list[Run] = []
-        self._tell, self._graph_now = tell, graph_now
+        self._tell, self._analysis_now = tell, analysis_now
         self._graph: LogicalGraph | None = None  # of the latest run
         self._unfollow: Callable[[], None] = lambda: None
+        steering = (self.train, self.go_on, self.pause, self.stop, self.step_once, self.set_learning_rate)
+        self.commands: dict[str, Callable[..., None]] = {
+            command.__name__: command for command in (*steering, self.request_curves)
+        }
 
     def view(self) -> dict[str, Any]:
         """Return the run as a front end shows it."""
@@ -81,44 +84,74 @@ class Training:
         return self._with_model(view)
 
     def _with_model(self, view: dict[str, Any]) -> dict[str, Any]:
-        return {**view, "is_current_model": self._graph is None or self._graph == self._graph_now()}
+        return {**view, "is_current_model": self._graph is None or self._graph == self._analysis_now().design.graph}
 
     def _tell_of(self, kind: str, value: Any) -> None:
         self._tell(kind, self._with_model(value) if kind == "run" else value)
 
-    def command(self, name: str, analysis: Analysis, /, **args: Any) -> None:
-        """Do what the training controls ask for.
-
-        `train` starts anew what is done, stopped or failed, at the learning rate that the person set last; `go_on`
-        continues it.
+    def train(self) -> None:
+        """Go on with the run; what is done, stopped or failed starts anew, at the rate that the person set last.
 
         Raises:
             DataError: There is no data to train on, or it does not fit.
-            UnknownOptionError: There is no run to steer.
         """
-        if name in ("train", "step_once") and (self.run is None or self.run.state in ("done", "failed", "stopped")):
-            if name == "train" or self.run is None:
-                self._start(analysis, paused=name == "step_once")
-                return
-        if self.run is None:
-            if name == "request_curves":
-                return
-            raise UnknownOptionError(f"there is no run to {name.replace('_', ' ')}.", advice="start one first.")
-        match name:
-            case "train" | "go_on":
-                self.run.go_on()
-            case "pause":
-                self.run.pause()
-            case "stop":
-                self.run.stop()
-            case "step_once":
-                self.run.step_once()
-            case "set_learning_rate":
-                self.run.set_learning_rate(float(args["value"]))
-            case "request_curves":
-                self._tell("curves", Rows(0, CURVES, self.run.history.rows(0, CURVES)))
+        if self.run is None or self.run.state in ("done", "failed", "stopped"):
+            self._start().start()
+        else:
+            self.run.go_on()
 
-    def _start(self, analysis: Analysis, paused: bool) -> None:
+    def step_once(self) -> None:
+        """Do one step; without a run, the first of a new one.
+
+        Raises:
+            DataError: There is no data to train on, or it does not fit.
+        """
+        (self._start() if self.run is None else self.run).step_once()
+
+    def go_on(self) -> None:
+        """Go on with the run where it is, even if it was stopped.
+
+        Raises:
+            UnknownOptionError: There is no run.
+        """
+        self._run_to("go on").go_on()
+
+    def pause(self) -> None:
+        """Pause the run after its step.
+
+        Raises:
+            UnknownOptionError: There is no run.
+        """
+        self._run_to("pause").pause()
+
+    def stop(self) -> None:
+        """Stop the run after its step.
+
+        Raises:
+            UnknownOptionError: There is no run.
+        """
+        self._run_to("stop").stop()
+
+    def set_learning_rate(self, value: float) -> None:
+        """Set the rate of the next step.
+
+        Raises:
+            UnknownOptionError: There is no run, or the rate is not a number from 0 on.
+        """
+        self._run_to("set the learning rate of").set_learning_rate(value)
+
+    def request_curves(self) -> None:
+        """Tell of all rows of the curves again."""
+        if self.run is not None:
+            self._tell("curves", Rows(0, CURVES, self.run.history.rows(0, CURVES)))
+
+    def _run_to(self, be_steered: str) -> Run:
+        if self.run is None:
+            raise UnknownOptionError(f"there is no run to {be_steered}.", advice="start one first.")
+        return self.run
+
+    def _start(self) -> Run:
+        analysis = self._analysis_now()
         if "data" not in self.options:
             raise DataError(
                 "this workbench has no data to train on.",
@@ -139,10 +172,7 @@ class Training:
         self.runs.append(run)
         self._unfollow()
         self._unfollow = follow(run, self._tell_of, self._lock)
-        if paused:
-            run.step_once()
-        else:
-            run.start()
+        return run
 
 
 def follow(run: Run, tell: Callable[[str, Any], None], lock: AbstractContextManager[Any]) -> Callable[[], None]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.session import Session, design_of
 from mithril_nb.train import Run
@@ -104,3 +105,47 @@ def test_a_run_says_whether_it_is_of_the_model_now(session):
     until(lambda: run.state == "stopped")
     session.do("train")
     assert is_current()
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "text"),
+    [
+        ("pause", {}, "there is no run to pause.\n    Try: start one first."),
+        ("go_on", {}, "there is no run to go on.\n    Try: start one first."),
+        ("stop", {}, "there is no run to stop.\n    Try: start one first."),
+        (
+            "set_learning_rate",
+            {"value": 0.1},
+            "there is no run to set the learning rate of.\n    Try: start one first.",
+        ),
+        (
+            "set_learning_rate",
+            {},
+            "command 'set_learning_rate' cannot be done: missing a required argument: 'value'.\n"
+            "    given  nothing\n"
+            "    takes  value",
+        ),
+        (
+            "pause",
+            {"bogus": 1},
+            "command 'pause' cannot be done: got an unexpected keyword argument 'bogus'.\n"
+            "    given  bogus\n"
+            "    takes  nothing",
+        ),
+    ],
+)
+def test_a_command_that_cannot_be_done_says_why(session, command, args, text):
+    with pytest.raises(UnknownOptionError) as caught:
+        session.do(command, **args)
+    assert str(caught.value) == text
+
+
+def test_a_rate_that_is_none_leaves_the_run_as_it_is(session):
+    run = stopped(session)
+    before = run.learning_rate
+    with pytest.raises(UnknownOptionError) as caught:
+        session.do("set_learning_rate", value="abc")
+    assert str(caught.value) == (
+        "the learning rate is not a finite number from 0 on.\n    got  'abc'\n    Try: learning_rate=1e-3"
+    )
+    assert run.learning_rate == before
