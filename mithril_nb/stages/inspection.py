@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import jax
 
 from mithril_nb.display import Shown
-from mithril_nb.errors import StageUnavailableError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.as_data import inspection_data
 from mithril_nb.stages.buffers import Buffer
 from mithril_nb.stages.failure import failure_of
@@ -193,8 +193,15 @@ class Inspection(Shown):
             of: `"lowered"` or `"compiled"` for the costs of either, `"memory"` for what the compiled program needs.
 
         Raises:
+            UnknownOptionError: There are no figures of this name.
             Exception: What JAX or XLA said when it could not be lowered or compiled, or does not give figures.
         """
+        if of not in self._figures:
+            raise UnknownOptionError(
+                f"program {self.name!r} has no figures {of!r}.",
+                (("known", ", ".join(self._figures)),),
+                'inspection.analysis("compiled")',
+            )
         return self._figures[of].get()
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jax_programs import EVERYTHING_PARAMS, arrays, everything, linear_params, mlp, programs, spec, train_step
 
-from mithril_nb.errors import StageUnavailableError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages import STAGES, Inspection, inspect
 
 EVERYTHING = train_step(everything, EVERYTHING_PARAMS, [spec(3, 7)], spec(3, 9))
@@ -239,6 +239,16 @@ def test_a_jitted_function_is_looked_into_and_keeps_what_it_donates() -> None:
     inspection = inspect(fn, spec(4), spec(4))
     assert [one.primitive for one in inspection.equations] == ["add", "mul"]
     assert inspection.compiled.memory_analysis().alias_size_in_bytes == 16
+
+
+def test_figures_that_there_are_not_are_refused_by_name() -> None:
+    with pytest.raises(UnknownOptionError) as caught:
+        inspect(jnp.sin, jnp.zeros(3)).analysis("x")
+    assert str(caught.value) == (
+        "program 'sin' has no figures 'x'.\n"
+        "    known  lowered, compiled, memory\n"
+        '    Try: inspection.analysis("compiled")'
+    )
 
 
 def test_a_program_that_was_tagged_before_is_tagged_apart() -> None:
