@@ -37,7 +37,7 @@ def convolution(equation: Equation) -> Work:
     for index, (stride, (low, _), base, window) in enumerate(
         zip(param["window_strides"], param["padding"], param["lhs_dilation"], param["rhs_dilation"], strict=True)
     ):
-        valid *= _valid_pairs(
+        valid *= valid_pairs(
             int(out.shape[out_axes[2 + index]]),
             int(kernel.shape[kernel_axes[2 + index]]),
             int(left.shape[left_axes[2 + index]]),
@@ -49,7 +49,7 @@ def convolution(equation: Equation) -> Work:
     return Work(2 * batch * features * channels * valid)
 
 
-def _valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, int, int]) -> int:
+def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, int, int]) -> int:
     """Count the pairs of output place and kernel place that meet an item, not padding or a hole of a dilation."""
     stride, low, base, dilation = place
     extent = (inputs - 1) * base + 1

@@ -1,0 +1,135 @@
+"""What every HLO instruction costs in a run of the program, bodies of fusions and loops included."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from mithril_nb.cost.hlo_module import Computation, HloModule
+from mithril_nb.cost.hlo_rules import fusion_bytes, hlo_bytes, hlo_work
+from mithril_nb.cost.rules import Work, sum_of
+from mithril_nb.stages.records import Instruction, Stage
+
+
+@dataclass(frozen=True)
+class InstructionCost:
+    """What one instruction costs each time it runs, and how often it does.
+
+    Attributes:
+        instruction: The instruction.
+        flops: Arithmetic operations of one run; `None` if nobody knows.
+        transcendentals: The same for transcendental functions.
+        bytes: Bytes that one run reads and writes, of memory: 0 inside of a fusion.
+        repeats: How often it runs in a run of the program; `None` if a loop does not say how often it goes round.
+        once: How often if loops are counted once, as XLA counts them; 0 in a branch that is not the dearest.
+        formula: How the FLOPs were computed, or why not.
+    """
+
+    instruction: Instruction
+    flops: int | None
+    transcendentals: int | None
+    bytes: int | None
+    repeats: int | None
+    once: int
+    formula: str
+
+
+def hlo_costs(stage: Stage) -> tuple[InstructionCost, ...]:
+    """Return the cost of every instruction of a stage of HLO (`"hlo_before"` or `"hlo"`), in its order."""
+    module = HloModule.of(stage)
+    return () if module is None else _Costs(module).found()
+
+
+class _Costs:
+    def __init__(self, module: HloModule):
+        self._module = module
+        self._runs: dict[str, int | None] = dict.fromkeys(module.computations, 0)
+        self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
+        self._fused: set[str] = set()
+        self._sums = cache(self._sum_of_body)
+
+    def found(self) -> tuple[InstructionCost, ...]:
+        self._enter(self._module.entry, 1, 1, is_fused=False)
+        return tuple(
+            self._cost(one, body) for body in self._module.computations.values() for one in body.by_id.values()
+        )
+
+    def _enter(self, body: Computation, runs: int | None, once: int, *, is_fused: bool) -> None:
+        """Count the runs of a computation, and of all that it runs."""
+        self._runs[body.name] = sum_of(self._runs[body.name], runs)
+        self._once[body.name] += once
+        if is_fused:
+            self._fused.add(body.name)
+        for one in body.by_id.values():
+            for callee, inner_runs, inner_once in self._runs_of(one, runs, once):
+                self._enter(callee, inner_runs, inner_once, is_fused=is_fused or one.opcode == "fusion")
+
+    def _runs_of(self, one: Instruction, runs: int | None, once: int) -> list[tuple[Computation, int | None, int]]:
+        module = self._module
+        if one.opcode == "while":
+            told = dict(one.attributes).get("known_trip_count")
+            trips = int(told) if told and told.isdigit() else None
+            body = None if trips is None or runs is None else runs * trips
+            check = None if body is None or runs is None else body + runs
+            return [
+                *((callee, body, once) for callee in module.called(one, "body")),
+                *((callee, check, once) for callee in module.called(one, "condition")),
+            ]
+        if one.opcode == "conditional":
+            branches = module.branches(one)
+            dearest = max(branches, key=lambda branch: self._weight(branch.name), default=None)
+            return [(branch, runs if branch is dearest else 0, once * (branch is dearest)) for branch in branches]
+        if one.opcode in ("fusion", "call", "async-start"):
+            return [(callee, runs, once) for callee in module.called(one, "calls", "to_apply", "called_computations")]
+        return []
+
+    def _cost(self, one: Instruction, body: Computation) -> InstructionCost:
+        work, moved, formula = self._each(one, body)
+        return InstructionCost(
+            one,
+            None if work is None else work.flops,
+            None if work is None else work.transcendentals,
+            0 if body.name in self._fused else moved,
+            self._runs[body.name],
+            self._once[body.name],
+            formula,
+        )
+
+    def _each(self, one: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:
+        """What one instruction does by itself: what it runs counts where that stands."""
+        if one.opcode == "fusion":
+            inner = self._module.called(one, "calls")
+            return Work(0), sum_of(*(fusion_bytes(callee) for callee in inner)), "its body"
+        if one.opcode in ("call", "while", "conditional", "async-start", "async-update", "async-done"):
+            return Work(0), 0, "its body"
+        if one.opcode == "custom-call":
+            return None, None, "no rule: a library does it"
+        operands = body.operands(one)
+
+        def combiner(attribute: str) -> Work:
+            called = self._module.called(one, attribute)
+            return self._sums(called[0].name)[0] if called else Work(1)
+
+        work, formula = hlo_work(one, operands, combiner)
+        return work, hlo_bytes(one, body), formula
+
+    def _weight(self, name: str) -> int:
+        work, _ = self._sums(name)
+        return work.flops + work.transcendentals
+
+    def _sum_of_body(self, name: str) -> tuple[Work, int]:
+        """What one run of a computation takes, as far as it is known."""
+        body = self._module.computations[name]
+        flops = transcendentals = moved = 0
+        for one in body.by_id.values():
+            work, byte_count, _ = self._each(one, body)
+            flops += work.flops if work is not None else 0
+            transcendentals += work.transcendentals if work is not None else 0
+            moved += byte_count or 0
+            for callee, runs, _ in self._runs_of(one, 1, 1):
+                inner, inner_bytes = self._sums(callee.name)
+                times = 1 if runs is None else runs
+                flops += times * inner.flops
+                transcendentals += times * inner.transcendentals
+                moved += times * inner_bytes
+        return Work(flops, transcendentals), moved

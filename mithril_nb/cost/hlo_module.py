@@ -1,0 +1,104 @@
+"""A stage of HLO as computations that call each other, and how often each of them runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from mithril_nb.stages.records import Instruction, Stage
+
+_NAMES = re.compile(r"%?([\w.\-]+)")
+_LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
+"""The layout of a result that is one array; the text leaves out what is row by row."""
+_INLINE = ("calls", "to_apply", "body", "condition", "branch_computations", "called_computations",
+           "true_computation", "false_computation", "select", "scatter", "comparator")  # fmt: skip
+"""Attributes whose values are names of computations."""
+_BRANCHES = ("branch_computations", "true_computation", "false_computation")
+
+
+@dataclass
+class Computation:
+    """Instructions that run together.
+
+    Attributes:
+        name: Its name.
+        is_entry: Whether the program begins here.
+        by_id: Its instructions by id, in order.
+        layouts: Of those whose results do not lie in memory row by row, the order of axes, the last to vary first.
+        root: The one that gives its result.
+    """
+
+    name: str
+    is_entry: bool
+    by_id: dict[str, Instruction] = field(default_factory=dict)
+    layouts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    root: Instruction | None = None
+
+    @cached_property
+    def users(self) -> Mapping[str, tuple[Instruction, ...]]:
+        """Who takes the result of each of its instructions."""
+        found: dict[str, list[Instruction]] = {}
+        for one in self.by_id.values():
+            for operand in dict.fromkeys(one.operands):
+                found.setdefault(operand, []).append(one)
+        return {id: tuple(users) for id, users in found.items()}
+
+    def operands(self, one: Instruction) -> tuple[Instruction, ...]:
+        """Return what an instruction takes, of this computation."""
+        return tuple([self.by_id[id] for id in one.operands if id in self.by_id])
+
+
+@dataclass(frozen=True)
+class HloModule:
+    """The computations of a stage of HLO.
+
+    Attributes:
+        computations: By name.
+        entry: The one with which the program begins.
+    """
+
+    computations: Mapping[str, Computation]
+    entry: Computation
+
+    @classmethod
+    def of(cls, stage: Stage) -> HloModule | None:
+        """Return the module of a stage, or `None` if there is nothing to be read in it."""
+        lines = stage.text.split("\n")
+        found: dict[str, Computation] = {}
+        current: Computation | None = None
+        place = 0
+        for one in stage.instructions:
+            for number in range(place, one.line - 1):
+                line = lines[number]
+                if line.endswith("{") and not line.startswith(" "):
+                    match = _NAMES.match(line.removeprefix("ENTRY "))
+                    current = Computation(match.group(1) if match else "", line.startswith("ENTRY "))
+                    found[current.name] = current
+            place = one.line
+            if current is None:
+                continue
+            current.by_id[one.id] = one
+            line = lines[one.line - 1]
+            if line.startswith("  ROOT "):
+                current.root = one
+            layout = _LAYOUT.search(line)
+            if layout:
+                current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))
+        entry = next((one for one in found.values() if one.is_entry), None)
+        return None if entry is None else cls(found, entry)
+
+    def called(self, one: Instruction, *how: str) -> list[Computation]:
+        """Return the computations that an instruction calls, by the attributes that name them (by default any)."""
+        return [
+            self.computations[name]
+            for key, value in one.attributes
+            if key in (how or _INLINE)
+            for name in _NAMES.findall(value)
+            if name in self.computations
+        ]
+
+    def branches(self, one: Instruction) -> list[Computation]:
+        """Return the branches of a condition."""
+        return self.called(one, *_BRANCHES)

@@ -1,0 +1,299 @@
+"""What one HLO instruction costs, counted as XLA's own HloCostAnalysis counts it: a rule for each opcode.
+
+Shapes and attributes are all that is asked. What a fusion, a call or a loop costs is what its body costs, which
+`hlo_costs` adds up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from math import ceil, log2, prod
+
+from mithril_nb.cost.contractions import valid_pairs
+from mithril_nb.cost.hlo_module import Computation
+from mithril_nb.cost.rules import Work, nbytes, size, sum_of
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.jax_versions import POINTER_BYTES
+from mithril_nb.stages.records import Instruction
+
+Combiner = Callable[[str], Work]
+"""Gives the work of one run of the computation that an attribute names (`"to_apply"`)."""
+HloRule = Callable[[Instruction, Sequence[Instruction], Combiner], Work]
+
+_LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
+_WINDOW_PART = re.compile(r"(\w+)=([^\s{}]+)")
+
+_ELEMENTWISE = frozenset(
+    "abs add and bitcast-convert ceil clamp compare complex convert count-leading-zeros divide floor imag is-finite "
+    "maximum minimum multiply negate not or popcnt real reduce-precision remainder round-nearest-afz "
+    "round-nearest-even select shift-left shift-right-arithmetic shift-right-logical sign stochastic-convert subtract "
+    "xor".split()
+)
+_TRANSCENDENTAL = frozenset(
+    "acos acosh asin asinh atan2 atanh cbrt cosh cosine erf exponential exponential-minus-one log log-plus-one "
+    "logistic power rsqrt sine sinh sqrt tan tanh".split()
+)
+NAMING = frozenset("after-all bitcast constant domain get-tuple-element opt-barrier parameter tuple".split())
+"""Opcodes that only name what is there."""
+_MOVING = frozenset(
+    "broadcast concatenate copy dynamic-slice dynamic-update-slice gather iota pad partition-id replica-id reshape "
+    "reverse slice transpose".split()
+)
+_RULES: dict[str, tuple[str, HloRule]] = {}
+
+
+def hlo_work(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> tuple[Work | None, str]:
+    """Return what an instruction computes, and the formula; `None` and `"no rule"` if nobody knows.
+
+    Not of those that run other computations (`fusion`, `call`, `while`, `conditional`).
+
+    Args:
+        one: The instruction.
+        operands: What it takes.
+        combiner: What those that combine pairs of items combine them with.
+    """
+    opcode = one.opcode
+    if opcode in _ELEMENTWISE:
+        return Work(_items(one)), "n"
+    if opcode in _TRANSCENDENTAL:
+        return Work(0, _items(one)), "n transcendentals"
+    if opcode in NAMING:
+        return Work(0), "0: another name"
+    if opcode in _MOVING:
+        return Work(0), "0: moves data"
+    formula, found = _RULES.get(opcode, ("no rule", None))
+    return (None if found is None else found(one, operands, combiner)), formula
+
+
+def hlo_bytes(one: Instruction, body: Computation) -> int | None:
+    """Return the bytes that an instruction of a computation reads and writes; `None` if a dtype is not known.
+
+    Not of those that run other computations; a fusion is asked by `fusion_bytes`.
+    """
+    opcode = one.opcode
+    if opcode in ("parameter", "constant", "get-tuple-element", "bitcast", "after-all", "domain"):
+        return 0
+    if opcode == "tuple":
+        return POINTER_BYTES * len(one.operands)
+    out, sizes = _made(one), [_bytes(operand) for operand in body.operands(one)]
+    if opcode == "transpose" and _keeps_place(one, body):
+        return 0
+    if opcode == "slice":
+        return sum_of(out, out)
+    if opcode in ("dynamic-slice", "gather") and len(sizes) > 1:
+        return sum_of(out, out, sizes[1])
+    if opcode == "dynamic-update-slice" and len(sizes) > 2:
+        return sum_of(sizes[1], sizes[1], sizes[2])
+    if opcode == "scatter":
+        count = len(sizes) // 2
+        return sum_of(*sizes[count:], *(2 * [*sizes[count + 1 :]]))
+    return sum_of(out, *sizes)
+
+
+def fusion_bytes(body: Computation) -> int | None:
+    """Return the bytes that a fusion reads and writes: what comes in, as far as it is used, and what goes out.
+
+    What is made and used inside of it stays in registers.
+    """
+    root = body.root
+    if root is None:
+        return None
+    results = body.operands(root) if root.opcode == "tuple" else (root,)
+    written = [_written(body, one) for one in results]
+    read = [
+        _read(body, one) if one.opcode == "parameter" else _bytes(one)
+        for one in body.by_id.values()
+        if one.opcode == "parameter" or (one.opcode == "constant" and _items(one) > 1)
+    ]
+    return sum_of(*written, *read)
+
+
+def _written(body: Computation, one: Instruction) -> int | None:
+    operands = body.operands(one)
+    return _made(operands[1] if one.opcode == "dynamic-update-slice" and len(operands) > 1 else one)
+
+
+def _read(body: Computation, param: Instruction) -> int | None:
+    """What a fusion reads of an operand: slices of it, or all; those who read all of it share that."""
+    found: list[int | None] = []
+    is_shared = False
+    for user in body.users.get(param.id, ()):
+        is_first = user.operands[0] == param.id
+        if user.opcode == "slice" or (user.opcode == "dynamic-slice" and is_first):
+            found.append(_bytes(user))
+        elif user.opcode == "dynamic-update-slice" and is_first:
+            continue  # what it does not write over stays where it is
+        elif user.opcode in ("broadcast", "reshape"):
+            found.append(_bytes(param))
+        elif not is_shared:
+            is_shared = True
+            found.append(_bytes(param))
+    return sum_of(*found)
+
+
+def _keeps_place(one: Instruction, body: Computation) -> bool:
+    """Whether a transpose leaves every item where it is: then XLA counts nothing."""
+    given = body.operands(one)
+    if not given or not given[0].shapes:
+        return False
+    sizes = given[0].shapes[0].shape
+    axes = _numbers(dict(one.attributes).get("dimensions", ""))
+    row_by_row = tuple(range(len(axes) - 1, -1, -1))
+    before = [axis for axis in body.layouts.get(given[0].id, row_by_row) if sizes[axis] != 1]
+    return before == [axes[axis] for axis in body.layouts.get(one.id, row_by_row) if sizes[axes[axis]] != 1]
+
+
+def _rule(*opcodes: str, formula: str) -> Callable[[HloRule], HloRule]:
+    def register(work: HloRule) -> HloRule:
+        for opcode in opcodes:
+            _RULES[opcode] = formula, work
+        return work
+
+    return register
+
+
+@_rule("dot", formula="2·B·M·N·K")
+def _dot(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    axes = _numbers(dict(one.attributes).get("lhs_contracting_dims", ""))
+    sizes = operands[0].shapes[0].shape if operands and operands[0].shapes else ()
+    return Work(2 * _items(one) * prod(int(sizes[axis]) for axis in axes if axis < len(sizes)))
+
+
+@_rule("ragged-dot", formula="2·M·N·K, each row in one group")
+def _ragged_dot(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return Work(2 * _items(one) * int(operands[0].shapes[0].shape[-1]))
+
+
+@_rule("convolution", formula="2·B·F·(C/G)·valid, padding left out")
+def _convolution(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    told = dict(one.attributes)
+    labels = _LABELS.match(told["dim_labels"])
+    assert labels is not None
+    left, kernel, out = ([int(dim) for dim in spec.shape] for spec in _first_specs(*operands[:2], one))
+    of_left, of_kernel, of_out = labels.groups()
+    window = dict(_WINDOW_PART.findall(told.get("window", "")))
+    spatial = sorted(label for label in of_kernel if label.isdigit())
+
+    def each(part: str, usual: str) -> list[str]:
+        return window[part].split("x") if part in window else [usual] * len(spatial)
+
+    valid = 1
+    for label, stride, pad, base, dilation in zip(
+        spatial, each("stride", "1"), each("pad", "0_0"), each("lhs_dilate", "1"), each("rhs_dilate", "1"), strict=True
+    ):
+        valid *= valid_pairs(
+            out[of_out.index(label)],
+            kernel[of_kernel.index(label)],
+            left[of_left.index(label)],
+            (int(stride), int(pad.split("_")[0]), int(base), int(dilation)),
+        )
+    batch = left[of_left.index("b")] // int(told.get("batch_group_count", "1"))
+    channels = left[of_left.index("f")] // int(told.get("feature_group_count", "1"))
+    return Work(2 * batch * out[of_out.index("f")] * channels * valid)
+
+
+@_rule("reduce", formula="(in - out)·combiner")
+def _reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    given, made = _first_specs(operands[0], one)
+    return _times(size(given) - size(made), combiner("to_apply"))
+
+
+@_rule("reduce-window", formula="n·(window - 1)·combiner")
+def _reduce_window(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return _times(size(one.shapes[0]) * (_window(one) - 1), combiner("to_apply"))
+
+
+@_rule("select-and-scatter", formula="source·((window - 1)·select + scatter)")
+def _select_and_scatter(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    source = size(operands[1].shapes[0])
+    chosen, added = _times(source * (_window(one) - 1), combiner("select")), _times(source, combiner("scatter"))
+    return Work(chosen.flops + added.flops, chosen.transcendentals + added.transcendentals)
+
+
+@_rule("scatter", formula="updates·combiner")
+def _scatter(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return _times(size(operands[-1].shapes[0]), combiner("to_apply"))
+
+
+@_rule("map", formula="n·combiner")
+def _map(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return _times(_items(one), combiner("to_apply"))
+
+
+@_rule("sort", formula="n·ceil(log2 n)")
+def _sort(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    count = size(operands[0].shapes[0])
+    return Work(count * ceil(log2(count)) if count > 1 else 0)
+
+
+@_rule("topk", formula="0: XLA counts no comparisons")
+def _top(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return Work(0)
+
+
+@_rule("rng", "rng-bit-generator", formula="n transcendentals")
+def _random(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return Work(0, _items(one))
+
+
+@_rule("fft", formula="8·n·log2(length), over all axes")
+def _fourier(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    lengths = _numbers(dict(one.attributes).get("fft_length", ""))
+    return Work(8 * size(operands[0].shapes[0]) * prod(round(log2(length)) if length > 1 else 0 for length in lengths))
+
+
+@_rule("cholesky", formula="n³/3")
+def _cholesky(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    spec = operands[0].shapes[0]
+    return Work(int(spec.shape[-1]) * size(spec) // 3)
+
+
+@_rule("triangular-solve", formula="2·n·m²")
+def _triangular_solve(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    left, right = _first_specs(*operands[:2])
+    return Work(2 * int(left.shape[-1]) * size(right))
+
+
+@_rule("all-reduce", "reduce-scatter", formula="n: two devices are counted")
+def _all_reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return Work(_items(one))
+
+
+@_rule(
+    "all-gather", "all-to-all", "collective-permute", "collective-broadcast", "send", "recv", "send-done", "recv-done",
+    "copy-start", "copy-done", "infeed", "outfeed", formula="0: moves data",
+)  # fmt: skip
+def _moved(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
+    return Work(0)
+
+
+def _times(count: int, work: Work) -> Work:
+    return Work(count * work.flops, count * work.transcendentals)
+
+
+def _items(one: Instruction) -> int:
+    return sum(size(spec) for spec in one.shapes)
+
+
+def _first_specs(*instructions: Instruction) -> tuple[TensorSpec, ...]:
+    return tuple(one.shapes[0] for one in instructions)
+
+
+def _made(one: Instruction) -> int | None:
+    """Size of the result, all of its arrays."""
+    return sum_of(*map(nbytes, one.shapes))
+
+
+def _bytes(one: Instruction) -> int | None:
+    """Size of the result for who takes it: of several arrays that is the table of pointers to them."""
+    return POINTER_BYTES * len(one.shapes) if len(one.shapes) > 1 else _made(one)
+
+
+def _window(one: Instruction) -> int:
+    window: Mapping[str, str] = dict(_WINDOW_PART.findall(dict(one.attributes).get("window", "")))
+    return prod(int(part) for part in window.get("size", "1").split("x"))
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text)]

@@ -1,0 +1,116 @@
+"""Costs of HLO instructions: they add up to what XLA says of the module, to the last FLOP, transcendental and byte."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax_programs import spec
+
+from benchmarks.corpus import corpus
+from mithril_nb.cost.hlo_costs import InstructionCost, hlo_costs
+from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.records import Stage
+
+FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes": "bytes accessed"}
+CORPUS = (
+    "LeNet, train step", "LSTM by scan, train step", "GPT-2 small by scan and remat, train step", "hessian",
+    "cond, gradient", "while, forward", "mixture of experts, train step",
+)  # fmt: skip
+PROGRAMS = {
+    "sort": (jnp.sort, spec(5, 33)),
+    "argsort": (jnp.argsort, spec(33)),
+    "top k": (lambda x: lax.top_k(x, 3), spec(5, 33)),
+    "argmax": (lambda x: jnp.argmax(x, 1), spec(5, 33)),
+    "fft": (lambda x: jnp.abs(jnp.fft.fft(x)), spec(4, 64)),
+    "random": (lambda k: jax.random.normal(jax.random.wrap_key_data(k), (8, 8)), spec(2, dtype="uint32")),
+    "cumsum": (lambda x: jnp.cumsum(x, 0), spec(50, 3)),
+    "scatter": (lambda x, i, u: x.at[i].add(u), spec(50, 3), spec(4, dtype="int32"), spec(4, 3)),
+    "pool, gradient": (
+        jax.grad(lambda x: lax.reduce_window(x, -jnp.inf, lax.max, (1, 3, 3, 1), (1, 2, 2, 1), "SAME").sum()),
+        spec(2, 9, 9, 3),
+    ),
+    "dilated convolution": (
+        lambda x, k: lax.conv_general_dilated(
+            x, k, (2, 1), [(1, 2), (0, 3)], lhs_dilation=(1, 2), rhs_dilation=(2, 1)
+        ),
+        spec(2, 4, 9, 11), spec(6, 4, 3, 2),
+    ),
+    "grouped convolution, gradient": (
+        jax.grad(lambda x, k: lax.conv_general_dilated(x, k, (1, 1), "SAME", feature_group_count=2).sum(), 1),
+        spec(2, 4, 9, 11), spec(6, 2, 3, 3),
+    ),
+    "ragged product": (lax.ragged_dot, spec(8, 4), spec(3, 4, 5), spec(3, dtype="int32")),
+    "bfloat16": (jnp.matmul, spec(8, 8, dtype="bfloat16"), spec(8, 8, dtype="bfloat16")),
+    "complex": (lambda x: (x * x).real, spec(9, 2, dtype="complex64")),
+}  # fmt: skip
+
+
+def summed(costs: tuple[InstructionCost, ...], field: str) -> int:
+    return sum((getattr(one, field) or 0) * one.once for one in costs)
+
+
+def check(inspection: Inspection) -> None:
+    for stage, analysis in (("hlo_before", "lowered"), ("hlo", "compiled")):
+        figures = inspection.analysis(analysis)
+        costs = hlo_costs(inspection.stage(stage))
+        assert len(costs) == len(inspection.stage(stage).instructions)
+        # Of a call of a library XLA says -1, which it adds like anything else.
+        libraries = sum(one.once for one in costs if one.instruction.opcode == "custom-call")
+        for ours, theirs in FIELDS.items():
+            told = figures.get(theirs, 0) + (libraries if ours != "transcendentals" else 0)
+            assert summed(costs, ours) == pytest.approx(told, rel=2e-7, abs=0), (stage, ours)  # XLA adds in float32
+        unknown = {one.instruction.opcode for one in costs if one.flops is None or one.bytes is None}
+        assert unknown <= {"custom-call"}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_instructions_add_up_to_what_xla_says(name: str) -> None:
+    fn, *args = PROGRAMS[name]
+    check(inspect(fn, *args))
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_those_of_programs_of_the_corpus_do(name: str) -> None:
+    fn, args = corpus()[name]()
+    check(inspect(fn, *args))
+
+
+def test_loops_count_as_often_as_they_go_round_if_xla_knows() -> None:
+    found = inspect(lambda x: lax.fori_loop(0, 7, lambda _, c: jnp.tanh(c @ c), x), spec(8, 8))
+    costs = hlo_costs(found.stage("hlo"))
+    products = [one for one in costs if one.instruction.opcode == "dot"]
+    assert [(one.flops, one.repeats, one.once, one.formula) for one in products] == [(2 * 8**3, 7, 1, "2·B·M·N·K")]
+    assert sum((one.transcendentals or 0) * (one.repeats or 0) for one in costs) == 7 * 64
+
+
+def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
+    found = inspect(lambda x: lax.while_loop(lambda c: c.sum() < 10, lambda c: c @ c, x), spec(8, 8))
+    (product,) = (one for one in hlo_costs(found.stage("hlo")) if one.instruction.opcode == "dot")
+    assert (product.flops, product.repeats, product.once) == (2 * 8**3, None, 1)
+
+
+def test_what_a_fusion_does_is_told_of_its_body_and_what_it_moves_of_itself() -> None:
+    found = inspect(lambda x: jnp.tanh(x) * 2 + 1, spec(32, 32))
+    costs = {one.instruction.id: one for one in hlo_costs(found.stage("hlo"))}
+    (fusion,) = (one for one in costs.values() if one.instruction.opcode == "fusion")
+    assert (fusion.flops, fusion.bytes, fusion.formula) == (0, 2 * 4 * 1024, "its body")
+    assert {one.instruction.opcode: (one.flops, one.transcendentals) for one in costs.values() if one.flops} == {
+        "multiply": (1024, 0), "add": (1024, 0),
+    }  # fmt: skip
+    assert all(one.bytes == 0 for one in costs.values() if one is not fusion)
+
+
+def test_of_the_branches_of_a_condition_the_dearest_counts() -> None:
+    def program(x):
+        return lax.cond(x[0, 0] > 0, lambda x: x @ x, lambda x: x + 1, x)
+
+    costs = hlo_costs(inspect(program, spec(8, 8)).stage("hlo_before"))
+    assert [one.repeats for one in costs if one.instruction.opcode == "dot"] == [1]
+    assert [one.repeats for one in costs if one.instruction.opcode == "add"] == [0]
+
+
+def test_a_stage_that_is_not_there_costs_nothing_that_is_known() -> None:
+    assert hlo_costs(Stage("hlo", "", unavailable="no compiler")) == ()
+    assert hlo_costs(Stage("hlo", "written in another way")) == ()
