@@ -143,7 +143,7 @@ def _show_passes(inspection: Inspection, as_json: bool) -> None:
     if as_json:
         say_json(found)
         return
-    rows = [("pass", "name", "pipeline", "added", "removed")]
+    rows = [("pass", "name", "pipeline", "lines added", "lines removed")]
     rows += [tuple(str(value) for value in one.values()) for one in found]
     say(columns(rows, right=frozenset({0, 3, 4})))
 

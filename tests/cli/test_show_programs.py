@@ -130,7 +130,7 @@ def test_optimized_hlo_in_short(capsys):
 def test_the_passes_and_what_one_of_them_changed(capsys):
     code, out, err = said(capsys, "show", "mine:step", "--passes")
     assert (code, err) == (0, "")
-    assert out.splitlines()[0].split() == ["pass", "name", "pipeline", "added", "removed"]
+    assert out.splitlines()[0].split() == ["pass", "name", "pipeline", "lines", "added", "lines", "removed"]
     number, name, *_ = out.splitlines()[1].split()
     code, diff, _ = said(capsys, "show", "mine:step", "--pass", number)
     assert code == 0
