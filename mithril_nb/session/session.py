@@ -370,11 +370,11 @@ class Session:
             self._publish()
 
     def _status(self) -> dict[str, Any]:
-        states, report = self._maker.states, self._maker.cost
+        report = self._maker.cost
+        # Of the program whose text is there: while another is made, its figures stay, as its text does.
+        made = {what: self._maker.made(stage) for what, stage in _TIMED.items()}
         return {
-            "trace_s": states["jaxpr"].elapsed_s,
-            "lower_s": states["stablehlo"].elapsed_s,
-            "compile_s": states["hlo"].elapsed_s,
+            **{f"{what}_s": found[1].elapsed.get(what) if found else None for what, found in made.items()},
             "flops": report.subtree("").flops if report else None,
             "bytes": report.subtree("").bytes if report else None,
             "attributed": report.attributed_share if report else None,
@@ -382,3 +382,4 @@ class Session:
 
 
 _COMMANDS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage")
+_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "compile": "hlo"}
