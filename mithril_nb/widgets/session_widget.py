@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +15,8 @@ from mithril_nb.errors import Diagnostic
 from mithril_nb.session import Session
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.exploring import Exploration
+from mithril_nb.session.worker import Worker
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.widgets.assets import built, shared_assets
 from mithril_nb.widgets.guard import shown_in_widget
 from mithril_nb.widgets.protocol import passes_message, stage_message, text_message
@@ -40,6 +43,9 @@ class SessionWidget(anywidget.AnyWidget):
         self.session: Any = session
         self._bundle = bundle
         self._twin = Twin(bundle, session.errors, first)
+        # Packing a large text takes long: in the thread that handles messages all others would wait for it.
+        self._packer, self._lock = Worker("mithril_nb-texts"), threading.Lock()
+        self._asked: dict[str, tuple[Any, bool]] = {}
         self._esm = built(module)
         super().__init__(assets=shared_assets(), snapshot=session.snapshot())
         self._unlisten = session.listen(self._hear)
@@ -54,6 +60,7 @@ class SessionWidget(anywidget.AnyWidget):
         """End what is under way, and close the widget. What was made stays."""
         self._unlisten()
         self.session.end()
+        self._packer.end(0)
         self._twin.end()
         super().close()
 
@@ -64,17 +71,17 @@ class SessionWidget(anywidget.AnyWidget):
         if content.get("type") != "command":
             return
         self._twin.put_off()
-        name, args = str(content.get("name")), dict(content.get("args") or {})
-        problem: Diagnostic | None = None
+        id, name, args = content.get("id"), str(content.get("name")), dict(content.get("args") or {})
         if name == "hello":
             self._greet()
+            self._reply(id, None)
         elif name == "request_stage":
-            problem = self._send_stage(str(args.get("stage")), short=bool(args.get("short")))
+            self._ask_for_text(id, str(args.get("stage")), bool(args.get("short")))
         else:
-            problem = self.session.run_command(name, args)
-        self.send(
-            {"type": "reply", "id": content.get("id"), "ok": problem is None, "error": problem and problem.to_dict()}
-        )
+            self._reply(id, self.session.run_command(name, args))
+
+    def _reply(self, id: Any, problem: Diagnostic | None) -> None:
+        self.send({"type": "reply", "id": id, "ok": problem is None, "error": problem and problem.to_dict()})
 
     def _greet(self) -> None:
         """Send a page, which may have been loaded anew, what it cannot know."""
@@ -83,16 +90,35 @@ class SessionWidget(anywidget.AnyWidget):
             self._hear("passes", found)
             self.session.passes.request_diff(found.number)
 
-    def _send_stage(self, name: str, *, short: bool) -> Diagnostic | None:
-        problem = self.session.run_command("want_stage", {"stage": name})
-        made = self.session.stage(name) if problem is None else None
-        if made is not None:
+    def _ask_for_text(self, id: Any, stage: str, short: bool) -> None:
+        problem = self.session.run_command("want_stage", {"stage": stage})
+        if problem is not None or self.session.stage(stage) is None:
+            self._reply(id, problem)  # without a problem: it is being made, and is asked for again when it is there
+            return
+        with self._lock:
+            before = self._asked.pop(stage, None)
+            self._asked[stage] = (id, short)
+        if before is not None:
+            self._reply(before[0], None)  # the later wish brings the text
+        self._packer.submit(self._send_texts)
+
+    @shown_in_widget
+    def _send_texts(self, wanted: Callable[[], bool]) -> None:
+        while wanted():  # if not, a newer job goes on with what is left
+            with self._lock:
+                if not self._asked:
+                    return
+                stage = next(iter(self._asked))
+                id, short = self._asked.pop(stage)
+            problem: Diagnostic | None = None
             try:
-                self.send(*stage_message(name, *made, short=short))
+                with paused_collector():
+                    message = stage_message(stage, *self.session.stage(stage), short=short)
+                self.send(*message)
             except Exception as error:  # a text in short that cannot be made: the reply says why
                 self.errors.append(error)
-                return problem_of(error)
-        return problem
+                problem = problem_of(error)
+            self._reply(id, problem)
 
     # From the session, on any thread
 

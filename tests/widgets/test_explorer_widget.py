@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import threading
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ import pytest
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.targets import inspect
-from mithril_nb.widgets import Explorer, explore
+from mithril_nb.widgets import Explorer, explore, session_widget
 
 PATIENCE_S = 60.0
 
@@ -36,6 +37,7 @@ class Page:
 
     def ask(self, name: str, **args: Any) -> dict[str, Any]:
         self.explorer._receive(self.explorer, {"type": "command", "id": 7, "name": name, "args": args}, [])
+        assert self.explorer._packer.wait_until_idle(PATIENCE_S)
         return next(content for content, _ in reversed(self.got) if content["type"] == "reply")
 
     def latest(self, type: str) -> tuple[dict[str, Any], Any]:
@@ -118,6 +120,41 @@ def test_hlo_in_short_has_the_same_instructions(page: Page) -> None:
         assert all(0 <= at < len(instructions) for at in places)
     tanh = next(at for at, one in enumerate(instructions) if one.opcode == "tanh")
     assert tanh in seen
+
+
+def test_other_messages_are_answered_while_a_text_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Page(explore(scaled, spec(5, 6), spec(2, 5)))
+    page.explorer.session.start()
+    assert page.explorer.session.wait(PATIENCE_S)
+    packs, goes_on, packed = threading.Event(), threading.Event(), []
+
+    def pack(stage: str, version: int, inspection: Any, *, short: bool) -> Any:
+        packs.set()
+        assert goes_on.wait(PATIENCE_S)
+        packed.append((stage, short))
+        if short:
+            raise ValueError("no text in short")
+        return {"type": "stage", "stage": stage}, []
+
+    def send(id: int, name: str, **args: Any) -> None:
+        page.explorer._receive(page.explorer, {"type": "command", "id": id, "name": name, "args": args}, [])
+
+    def replies() -> list[tuple[int, bool]]:
+        return [(content["id"], content["ok"]) for content, _ in page.got if content["type"] == "reply"]
+
+    monkeypatch.setattr(session_widget, "stage_message", pack)
+    send(1, "request_stage", stage="jaxpr")
+    assert packs.wait(PATIENCE_S)
+    send(2, "request_stage", stage="stablehlo")
+    send(3, "request_stage", stage="jaxpr")
+    send(4, "dismiss")
+    send(5, "request_stage", stage="stablehlo", short=True)
+    assert replies() == [(4, True), (2, True)], "the later wish for a stage is the one that is meant"
+    goes_on.set()
+    assert page.explorer._packer.wait_until_idle(PATIENCE_S)
+    assert packed == [("jaxpr", False), ("jaxpr", False), ("stablehlo", True)]
+    assert replies()[2:] == [(1, True), (3, True), (5, False)]
+    assert [str(error) for error in page.explorer.errors] == ["no text in short"]
 
 
 def test_transforms_travel_with_a_mark_on_each_equation() -> None:
