@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 
 from mithril_nb.cost.hlo_module import Computation, HloModule
 from mithril_nb.cost.hlo_rules import fusion_bytes, hlo_bytes, hlo_work
@@ -34,15 +36,21 @@ class InstructionCost:
     formula: str
 
 
-def hlo_costs(stage: Stage) -> tuple[InstructionCost, ...]:
-    """Return the cost of every instruction of a stage of HLO (`"hlo_before"` or `"hlo"`), in its order."""
+def hlo_costs(stage: Stage, trips: Mapping[str, int] = MappingProxyType({})) -> tuple[InstructionCost, ...]:
+    """Return the cost of every instruction of a stage of HLO (`"hlo_before"` or `"hlo"`), in its order.
+
+    Args:
+        stage: The stage.
+        trips: How often loops go round of which XLA has not written it, by id.
+    """
     module = HloModule.of(stage)
-    return () if module is None else _Costs(module).found()
+    return () if module is None else _Costs(module, trips).found()
 
 
 class _Costs:
-    def __init__(self, module: HloModule):
+    def __init__(self, module: HloModule, trips: Mapping[str, int]):
         self._module = module
+        self._trips = trips
         self._runs: dict[str, int | None] = dict.fromkeys(module.computations, 0)
         self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
         self._fused: set[str] = set()
@@ -68,7 +76,7 @@ class _Costs:
         module = self._module
         if one.opcode == "while":
             told = dict(one.attributes).get("known_trip_count")
-            trips = int(told) if told and told.isdigit() else None
+            trips = int(told) if told and told.isdigit() else self._trips.get(one.id)
             body = None if trips is None or runs is None else runs * trips
             check = None if body is None or runs is None else body + runs
             return [

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jax
 
@@ -25,6 +25,9 @@ from mithril_nb.stages.stage_graph import StageGraph
 from mithril_nb.stages.stage_tree import stage_graph
 from mithril_nb.stages.traced import Input, Program
 from mithril_nb.stages.tracing import Leaf
+
+if TYPE_CHECKING:
+    from mithril_nb.cost.costs import Cost
 
 Value = TypeVar("Value")
 
@@ -250,6 +253,29 @@ class Inspection(Shown):
             [('parameter', 12)]
         """
         return self._compiled_part("buffers", self._pipeline.buffers)
+
+    def cost(self, source: str = "analytic") -> Cost:
+        """Return what one run of the program costs, by block, by role, and for each equation or instruction.
+
+        Args:
+            source: `"analytic"` counts equations by our rules, loops as often as they run, and needs no compiler.
+                `"lowered"` and `"compiled"` count instructions as XLA does, before and after its passes, and hold
+                XLA's own figure beside their sum.
+
+        Returns:
+            The costs; their `notes` say what is not known.
+
+        Raises:
+            UnknownOptionError: There is no such source.
+            StageUnavailableError: The program cannot be traced, lowered or compiled.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost().total.flops
+            48
+        """
+        # As `to_html`: who counts stands above this room.
+        return importlib.import_module("mithril_nb.cost.costs").cost_of(self, source)
 
     def who_changed(self, stage: str, id: str) -> Fate:
         """Return which passes an instruction of the HLO appeared and vanished in, and what it was fused into.

@@ -128,6 +128,7 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Pass": _pass,
     "Kernel": _kernel,
     "Buffer": lambda buffer: {"text/plain": str(buffer)},
+    "Cost": lambda cost: {"text/plain": str(cost)},
     "CostReport": _cost,
     "Run": _run,
     "TransformStep": lambda step: _transforms([step]),

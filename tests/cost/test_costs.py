@@ -1,0 +1,157 @@
+"""Costs by each way of counting: what is asked of blocks, roles and the whole adds up, to the last FLOP and byte."""
+
+from __future__ import annotations
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from jax import lax
+from jax_programs import programs, spec
+
+from mithril_nb.cost import Cost, Figures
+from mithril_nb.cost.costs import SOURCES, _split
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.stages import Inspection, inspect
+
+FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
+
+
+@pytest.fixture(scope="module")
+def step() -> Inspection:
+    fn, args = programs()["mlp train step"]
+    return inspect(fn, *args)
+
+
+def check(cost: Cost) -> None:
+    for field in FIELDS:
+        total = getattr(cost.total, field)
+        parts = [getattr(one, field) or 0 for one in (*cost.by_block.values(), cost.unattributed)]
+        assert total == getattr(cost.subtree(""), field)
+        assert sum(parts) == (total or 0)
+        if field != "params":
+            assert sum(getattr(row, field) or 0 for row in cost.rows) == (total or 0)
+            assert sum(getattr(one, field) or 0 for one in cost.by_role.values()) == (total or 0)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_blocks_and_roles_add_up_to_the_whole(step: Inspection, source: str) -> None:
+    cost = step.cost(source=source)
+    check(cost)
+    assert cost is step.cost(source=source)
+    assert cost.unattributed.flops == 0
+    assert cost.by_block["linear_0"].params == 784 * 512 + 512
+    assert cost.total.time_s is None
+    assert cost.notes == ("time_s: nothing here is run, so no time is known",)
+    assert all(cost.by_role[role].flops for role in ("forward", "backward", "update"))
+    assert json.loads(cost.to_json())["total"]["flops"] == cost.total.flops
+
+
+def test_products_cost_the_same_however_they_are_counted(step: Inspection) -> None:
+    # Forward, the gradient of the weights, and that of what came in, which the first layer needs not.
+    products = 2 * 128 * (2 * 784 * 512 + 3 * 512 * 256 + 3 * 256 * 10)
+    for source, opcode in (("analytic", "dot_general"), ("lowered", "dot"), ("compiled", "dot")):
+        assert sum(row.flops or 0 for row in step.cost(source=source).rows if row.opcode == opcode) == products
+
+
+@pytest.mark.parametrize("source", ["lowered", "compiled"])
+def test_xlas_own_figures_stand_beside_the_sum(step: Inspection, source: str) -> None:
+    cost = step.cost(source=source)
+    assert cost.xla is not None
+    for field in ("flops", "transcendentals", "bytes"):
+        ours = getattr(cost.once, field)
+        assert ours == pytest.approx(getattr(cost.xla, field), rel=1e-6, abs=0)  # XLA adds in float32
+    assert cost.once.flops == cost.total.flops  # there is no loop
+
+
+def test_a_loop_counts_as_often_as_it_goes_round() -> None:
+    def program(x, w):
+        return lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0]
+
+    found = inspect(program, spec(128, 128), spec(128, 128))
+    costs = {source: found.cost(source=source) for source in SOURCES}
+    for cost in costs.values():
+        assert sum(row.flops or 0 for row in cost.rows if "dot" in row.opcode) == 41_943_040
+    compiled = costs["compiled"]
+    assert compiled.xla is not None
+    assert compiled.xla.flops == pytest.approx(compiled.once.flops, rel=1e-6)
+    assert compiled.once.flops == pytest.approx(4_194_304, rel=1e-4)
+    check(compiled)
+
+
+def test_blocks_inside_of_blocks() -> None:
+    def program(x, w):
+        with jax.named_scope("net"):
+            with jax.named_scope("linear"):
+                x = x @ w
+            return jnp.tanh(x) + 1
+
+    cost = inspect(program, spec(2, 8), spec(8, 4)).cost()
+    assert {path: figures.flops for path, figures in cost.by_block.items()} == {"net/linear": 2 * 2 * 8 * 4, "net": 8}
+    assert cost.subtree("net").flops == cost.total.flops == 136
+    assert cost.subtree("net/linear").flops == 128
+
+
+def test_what_is_unknown_is_named_and_in_no_sum() -> None:
+    cost = inspect(lambda x: lax.while_loop(lambda c: c.sum() < 10, lambda c: c @ c, x), spec(8, 8)).cost("lowered")
+    check(cost)
+    assert "flops and bytes_accessed of 1 × dot: nobody knows how often it runs" in cost.notes
+    library = inspect(jnp.linalg.cholesky, spec(4, 4)).cost("lowered")
+    check(library)
+    assert "flops and bytes_accessed of 1 × custom-call: no rule: a library does it" in library.notes
+
+
+def test_a_program_that_cannot_be_compiled_still_has_analytic_costs() -> None:
+    found = inspect(lambda x: x @ x, spec(8, 8), compiler_options={"no_such_option": True})
+    assert found.cost().total.flops == 2 * 8**3
+    with pytest.raises(StageUnavailableError) as error:
+        found.cost("compiled")
+    assert str(error.value).startswith("program '<lambda>' has no compiled costs.\n    reason  ")
+    assert str(error.value).endswith('Try: inspection.cost(source="analytic")')
+
+
+def test_a_source_that_there_is_not(step: Inspection) -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        step.cost("guessed")
+    assert str(error.value) == (
+        "costs of 'step' cannot be counted by 'guessed'.\n"
+        "    sources  analytic, lowered, compiled\n"
+        '    Try: inspection.cost(source="analytic")'
+    )
+
+
+def test_the_text_is_a_table() -> None:
+    cost = inspect(lambda x, w: jnp.tanh(x @ w), spec(2, 3), spec(3, 4), name="program").cost()
+    assert str(cost) == (
+        "program: analytic\n"
+        "block     FLOPs  transcendentals  bytes  params\n"
+        "<lambda>     48                8    168       0\n"
+        "total        48                8    168       0\n"
+        "time_s: nothing here is run, so no time is known"
+    )
+
+
+@given(value=st.integers(0, 10**18), weights=st.lists(st.floats(0.001, 1.0), min_size=1, max_size=7))
+def test_parts_of_a_whole_sum_to_it(value: int, weights: list[float]) -> None:
+    shares = tuple((str(place), weight / sum(weights)) for place, weight in enumerate(weights))
+    parts = [part or 0 for part in _split(value, shares)]
+    assert sum(parts) == value
+    assert all(abs(part - value * share) <= 1 + value * 1e-9 for part, (_, share) in zip(parts, shares, strict=True))
+
+
+def test_nothing_costs_nothing() -> None:
+    cost = inspect(lambda x: x, spec(2)).cost()
+    assert cost.total == cost.unattributed == Figures()
+
+
+def test_a_scan_within_a_scan() -> None:
+    def inner(c):
+        return lax.scan(lambda c, _: (c @ c, None), c, None, length=3)[0]
+
+    found = inspect(lambda x: lax.scan(lambda c, _: (inner(c), None), x, None, length=5)[0], spec(8, 8))
+    for source in SOURCES:
+        products = [row for row in found.cost(source).rows if "dot" in row.opcode]
+        assert [(row.repeats, row.flops) for row in products] == [(15, 15 * 2 * 8**3)]
