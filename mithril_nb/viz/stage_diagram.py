@@ -24,6 +24,8 @@ BOX_H, LEAF_H, INPUT_H = 64, 46, 34
 TITLE_H = 28
 PAD = 10
 _NARROW, _WIDE, _GRID = 112, 208, 16
+_SHARE_W = 52
+"""Room for a share and what sets it apart, whatever its figures."""
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,7 @@ class _Plan:
             name = text_width(one_line(node.name), sizes.NAME_SIZE, bold=True)
             name += text_width(f"×{node.repeat}", sizes.NAME_SIZE, bold=True) + 12 if node.repeat > 1 else 0
             below = text_width(node.shape, sizes.SMALL_SIZE)
-            below += 52 if self._share(node) is not None else 0
+            below += _SHARE_W if self._share(node) is not None else 0
             name += 18 if node.kind == "instruction" else 0
             widest = max(widest, name + sizes.LEFT + sizes.RIGHT, below + sizes.LEFT + sizes.RIGHT)
         return int(-(-min(widest, _WIDE) // _GRID) * _GRID)
@@ -238,6 +240,7 @@ class _Plan:
             heights = {"instruction": LEAF_H, "input": INPUT_H}
             return Part(leaf_w, heights.get(node.kind, BOX_H), {}, {}, node.kind == "input")
         title = text_width(" ".join(frame_title(node)), sizes.NAME_SIZE, bold=True) + 24
+        title += _SHARE_W if self._share(node) is not None else 0
         w = max(inner.w + 2 * PAD, title)
         return Part(
             w,

@@ -185,6 +185,16 @@ def test_a_picture_is_whole_for_those_who_read_it_and_those_who_hear_it(parsed) 
     assert "update" in page.texts
 
 
+def test_the_frame_of_an_open_node_has_room_for_its_share(parsed) -> None:
+    graph = stage_graph(stage_of([("dot", "query_key_value/a", (), "forward")]))
+    (key,) = (node.key for node in graph.level())
+    for share, told in ((0.104, "10.4 %"), (0.00001, "< 0.1 %"), (1.0, "100 %")):
+        svg = stage_svg(stage_layout(graph, opened={key}, shares={"query_key_value": share}))
+        found = next(text for text in parsed(svg).texts if text.endswith(told) and "cost" not in text)
+        assert "…" not in found
+        assert found.endswith(f" · {told}")
+
+
 def test_instructions_are_linked_by_their_equations(parsed) -> None:
     graph = stage_graph(stage_of([("add", "", (), "forward"), ("exp", "", (0,), "forward")]))
     page = parsed(stage_svg(stage_layout(graph), embedded=True))
