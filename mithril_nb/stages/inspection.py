@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import jax
 
@@ -25,9 +25,6 @@ from mithril_nb.stages.stage_graph import StageGraph
 from mithril_nb.stages.stage_tree import stage_graph
 from mithril_nb.stages.traced import Input, Program
 from mithril_nb.stages.tracing import Leaf
-
-if TYPE_CHECKING:
-    from mithril_nb.cost.costs import Cost
 
 Value = TypeVar("Value")
 
@@ -254,7 +251,7 @@ class Inspection(Shown):
         """
         return self._compiled_part("buffers", self._pipeline.buffers)
 
-    def cost(self, source: str = "analytic") -> Cost:
+    def cost(self, source: str = "analytic") -> Any:
         """Return what one run of the program costs, by block, by role, and for each equation or instruction.
 
         Args:
@@ -263,7 +260,7 @@ class Inspection(Shown):
                 XLA's own figure beside their sum.
 
         Returns:
-            The costs; their `notes` say what is not known.
+            The costs, a `mithril_nb.cost.Cost`; its `notes` say what is not known.
 
         Raises:
             UnknownOptionError: There is no such source.
