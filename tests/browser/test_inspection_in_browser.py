@@ -79,6 +79,14 @@ def test_the_keyboard_alone_is_enough(page: Page):
     assert page.locator(".difference header b").text_content() == rows.nth(1).locator("b").text_content()
 
 
+def test_the_name_of_a_pass_is_never_cut(page: Page):
+    name = page.locator(".passes li").first.locator("b")
+    name.evaluate("name => name.textContent = '17. HLO_passes_through_layout_assignment'")
+    assert name.evaluate("name => name.scrollWidth <= name.clientWidth")
+    pipeline = page.locator(".passes .quiet").first
+    assert pipeline.evaluate("it => it.scrollWidth <= it.clientWidth")
+
+
 def test_it_reads_without_scripts_and_its_links_work(chromium: Browser, address: str):
     assert chromium.context.browser
     context = chromium.context.browser.new_context(java_script_enabled=False)
