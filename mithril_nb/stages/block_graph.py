@@ -75,6 +75,7 @@ def _lineage(block: str) -> tuple[str, ...]:
 def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[str], rows: dict[str, _Row]) -> None:
     """Find out what flows between blocks, and what each gives to others."""
     shapes = {one.id: one.shapes for one in found}
+    kept: dict[str, tuple[TensorSpec, ...]] = {}  # what only the backward pass or the update takes
     for one in found:
         if one.id in calling:
             continue
@@ -86,14 +87,17 @@ def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[s
             above, below = _lineage(giver), _lineage(taker)
             common = sum(1 for left, right in zip(above, below, strict=False) if left == right)
             for path in above[common:]:
-                row = rows[path]
-                row.gives = row.gives if row.gives and one.role != "forward" else shapes[operand]
+                if one.role in ("forward", None):
+                    rows[path].gives = shapes[operand]
+                else:
+                    kept.setdefault(path, shapes[operand])
             if common < len(above) and common < len(below) and one.role == "forward":
                 rows[below[common]].feeds[above[common]] = None
-    for one in found:  # What the program itself gives is taken by nobody.
-        for path in _lineage(blocks[one.id]):
-            if not rows[path].gives and one.role in ("forward", None):
-                rows[path].gives = one.shapes
+    for one in reversed(found):  # What comes last, such as a loss, nobody takes.
+        for path in _lineage(blocks[one.id]) if one.role in ("forward", None) and one.id not in calling else ():
+            rows[path].gives = rows[path].gives or one.shapes
+    for path, specs in kept.items():
+        rows[path].gives = rows[path].gives or specs
 
 
 def _by_depth(rows: Mapping[str, _Row]) -> list[_Row]:

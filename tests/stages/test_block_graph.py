@@ -105,3 +105,15 @@ def test_roles_are_counted_apart_and_kinds_are_shown() -> None:
     text, (net,) = outline(parts, ["10"], {"net": "Linear"})
     assert text.splitlines()[1] == "net    Linear  1 forward · 1 backward · 1 other"
     assert (net.opcode, net.equations, net.role) == ("Linear", ("0", "1", "2", "10"), None)
+
+
+def test_a_loss_gives_the_number_that_nobody_takes() -> None:
+    def program(w, x):
+        with jax.named_scope("hidden"):
+            hidden = jnp.tanh(x @ w)
+        with jax.named_scope("loss"):
+            return (hidden**2).mean()
+
+    text = inspect(jax.grad(program), spec(4, 3), spec(2, 4)).stage("graph").text
+    gives = {line.split()[0]: line.split()[1] for line in text.splitlines()[1:]}
+    assert gives == {"hidden": "f32[2,3]", "loss": "f32[]"}
