@@ -15,9 +15,8 @@ e
 """
 
 
-def test_transforms_are_stepped_through_by_keys(open_notebook, screenshots) -> None:
-    notebook = open_notebook([OPEN], width=1600, height=1150)
-    notebook.run_all()
+def test_transforms_are_stepped_through_by_keys(run_cells, screenshots) -> None:
+    notebook = run_cells([OPEN], width=1600, height=1150)
     page: Any = notebook.page
     part = page.locator('[data-mnb-part="transforms"]')
     page.locator('[data-mnb-part="transforms"][data-mnb-step="1"]').wait_for()
@@ -40,8 +39,18 @@ def test_transforms_are_stepped_through_by_keys(open_notebook, screenshots) -> N
     part.locator(".mnb-compared", has_text="✓ agrees with a Python loop of 4 runs").wait_for()
     assert part.locator(".mnb-pass", has_text="✓ agrees").count() == 4
     notebook.pictures(
-        screenshots, "explorer-transforms", page.locator(".mnb-explorer"), widths=(1280, 1600), height=1150
+        screenshots, "explorer-transforms", page.locator(".mnb-explorer"), widths=(900, 1280, 1600), height=1150
     )
+    for width in range(800, 1601, 50):
+        notebook.resize(width, 1150)
+        beside = page.evaluate(
+            """() => {
+                const [search, help] = ['search', 'help'].map((name) =>
+                    document.querySelector(`.mnb-explorer [data-mnb-action="${name}"]`).getBoundingClientRect());
+                return search.top < help.bottom && help.top < search.bottom && help.left > search.right;
+            }"""
+        )
+        assert beside, f"at {width} px the button of the keys stands in a row of its own"
     assert notebook.problems == []
     assert notebook.evaluate("[str(error) for error in e.errors]") == []
     html = notebook.evaluate("e._bundle()['text/html']")

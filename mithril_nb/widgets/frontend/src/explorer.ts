@@ -3,6 +3,7 @@
 import { CostTab } from "./cost";
 import { attr, h, text } from "./dom";
 import { exact, percent, seconds, si } from "./format";
+import { headerEnd } from "./header";
 import { Help, type Keys, LOOKING } from "./help";
 import { Kernel } from "./kernel";
 import { listenToKeys } from "./keys";
@@ -106,8 +107,7 @@ class Header {
     this.root = h(
       "div",
       { class: "mnb-header", role: "group", "aria-label": "Program" },
-      this.name, this.backend, this.figures, this.badge, h("span", { class: "mnb-grow" }), this.search.root,
-      h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": "Keys", title: "All keys (?)", "data-mnb-action": "help", onclick: showHelp }, "?"),
+      this.name, this.backend, this.figures, this.badge, headerEnd(this.search, showHelp),
     );
   }
 

@@ -12,6 +12,12 @@ export function readShape(value: string): (number | string)[] | null {
   return dims.length && dims.every((dim) => typeof dim === "string" ? /^[A-Za-z_.]\w*$/.test(dim) || dim === "..." : dim > 0) ? dims : null;
 }
 
+/** What stands at the right end of a header, in one piece: where there is no room, the search shrinks before it wraps. */
+export function headerEnd(search: Search, showHelp: () => void): HTMLElement {
+  const help = h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": "Keys", title: "All keys (?)", "data-mnb-action": "help", onclick: showHelp }, "?");
+  return h("span", { class: "mnb-header-end" }, search.root, help);
+}
+
 export class Header {
   readonly root: HTMLElement;
   readonly search: Search;
@@ -42,9 +48,7 @@ export class Header {
       this.shapes,
       h("span", { class: "mnb-row" }, this.undo, this.redo),
       this.badge,
-      h("span", { class: "mnb-grow" }),
-      this.search.root,
-      h("button", { type: "button", class: "mnb-button mnb-icon-button", "aria-label": "Keys", title: "All keys (?)", "data-mnb-action": "help", onclick: showHelp }, "?"),
+      headerEnd(this.search, showHelp),
     );
     this.leave = [store.on("snapshot", () => this.update()), store.kernel.watch(() => this.paintConnection())];
     this.update();
