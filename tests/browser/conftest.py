@@ -29,6 +29,7 @@ LONGEST_FIRST = [
     "test_picture.py",
     "test_static_outputs.py",
     "test_explorer.py",
+    "test_explorer_transforms.py",
 ]
 """Several processes share these files: the one that takes a long file last keeps all others waiting."""
 

@@ -12,9 +12,8 @@ wb
 """
 
 
-def test_the_passes_of_a_design_are_stepped_through_by_keys(open_notebook, record_property, screenshots) -> None:
-    notebook = open_notebook([OPEN], width=1600, height=1100)
-    notebook.run_all()
+def test_the_passes_of_a_design_are_stepped_through_by_keys(run_cells, record_property, screenshots) -> None:
+    notebook = run_cells([OPEN], width=1600, height=1100)
     page: Any = notebook.page
     page.locator('.mnb-workbench [data-mnb-tab="passes"]').focus()
     page.keyboard.press("Enter")
