@@ -13,6 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from waiting import PATIENCE_S, until
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.session import passes
@@ -24,8 +25,6 @@ from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.stages.passes import Changes
 from mithril_nb.stages.transforms import step_through
 from mithril_nb.targets import inspect
-
-PATIENCE_S = 60.0
 
 
 def spec(*shape: int) -> jax.ShapeDtypeStruct:
@@ -206,13 +205,6 @@ class SlowPass:
     def diff_lines(self) -> Iterator[str]:
         self._take_long("diff")
         yield "+ %new"
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def desk_of(make: Callable[[], Any]) -> tuple[PassDesk, list[Any]]:

@@ -7,19 +7,16 @@ import os
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
+from waiting import PATIENCE_S, until
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError
 from mithril_nb.models import MLP, Linear, Model, Relu
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.describe import palette
-from mithril_nb.session.worker import Worker
-
-PATIENCE_S = 60.0
 
 
 def mlp() -> Model:
@@ -39,13 +36,6 @@ def data(count: int = 256) -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture
 def session() -> Session:
     return Session(design_of(mlp(), {"input": [32, 16]}), JaxBackend())
-
-
-def until(true, patience_s: float = PATIENCE_S) -> None:
-    deadline = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 def test_a_snapshot_is_json_and_has_everything(session):
@@ -330,53 +320,6 @@ def test_training_a_broken_model_says_what_is_broken():
     problem = session.run_command("train", {})
     assert problem is not None
     assert problem.summary == "this model cannot be trained yet."
-
-
-def test_a_worker_gives_up_what_is_not_wanted_any_more():
-    worker, seen, first_runs = Worker("test"), [], threading.Event()
-
-    def first(wanted):
-        first_runs.set()
-        until(lambda: not wanted())
-        seen.append("first gave up")
-
-    worker.submit(first)
-    assert first_runs.wait(PATIENCE_S)
-    worker.submit(lambda wanted: seen.append("second"))
-    worker.submit(lambda wanted: seen.append("third"))
-    assert worker.wait_until_idle(PATIENCE_S)
-    assert seen[0] == "first gave up"
-    assert seen[-1] == "third"
-
-
-@pytest.mark.parametrize("is_early", [False, True], ids=["while the error is printed", "before it is raised"])
-def test_a_job_that_raises_takes_no_other_with_it(monkeypatch, is_early):
-    worker, seen, goes_on, printed = Worker("test"), [], threading.Event(), threading.Event()
-    threads = []
-
-    def slow_print(told):
-        seen.append(str(told.exc_value))
-        assert printed.wait(PATIENCE_S)
-
-    def boom(wanted):
-        threads.append(threading.current_thread())
-        assert goes_on.wait(PATIENCE_S)
-        raise OSError("boom")
-
-    monkeypatch.setattr(threading, "excepthook", slow_print)
-    worker.submit(boom)
-    until(lambda: threads)
-    if not is_early:
-        goes_on.set()
-        until(lambda: seen == ["boom"])
-        assert worker.wait_until_idle(PATIENCE_S)
-    worker.submit(lambda wanted: seen.append("done"))
-    goes_on.set()
-    in_time = worker.wait_until_idle(5.0)
-    printed.set()
-    threads[0].join(PATIENCE_S)
-    assert in_time, "the next job was lost"
-    assert sorted(seen) == ["boom", "done"]
 
 
 def test_what_is_told_last_of_a_run_is_how_it_is():

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from waiting import until
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.session import Session, design_of
 from mithril_nb.train import Run
-
-PATIENCE_S = 60.0
-
-
-def until(true) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not true():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture
