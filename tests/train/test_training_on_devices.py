@@ -61,7 +61,7 @@ def test_a_last_batch_that_cannot_be_filled_up_is_refused_beforehand():
     run = ml.fit(pm, (X, Y), loss=mean, batch_size=4, epochs=1).wait()
     print(run.step, refusal(lambda: run.evaluate((X[:3], Y[:3]))))
     print(list(run.evaluate((X[:8], Y[:8]))))
-    print(ml.fit(norm, (X[:8], Y[:8]), batch_size=4, epochs=1, validation=(X, Y)).wait())
+    print(repr(ml.fit(norm, (X[:8], Y[:8]), batch_size=4, epochs=1, validation=(X, Y)).wait()))
     """)
     assert (
         out
@@ -92,9 +92,9 @@ def test_a_model_placed_on_several_devices_is_refused_and_one_on_another_device_
     split = ml.compile(
         MLP(16, [8], 4), ml.JaxBackend(device_mesh=(1, 2)), parallelism="model", shapes={"input": ["batch", 16]}
     )
-    print(ml.fit(split, (X, Y), batch_size=5, epochs=1).wait())
+    print(repr(ml.fit(split, (X, Y), batch_size=5, epochs=1).wait()))
     beside = backend.place_model(MLP(16, [8], 4), {"linear_0": 1, "relu_0": 1, "linear_1": 1})
-    print(ml.fit(beside, (X, Y), batch_size=5, epochs=1).wait())
+    print(repr(ml.fit(beside, (X, Y), batch_size=5, epochs=1).wait()))
     """)
     assert (
         out
