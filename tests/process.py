@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-QUICK_ROOMS = {"backends", "blocks", "interop", "physical", "session", "stages", "targets", "train"}
+QUICK_ROOMS = {"backends", "blocks", "interop", "physical", "seeds", "session", "stages", "targets", "train"}
 """Rooms whose tests ask what a program computes, or what XLA's passes make of it, and not what LLVM makes of that."""
-ANSWERS = {"backends", "blocks", "interop", "train"}
+ANSWERS = {"backends", "blocks", "interop", "physical", "seeds", "train"}
 """Those of them that ask only what a program computes. With MITHRIL_NB_EXAMPLES set they run what users run."""
 QUICK_CODE = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
 """Have XLA write LLVM IR itself rather than through MLIR, and in one piece: a quarter of the time."""
@@ -24,8 +24,8 @@ EIGHT_DEVICES = {
     ),
 }
 """The environment of a fresh process that computes quickly compiled programs on eight devices."""
-CODE = {"test_kernels.py", "test_machine_code.py", "test_llvm.py", "test_dump.py"}
-"""Files that look at LLVM IR and machine code as they are at full strength."""
+CODE = {"test_dump.py", "test_kernels.py", "test_llvm.py", "test_machine_code.py", "test_options.py"}
+"""Files that look at what XLA makes of a program at full strength: fusions, LLVM IR, machine code."""
 
 
 @pytest.fixture(autouse=True)
