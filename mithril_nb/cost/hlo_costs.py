@@ -57,27 +57,38 @@ class _Costs:
         self._sums = cache(self._sum_of_body)
 
     def found(self) -> tuple[InstructionCost, ...]:
-        self._enter(self._module.entry, 1, 1, is_fused=False)
+        self._runs[self._module.entry.name] = self._once[self._module.entry.name] = 1
+        for body in self._callers_first():
+            for one in body.by_id.values():
+                for callee, runs, once in self._runs_of(one, self._runs[body.name], self._once[body.name]):
+                    self._runs[callee.name] = sum_of(self._runs[callee.name], runs)
+                    self._once[callee.name] += once
+                    if one.opcode == "fusion" or body.name in self._fused:
+                        self._fused.add(callee.name)
         return tuple(
             self._cost(one, body) for body in self._module.computations.values() for one in body.by_id.values()
         )
 
-    def _enter(self, body: Computation, runs: int | None, once: int, *, is_fused: bool) -> None:
-        """Count the runs of a computation, and of all that it runs."""
-        self._runs[body.name] = sum_of(self._runs[body.name], runs)
-        self._once[body.name] += once
-        if is_fused:
-            self._fused.add(body.name)
-        for one in body.by_id.values():
-            for callee, inner_runs, inner_once in self._runs_of(one, runs, once):
-                self._enter(callee, inner_runs, inner_once, is_fused=is_fused or one.opcode == "fusion")
+    def _callers_first(self) -> list[Computation]:
+        """Return the computations that run, each after all that run it: many may call the same one."""
+        done: dict[str, Computation] = {}
+
+        def visit(body: Computation) -> None:
+            for one in body.by_id.values():
+                for callee, _, _ in self._runs_of(one, 1, 1):
+                    if callee.name not in done:
+                        visit(callee)
+            done[body.name] = body
+
+        visit(self._module.entry)
+        return list(done.values())[::-1]
 
     def _runs_of(self, one: Instruction, runs: int | None, once: int) -> list[tuple[Computation, int | None, int]]:
         module = self._module
         if one.opcode == "while":
             told = dict(one.attributes).get("known_trip_count")
             trips = int(told) if told and told.isdigit() else self._trips.get(one.id)
-            body = None if trips is None or runs is None else runs * trips
+            body = 0 if runs == 0 else None if trips is None or runs is None else runs * trips
             check = None if body is None or runs is None else body + runs
             return [
                 *((callee, body, once) for callee in module.called(one, "body")),
@@ -116,28 +127,25 @@ class _Costs:
 
         def combiner(attribute: str) -> Work:
             called = self._module.called(one, attribute)
-            return self._sums(called[0].name)[0] if called else Work(1)
+            return self._sums(called[0].name) if called else Work(1)
 
         work, formula = hlo_work(one, operands, combiner)
         return work, hlo_bytes(one, body), formula
 
     def _weight(self, name: str) -> int:
-        work, _ = self._sums(name)
+        work = self._sums(name)
         return work.flops + work.transcendentals
 
-    def _sum_of_body(self, name: str) -> tuple[Work, int]:
+    def _sum_of_body(self, name: str) -> Work:
         """What one run of a computation takes, as far as it is known."""
         body = self._module.computations[name]
-        flops = transcendentals = moved = 0
+        flops = transcendentals = 0
         for one in body.by_id.values():
-            work, byte_count, _ = self._each(one, body)
+            work, _, _ = self._each(one, body)
             flops += work.flops if work is not None else 0
             transcendentals += work.transcendentals if work is not None else 0
-            moved += byte_count or 0
             for callee, runs, _ in self._runs_of(one, 1, 1):
-                inner, inner_bytes = self._sums(callee.name)
-                times = 1 if runs is None else runs
+                inner, times = self._sums(callee.name), 1 if runs is None else runs
                 flops += times * inner.flops
                 transcendentals += times * inner.transcendentals
-                moved += times * inner_bytes
-        return Work(flops, transcendentals), moved
+        return Work(flops, transcendentals)

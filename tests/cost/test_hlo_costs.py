@@ -11,7 +11,9 @@ from jax_programs import spec
 from benchmarks.corpus import corpus
 from mithril_nb.cost.hlo_costs import InstructionCost, hlo_costs
 from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.hlo import read_hlo
 from mithril_nb.stages.records import Stage
+from mithril_nb.stages.tags import Tags
 
 FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes": "bytes accessed"}
 CORPUS = (
@@ -114,3 +116,27 @@ def test_of_the_branches_of_a_condition_the_dearest_counts() -> None:
 def test_a_stage_that_is_not_there_costs_nothing_that_is_known() -> None:
     assert hlo_costs(Stage("hlo", "", unavailable="no compiler")) == ()
     assert hlo_costs(Stage("hlo", "written in another way")) == ()
+
+
+def test_what_many_call_is_counted_for_each_and_looked_at_once() -> None:
+    def twice(level: int) -> str:
+        call = f"call(%{{}}.{level}), to_apply=%f{level + 1}"
+        lines = (f"%x.{level} = f32[2] parameter(0)", f"%a.{level} = f32[2] {call.format('x')}",
+                 f"ROOT %b.{level} = f32[2] {call.format('a')}")  # fmt: skip
+        return "\n  ".join((f"f{level} {{", *lines)) + "\n}\n\n"
+
+    heads = "".join(map(twice, range(40)))
+    last = "f40 {\n  %x.40 = f32[2] parameter(0)\n  ROOT %negate = f32[2] negate(%x.40)\n}\n"
+    text, found = read_hlo(f"HloModule m\n\nENTRY {heads}{last}", Tags(set()), {}, {})
+    (negate,) = (one for one in hlo_costs(Stage("hlo", text, found)) if one.instruction.opcode == "negate")
+    assert (negate.flops, negate.repeats, negate.once) == (2, 2**40, 2**40)
+
+
+def test_a_loop_in_a_branch_that_is_not_taken_never_runs() -> None:
+    def loop(x):
+        return lax.while_loop(lambda c: c.sum() < 10, lambda c: -c, x)
+
+    costs = hlo_costs(
+        inspect(lambda x: lax.cond(x[0, 0] > 0, lambda x: x @ x @ x, loop, x), spec(8, 8)).stage("hlo_before")
+    )
+    assert [one.repeats for one in costs if one.instruction.opcode == "negate"] == [0]
