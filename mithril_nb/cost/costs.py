@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -60,6 +61,7 @@ class CostRow:
         bytes_accessed: The same for bytes read and written.
         repeats: How often it runs; `None` if unknown.
         formula: How the FLOPs of one run are computed, or why not.
+        time_s: Seconds of all its runs; `None` if nobody measured them.
     """
 
     id: str
@@ -71,6 +73,7 @@ class CostRow:
     bytes_accessed: int | None
     repeats: int | None
     formula: str
+    time_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ class Cost(Shown):
         """What `"forward"`, `"backward"` and `"update"` cost; `""` is what has no role. Parameters have none."""
         rows: dict[str, list[Figures]] = {"forward": [], "backward": [], "update": []}
         for row in self.rows:
-            rows.setdefault(row.role or "", []).append(Figures(row.flops, row.transcendentals, row.bytes_accessed))
+            figures = Figures(row.flops, row.transcendentals, row.bytes_accessed, time_s=row.time_s)
+            rows.setdefault(row.role or "", []).append(figures)
         return {role: _sum(found) for role, found in rows.items()}
 
     def subtree(self, path: str) -> Figures:
@@ -133,8 +137,10 @@ class Cost(Shown):
         parts: dict[str, list[Figures]] = {}
         for row in self.rows:
             split = [_split(value, row.blocks) for value in (row.flops, row.transcendentals, row.bytes_accessed)]
-            for place, (path, _) in enumerate(row.blocks or ((UNATTRIBUTED, 1.0),)):
-                parts.setdefault(path, []).append(Figures(*(values[place] for values in split)))
+            whole = sum(share for _, share in row.blocks)
+            for place, (path, share) in enumerate(row.blocks or ((UNATTRIBUTED, 1.0),)):
+                time_s = None if row.time_s is None else row.time_s * (share / whole if whole else 1.0)
+                parts.setdefault(path, []).append(Figures(*(values[place] for values in split), time_s=time_s))
         for path, count in self.params.items():
             parts.setdefault(path, []).append(Figures(params=count))
         return {path: _sum(found) for path, found in parts.items()}
@@ -311,8 +317,14 @@ def _sum(parts: Iterable[Figures]) -> Figures:
 
     return Figures(
         of(lambda one: one.flops), of(lambda one: one.transcendentals), of(lambda one: one.bytes_accessed),
-        of(lambda one: one.params),
+        of(lambda one: one.params), _seconds(every),
     )  # fmt: skip
+
+
+def _seconds(parts: Iterable[Figures]) -> float | None:
+    """Return the sum of what was measured; `None` if nothing was: a row without an event took no time of its own."""
+    known = [one.time_s for one in parts if one.time_s is not None]
+    return math.fsum(known) if known else None
 
 
 def _told(value: int | None) -> str:

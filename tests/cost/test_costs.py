@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from jax import lax
 from jax_programs import programs, spec
 
-from mithril_nb.cost import Cost, Figures
+from mithril_nb.cost import Cost, CostRow, Figures, Source
 from mithril_nb.cost.costs import SOURCES, _split
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.records import Role
 
 FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
 
@@ -140,6 +141,26 @@ def test_parts_of_a_whole_sum_to_it(value: int, weights: list[float]) -> None:
     parts = [part or 0 for part in _split(value, shares)]
     assert sum(parts) == value
     assert all(abs(part - value * share) <= 1 + value * 1e-9 for part, (_, share) in zip(parts, shares, strict=True))
+
+
+def test_seconds_of_rows_are_those_of_blocks_roles_and_the_whole() -> None:
+    def row(blocks: tuple[tuple[str, float], ...], role: Role | None, time_s: float | None) -> CostRow:
+        return CostRow("%r", "dot", blocks, role, 0, 0, 0, 1, "", time_s)
+
+    rows = (
+        row((("net/a", 1 / 3), ("net/b", 2 / 3)), "forward", 0.3),
+        row((("net/a", 0.5),), "backward", 0.1),  # half of it, and all that is known
+        row((("net", 1.0),), "forward", None),
+        row((), None, 0.2),
+    )
+    found = Cost("step", "measured", rows, {"net": 5}, (), None, Source("measured"))
+    assert {path: figures.time_s for path, figures in found.by_block.items()} == {
+        "net/a": pytest.approx(0.2), "net/b": pytest.approx(0.2), "net": None,
+    }  # fmt: skip
+    assert (found.unattributed.time_s, found.total.time_s) == (0.2, pytest.approx(0.6))
+    assert found.subtree("net").time_s == pytest.approx(0.4)
+    times = {role: figures.time_s for role, figures in found.by_role.items()}
+    assert times == {"forward": 0.3, "backward": 0.1, "update": None, "": 0.2}
 
 
 def test_nothing_costs_nothing() -> None:
