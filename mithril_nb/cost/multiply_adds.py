@@ -1,0 +1,95 @@
+"""Multiply-adds as papers count them: of matrix products and convolutions alone, those with padding included.
+
+"4.1 GMACs" of a ResNet-50 is this figure. XLA, and so our FLOPs, leave out what meets padding and count all other
+arithmetic as well; the difference stands here equation by equation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.cost.costs import CostRow, cost_of
+from mithril_nb.stages.records import Equation, Role
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.inspection import Inspection
+
+PRODUCTS = ("dot_general", "conv_general_dilated", "ragged_dot_general", "ragged_dot")
+"""Primitives that are made of multiply-adds."""
+
+
+@dataclass(frozen=True)
+class MultiplyAdds:
+    """The multiply-adds of one equation; its FLOPs are `2 * (count - padding)`, exactly.
+
+    Attributes:
+        id: Its id.
+        primitive: Its primitive.
+        block: Path of its block; `""` if no block caused it.
+        role: Which part of a step it belongs to.
+        count: Multiply-adds in all its runs, those with padding included; `None` if unknown.
+        padding: How many of them multiply padding; `None` if unknown.
+    """
+
+    id: str
+    primitive: str
+    block: str
+    role: Role | None
+    count: int | None
+    padding: int | None
+
+
+def multiply_adds(inspection: Inspection) -> tuple[MultiplyAdds, ...]:
+    """Return the multiply-adds of each matrix product and convolution, as papers and torchvision count them.
+
+    Places between the items of a dilated input are no padding: a transposed convolution has as many multiply-adds as
+    the convolution that it transposes.
+
+    Args:
+        inspection: The program, which is only traced.
+
+    Returns:
+        One for each, in the order of the jaxpr.
+
+    Raises:
+        StageUnavailableError: The program cannot be traced.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from mithril_nb.stages import inspect
+        >>> image, kernel = jax.ShapeDtypeStruct((1, 3, 8, 8), "float32"), jax.ShapeDtypeStruct((4, 3, 3, 3), "float32")
+        >>> found = inspect(lambda x, w: jax.lax.conv_general_dilated(x, w, (1, 1), "SAME"), image, kernel)
+        >>> [(one.count, one.padding) for one in multiply_adds(found)], found.cost().total.flops
+        ([(6912, 1104)], 11616)
+    """
+    equations = {one.id: one for one in inspection.equations if one.primitive in PRODUCTS}
+    rows = [row for row in cost_of(inspection).rows if row.id in equations]
+    return tuple(_counted(equations[row.id], row) for row in rows)
+
+
+def _counted(equation: Equation, row: CostRow) -> MultiplyAdds:
+    count: int | None = None
+    if row.flops is not None and row.repeats is not None:
+        is_convolution = equation.primitive == "conv_general_dilated"
+        count = row.repeats * _pairs(equation) if is_convolution else row.flops // 2
+    padding = None if count is None or row.flops is None else count - row.flops // 2
+    return MultiplyAdds(equation.id, equation.primitive, equation.block, equation.role, count, padding)
+
+
+def _pairs(convolution: Equation) -> int:
+    """How many multiply-adds one run of a convolution has, whether they meet an item or padding."""
+    param: Any = convolution.param
+    left, kernel, out = convolution.inputs[0], convolution.inputs[1], convolution.outputs[0]
+    left_axes, kernel_axes, out_axes = param["dimension_numbers"]
+    places = prod(
+        # Between the items of a dilated input there are holes: each item meets each place of the kernel once.
+        int(kernel.shape[taps]) * int(out.shape[made] if base == 1 else left.shape[given])
+        for taps, made, given, base in zip(
+            kernel_axes[2:], out_axes[2:], left_axes[2:], param["lhs_dilation"], strict=True
+        )
+    )
+    batch = int(left.shape[left_axes[0]]) // param["batch_group_count"]
+    channels = int(left.shape[left_axes[1]]) // param["feature_group_count"]
+    return batch * channels * int(kernel.shape[kernel_axes[0]]) * places

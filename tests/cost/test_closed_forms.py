@@ -1,0 +1,197 @@
+"""Matrix products and convolutions of whole networks against formulas that one can check by hand, to the last FLOP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax_programs import spec
+
+from benchmarks.corpus import corpus
+from mithril_nb.cost import multiply_adds
+from mithril_nb.stages import Inspection, inspect
+
+CORPUS = corpus(full=True)
+BATCH, TIME, LAYERS, WIDTH, VOCABULARY = 2, 128, 12, 768, 50257
+IMAGES = 32
+STEM = 2 * 112 * 112 * 64 * 7 * 7 * 3
+"""FLOPs of the first convolution of a ResNet-50, whose input needs no gradient."""
+
+
+def of_corpus(name: str) -> Inspection:
+    fn, args = CORPUS[name]()
+    return inspect(fn, *args, name=name)
+
+
+def products(inspection: Inspection, role: str | None = None) -> int:
+    """The FLOPs of rows that are matrix products or convolutions."""
+    found = ("dot_general", "conv_general_dilated")
+    rows = [row for row in inspection.cost().rows if row.opcode in found and role in (None, row.role)]
+    assert None not in {row.flops for row in rows}
+    return sum(row.flops or 0 for row in rows)
+
+
+def gpt2_forward() -> int:
+    """Four maps in each layer, scores and their product with the values, and the scores of the words."""
+    tokens = BATCH * TIME
+    maps = 2 * tokens * WIDTH * (3 * WIDTH + WIDTH + 4 * WIDTH + 4 * WIDTH)
+    attention = 2 * 2 * BATCH * TIME * TIME * WIDTH
+    return LAYERS * (maps + attention) + 2 * tokens * WIDTH * VOCABULARY
+
+
+def resnet50_forward() -> int:
+    """Of one image of 224 x 224, padding counted: `2 * height * width * kernel * channels in * channels out`."""
+    total, channels = STEM + 2 * 2048 * 1000, 64
+    for size, inner, blocks in ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3)):
+        for number in range(blocks):
+            first = 2 * size if number == 0 and size < 56 else size  # the 3x3 convolution makes the image smaller
+            total += 2 * first * first * channels * inner
+            total += 2 * size * size * inner * (9 * inner + 4 * inner)
+            total += 2 * size * size * channels * 4 * inner if number == 0 else 0
+            channels = 4 * inner
+    return total
+
+
+@pytest.mark.parametrize("name", ["GPT-2 small", "GPT-2 small by scan", "GPT of ours"])
+def test_gpt_2_small(name: str) -> None:
+    assert products(of_corpus(f"{name}, forward")) == gpt2_forward() == 64_456_359_936
+    if name != "GPT of ours":
+        # Backward each product is made twice more: once for each of the two that were multiplied.
+        step = of_corpus(f"{name}, train step")
+        assert products(step) == 3 * gpt2_forward() == 193_369_079_808
+        assert products(step, "forward") == gpt2_forward()
+
+
+def test_remat_makes_all_but_the_head_once_more() -> None:
+    head = 2 * BATCH * TIME * WIDTH * VOCABULARY
+    # The last product of a layer is what the next one is given: nobody needs it again.
+    last = LAYERS * 2 * BATCH * TIME * WIDTH * 4 * WIDTH
+    step = of_corpus("GPT-2 small by scan and remat, train step")
+    assert products(step) == 4 * gpt2_forward() - head - last
+
+
+def test_resnet_50_with_padding_counted() -> None:
+    forward = of_corpus("ResNet-50, forward")
+    found = multiply_adds(forward)
+    assert 2 * sum(one.count or 0 for one in found) == IMAGES * resnet50_forward() == IMAGES * 8_178_368_512
+    # What XLA and our FLOPs leave out is told convolution by convolution.
+    assert products(forward) == IMAGES * (8_178_368_512 - 281_864_704)
+    rows = {row.id: row.flops for row in forward.cost().rows}
+    assert all(rows[one.id] == 2 * ((one.count or 0) - (one.padding or 0)) for one in found)
+    assert [one.primitive for one in found] == ["conv_general_dilated"] * 53 + ["dot_general"]
+    padded = [one for one in found if one.padding]
+    assert len(padded) == 1 + 16  # the first one, and the 3x3 of each block
+    assert 2 * sum(one.padding or 0 for one in padded) == IMAGES * 281_864_704
+
+
+def test_padding_of_the_convolutions_of_resnet_50_by_hand() -> None:
+    """A side of `n` places and a window of 3 meets padding at its ends: twice, or once if the stride is 2."""
+    total = 0
+    for size, inner, blocks in ((56, 64, 3), (28, 128, 4), (14, 256, 6), (7, 512, 3)):
+        for number in range(blocks):
+            ends = 1 if number == 0 and size < 56 else 2
+            total += 2 * inner * inner * ((3 * size) ** 2 - (3 * size - ends) ** 2)
+    side = 7 * 112
+    ends = 2 + 0 + 1 + 3  # "SAME" puts 2 before and 3 behind: places 0, 1 and 109 to 111 see 2, 0, 0, 1 and 3 of it
+    total += 2 * 3 * 64 * (side**2 - (side - ends) ** 2)
+    assert total == 281_864_704
+
+
+def test_the_train_step_of_resnet_50() -> None:
+    step = of_corpus("ResNet-50, train step")
+    found = multiply_adds(step)
+    assert 2 * sum(one.count or 0 for one in found) == IMAGES * (3 * resnet50_forward() - STEM)
+    forward = 2 * sum(one.count or 0 for one in found if one.role == "forward")
+    assert forward == IMAGES * resnet50_forward()
+
+
+def test_the_train_step_of_an_mlp() -> None:
+    widths = (784, 512, 256, 10)
+    layers = [2 * 128 * left * right for left, right in pairwise(widths)]
+    step = of_corpus("MLP, train step")
+    assert products(step) == 3 * sum(layers) - layers[0] == 308_150_272
+    assert step.cost().total.params == sum(left * right + right for left, right in pairwise(widths))
+
+
+def test_a_scan_of_ten() -> None:
+    square = spec(128, 128)
+    found = inspect(lambda x, w: lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0], square, square)
+    assert found.cost().total.flops == 10 * 2 * 128**3 == 41_943_040
+
+
+def test_an_lstm_and_lenet() -> None:
+    batch, time, embed, hidden = 128, 64, 256, 512
+    forward = of_corpus("LSTM by scan, forward")
+    assert products(forward) == 2 * batch * (time * (embed + hidden) * 4 * hidden + hidden * 3)
+    lenet = 28 * 28 * 25 * 6 + 10 * 10 * 25 * 6 * 16 + 400 * 120 + 120 * 84 + 84 * 10
+    assert products(of_corpus("LeNet, forward")) == 2 * 64 * lenet
+
+
+CONVOLUTIONS: dict[str, tuple[Sequence[int], Sequence[int], dict[str, Any]]] = {
+    "same": ((2, 3, 7, 8), (4, 3, 3, 3), {"padding": "SAME"}),
+    "stride 2": ((1, 3, 9, 8), (4, 3, 3, 5), {"window_strides": (2, 2), "padding": "SAME"}),
+    "uneven padding": ((1, 2, 6, 6), (3, 2, 2, 3), {"padding": ((0, 3), (2, 1))}),
+    "cropped": ((1, 2, 9, 9), (3, 2, 3, 3), {"padding": ((-1, 0), (1, -2))}),
+    "dilated window": ((1, 2, 11, 9), (3, 2, 3, 3), {"padding": "SAME", "rhs_dilation": (2, 3)}),
+    "groups": ((2, 6, 5, 5), (9, 2, 3, 3), {"padding": "SAME", "feature_group_count": 3}),
+    "depthwise": ((1, 8, 5, 5), (8, 1, 3, 3), {"padding": "SAME", "feature_group_count": 8}),
+    "groups of the batch": ((6, 2, 5, 5), (9, 2, 3, 3), {"padding": "SAME", "batch_group_count": 3}),
+    "transposed": ((1, 2, 5, 4), (3, 2, 3, 3), {"padding": ((2, 2), (1, 1)), "lhs_dilation": (2, 3)}),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_convolution_of_ones_counts_its_own_multiply_adds(name: str) -> None:
+    """Ones times ones, added up: the sum of the result is how many products there were, those with padding being 0."""
+    left, kernel, options = CONVOLUTIONS[name]
+    options = {"window_strides": (1, 1), **options}
+
+    def convolve(x: Any, w: Any) -> Any:
+        return lax.conv_general_dilated(x, w, **options)
+
+    found = inspect(convolve, spec(*left), spec(*kernel))
+    (one,) = multiply_adds(found)
+    assert one.count is not None
+    assert one.padding is not None
+    assert (
+        found.cost().total.flops
+        == 2 * (one.count - one.padding)
+        == 2 * int(convolve(*map(jnp.ones, (left, kernel))).sum())
+    )
+    if "lhs_dilation" not in options:
+        pads = options["padding"]
+        if isinstance(pads, str):
+            window = [
+                (size - 1) * step + 1
+                for size, step in zip(kernel[2:], options.get("rhs_dilation", (1, 1)), strict=True)
+            ]
+            pads = lax.padtype_to_pads(left[2:], window, options["window_strides"], pads)
+        # As many ones where the padding was.
+        grown = (*left[:2], *(size + low + high for size, (low, high) in zip(left[2:], pads, strict=True)))
+        whole = lax.conv_general_dilated(jnp.ones(grown), jnp.ones(kernel), **{**options, "padding": "VALID"})
+        assert one.count == int(whole.sum())
+    else:
+        assert one.count == 5 * 4 * 2 * 3 * 9  # each item of the input meets each place of each kernel
+
+
+def test_multiply_adds_count_as_often_as_they_run() -> None:
+    def either(x: Any) -> Any:
+        return lax.cond(x.sum() > 0, lambda x: x @ x, lambda x: (x @ x) @ x, x)
+
+    found = multiply_adds(inspect(lambda x: lax.fori_loop(0, 4, lambda _, c: either(c), x), spec(8, 8)))
+    assert [one.count for one in found] == [4 * 8**3, 4 * 8**3, 0]
+    (unknown,) = multiply_adds(inspect(lambda x: lax.while_loop(lambda c: c.sum() < 3, lambda c: c @ c, x), spec(8, 8)))
+    assert (unknown.count, unknown.padding) == (None, None)
+
+
+def test_backward_convolutions_have_the_multiply_adds_of_the_forward_one() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        return (lax.conv_general_dilated(x, w, (2, 2), "SAME") ** 2).sum()
+
+    found = multiply_adds(inspect(jax.grad(loss, (0, 1)), spec(4, 3, 3, 3), spec(2, 3, 9, 9)))
+    assert [one.count for one in found] == [2 * 5 * 5 * 9 * 3 * 4] * 3
