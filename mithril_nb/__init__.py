@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mithril_nb.backends.absent import CBackend, GGMLBackend, MlxBackend, NumpyBackend, TorchBackend
     from mithril_nb.backends.backend import Backend
     from mithril_nb.backends.jax import JaxBackend
+    from mithril_nb.checks import assert_cost
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
     from mithril_nb.models import Model, load, save
     from mithril_nb.models.custom import op, register_primitive
@@ -41,6 +42,7 @@ _HOMES = {
     "NumpyBackend": "mithril_nb.backends.absent",
     "PhysicalModel": "mithril_nb.physical",
     "TorchBackend": "mithril_nb.backends.absent",
+    "assert_cost": "mithril_nb.checks",
     "compile": "mithril_nb.physical",
     "distributed": "mithril_nb.train",
     "explore": "mithril_nb.widgets",
@@ -98,6 +100,7 @@ __all__ = [
     "NumpyBackend",
     "PhysicalModel",
     "TorchBackend",
+    "assert_cost",
     "bfloat16",
     "bool_",
     "compile",

@@ -189,6 +189,10 @@ class StageUnavailableError(MithrilError, RuntimeError):
     """A stage that this platform, or this program, does not give."""
 
 
+class CostBoundError(MithrilError, AssertionError):
+    """A program costs more, or less, than a test says that it may."""
+
+
 def refuse_unknown(name: str, unknown: Mapping[str, object], function: Callable[..., object]) -> None:
     """Raise if there are arguments that a function does not take; the message names those that it does.
 

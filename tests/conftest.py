@@ -34,6 +34,7 @@ ROOMS = [
     "train",
     "interop",
     "targets",
+    "checks",
     "viz",
     "session",
     "widgets",

@@ -1,0 +1,203 @@
+"""`assert_cost`: a test that fails when a program costs more than it may."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from mithril_nb.cost import Cost
+from mithril_nb.errors import CostBoundError, Diagnostic, UnknownOptionError, short_repr
+from mithril_nb.stages import Inspection
+from mithril_nb.stages.records import UNATTRIBUTED
+from mithril_nb.targets import inspect
+
+Bound = float | tuple[float | None, float | None] | None
+"""The most that a figure may be, or the least and the most; `None` for no bound."""
+
+_MOST_SHOWN = 5
+_WORDS = {
+    "flops": ("needs", "FLOPs"),
+    "bytes_accessed": ("reads and writes", "bytes"),
+    "params": ("has", "parameters"),
+}
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """One figure of a program.
+
+    Attributes:
+        value: The sum of what is known; `None` if nothing is.
+        source: How it was counted.
+        unknown: What is not in it, and why.
+        blocks: The same for each block.
+    """
+
+    value: int | None
+    source: str
+    unknown: tuple[str, ...]
+    blocks: Mapping[str, int]
+
+
+def assert_cost(
+    target: Any,
+    /,
+    *args: Any,
+    flops: Bound = None,
+    bytes_accessed: Bound = None,
+    params: Bound = None,
+    source: str = "analytic",
+    **options: Any,
+) -> None:
+    """Fail if a program costs more than it may: for a test, so that a change that makes it dearer is seen.
+
+    Nothing is run. A bound is the most that a figure may be, or a pair of the least and the most, each of which may be
+    `None`. A figure of which a part is not known fails too, and says why, as nobody can tell whether it is kept.
+
+    Args:
+        target: A program: what `ml.inspect` gives, or anything that it takes.
+        *args: What it is called with, as for `ml.inspect`.
+        flops: Bound of its FLOPs.
+        bytes_accessed: Bound of the bytes that it reads and writes.
+        params: Bound of its number of parameters.
+        source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. `"analytic"` only traces the
+            program, and is the same on every machine.
+        **options: Other arguments of `ml.inspect`.
+
+    Raises:
+        CostBoundError: A figure is out of its bounds, or not known. It is an `AssertionError`.
+        UnknownOptionError: No bound at all, or one that is none; arguments beside an inspection, which has them.
+        StageUnavailableError: The program cannot be traced, or not lowered or compiled where that is asked for.
+
+    Examples:
+        In a file that pytest runs:
+
+        >>> import jax, mithril_nb as ml
+        >>> from mithril_nb.models import Linear
+        >>> def test_the_model_stays_small():
+        ...     ml.assert_cost(Linear(10), shapes={"input": [32, 784]}, flops=510_000, params=(7_850, 7_850))
+        >>> test_the_model_stays_small()
+        >>> ml.assert_cost(jax.nn.relu, jax.ShapeDtypeStruct((1000,), "float32"), flops=500)
+        Traceback (most recent call last):
+        mithril_nb.errors.CostBoundError: program 'relu' needs more FLOPs than it may.
+            flops    1,000 (analytic)
+            bound    at most 500
+            over by  500 (100.0 %)
+            most in  relu  1,000  100.0 %
+            Try: flops=1_000 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.
+    """
+    bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params}
+    asked = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
+    if not asked:
+        raise UnknownOptionError(
+            "assert_cost was given no bound, and would never fail.",
+            (("bounds", ", ".join(bounds)),),
+            "assert_cost(program, *args, flops=1_000_000)",
+        )
+    if isinstance(target, Inspection) and (args or options):
+        given = ", ".join((*("an argument" for _ in args[:1]), *options))
+        raise UnknownOptionError(
+            f"assert_cost was given {given} beside program {target.name!r}, which has its arguments.",
+            (),
+            "assert_cost(inspection, flops=1_000_000)",
+        )
+    inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
+    found = [
+        _problem(inspection, name, _measured(inspection, name, source), low, high)
+        for name, (low, high) in asked.items()
+    ]
+    problems = [problem for problem in found if problem is not None]
+    if problems:
+        raise CostBoundError(problems[0], more=tuple(problems[1:]))
+
+
+def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
+    """Return the least and the most that a figure may be."""
+    pair: Any = bound if isinstance(bound, tuple | list) else (None, bound)
+    ends = [end for end in pair if end is not None]
+    is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
+    if not ends or not is_pair or any(math.isnan(end) or end < 0 for end in ends) or ends[0] > ends[-1]:
+        raise UnknownOptionError(
+            f"assert_cost cannot take {name}={short_repr(bound)}.",
+            (("needs", "the most that it may be, or a pair of the least and the most, neither below 0"),),
+            f"{name}=1_000_000, or {name}=(900_000, 1_000_000)",
+        )
+    return pair[0], pair[1]
+
+
+def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
+    cost: Cost = inspection.cost(source=source)
+    each = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
+    each[UNATTRIBUTED] = getattr(cost.unattributed, name)
+    known = {path: value for path, value in each.items() if value}
+    return _Measured(getattr(cost.total, name), source, _unknown(cost, name), known)
+
+
+def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
+    """Return which rows a figure is not known of, and why."""
+    groups: dict[tuple[str, str], int] = {}
+    for row in cost.rows if name != "params" else ():
+        if getattr(row, name) is None:
+            why = "nobody knows how often it runs" if row.repeats is None else row.formula
+            groups[row.opcode, why] = groups.get((row.opcode, why), 0) + 1
+    return tuple(f"{count} × {opcode}: {why}" for (opcode, why), count in groups.items())
+
+
+def _problem(
+    inspection: Inspection, name: str, found: _Measured, low: float | None, high: float | None
+) -> Diagnostic | None:
+    """Return in what a figure breaks its bounds, if it does."""
+    value, (verb, noun) = found.value, _WORDS[name]
+    is_over = value is not None and high is not None and value > high
+    is_under = value is not None and low is not None and value < low and not found.unknown
+    if not is_over and not is_under and value is not None and not found.unknown:
+        return None
+    told = "unknown" if value is None else f"{'at least ' if found.unknown else ''}{value:,}"
+    facts = [(name, f"{told} ({found.source})"), ("bound", _bound_text(low, high))]
+    end = high if is_over else low if is_under else None
+    if value is not None and end is not None:
+        summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than it {'may' if is_over else 'should'}."
+        facts.append(("over by" if is_over else "under by", _far(value, end)))
+        advice = f"{name}={value:_} if that is meant"
+    else:
+        summary = f"may break its bound of {noun}: not all are known."
+        advice = f"leave out {name}="
+    if found.unknown:
+        facts.append(("unknown", "\n".join(found.unknown)))
+    if found.blocks:
+        facts.append(("most in", _dearest(found.blocks)))
+    return Diagnostic(
+        f"program {inspection.name!r} {summary}",
+        tuple(facts),
+        f'{advice}; print(ml.inspect(...).cost("{found.source}")) tells of every block.',
+        code=CostBoundError.__name__,
+    )
+
+
+def _far(value: float, end: float) -> str:
+    far = abs(value - end)
+    return f"{_number(far)} ({100 * far / end:.1f} %)" if end else _number(far)
+
+
+def _number(value: float) -> str:
+    return f"{int(value):,}" if math.isfinite(value) and value == int(value) else f"{value:,}"
+
+
+def _bound_text(low: float | None, high: float | None) -> str:
+    if low is not None and high is not None:
+        return f"exactly {_number(low)}" if low == high else f"from {_number(low)} to {_number(high)}"
+    return f"at most {_number(high)}" if high is not None else f"at least {_number(low or 0)}"
+
+
+def _dearest(blocks: Mapping[str, int]) -> str:
+    """Return the blocks that hold most of a figure, as a table."""
+    whole = sum(blocks.values())
+    first = sorted(blocks.items(), key=lambda item: -item[1])[:_MOST_SHOWN]
+    rows = [(path or "(unattributed)", f"{value:,}", f"{100 * value / whole:.1f} %") for path, value in first]
+    widths = [max(len(row[place]) for row in rows) for place in range(3)]
+    lines = [f"{path:<{widths[0]}}  {value:>{widths[1]}}  {share:>{widths[2]}}" for path, value, share in rows]
+    more = len(blocks) - len(first)
+    return "\n".join([*lines, *((f"and {more} more",) if more > 0 else ())])

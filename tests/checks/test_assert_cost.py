@@ -1,0 +1,193 @@
+"""`ml.assert_cost`: what it lets pass, what it refuses, and each of its texts as a whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax_programs import spec
+
+import mithril_nb as ml
+from mithril_nb.errors import CostBoundError, StageUnavailableError, UnknownOptionError
+from mithril_nb.models import GPT, Linear, Model, Relu
+
+pytest_plugins = ("pytester",)
+
+
+def network(x: Any, w: Any) -> Any:
+    with jax.named_scope("net"):
+        with jax.named_scope("linear"):
+            x = x @ w
+        return jnp.tanh(x) + 1
+
+
+ARGS = spec(2, 8), spec(8, 4)
+FLOPS = 2 * 2 * 8 * 4 + 2 * 4
+BYTES = 4 * (2 * 8 + 8 * 4 + 2 * 4) + 4 * 4 * 2 * 4 + 4  # product; tanh, sum, and the number that is added
+
+
+def broken(*args: Any, **options: Any) -> str:
+    with pytest.raises(CostBoundError) as error:
+        ml.assert_cost(*args, **options)
+    assert isinstance(error.value, AssertionError)
+    return str(error.value)
+
+
+def test_what_keeps_its_bounds_passes() -> None:
+    ml.assert_cost(network, *ARGS, flops=FLOPS, bytes_accessed=BYTES, params=0)
+    ml.assert_cost(ml.inspect(network, *ARGS), flops=(FLOPS, FLOPS), bytes_accessed=(None, BYTES), params=(0, None))
+    ml.assert_cost(network, *ARGS, flops=np.int64(FLOPS), source="lowered")
+    ml.assert_cost(network, *ARGS, flops=1e9)
+    told = broken(network, *ARGS, bytes_accessed=(None, BYTES - 1))
+    assert told.startswith("program 'network' reads and writes more bytes than it may.\n")
+
+
+def test_one_more_is_too_much() -> None:
+    assert broken(network, *ARGS, flops=FLOPS - 1) == (
+        "program 'network' needs more FLOPs than it may.\n"
+        "    flops    136 (analytic)\n"
+        "    bound    at most 135\n"
+        "    over by  1 (0.7 %)\n"
+        "    most in  net/linear  128  94.1 %\n"
+        "             net           8   5.9 %\n"
+        '    Try: flops=136 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.'
+    )
+
+
+def test_one_less_is_too_little() -> None:
+    assert broken(network, *ARGS, flops=(FLOPS + 64, 1000)) == (
+        "program 'network' needs fewer FLOPs than it should.\n"
+        "    flops     136 (analytic)\n"
+        "    bound     from 200 to 1,000\n"
+        "    under by  64 (32.0 %)\n"
+        "    most in   net/linear  128  94.1 %\n"
+        "              net           8   5.9 %\n"
+        '    Try: flops=136 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.'
+    )
+
+
+def test_all_that_is_broken_is_told_at_once() -> None:
+    model = Model() + Linear(5) + Relu() + Linear(3)
+    told = broken(model, shapes={"input": [2, 4]}, flops=0, bytes_accessed=10**6, params=42)
+    assert told == (
+        "program 'forward' needs more FLOPs than it may.\n"
+        "    flops    166 (analytic)\n"
+        "    bound    at most 0\n"
+        "    over by  166\n"
+        "    most in  linear_0  90  54.2 %\n"
+        "             linear_1  66  39.8 %\n"
+        "             relu_0    10   6.0 %\n"
+        '    Try: flops=166 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.\n'
+        "program 'forward' has more parameters than it may.\n"
+        "    params   43 (analytic)\n"
+        "    bound    at most 42\n"
+        "    over by  1 (2.4 %)\n"
+        "    most in  linear_0  25  58.1 %\n"
+        "             linear_1  18  41.9 %\n"
+        '    Try: params=43 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.'
+    )
+
+
+def test_a_model_takes_what_inspect_takes() -> None:
+    gpt = GPT(vocabulary=19, context=8, layers=2, heads=2, width=12)
+    shapes = {"input": [2, 5]}
+    step = ml.inspect(gpt, shapes=shapes, optimizer="sgd").cost().total.flops
+    ml.assert_cost(gpt, shapes=shapes, optimizer="sgd", flops=(step, step))
+    told = broken(gpt, shapes=shapes, program="train step", name="small GPT", flops=1e3)
+    assert told.startswith("program 'small GPT' needs more FLOPs than it may.\n")
+    assert "    bound    at most 1,000\n" in told
+    assert told.splitlines()[-2].strip().startswith("and ")  # five blocks, and how many there are more
+    assert len(told.splitlines()) == 1 + 3 + 5 + 1 + 1
+
+
+def test_what_nobody_knows_keeps_no_bound() -> None:
+    def program(x: Any) -> Any:
+        return lax.while_loop(lambda c: c.sum() < 3, lambda c: c @ c, x) + 1
+
+    assert broken(program, spec(8, 8), flops=10**9) == (
+        "program 'program' may break its bound of FLOPs: not all are known.\n"
+        "    flops    at least 64 (analytic)\n"
+        "    bound    at most 1,000,000,000\n"
+        "    unknown  1 × reduce_sum: nobody knows how often it runs\n"
+        "             1 × lt: nobody knows how often it runs\n"
+        "             1 × dot_general: nobody knows how often it runs\n"
+        "    most in  program  64  100.0 %\n"
+        '    Try: leave out flops=; print(ml.inspect(...).cost("analytic")) tells of every block.'
+    )
+    ml.assert_cost(program, spec(8, 8), params=0)  # that is known
+
+
+def test_what_is_known_may_be_too_much_already() -> None:
+    told = broken(lambda x: lax.linalg.triangular_solve(x, x) @ x, spec(8, 8), flops=1000)
+    assert told.splitlines()[:5] == [
+        "program '<lambda>' needs more FLOPs than it may.",
+        "    flops    at least 1,024 (analytic)",
+        "    bound    at most 1,000",
+        "    over by  24 (2.4 %)",
+        "    unknown  1 × triangular_solve: no rule",
+    ]
+
+
+def test_nothing_at_all_is_known() -> None:
+    told = broken(lambda x: lax.linalg.triangular_solve(x, x), spec(8, 8), flops=1000, source="lowered")
+    assert told.startswith(
+        "program '<lambda>' may break its bound of FLOPs: not all are known.\n"
+        "    flops    unknown (lowered)\n"
+        "    bound    at most 1,000\n"
+        "    unknown  1 × "
+    )
+
+
+@pytest.mark.parametrize("bound", [-1, True, "1e9", float("nan"), (2, 1), (None, None), (1, 2, 3), ()])
+def test_a_bound_that_is_none(bound: Any) -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.assert_cost(network, *ARGS, flops=bound)
+    assert str(error.value) == (
+        f"assert_cost cannot take flops={bound!r}.\n"
+        "    needs  the most that it may be, or a pair of the least and the most, neither below 0\n"
+        "    Try: flops=1_000_000, or flops=(900_000, 1_000_000)"
+    )
+
+
+def test_a_test_that_cannot_fail_is_refused() -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.assert_cost(network, *ARGS)
+    assert str(error.value).splitlines()[0] == "assert_cost was given no bound, and would never fail."
+    assert str(error.value).splitlines()[-1] == "    Try: assert_cost(program, *args, flops=1_000_000)"
+
+
+def test_arguments_of_what_has_them() -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.assert_cost(ml.inspect(network, *ARGS), *ARGS, name="again", flops=1)
+    assert str(error.value) == (
+        "assert_cost was given an argument, name beside program 'network', which has its arguments.\n"
+        "    Try: assert_cost(inspection, flops=1_000_000)"
+    )
+
+
+def test_a_program_that_cannot_be_traced_is_an_error_of_its_own() -> None:
+    with pytest.raises(StageUnavailableError):
+        ml.assert_cost(network, spec(2, 3), spec(8, 4), flops=1)
+
+
+def test_in_a_file_that_pytest_runs(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import jax
+        import mithril_nb as ml
+        from mithril_nb.models import Linear
+
+        SHAPES = {"input": [32, 784]}
+
+        def test_it_stays_as_small_as_it_is():
+            ml.assert_cost(Linear(10), shapes=SHAPES, flops=502_080, params=7_850)
+
+        def test_it_got_dearer():
+            ml.assert_cost(Linear(20), shapes=SHAPES, flops=502_080)
+    """)
+    found = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+    found.assert_outcomes(passed=1, failed=1)
+    found.stdout.fnmatch_lines(["E * program 'forward' needs more FLOPs than it may.", "E *over by  502,080 (100.0 %)"])
