@@ -17,6 +17,7 @@ from mithril_nb.stages.as_data import inspection_data
 from mithril_nb.stages.buffers import Buffer
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.kernels import Kernel
+from mithril_nb.stages.live_ranges import LiveRanges
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.passes import Fate, Pass
 from mithril_nb.stages.pipeline import STAGES, Pipeline, Told
@@ -38,12 +39,15 @@ class Inspection(Shown):
     Attributes:
         name: Name of the program.
         stages: Names of its stages, in order.
+        arguments: What it is traced with: arrays by their shapes.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
         self.name = told.name or getattr(fn, "__name__", type(fn).__name__)
         self.stages = STAGES
-        self._pipeline = Pipeline(fn, jax.tree.map(_shape_of, args), told)
+        self.arguments: tuple[Any, ...] = jax.tree.map(_shape_of, args)
+        self._fn, self._told = fn, told
+        self._pipeline = Pipeline(fn, self.arguments, told)
         lowered, compiled = self._pipeline.lowered, self._pipeline.compiled
         self._before_to_after = Once(lambda: self.links("hlo_before", "hlo"))
         self._figures = {
@@ -56,6 +60,20 @@ class Inspection(Shown):
     def __repr__(self) -> str:
         made = [name for name in self.stages if self._pipeline.stages[name].is_made]
         return f"Inspection({self.name!r}, made: {', '.join(made) or 'nothing yet'})"
+
+    def altered(self, arguments: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Inspection:
+        """Return the same program for other arguments, in the context of this moment; nothing of it is made.
+
+        Args:
+            arguments: Gives other arguments for those of this one.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> double = inspect(lambda x: x + x, jax.ShapeDtypeStruct((3,), jnp.float32))
+            >>> double.altered(lambda args: (jax.ShapeDtypeStruct((5,), jnp.float32),)).cost().total.flops
+            5
+        """
+        return Inspection(self._fn, arguments(self.arguments), self._told)
 
     @property
     def equations(self) -> tuple[Equation, ...]:
@@ -250,6 +268,32 @@ class Inspection(Shown):
             [('parameter', 12)]
         """
         return self._compiled_part("buffers", self._pipeline.buffers)
+
+    @property
+    def live_ranges(self) -> LiveRanges:
+        """The order in which the compiled program runs, and when it needs each of its values; compiles it.
+
+        Raises:
+            StageUnavailableError: The platform does not tell of them, or the program does not compile.
+        """
+        return self._compiled_part("live ranges", self._pipeline.live_ranges)
+
+    @property
+    def memory(self) -> Any:
+        """How much memory one run of the program needs, from place to place, and which block holds it; compiles it.
+
+        A `mithril_nb.cost.MemoryUse`.
+
+        Raises:
+            StageUnavailableError: The program cannot be traced, or does not compile.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> memory = inspect(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32))).memory
+            >>> memory.peak_bytes, sum(memory.at_peak.values())
+            (3584, 3584)
+        """
+        return importlib.import_module("mithril_nb.cost.memory").memory_of(self)
 
     def cost(self, source: str = "analytic") -> Any:
         """Return what one run of the program costs, by block, by role, and for each equation or instruction.

@@ -22,6 +22,7 @@ from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.hlo import read_hlo
 from mithril_nb.stages.jaxpr_text import print_jaxpr
 from mithril_nb.stages.kernels import AsmLine, Kernel, Owners, listing, read_kernels
+from mithril_nb.stages.live_ranges import LiveRanges, read_live_ranges
 from mithril_nb.stages.llvm import llvm_lines
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.passes import Histories, Pass, files_of_passes, read_passes
@@ -99,6 +100,7 @@ class Pipeline:
         passes: The passes that changed something.
         histories: Which of them touched which instruction.
         buffers: Where it keeps its values.
+        live_ranges: From when to when it needs them.
         kernels: The kernels, in the order of the HLO.
         owners: What each of them runs.
         stages: The stages by name.
@@ -117,6 +119,7 @@ class Pipeline:
         self.passes: Once[tuple[Pass, ...]] = Once(self._read_passes)
         self.histories = Once(self._read_histories)
         self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.dump.get()))
+        self.live_ranges: Once[LiveRanges] = Once(lambda: read_live_ranges(self.dump.get()))
         self.kernels: Once[tuple[Kernel, ...]] = Once(self._read_kernels)
         self.owners = Once(self._find_owners)
         self._failed = Once(self._up_to_failure)

@@ -1,0 +1,229 @@
+"""How much memory a program needs at each place of its schedule, and which block holds it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from mithril_nb.cost.compiled_lives import compiled_lives, set_aside
+from mithril_nb.cost.lives import ARGUMENTS, CONSTANTS, KINDS, OUTPUTS, TEMPORARIES, UNFILLED, Life, held
+from mithril_nb.cost.makers import Makers
+from mithril_nb.cost.xla import Memory
+from mithril_nb.cost.xla import memory_of as told_by_xla
+from mithril_nb.display import Shown
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.stages.buffers import Buffer
+from mithril_nb.stages.frozen import quick_to_make
+from mithril_nb.stages.records import UNATTRIBUTED
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.inspection import Inspection
+
+SOURCES = ("compiled",)
+"""Ways to know: from XLA's buffer assignment."""
+
+
+@quick_to_make
+@dataclass(frozen=True)
+class Moment:
+    """How much memory is held while one instruction, or one equation, runs.
+
+    Attributes:
+        id: Its id in its stage, `"hlo"` or `"jaxpr"`.
+        bytes: Bytes that are held.
+    """
+
+    id: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class MemoryUse(Shown):
+    """How much memory one run of a program needs on one device, from place to place, and who holds it.
+
+    `lives` add up to `timeline` at every place, and to `at_peak` and `kinds` at the place `peak_at`, exactly.
+
+    The peak of a compiled program is what XLA sets aside for it: arguments, outputs and temporaries, those counted once
+    that take the place of arguments (`memory_analysis()`: argument + output + temp - alias), and the constants, which
+    `memory_analysis()` leaves out. What of this no value fills at the fullest moment is held throughout by nobody, as
+    kind `"unfilled"`: gaps between values, their alignment, and outputs that wait for their value.
+
+    Attributes:
+        program: Name of the program.
+        source: `"compiled"`.
+        peak_bytes: The most bytes that are held at any place; `None` if nobody knows.
+        peak_at: The first place in `timeline` at which so much is held; `None` if nobody knows.
+        filled_bytes: The most bytes that values fill at any place; `None` if nobody knows.
+        timeline: Each place of the schedule in the order of time. Bodies of loops and branches stand in it once.
+        at_peak: Bytes held at the peak by block path; `""` is what no block holds, or nobody knows.
+        kinds: The same by kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"`, `"unfilled"`.
+        lives: What holds memory, from when to when.
+        xla: What `memory_analysis()` says; `None` if the program is not compiled, or the platform does not say.
+        notes: What is not known, and why.
+    """
+
+    program: str
+    source: str
+    peak_bytes: int | None
+    peak_at: int | None
+    filled_bytes: int | None
+    timeline: tuple[Moment, ...]
+    at_peak: Mapping[str, int]
+    kinds: Mapping[str, int]
+    lives: tuple[Life, ...]
+    xla: Memory | None
+    notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return f"MemoryUse({self.program!r}, {self.source}, peak_bytes={self.peak_bytes})"
+
+    def subtree(self, path: str) -> int:
+        """Return the bytes that a block holds at the peak with all blocks inside it; `""` gives the whole program."""
+        return sum(
+            size for block, size in self.at_peak.items() if not path or block == path or block.startswith(f"{path}/")
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain data."""
+        return {
+            "program": self.program,
+            "source": self.source,
+            "peak_bytes": self.peak_bytes,
+            "peak_at": self.peak_at,
+            "filled_bytes": self.filled_bytes,
+            "timeline": [{"id": one.id, "bytes": one.bytes} for one in self.timeline],
+            "at_peak": dict(self.at_peak),
+            "kinds": dict(self.kinds),
+            "lives": [dict(vars(life)) for life in self.lives],
+            "xla": None if self.xla is None else asdict(self.xla),
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        """Return the same as JSON."""
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+
+_KNOWN: WeakKeyDictionary[Inspection, dict[str, MemoryUse]] = WeakKeyDictionary()
+
+
+def memory_of(inspection: Inspection, source: str = "compiled") -> MemoryUse:
+    """Return how much memory a program needs, and which block holds it; found once for each source.
+
+    Args:
+        inspection: The program.
+        source: `"compiled"` compiles it and reads XLA's buffer assignment.
+
+    Raises:
+        UnknownOptionError: There is no such source.
+        StageUnavailableError: The program cannot be traced, or compiled.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.stages import inspect
+        >>> found = memory_of(inspect(jnp.dot, jnp.zeros((8, 16)), jnp.zeros((16, 32))))
+        >>> found.peak_bytes, found.kinds["arguments"], found.kinds["outputs"]
+        (3584, 2560, 1024)
+    """
+    if source not in SOURCES:
+        raise UnknownOptionError(
+            f"memory of {inspection.name!r} cannot be known by {source!r}.",
+            (("sources", ", ".join(SOURCES)),),
+            'memory_of(inspection, "compiled")',
+        )
+    known = _KNOWN.setdefault(inspection, {})
+    if source not in known:
+        known[source] = _compiled(inspection)
+    return known[source]
+
+
+def _compiled(inspection: Inspection) -> MemoryUse:
+    stage = inspection.stage("hlo")
+    xla = told_by_xla(lambda: inspection.analysis("memory")) if inspection.is_compiled else None
+    if stage.unavailable is not None and not inspection.is_compiled:
+        raise StageUnavailableError(
+            f"memory of {inspection.name!r} is not known: it does not compile.",
+            (("reason", stage.unavailable),),
+            'inspection.stage("hlo"), which says why.',
+        )
+    try:
+        buffers = inspection.buffers
+    except StageUnavailableError as error:
+        return _in_sum(inspection.name, {} if xla is None else _sizes_told(xla), xla, _reason(error))
+    makers = Makers(stage)
+    try:
+        ranges = inspection.live_ranges
+    except StageUnavailableError as error:
+        return _in_sum(inspection.name, _sizes(buffers, makers), xla, _reason(error))
+    lives, unknown = compiled_lives(buffers, ranges, makers)
+    notes = (f"{unknown} values: XLA does not say when they are needed",) if unknown else ()
+    return _use(inspection.name, "compiled", lives, ranges.sequence, set_aside(buffers), xla, notes)
+
+
+def _use(
+    program: str,
+    source: str,
+    lives: Sequence[Life],
+    sequence: Sequence[str],
+    aside: int,
+    xla: Memory | None,
+    notes: Iterable[str],
+) -> MemoryUse:
+    """Add up lives; what is set aside beyond them is held by nobody."""
+    filled = held(lives, len(sequence))
+    most = max(filled, default=0)
+    if aside > most:
+        lives = [*lives, Life("", UNFILLED, UNATTRIBUTED, aside - most, 0, len(sequence) - 1)]
+    peak_at = filled.index(most) if filled else None
+    above = max(aside - most, 0)
+    at_peak: dict[str, int] = {}
+    kinds = dict.fromkeys(KINDS, 0)
+    for life in lives:
+        if peak_at is not None and life.first <= peak_at <= life.last:
+            at_peak[life.block] = at_peak.get(life.block, 0) + life.size_bytes
+            kinds[life.kind] += life.size_bytes
+    timeline = tuple([Moment(id, size + above) for id, size in zip(sequence, filled, strict=True)])
+    largest_first = dict(sorted(at_peak.items(), key=lambda one: -one[1]))
+    return MemoryUse(
+        program, source, most + above, peak_at, most, timeline, largest_first, kinds, tuple(lives), xla, tuple(notes)
+    )
+
+
+def _in_sum(program: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str) -> MemoryUse:
+    """What is known where nobody says when values are needed: what is set aside, by kind and block."""
+    at_peak: dict[str, int] = {}
+    kinds = dict.fromkeys(KINDS, 0)
+    for (kind, block), size in sizes.items():
+        at_peak[block] = at_peak.get(block, 0) + size
+        kinds[kind] += size
+    peak = sum(sizes.values()) if sizes else None
+    missing = "timeline" if sizes else "peak_bytes, timeline"
+    return MemoryUse(
+        program, "compiled", peak, None, None, (), at_peak, kinds if sizes else {}, (), xla, (f"{missing}: {why}",)
+    )
+
+
+def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], int]:
+    kinds = {"parameter": ARGUMENTS, "result": OUTPUTS, "temporary": TEMPORARIES, "constant": CONSTANTS}
+    sizes: dict[tuple[str, str], int] = {}
+    for buffer in buffers:
+        kind = kinds.get(buffer.kind)
+        if kind is None:
+            continue
+        # Who holds the one piece that all temporaries share changes from place to place.
+        last = buffer.values[-1] if buffer.values and kind != TEMPORARIES else None
+        block = UNATTRIBUTED if last is None else makers.block_of(last.instruction, last.index)
+        sizes[kind, block] = sizes.get((kind, block), 0) + buffer.size_bytes
+    return sizes
+
+
+def _sizes_told(xla: Memory) -> dict[tuple[str, str], int]:
+    known = {ARGUMENTS: xla.argument, OUTPUTS: xla.output - xla.alias, TEMPORARIES: xla.temp}
+    return {(kind, UNATTRIBUTED): size for kind, size in known.items()}
+
+
+def _reason(error: StageUnavailableError) -> str:
+    return "; ".join(text for _, text in error.diagnostics[0].facts)
