@@ -1,0 +1,161 @@
+"""Networks of which the literature says what they cost, composed of our blocks, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import mithril_nb as ml
+from mithril_nb.cost import multiply_adds
+from mithril_nb.models import (
+    GPT,
+    Add,
+    AvgPool2d,
+    Concat,
+    Conv2d,
+    Embedding,
+    Flatten,
+    Indexer,
+    IOKey,
+    LayerNorm,
+    LearnedPositions,
+    Linear,
+    MaxPool2d,
+    Model,
+    Relu,
+    Reshape,
+    ResNet,
+    Tanh,
+    TransformerEncoder,
+    Transpose,
+)
+from mithril_nb.stages import Inspection
+
+TOKENS = 1024
+"""How many tokens GPT-2 takes here: as many as it can."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What the literature says of a network, for one input of it.
+
+    Attributes:
+        network: Which network.
+        model: Composes it.
+        shapes: Shapes of its inputs.
+        figure: What is said.
+        unit: Of what: `"multiply-adds"`, or `"FLOPs"`, two for each. Both count products of matrices and convolutions
+            alone, those with padding included, and attention over all pairs of tokens, seen or not.
+        params: Number of parameters that is said, exactly.
+        source: Who says so, and how it is counted.
+    """
+
+    network: str
+    model: Callable[[], Model]
+    shapes: Mapping[str, Sequence[int]]
+    figure: float
+    unit: str
+    params: int
+    source: str
+
+    def inspected(self) -> Inspection:
+        """Return the forward program of one input; nothing is run, and no array is made."""
+        return ml.inspect(self.model(), shapes=self.shapes, name=self.network)
+
+    def counted(self, inspection: Inspection) -> int:
+        """Return what we count by the same convention."""
+        found = sum(one.count or 0 for one in multiply_adds(inspection))
+        return 2 * found if self.unit == "FLOPs" else found
+
+
+def lenet_5() -> Model:
+    """LeNet-5 on digits of 32 x 32, each map of its second convolution reading all maps of the first."""
+    model = Model()
+    for channels in (6, 16):
+        model += Conv2d(channels, 5, padding=0)
+        model += Tanh()
+        model += AvgPool2d(2)
+    model += Flatten()
+    for width in (120, 84):
+        model += Linear(width)
+        model += Tanh()
+    return model + Linear(10)
+
+
+def vgg_16() -> Model:
+    """VGG-16, configuration D."""
+    model = Model()
+    for channels, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(count):
+            model += Conv2d(channels, 3, padding=1)
+            model += Relu()
+        model += MaxPool2d(2)
+    model += Flatten()
+    for width in (4096, 4096):
+        model += Linear(width)
+        model += Relu()
+    return model + Linear(1000)
+
+
+def vit_b_16() -> Model:
+    """ViT-B/16: patches of 16 x 16, a token for the class before them."""
+    model = Model()
+    model += Conv2d(768, 16, stride=16, padding=0, name="patches")
+    model += Reshape((1, 768, 196))
+    model += Transpose((0, 2, 1), name="tokens")
+    token = IOKey("class_token", shape=(1, 1, 768), differentiable=True)
+    model |= Concat(2, axis=1, name="joined")(input1=token, input2="tokens.output")
+    model += LearnedPositions(197, name="positions")
+    model += TransformerEncoder(12, 768, 12, name="encoder")
+    model += Indexer(("...", 0, ("slice", None, None, None)), name="class")
+    return model + Linear(1000, name="head")
+
+
+def bert_base() -> Model:
+    """BERT-base, with the map of its first token that is called the pooler."""
+    model = Model()
+    model |= Embedding(30522, 768, name="words")(input="input")
+    model |= Embedding(2, 768, name="kinds")(input="kinds_of_tokens")
+    model |= Add(name="sum")(left="words.output", right="kinds.output")
+    model += LearnedPositions(512, name="positions")
+    model += LayerNorm(name="norm")
+    model += TransformerEncoder(12, 768, 12, norm_first=False, name="encoder")
+    model += Indexer(("...", 0, ("slice", None, None, None)), name="first")
+    model += Linear(768, name="pooler")
+    return model + Tanh()
+
+
+def resnet(*layers: int, bottleneck: bool = False) -> Model:
+    """A ResNet with the strides of torchvision's: in the 3x3 convolutions, not in the 1x1 before them."""
+    return ResNet(layers, bottleneck=bottleneck)
+
+
+_PHOTO = {"input": (1, 3, 224, 224)}
+_TORCHVISION = "torchvision, table of its weights (it calls multiply-adds FLOPs)"
+PUBLISHED = (
+    Published(
+        "LeNet-5", lenet_5, {"input": (1, 1, 32, 32)}, 416_520, "multiply-adds", 61_706,
+        "LeCun et al., 1998, by hand: 117,600 + 240,000 + 48,000 + 10,080 + 840, if the second convolution reads all "
+        "maps (theirs leaves out 36 of 96 pairs)",
+    ),
+    Published("VGG-16", vgg_16, _PHOTO, 15.47e9, "multiply-adds", 138_357_544, _TORCHVISION),
+    Published("ResNet-18", partial(resnet, 2, 2, 2, 2), _PHOTO, 1.81e9, "multiply-adds", 11_689_512, _TORCHVISION),
+    Published("ResNet-34", partial(resnet, 3, 4, 6, 3), _PHOTO, 3.66e9, "multiply-adds", 21_797_672, _TORCHVISION),
+    Published(
+        "ResNet-50", partial(resnet, 3, 4, 6, 3, bottleneck=True), _PHOTO, 4.09e9, "multiply-adds", 25_557_032,
+        f"{_TORCHVISION}; He et al., 2016, say 3.8 of one whose 1x1 convolutions have the strides",
+    ),
+    Published(
+        "ViT-B/16", vit_b_16, _PHOTO, 17.56e9, "multiply-adds", 86_567_656,
+        f"{_TORCHVISION}; figures near 16.9 leave out the two products of attention",
+    ),
+    Published(
+        "BERT-base, 128 tokens", bert_base, {"input": (1, 128), "kinds_of_tokens": (1, 128)}, 22.5e9, "FLOPs",
+        109_482_240, "Sun et al., 2020 (MobileBERT): 22.5 B FLOPs at 128 tokens; params as in Hugging Face",
+    ),
+    Published(
+        "GPT-2 small, 1,024 tokens", GPT, {"input": (1, TOKENS)}, 291_648_307_200, "FLOPs", 124_439_808,
+        "Karpathy, nanoGPT, transformer_sizing: forward, the scores of all words included",
+    ),
+)  # fmt: skip
