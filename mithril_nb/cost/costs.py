@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from mithril_nb.cost.hlo_costs import hlo_costs
-from mithril_nb.cost.records import known_sum
+from mithril_nb.cost.records import EquationCost, known_sum
 from mithril_nb.cost.report import report
+from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.xla import Source, source_of
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import UNATTRIBUTED, Role, Stage
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 _TIME = "time_s: nothing here is run, so no time is known"
 
 
+@quick_to_make
 @dataclass(frozen=True)
 class Figures:
     """What something costs in one run of the program; `None` where nothing of it is known.
@@ -47,6 +50,7 @@ class Figures:
     time_s: float | None = None
 
 
+@quick_to_make
 @dataclass(frozen=True)
 class CostRow:
     """What one equation, or one instruction, costs in one run of the program.
@@ -90,20 +94,49 @@ class Cost(Shown):
         notes: What is not known, and why.
         xla: What XLA says of the whole, loops once; `None` for `"analytic"`, which asks nobody.
         once: The sum of the rows with loops once, to stand beside `xla`.
+        symbolic: The program with sizes that may have names and no numbers; `None` if XLA counted.
     """
 
     program: str
     source: str
     rows: tuple[CostRow, ...]
-    params: Mapping[str, int]
+    params: Mapping[str, int | None]
     notes: tuple[str, ...]
     xla: Source | None
     once: Source
+    symbolic: SymbolicProgram | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The names of sizes that have no numbers yet; what depends on them is `None`, see `at`."""
+        return () if self.symbolic is None else self.symbolic.symbols
+
+    def at(self, **sizes: int) -> Cost:
+        """Return what the program costs with numbers in the place of the names of sizes. Nothing is traced again.
+
+        Args:
+            **sizes: A number for each of `symbols`.
+
+        Raises:
+            UnknownOptionError: A name that is missing or that it does not have, or a number that is no size.
+
+        Examples:
+            >>> import jax
+            >>> import jax.numpy as jnp
+            >>> from mithril_nb.stages import inspect
+            >>> batch, width = jax.export.symbolic_shape("batch, width")
+            >>> x, w = (jax.ShapeDtypeStruct(shape, "float32") for shape in ((batch, width), (width, 10)))
+            >>> cost = inspect(jnp.matmul, x, w).cost()
+            >>> cost.symbols, cost.total.flops, cost.at(batch=32, width=784).total.flops
+            (('batch', 'width'), None, 501760)
+        """
+        program = (self.symbolic or SymbolicProgram(self.program, (), ())).at(sizes)
+        return of_equations(program.costs(), program) if sizes else self
 
     @cached_property
     def total(self) -> Figures:
         """All of it: the sum of `by_block` and `unattributed`, exactly."""
-        return _sum(self._every.values())
+        return self._sum(self._every.values())
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
@@ -122,11 +155,11 @@ class Cost(Shown):
         for row in self.rows:
             figures = Figures(row.flops, row.transcendentals, row.bytes_accessed, time_s=row.time_s)
             rows.setdefault(row.role or "", []).append(figures)
-        return {role: _sum(found) for role, found in rows.items()}
+        return {role: self._sum(found) for role, found in rows.items()}
 
     def subtree(self, path: str) -> Figures:
         """Return what a block costs with all blocks inside it; `""` gives the whole program."""
-        return _sum(
+        return self._sum(
             figures
             for block, figures in self._every.items()
             if not path or block == path or block.startswith(f"{path}/")
@@ -136,14 +169,32 @@ class Cost(Shown):
     def _every(self) -> Mapping[str, Figures]:
         parts: dict[str, list[Figures]] = {}
         for row in self.rows:
+            if len(row.blocks) < 2:  # nearly all: there is nothing to split
+                path = row.blocks[0][0] if row.blocks else UNATTRIBUTED
+                figures = Figures(row.flops, row.transcendentals, row.bytes_accessed, time_s=row.time_s)
+                parts.setdefault(path, []).append(figures)
+                continue
             split = [_split(value, row.blocks) for value in (row.flops, row.transcendentals, row.bytes_accessed)]
             whole = sum(share for _, share in row.blocks)
-            for place, (path, share) in enumerate(row.blocks or ((UNATTRIBUTED, 1.0),)):
+            for place, (path, share) in enumerate(row.blocks):
                 time_s = None if row.time_s is None else row.time_s * (share / whole if whole else 1.0)
                 parts.setdefault(path, []).append(Figures(*(values[place] for values in split), time_s=time_s))
         for path, count in self.params.items():
             parts.setdefault(path, []).append(Figures(params=count))
-        return {path: _sum(found) for path, found in parts.items()}
+        return {path: self._sum(found) for path, found in parts.items()}
+
+    def _sum(self, parts: Iterable[Figures]) -> Figures:
+        every = tuple(parts)
+
+        def of(field: Callable[[Figures], int | None]) -> int | None:
+            values = [field(one) for one in every]
+            # What depends on a size without a number may be any part of the whole: the rest would say nothing of it.
+            return None if self.symbols and None in values else known_sum(values)
+
+        return Figures(
+            of(lambda one: one.flops), of(lambda one: one.transcendentals), of(lambda one: one.bytes_accessed),
+            of(lambda one: one.params), _seconds(every),
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as plain data."""
@@ -209,16 +260,30 @@ def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
 
 
 def _analytic(inspection: Inspection) -> Cost:
-    found = report(inspection)
+    program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs)
+    return of_equations(report(inspection).equations, program)
+
+
+def of_equations(costs: Iterable[EquationCost], program: SymbolicProgram) -> Cost:
+    """Return what a program costs whose equations are known.
+
+    Args:
+        costs: What each of its equations costs.
+        program: The program.
+    """
+    found = tuple(costs)
     rows = tuple(
         CostRow(
             one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, one.flops, one.transcendentals,
             one.bytes, one.repeats, one.formula,
         )
-        for one in found.equations
+        for one in found
     )  # fmt: skip
-    once = Source("analytic, loops once", sum(one.once for one in found.equations))
-    return Cost(inspection.name, "analytic", rows, _params(inspection), _notes(rows), None, once)
+    once = Source("analytic, loops once", sum(one.once for one in found))
+    notes = _notes(rows)
+    if program.symbols:
+        notes = (f"what depends on {', '.join(program.symbols)} has no number: see cost.at(...)", *notes)
+    return Cost(program.name, "analytic", rows, program.params, notes, None, once, program)
 
 
 def _counted(inspection: Inspection, source: str) -> Cost:
@@ -246,7 +311,7 @@ def _counted(inspection: Inspection, source: str) -> Cost:
         inspection.name,
         source,
         rows,
-        _params(inspection),
+        SymbolicProgram(inspection.name, (), inspection.inputs).params,
         _notes(rows),
         source_of(f"XLA {source}", lambda: inspection.analysis(source)),
         Source(f"{source}, loops once", once("flops"), once("transcendentals"), once("bytes")),
@@ -263,14 +328,6 @@ def _trips(inspection: Inspection, stage: Stage) -> dict[str, int]:
         length = lengths.get(own)
         if isinstance(length, int):
             found[one.id] = length
-    return found
-
-
-def _params(inspection: Inspection) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for one in inspection.inputs:
-        if one.is_param:
-            found[one.block] = found.get(one.block, 0) + (one.spec.size or 0)
     return found
 
 
@@ -307,18 +364,6 @@ def _split(value: int | None, shares: tuple[tuple[str, float], ...]) -> list[int
     for place in sorted(range(len(parts)), key=lambda place: parts[place] - wanted[place])[: value - sum(parts)]:
         parts[place] += 1
     return [*parts]
-
-
-def _sum(parts: Iterable[Figures]) -> Figures:
-    every = tuple(parts)
-
-    def of(field: Callable[[Figures], int | None]) -> int | None:
-        return known_sum(map(field, every))
-
-    return Figures(
-        of(lambda one: one.flops), of(lambda one: one.transcendentals), of(lambda one: one.bytes_accessed),
-        of(lambda one: one.params), _seconds(every),
-    )  # fmt: skip
 
 
 def _seconds(parts: Iterable[Figures]) -> float | None:

@@ -8,9 +8,11 @@ from functools import cached_property
 
 from mithril_nb.cost.xla import Memory, Source
 from mithril_nb.display import Shown
+from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import UNATTRIBUTED, Role
 
 
+@quick_to_make
 @dataclass(frozen=True)
 class EquationCost:
     """What one equation costs in a run of the program.

@@ -9,7 +9,9 @@ from weakref import WeakKeyDictionary
 
 from mithril_nb.cost import contractions, randomness, reductions  # noqa: F401  They register their rules.
 from mithril_nb.cost.records import BlockCost, CostReport, EquationCost, Total, Unknown, known_sum, total_of
-from mithril_nb.cost.rules import RULES, Work, bytes_moved, has_sizes, is_folded
+from mithril_nb.cost.rules import NO_RULE as NO_RULE
+from mithril_nb.cost.rules import NO_SIZE as NO_SIZE
+from mithril_nb.cost.rules import bytes_moved, work_of
 from mithril_nb.cost.xla import Source, memory_of, source_of
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.records import Equation
@@ -22,8 +24,6 @@ ANALYTIC_ONCE = "analytic, loops once"
 LOWERED = "XLA lowered"
 COMPILED = "XLA compiled"
 
-NO_RULE = "no rule"
-NO_SIZE = "size unknown"
 NO_TRIP_COUNT = "trip count unknown"
 
 
@@ -114,27 +114,26 @@ def cost_equations(equations: Iterable[Equation]) -> tuple[EquationCost, ...]:
     Of the branches of a condition only the dearest counts, as in XLA.
     """
     everything = tuple(equations)
-    found = tuple(_cost(equation) for equation in everything if not equation.is_call)
-    for condition in reversed([one for one in everything if one.primitive == "cond" and one.is_call]):
-        found = _dearest_branch(condition.id, found)
+    found = tuple(cost_equation(equation) for equation in everything if not equation.is_call)
+    return dearest_branches((one.id for one in everything if one.primitive == "cond" and one.is_call), found)
+
+
+def dearest_branches(conditions: Iterable[str], found: tuple[EquationCost, ...]) -> tuple[EquationCost, ...]:
+    """Return the same costs with those of all branches but the dearest at nothing.
+
+    Args:
+        conditions: Ids of the conditions, those that hold others first.
+        found: The costs of all equations.
+    """
+    for condition in reversed(tuple(conditions)):
+        found = _dearest_branch(condition, found)
     return found
 
 
-def _cost(equation: Equation) -> EquationCost:
-    rule = RULES.get(equation.primitive)
+def cost_equation(equation: Equation) -> EquationCost:
+    """Return what one equation costs, of whatever branch it is."""
     repeats = equation.repeats if equation.is_used else 0
-    work: Work | None = None
-    if not equation.is_used:
-        work, formula = Work(0), "0: nothing needs it"
-    elif rule is None:
-        formula = NO_RULE
-    elif is_folded(equation):
-        work, formula = Work(0), "0: XLA folds it"
-    elif not rule.is_free and not has_sizes(equation):
-        formula = NO_SIZE
-    else:
-        work = rule.work(equation)
-        formula = NO_RULE if work is None else rule.formula
+    work, formula = work_of(equation)
     moved = bytes_moved(equation)
     is_known = work is not None and repeats is not None
     return EquationCost(

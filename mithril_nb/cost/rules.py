@@ -109,6 +109,25 @@ def nbytes(spec: TensorSpec) -> int | None:
     return -(-int(digits) * spec.size // 8) if digits else None
 
 
+def work_of(equation: Equation) -> tuple[Work | None, str]:
+    """Return what an equation computes each time it runs, and by which formula; `None` and why, if nobody knows."""
+    found = RULES.get(equation.primitive)
+    if not equation.is_used:
+        return Work(0), "0: nothing needs it"
+    if found is None:
+        return None, NO_RULE
+    if is_folded(equation):
+        return Work(0), "0: XLA folds it"
+    if not found.is_free and not has_sizes(equation):
+        return None, NO_SIZE
+    work = found.work(equation)
+    return work, NO_RULE if work is None else found.formula
+
+
+NO_RULE = "no rule"
+NO_SIZE = "size unknown"
+
+
 def sum_of(*values: int | None) -> int | None:
     """Return the sum; `None` if one of them is not known.
 

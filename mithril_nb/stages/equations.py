@@ -9,7 +9,7 @@ import numpy as np
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack, is_literal
-from mithril_nb.stages.records import Constant, Param
+from mithril_nb.stages.records import SIZE, Constant, Param
 
 COMBINER = "combiner_equations"
 """Param that says how many equations the combiner of a reduction or a scatter has."""
@@ -113,6 +113,8 @@ def _constants(site: Site, known: dict[Any, Constant]) -> tuple[Constant, ...]:
             known[site.equation.outvars[0]] = operands[0]
         elif site.primitive in _FOLDS:
             known[site.equation.outvars[0]] = "?"
+    elif site.primitive == "dim_as_value":
+        known[site.equation.outvars[0]] = f"{SIZE}{jax_versions.size_as_value(site.equation)}"
     return operands
 
 

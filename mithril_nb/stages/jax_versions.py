@@ -164,11 +164,23 @@ def _is_solve(value: Any, index: int | None) -> bool:
 
 
 def trip_count(equation: Any) -> int | None:
-    """Return how often the bodies of an equation run each time it runs; `None` if only the run itself will tell."""
+    """Return how often the bodies of an equation run each time it runs; `None` if only the run itself will tell.
+
+    It is `None`, too, for a scan whose length has a name and no number: its params hold the name.
+    """
     name = equation.primitive.name
     if name == "scan":
-        return int(equation.params["length"])
+        length = equation.params["length"]
+        return int(length) if isinstance(length, (int, np.integer)) else None
     return None if name == "while" else 1
+
+
+def size_as_value(equation: Any) -> str | None:
+    """Return the size that an equation makes a value of, as text, where sizes have names and no numbers; else `None`.
+
+    With numbers JAX makes no such equation, but puts the number where it is used.
+    """
+    return str(equation.params["dim"]) if equation.primitive.name == "dim_as_value" else None
 
 
 def carried(equation: Any) -> int:
@@ -176,6 +188,11 @@ def carried(equation: Any) -> int:
     if "num_carry" in equation.params:
         return int(equation.params["num_carry"])
     return len(equation.params["ft_out"].unpack()[0])  # JAX 0.12 keeps trees in place of counts
+
+
+def is_condition(loop: Any, body: Any) -> bool:
+    """Whether a nested jaxpr of a `while` says if it goes round again, rather than being what goes round."""
+    return open_jaxpr(loop.params["cond_jaxpr"]) is body
 
 
 def name_stack(equation: Any) -> NameStack:

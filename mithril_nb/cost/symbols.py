@@ -1,0 +1,418 @@
+"""Exact polynomials in the names of sizes: what a cost is before the sizes have numbers.
+
+JAX's own dims count in 64 bits, know no fractions and give no public way to put numbers in; sympy takes a millisecond
+for what takes a hundredth of one here, and a program has hundreds of costs. So these are our own, and small.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from math import ceil, log2, prod
+from typing import Any, TypeVar, cast
+
+Number = int | Fraction
+Size = TypeVar("Size", bound="Expression")
+
+
+class UndecidedError(ValueError):
+    """A comparison whose answer depends on sizes that have no numbers yet."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """What is no polynomial: a function of polynomials, which counts as one more name.
+
+    Attributes:
+        function: Its name in `FUNCTIONS`.
+        args: What it is a function of.
+        given: Numbers that it takes besides, and that are not shown.
+    """
+
+    function: str
+    args: tuple[Polynomial, ...]
+    given: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        if self.function == "floordiv":
+            above, below = (f"({arg})" if len(arg.terms) > 1 else str(arg) for arg in self.args)
+            return f"floor({above}/{below})"
+        return f"{self.function}({', '.join(map(str, self.args))})"
+
+
+Atom = str | Call
+Monomial = tuple[tuple[Atom, int], ...]
+"""Atoms with their powers, in the order in which they are written; `()` is 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class Polynomial:
+    """A sum of products of sizes, with exact coefficients. Sizes are whole numbers of at least 1.
+
+    Attributes:
+        terms: The coefficient of each product; none is zero.
+
+    Examples:
+        >>> batch, width = symbol("B"), symbol("I")
+        >>> 2 * batch * width * 10 + batch * 10, (batch * width) // width, (batch + 3) // 2
+        (20·B·I + 10·B, B, floor((B + 3)/2))
+        >>> (2 * batch * width**2).evaluate(B=32, I=784)
+        39337984
+    """
+
+    terms: Mapping[Monomial, Number]
+
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names of sizes in it."""
+        found: set[str] = set()
+        for product in self.terms:
+            for atom, _ in product:
+                found |= {atom} if isinstance(atom, str) else {name for arg in atom.args for name in arg.names}
+        return frozenset(found)
+
+    @property
+    def number(self) -> Number | None:
+        """Its value, if it depends on no size."""
+        return self.terms.get((), 0) if not self.terms or self.terms.keys() == {()} else None
+
+    def evaluate(self, **sizes: int) -> int:
+        """Return its value.
+
+        Args:
+            **sizes: A number for each of its names.
+
+        Raises:
+            KeyError: A name without a number.
+            ValueError: The value is no whole number.
+        """
+        found = self.value(sizes)
+        if not isinstance(found, int):
+            raise ValueError(f"{self} is {found}, and no whole number")
+        return found
+
+    def value(self, sizes: Mapping[str, int]) -> Number:
+        """Return its value, which may be a fraction."""
+        return _exact(
+            sum(
+                coefficient * prod(_value(atom, sizes) ** power for atom, power in product)
+                for product, coefficient in self.terms.items()
+            )
+        )
+
+    def substitute(self, sizes: Mapping[str, Expression]) -> Polynomial:
+        """Return it with some of its names replaced by numbers, or by other polynomials."""
+        found = _ZERO
+        for product, coefficient in self.terms.items():
+            whole = constant(coefficient)
+            for atom, power in product:
+                whole = whole * _substituted(atom, sizes) ** power
+            found = found + whole
+        return found
+
+    def __add__(self, other: Expression | Fraction) -> Polynomial:
+        terms = dict(self.terms)
+        for product, coefficient in constant(other).terms.items():
+            terms[product] = terms.get(product, 0) + coefficient
+        return _of(terms)
+
+    def __mul__(self, other: Expression | Fraction) -> Polynomial:
+        terms: dict[Monomial, Number] = {}
+        for left, first in self.terms.items():
+            for right, second in constant(other).terms.items():
+                product = _product(left, right)
+                terms[product] = terms.get(product, 0) + first * second
+        return _of(terms)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __neg__(self) -> Polynomial:
+        return self * -1
+
+    def __sub__(self, other: Expression | Fraction) -> Polynomial:
+        return self + constant(other) * -1
+
+    def __rsub__(self, other: Expression | Fraction) -> Polynomial:
+        return constant(other) - self
+
+    def __pow__(self, power: int) -> Polynomial:
+        return prod([self] * power, start=_ONE)
+
+    def __truediv__(self, other: Number) -> Polynomial:
+        return self * (1 / Fraction(other))
+
+    def __floordiv__(self, other: Expression) -> Polynomial:
+        exact = self._quotient(constant(other))
+        return call("floordiv", self, other) if exact is None else exact
+
+    def __rfloordiv__(self, other: int) -> Polynomial:
+        return constant(other) // self
+
+    def __mod__(self, other: Expression) -> Polynomial:
+        return call("mod", self, other) if self._quotient(constant(other)) is None else _ZERO
+
+    def __rmod__(self, other: int) -> Polynomial:
+        return constant(other) % self
+
+    def _quotient(self, other: Polynomial) -> Polynomial | None:
+        """The exact quotient, if a single product divides each term, with whole coefficients left."""
+        if self.number is not None and other.number is not None and other.number:
+            return constant(self.number // other.number) if self.number % other.number == 0 else None
+        if len(other.terms) != 1:
+            return None
+        ((below, divisor),) = other.terms.items()
+        terms: dict[Monomial, Number] = {}
+        for above, coefficient in self.terms.items():
+            powers = dict(above)
+            for atom, power in below:
+                powers[atom] = powers.get(atom, 0) - power
+            left = Fraction(coefficient) / divisor
+            if left.denominator != 1 or any(power < 0 for power in powers.values()):
+                return None
+            terms[tuple((atom, power) for atom, power in powers.items() if power)] = left
+        return _of(terms)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, int | Fraction | Polynomial):
+            return NotImplemented
+        return self.terms == constant(other).terms
+
+    @cached_property
+    def _hash(self) -> int:
+        number = self.number
+        return hash(frozenset(self.terms.items()) if number is None else number)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __ge__(self, other: Expression) -> bool:
+        difference = self - other
+        if _is_never_negative(difference):
+            return True
+        if _is_never_negative(-difference - 1):
+            return False
+        raise UndecidedError(f"whether {self} is at least {other} depends on {', '.join(sorted(difference.names))}")
+
+    def __lt__(self, other: Expression) -> bool:
+        return not self >= other
+
+    def __gt__(self, other: Expression) -> bool:
+        return self >= constant(other) + 1
+
+    def __le__(self, other: Expression) -> bool:
+        return not self > other
+
+    def __bool__(self) -> bool:
+        if self.number is None and not _is_never_negative(self - 1):
+            raise UndecidedError(f"whether {self} is zero depends on {', '.join(sorted(self.names))}")
+        return bool(self.terms)
+
+    def __int__(self) -> int:
+        if not isinstance(self.number, int):
+            raise UndecidedError(f"{self} has no number: it depends on {', '.join(sorted(self.names))}")
+        return self.number
+
+    __index__ = __int__
+
+    @cached_property
+    def _text(self) -> str:
+        ordered = sorted(self.terms.items(), key=lambda term: (-sum(power for _, power in term[0]), _written(term[0])))
+        text = ""
+        for product, coefficient in ordered:
+            sign = " - " if coefficient < 0 else " + "
+            text += (sign if text else sign.strip().strip("+")) + _term(abs(coefficient), product)
+        return text or "0"
+
+    def __str__(self) -> str:
+        return self._text
+
+    __repr__ = __str__
+
+
+Expression = int | Polynomial
+"""A size, or what is computed from sizes: a number, or a polynomial where it depends on what has only a name."""
+
+
+def constant(value: Expression | Fraction) -> Polynomial:
+    """Return a number as a polynomial; a polynomial as it is."""
+    return value if isinstance(value, Polynomial) else _of({(): value})
+
+
+def symbol(name: str) -> Polynomial:
+    """Return the polynomial that is one size."""
+    return Polynomial({((name, 1),): 1})
+
+
+def call(function: str, *args: Expression, given: tuple[int, ...] = ()) -> Polynomial:
+    """Return a function of polynomials; its value, if they all have one.
+
+    Args:
+        function: Its name in `FUNCTIONS`.
+        *args: What it is a function of.
+        given: Numbers that it takes besides.
+
+    Examples:
+        >>> call("max", symbol("T"), 4), call("max", 3, 4)
+        (max(T, 4), 4)
+    """
+    exact = tuple(map(constant, args))
+    numbers = [arg.number for arg in exact]
+    if None in numbers:
+        return Polynomial({((Call(function, exact, given), 1),): 1})
+    return constant(FUNCTIONS[function](*cast("list[Number]", numbers), *given))
+
+
+def _floor(above: Any, below: Any) -> Any:
+    return above // below
+
+
+def _rest(above: Any, below: Any) -> Any:
+    return above % below
+
+
+def ceil_log2(value: int) -> int:
+    """Return the logarithm to the base 2, rounded up as XLA does; 0 of what is less than 2."""
+    return ceil(log2(value)) if value > 1 else 0
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "floordiv": _floor,
+    "mod": _rest,
+    "max": max,
+    "min": min,
+    "ceil_log2": ceil_log2,
+    "round_log2": lambda value: round(log2(value)) if value > 1 else 0,
+    "more_than_one": lambda value: int(value > 1),
+}
+"""What is no polynomial, by name; rules add their own."""
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Polynomial:
+    """Return the polynomial that a text tells of, as JAX writes dims and as polynomials are written here.
+
+    Raises:
+        ValueError: The text tells of none.
+
+    Examples:
+        >>> parse("floordiv(- 2*b^2 + 4, 3)"), parse("2·B·I² + B")
+        (floor((-2·b² + 4)/3), 2·B·I² + B)
+    """
+    plain = _RAISED.sub(lambda found: f"**{found.group().translate(_LOWERED)}", text.replace("·", "*"))
+    try:
+        return constant(_parsed(ast.parse(plain.replace("^", "**").strip(), mode="eval").body))
+    except (SyntaxError, KeyError, TypeError) as error:
+        raise ValueError(f"{text!r} is no polynomial") from error
+
+
+def _parsed(node: Any) -> Any:
+    match node:
+        case ast.Constant(value=int(value)) if not isinstance(value, bool):
+            return value
+        case ast.Name(id=name):
+            return symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_parsed(operand)
+        case ast.Call(func=ast.Name(id="floor"), args=[ast.BinOp(left=above, op=ast.Div(), right=below)]):
+            return constant(_parsed(above)) // _parsed(below)
+        case ast.Call(func=ast.Name(id=name), args=args) if name in FUNCTIONS:
+            found = [constant(_parsed(arg)) for arg in args]
+            return (
+                found[0] // found[1]
+                if name == "floordiv"
+                else found[0] % found[1]
+                if name == "mod"
+                else call(name, *found)
+            )
+        case ast.BinOp(left=left, op=op, right=right):
+            return _OPERATORS[type(op)](constant(_parsed(left)), _parsed(right))
+        case _:
+            raise ValueError(f"{ast.unparse(node)!r} is no polynomial")
+
+
+_OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {
+    ast.Add: lambda left, right: left + right,
+    ast.Sub: lambda left, right: left - right,
+    ast.Mult: lambda left, right: left * right,
+    ast.Div: lambda left, right: left / right,
+    ast.FloorDiv: lambda left, right: left // right,
+    ast.Mod: lambda left, right: left % right,
+    ast.Pow: lambda left, right: left**right,
+}
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_RAISING = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def total(parts: Iterable[Expression]) -> Polynomial:
+    """Return the sum of many; each is looked at once, while `+` would copy what it has so far for each."""
+    terms: dict[Monomial, Number] = {}
+    for part in parts:
+        for product, coefficient in constant(part).terms.items():
+            terms[product] = terms.get(product, 0) + coefficient
+    return _of(terms)
+
+
+def _of(terms: Mapping[Monomial, Number]) -> Polynomial:
+    return Polynomial({product: _exact(coefficient) for product, coefficient in terms.items() if coefficient})
+
+
+def _exact(value: Number) -> Number:
+    return value if isinstance(value, int) or value.denominator != 1 else value.numerator
+
+
+def _product(left: Monomial, right: Monomial) -> Monomial:
+    if not left or not right:
+        return left or right
+    powers = dict(left)
+    for atom, power in right:
+        powers[atom] = powers.get(atom, 0) + power
+    return tuple(sorted(powers.items(), key=_order))
+
+
+def _order(part: tuple[Atom, int]) -> tuple[bool, str, str]:
+    text = str(part[0])
+    return isinstance(part[0], Call), text.lower(), text
+
+
+def _value(atom: Atom, sizes: Mapping[str, int]) -> Number:
+    if isinstance(atom, str):
+        return sizes[atom]
+    return FUNCTIONS[atom.function](*(arg.value(sizes) for arg in atom.args), *atom.given)
+
+
+def _substituted(atom: Atom, sizes: Mapping[str, Expression]) -> Polynomial:
+    if isinstance(atom, str):
+        return constant(sizes.get(atom, symbol(atom)))
+    args = [arg.substitute(sizes) for arg in atom.args]
+    if atom.function in ("floordiv", "mod"):
+        return args[0] // args[1] if atom.function == "floordiv" else args[0] % args[1]
+    return call(atom.function, *args, given=atom.given)
+
+
+def _is_never_negative(found: Polynomial) -> bool:
+    """Whether it is at least 0 for all sizes of at least 1; `False` if that is not seen."""
+    if any(isinstance(atom, Call) for product in found.terms for atom, _ in product):
+        return False
+    shifted = found.substitute({name: symbol(name) + 1 for name in found.names})
+    return all(coefficient > 0 for coefficient in shifted.terms.values())
+
+
+def _written(product: Monomial) -> str:
+    return "·".join(str(atom) + (str(power).translate(_RAISING) if power > 1 else "") for atom, power in product)
+
+
+def _term(coefficient: Number, product: Monomial) -> str:
+    written = _written(product)
+    if not written or coefficient != 1:
+        number = f"({coefficient})" if isinstance(coefficient, Fraction) and written else str(coefficient)
+        return f"{number}·{written}" if written else number
+    return written
+
+
+_ZERO = Polynomial({})
+_ONE = Polynomial({(): 1})

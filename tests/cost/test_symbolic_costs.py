@@ -1,0 +1,107 @@
+"""Costs of programs whose sizes have names: with numbers in their place they are what tracing at those gives."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax.export import symbolic_shape
+from jax_programs import spec
+
+from mithril_nb.cost import Cost
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.stages import inspect
+
+SIZES = ({"b": 2, "t": 3}, {"b": 8, "t": 128}, {"b": 17, "t": 5})
+
+
+def attention(x, w):
+    with jax.named_scope("scores"):
+        scores = jnp.einsum("btd,bsd->bts", x, x @ w)
+    with jax.named_scope("mix"):
+        return jax.nn.softmax(scores) @ x
+
+
+PROGRAMS = {
+    "attention": lambda b, t: (attention, spec(b, t, 6), spec(6, 6)),
+    "its gradient": lambda b, t: (jax.grad(lambda w, x: attention(x, w).mean()), spec(6, 6), spec(b, t, 6)),
+    "scan of named length": lambda b, t: (
+        lambda x: lax.scan(lambda c, row: (jnp.tanh(c + row), c.sum()), jnp.zeros(b), x), spec(t, b)
+    ),
+    "scan in a scan": lambda b, t: (
+        lambda x: lax.scan(lambda c, row: (lax.scan(lambda d, one: (d * one, d), c, row)[0], c), 1.0, x)[0],
+        spec(t, b),
+    ),
+    "random numbers": lambda b, t: (lambda x: x + jax.random.normal(jax.random.key(0), x.shape), spec(b, t)),
+    "pool of a whole axis": lambda b, t: (
+        lambda x: lax.reduce_window(x, 0.0, lax.add, (1, t, t), (1, 1, 1), "VALID"), spec(b, t, t)
+    ),
+    "sort": lambda b, t: (jnp.sort, spec(b, t)),
+    "dearest branch": lambda b, t: (
+        lambda x: lax.cond(x.sum() > 0, lambda x: (x @ x.T) @ x, lambda x: x @ (x.T @ x), x), spec(b, t)
+    ),
+}  # fmt: skip
+
+
+def costs(name: str, b, t) -> Cost:
+    fn, *args = PROGRAMS[name](b, t)
+    return inspect(fn, *args).cost()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_numbers_in_the_place_of_names_cost_what_tracing_with_them_costs(name: str) -> None:
+    named = costs(name, *symbolic_shape("b, t"))
+    assert set(named.symbols) == {"b", "t"}
+    for sizes in SIZES:
+        found, traced = named.at(**sizes), costs(name, **sizes)
+        assert found.symbols == ()
+        assert found.total == traced.total
+        assert found.by_block == traced.by_block
+        assert found.by_role == traced.by_role
+        assert found.once == traced.once
+        assert found.notes == traced.notes
+
+
+def test_what_depends_on_a_size_without_a_number_has_none() -> None:
+    (batch,) = symbolic_shape("batch")
+    cost = inspect(lambda params, x: (x @ params["w"], params["w"] * 2), {"w": spec(4, 3)}, spec(batch, 4)).cost()
+    assert cost.symbols == ("batch",)
+    assert [row.flops for row in cost.rows] == [None, 12]
+    assert cost.total.flops is None
+    assert cost.total.params == 12
+    assert cost.notes[0] == "what depends on batch has no number: see cost.at(...)"
+    assert cost.at(batch=5).total.flops == 2 * 5 * 4 * 3 + 12
+
+
+def test_parameters_may_have_sizes_with_names() -> None:
+    (width,) = symbolic_shape("width")
+    cost = inspect(lambda params, x: x @ params["w"], {"w": spec(width, 3)}, spec(2, width)).cost()
+    assert cost.total.params is None
+    assert cost.at(width=10).total.params == 30
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fact"),
+    [({"b": 3}, "missing  t"), ({"b": 3, "t": 0}, "no size  t=0"), ({"b": 3, "t": 4, "d": 5}, "not there  d")],
+)
+def test_sizes_that_do_not_fit_are_refused(sizes: dict, fact: str) -> None:
+    cost = costs("sort", *symbolic_shape("b, t"))
+    with pytest.raises(UnknownOptionError) as error:
+        cost.at(**sizes)
+    left, _, right = fact.partition("  ")
+    width = max(len("sizes"), len(left))
+    assert str(error.value) == (
+        "the sizes of program 'sort' are not those that were given.\n"
+        f"    {'sizes':<{width}}  b, t\n    {left:<{width}}  {right}\n    Try: cost.at(b=8, t=16)"
+    )
+
+
+def test_a_program_whose_sizes_have_numbers_takes_none() -> None:
+    cost = inspect(jnp.sin, spec(3)).cost()
+    assert cost.symbols == ()
+    assert cost.at() is cost
+    with pytest.raises(UnknownOptionError, match="none: all of them have numbers"):
+        cost.at(b=3)
+    with pytest.raises(UnknownOptionError):
+        inspect(jnp.sin, spec(3)).cost("lowered").at(b=3)
