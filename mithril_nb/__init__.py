@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mithril_nb.backends.jax import JaxBackend
     from mithril_nb.checks import assert_cost
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
+    from mithril_nb.measure import profile
     from mithril_nb.models import Model, load, save
     from mithril_nb.models.custom import op, register_primitive
     from mithril_nb.physical import PhysicalModel, compile
@@ -54,6 +55,7 @@ _HOMES = {
     "load": "mithril_nb.models",
     "load_params": "mithril_nb.interop",
     "op": "mithril_nb.models.custom",
+    "profile": "mithril_nb.measure",
     "register_primitive": "mithril_nb.models.custom",
     "save": "mithril_nb.models",
     "save_params": "mithril_nb.interop",
@@ -122,6 +124,7 @@ __all__ = [
     "load_params",
     "models",
     "op",
+    "profile",
     "register_primitive",
     "save",
     "save_params",

@@ -189,6 +189,10 @@ class StageUnavailableError(MithrilError, RuntimeError):
     """A stage that this platform, or this program, does not give."""
 
 
+class ProfilingError(MithrilError, RuntimeError):
+    """A program failed while it was measured, or the profiler is in use."""
+
+
 class CostBoundError(MithrilError, AssertionError):
     """A program costs more, or less, than a test says that it may."""
 

@@ -34,6 +34,7 @@ ROOMS = [
     "train",
     "interop",
     "targets",
+    "measure",
     "checks",
     "viz",
     "session",

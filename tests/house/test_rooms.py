@@ -26,6 +26,7 @@ FLOORS = [
     {"interop"},
     {"train", "launch"},
     {"targets"},
+    {"measure"},
     {"checks"},
     {"viz"},
     {"session"},

@@ -1,0 +1,9 @@
+"""What a program takes when it runs: seconds by instruction, block and role, against what the machine can do."""
+
+from __future__ import annotations
+
+from mithril_nb.measure.machine import Machine, machine
+from mithril_nb.measure.profiles import Profile, Rate, Spread
+from mithril_nb.measure.profiling import profile
+
+__all__ = ["Machine", "Profile", "Rate", "Spread", "machine", "profile"]

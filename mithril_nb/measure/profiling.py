@@ -1,0 +1,232 @@
+"""`profile`: run a program, and tell what takes its time."""
+
+from __future__ import annotations
+
+import inspect as signatures
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from mithril_nb import targets
+from mithril_nb.cost.costs import Cost, CostRow
+from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
+from mithril_nb.measure.events import TRIED_PLANES
+from mithril_nb.measure.machine import MATMUL, Machine, machine
+from mithril_nb.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profile, middle_half, middle_mean
+from mithril_nb.measure.runs import Runner, Runs, measured_runs
+from mithril_nb.measure.shares import RunTimes, callers_of, divided
+from mithril_nb.measure.values import Values, values_for
+from mithril_nb.stages import Inspection
+from mithril_nb.stages.failure import failure_of
+from mithril_nb.stages.records import Stage
+
+_TICKS_PER_S = 1 << 40
+"""Times are whole multiples of about a picosecond: sums of such floats are exact, in whatever order."""
+_NS_PER_S = 1e9
+_MODULE = re.compile(r"HloModule ([^\s,]+)")
+_CONTRACTIONS = ("dot", "convolution")
+_NOTABLE = 0.05
+"""From which share of a run on a note tells what the profiler adds."""
+
+
+def profile(
+    target: Any, *args: Any, runs: int = 20, warm_up: int = 3, peaks: Machine | None = None, **options: Any
+) -> Profile:
+    """Run a program under JAX's profiler, and return how long each instruction, block and role takes.
+
+    The program is compiled if it was not before, run `warm_up` times, and then `runs` times without and as often with
+    the profiler, in turns. It really runs: so does what it prints, and what it tells the outside. The arrays that it is
+    given are as they were afterwards, donated ones too: it gets a copy of these for each run.
+
+    Args:
+        target: An `Inspection`, or anything that `ml.inspect` takes.
+        *args: What to call it with. For an `Inspection` all of its arrays, or the last ones, or nothing. Values are
+            made up for what is not given, and where a `jax.ShapeDtypeStruct` stands; the notes say so.
+        runs: How many runs count.
+        warm_up: How many runs before them do not.
+        peaks: What the machine can do at most; by default it is measured, once, and kept in the user's cache folder.
+        **options: What `ml.inspect` takes besides.
+
+    Returns:
+        The costs with their times, by instruction, block and role; print it to see a table.
+
+    Raises:
+        StageUnavailableError: The program does not compile.
+        ProfilingError: It fails when it runs, or someone else uses the profiler.
+        UnexpectedInputError: Arguments that it does not take.
+        UnknownOptionError: No run, or options for what is inspected already.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from mithril_nb.measure import Machine, profile
+        >>> peaks = Machine("cpu", "cpu", 2, jax.__version__, "", {"float32": 2e11}, 6e10, "2026-01-01", "told")
+        >>> found = profile(jnp.matmul, jnp.ones((64, 64)), jnp.ones((64, 64)), runs=4, peaks=peaks)
+        >>> found.source, found.total.flops, found.total.time_s > 0, found.times_run >= 8
+        ('measured', 524288, True, True)
+    """
+    _check(runs, warm_up)
+    inspection, given = _inspected(target, args, options)
+    try:
+        compiled = inspection.compiled
+    except Exception as error:
+        failure = failure_of(error)
+        raise StageUnavailableError(
+            f"program {inspection.name!r} cannot be profiled: it does not compile.",
+            ((failure.kind, failure.message),),
+            'inspection.cost(source="analytic"), which needs no compiler.',
+        ) from error
+    values, notes = _values(inspection, given, is_inspected=isinstance(target, Inspection))
+    cost, stage, reason = _compiled_cost(inspection)
+    title = _MODULE.match(stage.text)
+    runner = Runner(inspection.name, compiled, values)
+    ids = {one.id for one in stage.instructions}
+    found = measured_runs(runner, runs, warm_up, title.group(1) if title else "", ids)
+    reason = reason or found.unavailable
+    callers = callers_of(stage)
+    times = [divided(run, callers) for run in found.profiled] if reason is None else []
+    contractions = _contractions(stage)
+    if peaks is None:
+        peaks, why = _peaks(compiled, [*contractions.values()])
+        notes += why
+    rows, samples = _timed(cost, found, times)
+    notes += _notes(inspection, found, times, reason, {row.id for row in cost.rows})
+    kept = {one.name: getattr(cost, one.name) for one in fields(Cost) if one.init}
+    kept |= {"source": "measured", "rows": rows, "notes": (*_without_time(cost.notes), *values.notes, *notes)}
+    profiled = tuple((run.end_ns - run.start_ns) / _NS_PER_S for run in found.profiled) or found.walls_s
+    return Profile(
+        **kept, runs=runs, warm_up=warm_up, times_run=found.times_run, walls_s=found.walls_s, profiled_s=profiled,
+        samples=samples, contractions=contractions, machine=peaks,
+    )  # fmt: skip
+
+
+def _check(runs: int, warm_up: int) -> None:
+    for name, value, least in (("runs", runs, 1), ("warm_up", warm_up, 0)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UnknownOptionError(
+                f"ml.profile cannot take {name}={value!r}.",
+                (("needs", f"a whole number, at least {least}"),),
+                f"ml.profile(inspection, {name}={max(least, 3)})",
+            )
+
+
+def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
+    """Return the inspection, and what was given for it in the order of its arguments."""
+    if not isinstance(target, Inspection):
+        own = signatures.signature(targets.inspect).parameters
+        named = {name: value for name, value in options.items() if name not in own} | dict(options.get("kwargs") or {})
+        return targets.inspect(target, *args, **options), (*args, *(named[name] for name in sorted(named)))
+    if options:
+        raise UnknownOptionError(
+            f"program {target.name!r} is inspected already, and takes no options.",
+            (("given", ", ".join(f"{name}=" for name in options)),),
+            "ml.inspect(model, ..., optimizer=...), and then ml.profile(inspection).",
+        )
+    return target, args
+
+
+def _values(inspection: Inspection, given: tuple[Any, ...], is_inspected: bool) -> tuple[Values, tuple[str, ...]]:
+    try:
+        return values_for(inspection, given), ()
+    except UnexpectedInputError:
+        # Of a module, or of a model with inputs by name, the program takes its arrays in an order of its own.
+        if is_inspected:
+            raise
+        return values_for(inspection, ()), ()
+
+
+def _compiled_cost(inspection: Inspection) -> tuple[Cost, Stage, str | None]:
+    stage = inspection.stage("hlo")
+    if stage.unavailable is None:
+        return inspection.cost("compiled"), stage, None
+    return inspection.cost("analytic"), stage, stage.unavailable
+
+
+def _contractions(stage: Stage) -> dict[str, str]:
+    """Return the dtype of the operands of each matmul and convolution."""
+    dtypes = {one.id: one.shapes[0].dtype for one in stage.instructions if one.shapes}
+    return {
+        one.id: dtypes.get(one.operands[0], one.shapes[0].dtype)
+        for one in stage.instructions
+        if one.opcode in _CONTRACTIONS and one.operands and one.shapes
+    }
+
+
+def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[str, ...]]:
+    try:
+        device = next(iter(compiled.runtime_executable().local_devices()))
+        return machine(dtypes or (MATMUL,), device), ()
+    except Exception as error:  # The times are good without: nothing of the program has failed.
+        return None, (f"roofline: the peaks of this machine could not be measured: {error}",)
+
+
+def _timed(
+    cost: Cost, found: Runs, times: Sequence[RunTimes]
+) -> tuple[tuple[CostRow, ...], dict[str, tuple[float, ...]]]:
+    """Return the rows with their times, those of what is no instruction at the end, and what they are the mean of."""
+    if not times:
+        whole = _row(WHOLE, "runs whose instructions are not told apart", middle_mean(found.walls_s))
+        return (*cost.rows, whole), {WHOLE: found.walls_s}
+    ids = dict.fromkeys(id for one in times for id in one.by_id)
+    samples = {id: tuple(one.by_id.get(id, 0.0) / _NS_PER_S for one in times) for id in ids}
+    samples[BETWEEN] = tuple(one.between_ns / _NS_PER_S for one in times)
+    samples[DISPATCH] = tuple(one.dispatch_ns / _NS_PER_S for one in times)
+    middle = middle_half([one.wall_ns for one in times])
+    means = {id: sum(seconds[place] for place in middle) / len(middle) for id, seconds in samples.items()}
+    # Events are written between instructions: that time is the profiler's, and no run without it has it.
+    added_s = sum(times[place].wall_ns for place in middle) / len(middle) / _NS_PER_S - middle_mean(found.walls_s)
+    means[BETWEEN] = max(0.0, means[BETWEEN] - max(0.0, added_s))
+    known = {row.id for row in cost.rows}
+    rows = [replace(row, time_s=_on_ticks(means[row.id])) if row.id in means else row for row in cost.rows]
+    for id, mean in means.items():
+        if id == BETWEEN:
+            rows.append(_row(id, "time between instructions", mean))
+        elif id == DISPATCH:
+            rows.append(_row(id, "time before the first instruction and after the last", mean))
+        elif id not in known:
+            rows.append(_row(id, "not in the text of the program", mean, is_known=False))
+    return tuple(rows), samples
+
+
+def _row(id: str, formula: str, time_s: float, is_known: bool = True) -> CostRow:
+    none = 0 if is_known else None
+    return CostRow(
+        id=id, opcode="" if is_known else "unknown", blocks=(), role=None, flops=none, transcendentals=none,
+        bytes_accessed=none, repeats=1 if is_known else None, formula=formula, time_s=_on_ticks(time_s),
+    )  # fmt: skip
+
+
+def _on_ticks(seconds: float) -> float:
+    return round(seconds * _TICKS_PER_S) / _TICKS_PER_S
+
+
+def _without_time(notes: Sequence[str]) -> list[str]:
+    return [note for note in notes if not note.startswith("time_s:")]
+
+
+def _notes(
+    inspection: Inspection, found: Runs, times: Sequence[RunTimes], reason: str | None, known: set[str]
+) -> tuple[str, ...]:
+    notes: list[str] = []
+    if reason is not None:
+        notes.append(f"time_s of instructions, blocks and roles: {reason}")
+    elif found.planes and not set(found.planes) <= set(TRIED_PLANES):
+        notes.append(f"time_s: events of {', '.join(found.planes)} are read as those of a CPU, which was not checked")
+    effects = {one.primitive for one in inspection.equations if _is_effect(one.primitive)}
+    if effects:
+        notes.append(f"{', '.join(sorted(effects))}: what it does outside was done {found.times_run} times")
+    strange = {id for one in times for id in one.by_id} - known
+    if strange:
+        notes.append(f"time_s of {', '.join(sorted(strange))}: not in the text of the program, so nobody's")
+    if times:
+        wall_s = middle_mean(found.walls_s)
+        added_s = middle_mean([one.wall_ns / _NS_PER_S for one in times]) - wall_s
+        between_s = middle_mean([one.between_ns / _NS_PER_S for one in times])
+        if added_s - between_s > _NOTABLE * wall_s:
+            share = (added_s - between_s) / wall_s
+            notes.append(f"time_s: the profiler makes a run {share:.0%} longer than could be taken out again")
+    return tuple(notes)
+
+
+def _is_effect(primitive: str) -> bool:
+    return "callback" in primitive or primitive in ("debug_print", "infeed", "outfeed")

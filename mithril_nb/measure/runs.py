@@ -1,0 +1,167 @@
+"""Run a compiled program, in turns with and without the profiler, and read what that wrote down."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from mithril_nb.errors import ProfilingError
+from mithril_nb.measure.events import MARKER, RUN, Recording, RunEvents, read_recording
+from mithril_nb.measure.values import Values
+from mithril_nb.stages.failure import failure_of
+
+_TURNS = 4
+"""How often the profiler is switched on: a machine that slows down slows the runs with and without it alike."""
+_WAITING = threading.Lock()
+"""JAX has one profiler in a process: who comes second waits."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """What was measured.
+
+    Attributes:
+        walls_s: Seconds of each run without the profiler.
+        profiled: The runs under the profiler, with their events.
+        planes: Where these events stand.
+        unavailable: Why there are no events, or `None`.
+        times_run: How often the program ran, warm-up included.
+    """
+
+    walls_s: tuple[float, ...]
+    profiled: tuple[RunEvents, ...]
+    planes: tuple[str, ...]
+    unavailable: str | None
+    times_run: int
+
+
+class Runner:
+    """Runs a program and counts.
+
+    Args:
+        name: What to call it in messages.
+        compiled: The program.
+        values: What it is run with.
+    """
+
+    def __init__(self, name: str, compiled: Callable[..., Any], values: Values):
+        self._name, self._compiled, self._values = name, compiled, values
+        self.times_run = 0
+
+    def run(self, number: int | None = None) -> float:
+        """Run it once, and return the seconds until its results are there.
+
+        Args:
+            number: Which run under the profiler this is.
+
+        Raises:
+            ProfilingError: The program failed.
+        """
+        args, kwargs = self._values.arguments()
+        self.times_run += 1
+        try:
+            with nullcontext() if number is None else jax.profiler.TraceAnnotation(MARKER, **{RUN: number}):
+                start = time.perf_counter()
+                results = jax.block_until_ready(self._compiled(*args, **kwargs))
+                if not jax.tree.leaves(results):
+                    jax.effects_barrier()
+                elapsed_s = time.perf_counter() - start
+        except Exception as error:
+            failure = failure_of(error)
+            raise ProfilingError(
+                f"program {self._name!r} failed when it was run to be measured (run {self.times_run}).",
+                ((failure.kind, failure.message), ("your arrays", "are as they were")),
+                "inspection.compiled(*args), which shows where it fails.",
+            ) from error
+        return elapsed_s
+
+
+def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Collection[str]) -> Runs:
+    """Run a program `warm_up` times, and then `runs` times each without and with the profiler, in turns.
+
+    Args:
+        runner: The program.
+        runs: How many runs count.
+        warm_up: How many runs before them do not.
+        module: Name of its HLO module.
+        ids: Names of its instructions.
+
+    Raises:
+        ProfilingError: The program failed, or someone else uses the profiler.
+    """
+    walls: list[float] = []
+    profiled: list[RunEvents] = []
+    planes: set[str] = set()
+    reasons: list[str] = []
+    with _WAITING:
+        for _ in range(warm_up):
+            runner.run()
+        for count in _in_turns(runs):
+            walls += [runner.run() for _ in range(count)]
+            recording = _recorded(runner, count, module, ids)
+            profiled += recording.runs.values()
+            planes |= {*recording.planes}
+            if recording.unavailable is not None:
+                reasons.append(recording.unavailable)
+    return Runs(tuple(walls), tuple(profiled), tuple(sorted(planes)), next(iter(reasons), None), runner.times_run)
+
+
+def _in_turns(runs: int) -> list[int]:
+    """Part the runs into turns of about the same length.
+
+    Examples:
+        >>> _in_turns(10), _in_turns(2)
+        ([3, 3, 2, 2], [1, 1])
+    """
+    turns = min(_TURNS, runs)
+    return [runs // turns + (turn < runs % turns) for turn in range(turns)]
+
+
+def _recorded(runner: Runner, count: int, module: str, ids: Collection[str]) -> Recording:
+    """Run a program under the profiler; whatever happens, the profiler is off and its folder gone afterwards."""
+    options = jax.profiler.ProfileOptions()
+    options.python_tracer_level = 0  # Python between runs is nobody's time.
+    options.host_tracer_level = 1  # Instructions, and not every task of the thread pool.
+    options.enable_hlo_proto = False
+    with tempfile.TemporaryDirectory(prefix="mithril_nb_profile_", ignore_cleanup_errors=True) as folder:
+        try:
+            jax.profiler.start_trace(folder, profiler_options=options)
+        except RuntimeError as error:
+            raise ProfilingError(
+                "the profiler of JAX is in use; a process has only one.",
+                (("RuntimeError", str(error)),),
+                "jax.profiler.stop_trace(), then ml.profile again.",
+            ) from error
+        done = False
+        try:
+            runner.run()  # The first run in a trace is slower: threads begin to write events.
+            for number in range(count):
+                runner.run(number)
+            done = True
+        finally:
+            reason = _stop(is_failing=not done)
+        if reason is not None:
+            return Recording({}, unavailable=reason)
+        try:
+            return read_recording(Path(folder), module, ids)
+        except Exception as error:  # Of what other versions write: the times of whole runs are still good.
+            return Recording({}, unavailable=f"what the profiler wrote cannot be read: {error}")
+
+
+def _stop(is_failing: bool) -> str | None:
+    """Switch the profiler off; return why it gave nothing, if so."""
+    try:
+        jax.profiler.stop_trace()
+    except Exception as error:
+        if is_failing:  # What the program said matters more.
+            return None
+        return f"the profiler gave nothing: {error}"
+    return None
