@@ -130,6 +130,7 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Buffer": lambda buffer: {"text/plain": str(buffer)},
     "Cost": lambda cost: {"text/plain": str(cost)},
     "CostReport": _cost,
+    "Drawing": lambda drawing: {"text/plain": drawing.text, "image/svg+xml": drawing.svg},
     "Run": _run,
     "TransformStep": lambda step: _transforms([step]),
     "TransformSteps": _transforms,

@@ -1,0 +1,147 @@
+"""Costs by block as a tree, in which equal blocks of a repeated stack are one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from mithril_nb.graph.paths import name_of, split_path
+from mithril_nb.viz.costs.fields import Data
+from mithril_nb.viz.costs.sheet import NO_HUE
+from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.palette import hue_of, hues_of_blocks
+
+_NUMBERED = re.compile(r"(.*?)(\d+)")
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A block with the blocks inside of it; or several equal ones, with what they cost together.
+
+    Attributes:
+        path: Its path; of several, that of the first; `""` for the program.
+        label: Its own name, or how several are called together.
+        own: What it costs without those inside; `None` if unknown.
+        inside: The blocks inside.
+        repeat: How many equal blocks it stands for.
+    """
+
+    path: str
+    label: str
+    own: float | None
+    inside: tuple[Branch, ...] = field(default=(), repr=False)
+    repeat: int = 1
+
+    @cached_property
+    def value(self) -> float:
+        """What is known of it, with all inside."""
+        return (self.own or 0) + sum(one.value for one in self.inside)
+
+    def walk(self) -> Iterator[Branch]:
+        """Yield this block and all inside, those that are around others first."""
+        yield self
+        for one in self.inside:
+            yield from one.walk()
+
+
+def tree_of(data: Data, name: str, *, fold: bool = True) -> Branch:
+    """Return what each block costs of one field, as a tree.
+
+    Args:
+        data: The costs.
+        name: Name of the field.
+        fold: Whether equal blocks with numbered names are one.
+
+    Examples:
+        >>> one = {"flops": 5}
+        >>> data = {"by_block": {"block_0/up": one, "block_1/up": one, "head": {"flops": 3}}}
+        >>> [(branch.label, branch.repeat, branch.value) for branch in tree_of(data, "flops").walk()]
+        [('', 1, 13), ('block_0…1', 2, 10), ('up', 2, 10), ('head', 1, 3)]
+    """
+    values: dict[str, float | None] = {}
+    children: dict[str, dict[str, None]] = {"": {}}
+    for path, figures in data["by_block"].items():
+        values[path] = figures.get(name)
+        parts = path.split("/")
+        for count in range(1, len(parts) + 1):
+            children.setdefault("/".join(parts[: count - 1]), {})["/".join(parts[:count])] = None
+    return _branch("", values, children, fold)
+
+
+def _branch(path: str, values: Mapping[str, float | None], children: Mapping[str, Iterable[str]], fold: bool) -> Branch:
+    inside = [_branch(child, values, children, fold) for child in children.get(path, ())]
+    return Branch(path, label_of(path), values.get(path, 0), tuple(_folded(inside) if fold else inside))
+
+
+def _folded(branches: Iterable[Branch]) -> list[Branch]:
+    """Return branches with neighbours that are numbered on and cost the same, part by part, as one."""
+    rows: list[list[Branch]] = []
+    for one in branches:
+        if rows and _follows(rows[-1][-1], one):
+            rows[-1].append(one)
+        else:
+            rows.append([one])
+    return [_times(row) for row in rows]
+
+
+def _times(row: list[Branch]) -> Branch:
+    first, count = row[0], len(row)
+    if count == 1:
+        return first
+    _, last = _split_number(row[-1].label)
+    return _multiplied(first, count, f"{first.label}…{last}")
+
+
+def _multiplied(branch: Branch, count: int, label: str) -> Branch:
+    own = None if branch.own is None else branch.own * count
+    inside = tuple(_multiplied(one, count, one.label) for one in branch.inside)
+    return Branch(branch.path, label, own, inside, branch.repeat * count)
+
+
+def _follows(one: Branch, other: Branch) -> bool:
+    (name, at), (other_name, other_at) = _split_number(one.label), _split_number(other.label)
+    return name == other_name and at is not None and other_at == at + 1 and _content(one) == _content(other)
+
+
+def _content(branch: Branch) -> object:
+    return branch.own, branch.repeat, tuple((one.label, _content(one)) for one in branch.inside)
+
+
+def _split_number(label: str) -> tuple[str, int | None]:
+    found = _NUMBERED.fullmatch(label)
+    return (found[1], int(found[2])) if found else (label, None)
+
+
+def label_of(path: str) -> str:
+    """Return a block's own name as a person reads it; what a program does for no block has its name in parentheses.
+
+    Examples:
+        >>> label_of("mlp_0/linear_1"), label_of("(loss)")
+        ('linear_1', 'loss')
+    """
+    last = path.rpartition("/")[2]
+    return one_line(name_of(last)) if not last.startswith("(") else last.strip("()")
+
+
+def path_text(path: str) -> str:
+    """Return a block's path as a person reads it.
+
+    Examples:
+        >>> path_text("mlp_0/linear_1"), path_text("(loss)")
+        ('mlp_0 / linear_1', 'loss')
+    """
+    names = split_path(path)
+    return one_line(" / ".join(names)) if not path.startswith("(") else path.strip("()")
+
+
+def hues_of(data: Data) -> dict[str, int]:
+    """Return the hues of blocks that have their own, the same in every picture of a program."""
+    return hues_of_blocks(str(path) for path in data["by_block"])
+
+
+def hue_or_grey(path: str, hues: Mapping[str, int]) -> int:
+    """Return the hue of a block; grey for what is around those that have one, and for no block's."""
+    found = hue_of(path, hues)
+    return NO_HUE if found is None else found

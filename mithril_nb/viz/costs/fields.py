@@ -1,0 +1,90 @@
+"""What is counted: how each field is called, and how its numbers are written."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.viz import units
+
+Data = Mapping[str, Any]
+"""Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A thing that is counted.
+
+    Attributes:
+        name: Its name in the data.
+        title: What a picture calls it.
+        short: A number of it with three figures and its unit.
+        exact: The exact number with its unit.
+    """
+
+    name: str
+    title: str
+    short: Callable[[float | None], str]
+    exact: Callable[[float | None], str]
+
+
+def _with(unit: str) -> Callable[[float | None], str]:
+    return lambda value: units.UNKNOWN if value is None else f"{units.exact(value)} {unit}"
+
+
+FIELDS = {
+    field.name: field
+    for field in (
+        Field("flops", "FLOPs", units.flops, _with("FLOP")),
+        Field("bytes_accessed", "bytes accessed", units.nbytes, _with("B")),
+        Field("transcendentals", "transcendentals", units.si, _with("calls")),
+        Field("params", "parameters", units.si, _with("parameters")),
+        Field("peak_bytes", "peak memory", units.nbytes, _with("B")),
+        Field("time_s", "time", units.seconds, lambda value: units.UNKNOWN if value is None else f"{value:.9g} s"),
+    )
+}
+
+
+def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS)) -> Field:
+    """Return the field of a name.
+
+    Raises:
+        UnknownOptionError: There is none.
+
+    Examples:
+        >>> field_of("flops").short(84_212_000), field_of("bytes_accessed").exact(1024)
+        ('84.2 MFLOP', '1,024 B')
+    """
+    if name not in allowed:
+        raise UnknownOptionError(
+            f"there is no picture of {name!r}.", (("fields", ", ".join(allowed)),), f"field={allowed[0]!r}"
+        )
+    return FIELDS[name]
+
+
+def notes_of(data: Data, field: str) -> tuple[str, ...]:
+    """Return the notes that are about a field: those that name it before they give the reason.
+
+    Examples:
+        >>> notes_of({"notes": ["time_s: nothing is run", "flops of 2 × sort: no rule"]}, "flops")
+        ('flops of 2 × sort: no rule',)
+    """
+    notes = (str(note) for note in data.get("notes") or ())
+    return tuple(note for note in notes if re.search(rf"\b{field}\b", note.partition(":")[0]))
+
+
+def whole_text(data: Data, field: Field) -> str:
+    """Return the number for the whole program; it is a lower bound if there are notes about its field."""
+    total = data["total"].get(field.name)
+    return f"{'≥ ' if total and notes_of(data, field.name) else ''}{field.short(total)}"
+
+
+def reason_of(data: Data, field: Field) -> str:
+    """Return why there is nothing to draw of a field, as a sentence."""
+    if data["total"].get(field.name) is None:
+        told = " ".join(notes_of(data, field.name)).removeprefix(f"{field.name}: ")
+        return f"{field.title}: unknown. {told or 'The source of these costs does not tell.'}"
+    return f"{field.title}: 0 in all blocks. There is nothing to compare."

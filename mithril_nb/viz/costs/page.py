@@ -1,0 +1,95 @@
+"""What all pictures of costs have around them: a head that says what is counted, a legend, notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mithril_nb.viz.costs.fields import Data, Field, whole_text
+from mithril_nb.viz.costs.sheet import LARGE, NORMAL, Sheet, wrapped
+from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.textwidth import elided, text_width
+
+MARGIN = 8
+HEAD_H = 32
+FOOT = 8
+_ROW = 17
+_MOST_ROWS = 3
+_MOST_NOTES = 4
+
+
+class Page:
+    """A sheet with a head, on which the rest is drawn from top to bottom.
+
+    Args:
+        data: What is drawn: `program` and `source`, and `total` if there is one number for the whole.
+        kind: What is counted; `None` if it is several things.
+        title: What the picture is called.
+        width: Width in px.
+
+    Attributes:
+        sheet: What is drawn on.
+        y: How far down it is full.
+        width: Its width in px.
+    """
+
+    def __init__(self, data: Data, kind: Field | None, title: str, width: int):
+        self.sheet = Sheet()
+        self.width = width
+        self.y: float = HEAD_H
+        self._notes = 0
+        self.title = ", ".join(part for part in (str(data.get("program") or ""), str(data.get("source") or "")) if part)
+        whole = "" if kind is None else whole_text(data, kind)
+        base = HEAD_H - 12
+        room = width - 2 * MARGIN - text_width(whole, LARGE, bold=True) - 12
+        title = elided(title, LARGE, room, bold=True)
+        self.sheet.text(MARGIN, base, title, size=LARGE, bold=True)
+        used = text_width(title, LARGE, bold=True) + 10
+        about = elided(one_line(self.title), NORMAL, room - used)
+        if room - used > 30 and len(about) > 1:
+            self.sheet.text(MARGIN + used, base, about, "muted")
+        if whole:
+            self.sheet.text(width - MARGIN, base, whole, size=LARGE, bold=True, anchor="end")
+        self.title = f"{title}: {self.title}" if self.title else title
+
+    def plate(self, within: Rect, reason: str) -> None:
+        """Draw what stands where there is nothing to draw: an empty plate and the reason."""
+        self.sheet.rect(within.x, within.y, within.w, 96, "surface", stroke="line", rx=4)
+        lines = wrapped(reason, 12, within.w - 32)[:4]
+        at = within.y + 52 - 8 * (len(lines) - 1)
+        for place, line in enumerate(lines):
+            self.sheet.text(within.x + within.w / 2, at + 16 * place, line, "muted", size=12, anchor="middle")
+        self.y = within.y + 96 + FOOT
+
+    def legend(self, entries: Sequence[tuple[str, str]]) -> None:
+        """Draw what colours mean, as many as there are rows for, each a tone and a text."""
+        x, row = float(MARGIN), 0
+        for place, (tone, text) in enumerate(entries):
+            shown = elided(one_line(text), NORMAL, min(240, self.width - 2 * MARGIN - 16))
+            length = 16 + text_width(shown, NORMAL)
+            more = f"and {len(entries) - place} more"
+            is_end = row == _MOST_ROWS - 1 and place < len(entries) - 1
+            spare = text_width(more, NORMAL) + 14 if is_end else 0
+            if x + length + spare > self.width - MARGIN and x > MARGIN:
+                if row == _MOST_ROWS - 1:
+                    self.sheet.text(x, self.y + 10, more, "muted")
+                    break
+                x, row = float(MARGIN), row + 1
+                self.y += _ROW
+            self.sheet.rect(x, self.y + 1, 10, 10, tone, rx=2)
+            self.sheet.text(x + 15, self.y + 10, shown)
+            x += length + 14
+        self.y += _ROW + 3 if entries else 0
+
+    def note(self, text: str) -> None:
+        """Write a note, as far as there is room; all of them stand in the text."""
+        if self._notes >= _MOST_NOTES:
+            return
+        self._notes += 1
+        for line in wrapped(text, NORMAL, self.width - 2 * MARGIN)[:2]:
+            self.sheet.text(MARGIN, self.y + 10, line, "muted")
+            self.y += 15
+
+    def svg(self, described: str) -> str:
+        """Return all of it as SVG text."""
+        return self.sheet.svg(self.width, self.y + 6, self.title, described)

@@ -1,0 +1,217 @@
+"""A sheet to draw on: shapes and texts by the tone they have, written as one SVG for light and dark.
+
+Light colours stand in the attributes, for programs that know no style sheets. A tone is a name such as `"ink"`,
+`"hue3"`, `"tint3.1"` or `"on tint3.1"`, so that what a text stands on decides how it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mixed
+from mithril_nb.viz.records import Point
+from mithril_nb.viz.svg import FONT
+from mithril_nb.viz.textwidth import elided, text_width
+
+TINTS = {LIGHT: (0.66, 0.52, 0.4, 0.28), DARK: (0.45, 0.37, 0.29, 0.21)}
+"""How much of a block's hue is in its cells, by theme: each can carry text."""
+HEAT = {LIGHT: (0.05, 0.19, 0.35, 0.53, 0.7, 1.0), DARK: (0.07, 0.18, 0.3, 0.42, 0.74, 1.0)}
+"""How much of the colour of costs is in what costs next to nothing, up to what costs most."""
+NO_HUE = HUES
+"""The hue of what is no block's: grey."""
+SMALL, NORMAL, LARGE = 10, 11, 13
+
+
+def colour(tone: str, theme: Theme) -> str:
+    """Return the colour of a tone, as `#rrggbb`.
+
+    Args:
+        tone: The name of a colour of the theme; `"hue3"`; `"tint3.1"`, the second tint of it; `"heat2"`; or `"on "`
+            and the tone of a ground, for text that can be read on it.
+        theme: Light or dark.
+
+    Examples:
+        >>> colour("on heat0", LIGHT), colour("on heat5", LIGHT)
+        ('#1b2026', '#ffffff')
+    """
+    if tone.startswith("on "):
+        ground = colour(tone[3:], theme)
+        return max((theme.ink, theme.ground), key=lambda ink: contrast(ink, ground))
+    if tone.startswith("tint"):
+        hue, _, level = tone[4:].partition(".")
+        return mixed(colour(f"hue{hue}", theme), theme.ground, TINTS[theme][int(level)])
+    if tone.startswith("heat"):
+        return mixed(theme.cost, theme.ground, HEAT[theme][int(tone[4:])])
+    if tone.startswith("hue"):
+        return theme.muted if int(tone[3:]) == NO_HUE else theme.hues[int(tone[3:])]
+    found = getattr(theme, tone)
+    assert isinstance(found, str)
+    return found
+
+
+def number(value: float) -> str:
+    """Return a coordinate with at most one decimal, the same on every machine.
+
+    Examples:
+        >>> number(12.04), number(-0.01), number(3.25)
+        ('12', '0', '3.2')
+    """
+    text = f"{value:.1f}"
+    return text.removesuffix(".0") if text != "-0.0" else "0"
+
+
+class Sheet:
+    """What is drawn so far, in the order in which it covers what is below."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._tones: dict[str, None] = {"ground": None, "ink": None}
+
+    def rect(
+        self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0, width: float = 1
+    ) -> None:
+        """Draw a rectangle.
+
+        Its edges are rounded, not its size, so that neighbours meet.
+        """
+        left, top = round(x, 1), round(y, 1)
+        size = f'width="{number(round(x + w, 1) - left)}" height="{number(round(y + h, 1) - top)}"'
+        corner = f' rx="{number(rx)}"' if rx else ""
+        self._parts.append(
+            f'<rect {self._look(fill, stroke, width)} x="{number(left)}" y="{number(top)}" {size}{corner}/>'
+        )
+
+    def path(self, d: str, *, fill: str = "", stroke: str = "", width: float = 1, dash: str = "") -> None:
+        """Draw a path."""
+        dashes = f' stroke-dasharray="{dash}"' if dash else ""
+        self._parts.append(f'<path {self._look(fill, stroke, width)}{dashes} d="{d}"/>')
+
+    def line(self, points: Sequence[Point], stroke: str, *, width: float = 1, dash: str = "") -> None:
+        """Draw a line through points."""
+        self.path(line_path(points), stroke=stroke, width=width, dash=dash)
+
+    def hatched(self, x: float, y: float, w: float, h: float, stroke: str, step: float = 7) -> None:
+        """Draw slanted lines over a rectangle, cut at its edges."""
+        strokes: list[str] = []
+        at = step
+        while at < w + h and len(strokes) < 400:
+            start = (x + at, y) if at <= w else (x + w, y + at - w)
+            end = (x, y + at) if at <= h else (x + at - h, y + h)
+            strokes.append(line_path((start, end)))
+            at += step
+        self.path("".join(strokes), stroke=stroke)
+
+    def text(
+        self, x: float, y: float, text: str, tone: str = "ink", *, size: float = NORMAL, bold: bool = False,
+        anchor: str = "", room: float | None = None, halo: bool = False, turn: float = 0,
+    ) -> None:  # fmt: skip
+        """Write one line of text.
+
+        Args:
+            x: Where it starts, or what `anchor` says.
+            y: Its base line.
+            text: The text, any characters.
+            tone: Its tone.
+            size: Size of the font.
+            bold: Whether it is bold.
+            anchor: `"middle"` or `"end"`, if `x` is not where it starts.
+            room: How wide it may be; what is longer loses its middle.
+            halo: Whether what lies below is held off.
+            turn: By how many degrees it is turned around its place.
+        """
+        text = one_line(text)
+        if room is not None:
+            text = elided(text, size, room, bold=bold)
+        more = ' font-weight="600"' if bold else ""
+        more += f' text-anchor="{anchor}"' if anchor else ""
+        more += f' transform="rotate({number(turn)} {number(x)} {number(y)})"' if turn else ""
+        look = self._look(tone, "ground" if halo else "", 3)
+        more += ' paint-order="stroke" stroke-linejoin="round"' if halo else ""
+        self._parts.append(
+            f'<text {look} x="{number(x)}" y="{number(y)}" font-size="{number(size)}"{more}>{escaped(text)}</text>'
+        )
+
+    def open(self, told: str, name: str = "") -> None:
+        """Begin a group that a pointer, or a reader that hears the page, is told something about."""
+        of_name = f' class="{name}"' if name else ""
+        self._parts.append(f"<g{of_name}><title>{escaped(told)}</title>")
+
+    def close(self) -> None:
+        """End a group."""
+        self._parts.append("</g>")
+
+    def svg(self, width: float, height: float, title: str, described: str = "") -> str:
+        """Return all of it as SVG text.
+
+        Args:
+            width: Width in px.
+            height: Height in px.
+            title: What a screen reader calls it.
+            described: What it shows, in a sentence or more.
+        """
+        size = f'width="{number(width)}" height="{number(height)}"'
+        head = (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="mnb-cost" role="img" {size} '
+            f'viewBox="0 0 {number(width)} {number(height)}" font-family="{escaped(FONT)}" '
+            'style="max-width:100%;height:auto;font-variant-numeric:tabular-nums">'
+        )
+        about = f"<title>{escaped(one_line(title))}</title>"
+        about += f"<desc>{escaped(described)}</desc>" if described else ""
+        ground = f'<rect class="f-ground" {size} fill="{LIGHT.ground}"/>'
+        return "\n".join((head, f"{about}<style>{self._rules()}</style>", ground, *self._parts, "</svg>"))
+
+    def _look(self, fill: str, stroke: str, width: float) -> str:
+        classes = [f"{kind}-{_class(tone)}" for kind, tone in (("f", fill), ("s", stroke)) if tone]
+        self._tones.update(dict.fromkeys(tone for tone in (fill, stroke) if tone))
+        look = f'class="{" ".join(classes)}" fill="{colour(fill, LIGHT) if fill else "none"}"'
+        if stroke:
+            look += f' stroke="{colour(stroke, LIGHT)}"'
+            look += f' stroke-width="{number(width)}"' if width != 1 else ""
+        return look
+
+    def _rules(self) -> str:
+        names = {tone: _class(tone) for tone in sorted(self._tones)}
+        light, dark = _variables(names, LIGHT), _variables(names, DARK)
+        drawn = "".join(f".f-{name}{{fill:var(--{name})}}.s-{name}{{stroke:var(--{name})}}" for name in names.values())
+        # In a page of JupyterLab its theme decides, elsewhere what the reader prefers.
+        return (
+            f".mnb-cost{{{light}}}@media (prefers-color-scheme:dark){{.mnb-cost{{{dark}}}"
+            f'[data-jp-theme-light="true"] .mnb-cost{{{light}}}}}'
+            f'[data-jp-theme-light="false"] .mnb-cost{{{dark}}}{drawn}'
+        )
+
+
+def line_path(points: Sequence[Point]) -> str:
+    """Return straight lines through points, as a path.
+
+    Examples:
+        >>> line_path([(0, 0), (10, 5.25)])
+        'M0 0L10 5.2'
+    """
+    return "M" + "L".join(f"{number(x)} {number(y)}" for x, y in points)
+
+
+def wrapped(text: str, size: float, width: float) -> list[str]:
+    """Return a text in lines that are no wider than `width` px; a word that is longer loses its middle.
+
+    Examples:
+        >>> wrapped("nothing here is run, so no time is known", 11, 120)
+        ['nothing here is run,', 'so no time is known']
+    """
+    lines: list[str] = []
+    for word in one_line(text).split():
+        joined = f"{lines[-1]} {word}" if lines else word
+        if lines and text_width(joined, size) <= width:
+            lines[-1] = joined
+        else:
+            lines.append(elided(word, size, width))
+    return lines
+
+
+def _class(tone: str) -> str:
+    return tone.replace(" ", "-").replace(".", "-")
+
+
+def _variables(names: Mapping[str, str], theme: Theme) -> str:
+    return "".join(f"--{name}:{colour(tone, theme)};" for tone, name in names.items())

@@ -1,0 +1,293 @@
+"""The cost of each block as an area: what is large is dear, what is inside of a block is inside of its area.
+
+Areas are exactly in proportion; what has no room for its name has it as a tooltip, and all stand in the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, tree_of
+from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import Data, Field, field_of, notes_of, reason_of, whole_text
+from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.sheet import LARGE, NO_HUE, NORMAL, Sheet
+from mithril_nb.viz.costs.squares import Rect, squarified
+from mithril_nb.viz.text import columns
+from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.units import percent
+
+FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
+_SMALLEST = 24.0
+"""Parts of a block with less area than this, in square px, are drawn as one."""
+_LEAST_TOLD = 0.001
+_PAD = 6
+_TINTS = 4
+
+
+@dataclass(frozen=True)
+class Label:
+    """A line of text in a cell; `y` is its base line."""
+
+    x: float
+    y: float
+    text: str
+    size: float
+    bold: bool = False
+
+    @property
+    def width(self) -> float:
+        """How wide it is, in a wide font."""
+        return text_width(self.text, self.size, bold=self.bold)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The area of a block, or of what it costs by itself, or of several that are small.
+
+    Attributes:
+        rect: Where it is.
+        path: Path of the block; `None` for what no block caused.
+        names: What it is called, from the block that gives it its hue.
+        value: What it costs.
+        repeat: How many equal blocks it stands for.
+        hue: Index of its hue.
+        tint: Which of the tints of its hue.
+        told: What its tooltip calls it.
+        labels: What is written in it.
+    """
+
+    rect: Rect
+    path: str | None
+    names: tuple[str, ...]
+    value: float
+    repeat: int
+    hue: int
+    tint: int
+    told: str
+    labels: tuple[Label, ...] = ()
+
+
+def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
+    """Return a treemap of what each block costs.
+
+    Args:
+        data: The costs, as `Cost.to_dict()` gives them.
+        field: What the areas stand for, one of `FIELDS`.
+        width: Width in px, from 240 on.
+
+    Raises:
+        UnknownOptionError: There is no such field.
+
+    Examples:
+        >>> costs = {"flops": 750}
+        >>> data = {"program": "f", "source": "analytic", "by_block": {"a": costs, "b": {"flops": 250}},
+        ...         "unattributed": {"flops": 0}, "total": {"flops": 1000}, "notes": []}
+        >>> print(treemap(data))
+        f: FLOPs by block, analytic
+        block       FLOPs   share
+        a        750 FLOP  75.0 %  ███████████████
+        b        250 FLOP  25.0 %  █████
+        total  1.00 kFLOP   100 %
+    """
+    kind = field_of(field, FIELDS)
+    return Drawing(_svg(data, kind, max(240, width)), _text(data, kind))
+
+
+def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
+    """Return the cells that divide a rectangle among the blocks, with what is written in them.
+
+    Args:
+        data: The costs.
+        field: Name of the field.
+        within: What to divide.
+    """
+    kind, hues = field_of(field, FIELDS), hues_of(data)
+    lost = data["unattributed"].get(field) or 0
+    tree = tree_of(data, field)
+    total = tree.value + lost
+    if total <= 0:
+        return []
+    cells: list[Cell] = []
+    _divide(cells, tree, within, (), hues, _SMALLEST / within.area * total, lost)
+    return [_labelled(_rounded(cell), kind, total) for cell in cells]
+
+
+def _divide(
+    cells: list[Cell], branch: Branch, within: Rect, names: tuple[str, ...], hues: Mapping[str, int], least: float,
+    lost: float = 0,
+) -> None:  # fmt: skip
+    parts: list[tuple[float, Branch | None]] = [(one.value, one) for one in branch.inside if one.value >= least]
+    small = [one for one in branch.inside if 0 < one.value < least]
+    if branch.own:
+        parts.append((branch.own, branch))
+    if lost:
+        parts.append((lost, None))
+    if small:
+        of_small = Branch("", "", None, tuple(small))
+        parts.append((of_small.value, small[0] if len(small) == 1 else of_small))
+    parts.sort(key=lambda part: -part[0])
+    rects = squarified([value for value, _ in parts], within)
+    for place, ((value, one), rect) in enumerate(zip(parts, rects, strict=True)):
+        if one is None:
+            cells.append(Cell(rect, None, ("unattributed",), value, 1, NO_HUE, 0, "what no block caused"))
+            continue
+        if one is branch:  # what it costs by itself
+            alone = names if not branch.inside else (*names[:-1], f"{branch.label} (own)")
+            told = path_text(one.path) + (", without the blocks inside" if branch.inside else "")
+            cells.append(_cell(rect, one, alone, value, hues, place, told))
+        elif not one.label:
+            told = ", ".join(part.label for part in one.inside[:8]) + (" …" if len(one.inside) > 8 else "")
+            of = hue_or_grey(branch.path, hues)
+            few = (*names, f"{len(one.inside)} small")
+            cells.append(Cell(rect, branch.path, few, value, 1, of, place % _TINTS, told))
+        elif one.inside and value >= least:
+            _divide(cells, one, rect, _names(names, one, hues), hues, least)
+        else:
+            cells.append(_cell(rect, one, _names(names, one, hues), value, hues, place, path_text(one.path)))
+
+
+def _names(above: tuple[str, ...], branch: Branch, hues: Mapping[str, int]) -> tuple[str, ...]:
+    """Return what a block is called: with the names of those around it, from the one that gives it its hue."""
+    within_hue = hue_or_grey(branch.path.rpartition("/")[0], hues) != NO_HUE
+    return (*above, branch.label) if within_hue else (branch.label,)
+
+
+def _cell(
+    rect: Rect, branch: Branch, names: tuple[str, ...], value: float, hues: Mapping[str, int], place: int, told: str
+) -> Cell:
+    hue = hue_or_grey(branch.path, hues)
+    return Cell(rect, branch.path, names, value, branch.repeat, hue, place % _TINTS, told)
+
+
+def _rounded(cell: Cell) -> Cell:
+    """Return the cell with edges at tenths of px: neighbours have the same edge, and so meet."""
+    left, top = round(cell.rect.x, 1), round(cell.rect.y, 1)
+    right, bottom = round(cell.rect.x + cell.rect.w, 1), round(cell.rect.y + cell.rect.h, 1)
+    rect = Rect(left, top, round(right - left, 1), round(bottom - top, 1))
+    return Cell(rect, cell.path, cell.names, cell.value, cell.repeat, cell.hue, cell.tint, cell.told)
+
+
+def _labelled(cell: Cell, kind: Field, total: float) -> Cell:
+    rect = cell.rect
+    room = rect.w - 2 * _PAD
+    size = LARGE if rect.w > 150 and rect.h > 70 else NORMAL
+    name = _name(cell, size, room)
+    if not name or rect.h < size + 7:
+        return cell
+    rows = [Label(rect.x + _PAD, rect.y + _PAD + size - 2, name, size, bold=True)]
+    value, share = kind.short(cell.value), percent(cell.value / total)
+    both = f"{value} · {share}"
+    below = [both] if text_width(both, NORMAL) <= room else [value, share]
+    for text in below:
+        at = rows[-1].y + NORMAL + 4
+        if text_width(text, NORMAL) <= room and at + 5 <= rect.y + rect.h:
+            rows.append(Label(rect.x + _PAD, at, text, NORMAL))
+    return Cell(rect, cell.path, cell.names, cell.value, cell.repeat, cell.hue, cell.tint, cell.told, tuple(rows))
+
+
+def _name(cell: Cell, size: float, room: float) -> str:
+    """Return as much of the name as fits: with the blocks around it, alone, or without its middle."""
+    times = f" ×{cell.repeat}" if cell.repeat > 1 else ""
+    for start in range(len(cell.names)):
+        text = f"{' / '.join(cell.names[start:])}{times}"
+        if text_width(text, size, bold=True) <= room:
+            return text
+    cut = elided(f"{cell.names[-1]}{times}", size, room, bold=True)
+    return cut if len(cut) >= 5 else ""
+
+
+def _svg(data: Data, kind: Field, width: int) -> str:
+    page = Page(data, kind, f"{kind.title} by block", width)
+    height = round(max(180, min(400, width * 0.5)))
+    within = Rect(MARGIN, HEAD_H, width - 2 * MARGIN, height)
+    cells = cells_of(data, kind.name, within)
+    if not cells:
+        page.plate(within, reason_of(data, kind))
+        return page.svg(reason_of(data, kind))
+    total = sum(cell.value for cell in cells)
+    for cell in cells:
+        _draw(page.sheet, cell, kind, total)
+    page.y = within.y + within.h + FOOT
+    groups = _groups(cells, hues_of(data))
+    if any(not cell.labels or len(cell.names) > 1 for cell in cells):
+        page.legend([(f"hue{hue}", f"{name} {percent(value / total)}") for name, hue, value in groups])
+    for text in _missing(data, kind):
+        page.note(text)
+    first = ", ".join(f"{name} {percent(value / total)}" for name, _, value in groups[:8])
+    return page.svg(f"{kind.title} of {len(cells)} parts; the largest blocks are {first}.")
+
+
+def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float) -> None:
+    rect = cell.rect
+    tone = f"tint{cell.hue}.{cell.tint}" if cell.path is not None else "ground"
+    times = f" ×{cell.repeat}" if cell.repeat > 1 else ""
+    sheet.open(f"{cell.told}{times}\n{kind.exact(cell.value)}, {percent(cell.value / total)}", "cell")
+    sheet.rect(rect.x, rect.y, rect.w, rect.h, tone, stroke="ground", width=1.5)
+    if cell.path is None:
+        sheet.hatched(rect.x + 1, rect.y + 1, rect.w - 2, rect.h - 2, "line")
+    for label in cell.labels:
+        sheet.text(
+            label.x, label.y, label.text, f"on {tone}", size=label.size, bold=label.bold, halo=cell.path is None
+        )  # fmt: skip
+    sheet.close()
+
+
+def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, int, float]]:
+    """Return name, hue and value of the blocks that have a hue of their own, and of the rest; the largest first."""
+    found: dict[str, tuple[int, float]] = {}
+    for cell in cells:
+        own = cell.path
+        while own and own not in hues:
+            own = own.rpartition("/")[0]
+        name = "unattributed" if cell.path is None else cell.names[0] if own else label_of(cell.path) or "other blocks"
+        hue, value = found.get(name, (cell.hue, 0.0))
+        found[name] = hue, value + cell.value
+    return sorted(((name, hue, value) for name, (hue, value) in found.items()), key=lambda one: -one[2])
+
+
+def _missing(data: Data, kind: Field) -> Iterator[str]:
+    unknown = [path_text(path) for path, figures in data["by_block"].items() if figures.get(kind.name) is None]
+    if unknown:
+        more = f" and {len(unknown) - 6} more" if len(unknown) > 6 else ""
+        yield f"unknown, not drawn: {', '.join(unknown[:6])}{more}"
+    yield from notes_of(data, kind.name)
+
+
+def _text(data: Data, kind: Field) -> str:
+    head = f"{data['program']}: {kind.title} by block, {data['source']}"
+    tree, lost = tree_of(data, kind.name), data["unattributed"].get(kind.name) or 0
+    total = tree.value + lost
+    if total <= 0:
+        return f"{head}\n{reason_of(data, kind)}"
+    rows: list[tuple[str, ...]] = [("block", kind.title, "share", "")]
+    hidden = 0
+    for branch, depth in _deep(tree, -1):
+        if depth < 0:
+            continue
+        if branch.value < _LEAST_TOLD * total:
+            hidden += branch.own is not None
+            continue
+        times = f" ×{branch.repeat}" if branch.repeat > 1 else ""
+        rows.append((f"{'  ' * depth}{branch.label}{times}", *_figures(branch.value, kind, total)))
+    if lost:
+        rows.append(("unattributed", *_figures(lost, kind, total)))
+    rows.append(("total", whole_text(data, kind), "100 %", ""))
+    lines = [head, columns(rows, right=frozenset({1, 2}))]
+    if hidden:
+        lines.append(f"not listed: {hidden} blocks with less than {percent(_LEAST_TOLD)} each")
+    return "\n".join((*lines, *_missing(data, kind)))
+
+
+def _figures(value: float, kind: Field, total: float) -> tuple[str, str, str]:
+    return kind.short(value), percent(value / total), "█" * round(20 * value / total)
+
+
+def _deep(branch: Branch, depth: int) -> Iterator[tuple[Branch, int]]:
+    yield branch, depth
+    parts = [*branch.inside]
+    if parts and branch.own:
+        parts.append(Branch(branch.path, "(own)", branch.own))
+    for one in sorted(parts, key=lambda part: -part.value):
+        yield from _deep(one, depth + 1)
