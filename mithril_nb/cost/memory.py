@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+import jax
+
 from mithril_nb.cost.compiled_lives import compiled_lives, set_aside
+from mithril_nb.cost.jaxpr_lives import jaxpr_lives
 from mithril_nb.cost.lives import ARGUMENTS, CONSTANTS, KINDS, OUTPUTS, TEMPORARIES, UNFILLED, Life, held
 from mithril_nb.cost.makers import Makers
 from mithril_nb.cost.xla import Memory
@@ -22,8 +25,8 @@ from mithril_nb.stages.records import UNATTRIBUTED
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
 
-SOURCES = ("compiled",)
-"""Ways to know: from XLA's buffer assignment."""
+SOURCES = ("analytic", "compiled")
+"""Ways to know: from the jaxpr without a compiler, or from XLA's buffer assignment."""
 
 
 @quick_to_make
@@ -53,7 +56,8 @@ class MemoryUse(Shown):
 
     Attributes:
         program: Name of the program.
-        source: `"compiled"`.
+        source: `"compiled"`, or `"analytic"` for an estimate from the equations of the jaxpr: a compiler may keep more
+            or less than it.
         peak_bytes: The most bytes that are held at any place; `None` if nobody knows.
         peak_at: The first place in `timeline` at which so much is held; `None` if nobody knows.
         filled_bytes: The most bytes that values fill at any place; `None` if nobody knows.
@@ -115,7 +119,7 @@ def memory_of(inspection: Inspection, source: str = "compiled") -> MemoryUse:
 
     Args:
         inspection: The program.
-        source: `"compiled"` compiles it and reads XLA's buffer assignment.
+        source: `"compiled"` compiles it and reads XLA's buffer assignment. `"analytic"` only traces it, and estimates.
 
     Raises:
         UnknownOptionError: There is no such source.
@@ -136,8 +140,40 @@ def memory_of(inspection: Inspection, source: str = "compiled") -> MemoryUse:
         )
     known = _KNOWN.setdefault(inspection, {})
     if source not in known:
-        known[source] = _compiled(inspection)
+        known[source] = _compiled(inspection) if source == "compiled" else _analytic(inspection)
     return known[source]
+
+
+def best_memory_of(inspection: Inspection) -> MemoryUse:
+    """Return how much memory a compiled program needs; if it does not compile, the estimate, whose notes say so.
+
+    Args:
+        inspection: The program.
+
+    Raises:
+        StageUnavailableError: The program cannot be traced.
+    """
+    try:
+        return memory_of(inspection)
+    except StageUnavailableError as error:
+        found = memory_of(inspection, "analytic")
+        return replace(found, notes=(*found.notes, f"an estimate, for it does not compile: {_reason(error)}"))
+
+
+def _analytic(inspection: Inspection) -> MemoryUse:
+    equations = inspection.equations
+    lives, unknown = jaxpr_lives(inspection.values, equations)
+    notes = [f"{unknown} arrays: their size is not known"] if unknown else []
+    if any(_is_spread(leaf) for leaf in jax.tree.leaves(inspection.arguments)):
+        notes.append("arrays that are spread over devices are counted whole, not by device")
+    # What a program without equations is given, it gives back at one go.
+    sequence = [equation.id for equation in equations] or [""]
+    return _use(inspection.name, "analytic", lives, sequence, 0, None, notes)
+
+
+def _is_spread(leaf: Any) -> bool:
+    sharding = getattr(leaf, "sharding", None)
+    return sharding is not None and not sharding.is_fully_replicated
 
 
 def _compiled(inspection: Inspection) -> MemoryUse:
@@ -147,7 +183,7 @@ def _compiled(inspection: Inspection) -> MemoryUse:
         raise StageUnavailableError(
             f"memory of {inspection.name!r} is not known: it does not compile.",
             (("reason", stage.unavailable),),
-            'inspection.stage("hlo"), which says why.',
+            'memory_of(inspection, "analytic")',
         )
     try:
         buffers = inspection.buffers
@@ -213,9 +249,9 @@ def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], i
         kind = kinds.get(buffer.kind)
         if kind is None:
             continue
-        # Who holds the one piece that all temporaries share changes from place to place.
-        last = buffer.values[-1] if buffer.values and kind != TEMPORARIES else None
-        block = UNATTRIBUTED if last is None else makers.block_of(last.instruction, last.index)
+        # Who holds a piece that values share changes from place to place.
+        blocks = {makers.block_of(value.instruction, value.index) for value in buffer.values}
+        block = blocks.pop() if len(blocks) == 1 else UNATTRIBUTED
         sizes[kind, block] = sizes.get((kind, block), 0) + buffer.size_bytes
     return sizes
 

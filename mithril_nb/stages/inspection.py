@@ -15,6 +15,7 @@ from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.as_data import inspection_data
 from mithril_nb.stages.buffers import Buffer
+from mithril_nb.stages.dataflow import Value as ArrayValue
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.kernels import Kernel
 from mithril_nb.stages.live_ranges import LiveRanges
@@ -101,6 +102,16 @@ class Inspection(Shown):
             StageUnavailableError: The function cannot be traced.
         """
         return self._traced().trace.outputs
+
+    @property
+    def values(self) -> tuple[ArrayValue, ...]:
+        """Every array of the jaxpr: which equation makes it, and which ones take it, through calls and loops.
+
+        Raises:
+            StageUnavailableError: The function cannot be traced.
+        """
+        self._traced()
+        return self._pipeline.values.get()
 
     @property
     def elapsed(self) -> Mapping[str, float]:
@@ -282,10 +293,11 @@ class Inspection(Shown):
     def memory(self) -> Any:
         """How much memory one run of the program needs, from place to place, and which block holds it; compiles it.
 
-        A `mithril_nb.cost.MemoryUse`.
+        A `mithril_nb.cost.MemoryUse`. If the program does not compile, it is an estimate from the jaxpr, and its
+        `notes` say so; `mithril_nb.cost.memory_of(inspection, "analytic")` makes that at once for every program.
 
         Raises:
-            StageUnavailableError: The program cannot be traced, or does not compile.
+            StageUnavailableError: The program cannot be traced.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -293,7 +305,7 @@ class Inspection(Shown):
             >>> memory.peak_bytes, sum(memory.at_peak.values())
             (3584, 3584)
         """
-        return importlib.import_module("mithril_nb.cost.memory").memory_of(self)
+        return importlib.import_module("mithril_nb.cost.memory").best_memory_of(self)
 
     def cost(self, source: str = "analytic") -> Any:
         """Return what one run of the program costs, by block, by role, and for each equation or instruction.

@@ -17,6 +17,7 @@ from mithril_nb.stages.births import nameless, names_at_birth
 from mithril_nb.stages.block_graph import outline
 from mithril_nb.stages.buffers import Buffer, read_buffers
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.dataflow import Value, dataflow
 from mithril_nb.stages.dump import Dump
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.hlo import read_hlo
@@ -94,6 +95,7 @@ class Pipeline:
     Attributes:
         traced: The jaxpr as JAX gave it.
         program: The same with its provenance.
+        values: What its equations make and take.
         lowered: As JAX lowered it, every equation marked.
         compiled: As XLA compiled it.
         dump: What XLA wrote down meanwhile.
@@ -113,6 +115,7 @@ class Pipeline:
         self._ahead: Ahead[_Decided] | None = None
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
+        self.values: Once[tuple[Value, ...]] = Once(lambda: dataflow(self.program.get()))
         self.lowered = Once(self._lower)
         self.compiled = Once(self._compile)
         self.dump = Once(self._written)
