@@ -137,7 +137,9 @@ def path_text(path: str) -> str:
 
 
 def hues_of(data: Data) -> dict[str, int]:
-    """Return the hues of blocks that have their own, the same in every picture of a program."""
+    """Return the hues of blocks that have their own, the same in every picture of a program: those of the data."""
+    if "hues" in data:
+        return dict(data["hues"])
     return hues_of_blocks(str(path) for path in data["by_block"])
 
 

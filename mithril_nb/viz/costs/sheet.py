@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, Theme, contrast, mixed
 from mithril_nb.viz.records import Point
 from mithril_nb.viz.svg import FONT
@@ -132,10 +132,17 @@ class Sheet:
             f'<text {look} x="{number(x)}" y="{number(y)}" font-size="{number(size)}"{more}>{escaped(text)}</text>'
         )
 
-    def open(self, told: str, name: str = "") -> None:
-        """Begin a group that a pointer, or a reader that hears the page, is told something about."""
+    def open(self, told: str, name: str = "", block: str | None = None) -> None:
+        """Begin a group that a pointer, or a reader that hears the page, is told something about.
+
+        Args:
+            told: What is told.
+            name: Its class.
+            block: Path of the block that it is of, by which a page links it; `""` is what no block caused.
+        """
         of_name = f' class="{name}"' if name else ""
-        self._parts.append(f"<g{of_name}><title>{escaped(told)}</title>")
+        of_block = "" if block is None else f' data-block="{escaped(block_key(block))}"'
+        self._parts.append(f"<g{of_name}{of_block}><title>{escaped(told)}</title>")
 
     def close(self) -> None:
         """End a group."""
