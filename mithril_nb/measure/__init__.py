@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mithril_nb.measure.machine import Machine, machine
+from mithril_nb.measure.machines import Machine, machine
 from mithril_nb.measure.profiles import Profile, Rate, Spread
 from mithril_nb.measure.profiling import profile
 

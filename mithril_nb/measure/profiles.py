@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from mithril_nb.cost.costs import Cost, CostRow, Figures
-from mithril_nb.measure.machine import Machine
+from mithril_nb.measure.machines import Machine
 from mithril_nb.measure.table import profile_text
 from mithril_nb.stages.records import UNATTRIBUTED
 
@@ -55,8 +55,9 @@ class Rate:
 
     Attributes:
         flops_per_s: FLOP/s reached.
-        bytes_per_s: Bytes/s reached. What comes from a cache may be quicker than memory.
+        bytes_per_s: Bytes/s reached.
         roofline: Share of what the machine could do: the least time that its peaks allow, by the time that it took.
+            Above 1 where a cache was quicker than memory.
         limit: Which of the peaks that least time is due to: `"compute"` or `"memory"`.
     """
 
@@ -173,10 +174,10 @@ class Profile(Cost):
         }
 
     def __str__(self) -> str:
-        overhead = {row.id: (row.time_s, Spread.of(self.samples.get(row.id, ()))) for row in self.rows[-3:]}
+        overhead = [row for row in self.rows if row.id in (*OVERHEAD, WHOLE)]
         return profile_text(
             self.to_dict(),
-            {id: (time_s, spread) for id, (time_s, spread) in overhead.items() if id in (*OVERHEAD, WHOLE)},
+            {row.id: (row.time_s, Spread.of(self.samples[row.id])) for row in overhead},
             self._working.unattributed.time_s,
             "" if self.machine is None else str(self.machine),
         )

@@ -12,7 +12,7 @@ from mithril_nb import targets
 from mithril_nb.cost.costs import Cost, CostRow
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.measure.events import TRIED_PLANES
-from mithril_nb.measure.machine import MATMUL, Machine, machine
+from mithril_nb.measure.machines import MATMUL, Machine, machine
 from mithril_nb.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profile, middle_half, middle_mean
 from mithril_nb.measure.runs import Runner, Runs, measured_runs
 from mithril_nb.measure.shares import RunTimes, callers_of, divided

@@ -42,7 +42,10 @@ class Values:
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the arguments of one run: a copy of what is donated, so that it is still there for the next."""
-        leaves = [leaf.copy() if taken else leaf for leaf, taken in zip(self.leaves, self.donated, strict=True)]
+        leaves = [
+            leaf.copy() if taken and not _is_number(leaf) else leaf
+            for leaf, taken in zip(self.leaves, self.donated, strict=True)
+        ]
         jax.block_until_ready(leaves)
         return jax.tree.unflatten(self.structure, leaves)
 

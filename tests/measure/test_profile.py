@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
 import mithril_nb as ml
+from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.measure import Machine, Profile
 from mithril_nb.measure.profiles import BETWEEN, DISPATCH
 
@@ -87,3 +90,101 @@ def test_runs_are_counted(loop: Profile) -> None:
     jax.effects_barrier()
     assert len(called) == found.times_run == 3 + 2 + 2 + 2
     assert f"debug_callback: what it does outside was done {found.times_run} times" in found.notes
+
+
+def test_the_persons_arrays_are_intact_though_the_program_may_take_them() -> None:
+    step = jax.jit(lambda params, key, x: (jax.tree.map(lambda w: w - x.sum(), params), key), donate_argnums=(0, 1))
+    params, key, x = {"w": jnp.ones((8, 8)), "b": np.ones(8, np.float32)}, jax.random.key(0), jnp.ones(3)
+    found = ml.profile(step, params, key, x, runs=2, warm_up=1, peaks=PEAKS)
+    assert found.times_run == 1 + 2 + 2 + 2
+    assert not params["w"].is_deleted()
+    assert not key.is_deleted()
+    assert [np.asarray(one).sum() for one in (params["w"], params["b"], x)] == [64, 8, 3]
+
+
+def test_values_are_made_up_where_there_are_none() -> None:
+    def lookup(table: Any, tokens: Any) -> Any:
+        return table[tokens]
+
+    inspection = ml.inspect(lookup, jax.ShapeDtypeStruct((5, 4), "float32"), jax.ShapeDtypeStruct((3,), "int32"))
+    note = "made-up values for {}: whole numbers are 0, others small and random"
+    assert note.format("table, tokens") in ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS).notes
+    # The last arguments may be given alone, as the inputs of a model whose parameters are made up.
+    assert note.format("table") in ml.profile(inspection, jnp.arange(3), runs=1, warm_up=0, peaks=PEAKS).notes
+    given = ml.profile(inspection, np.ones((5, 4)), jnp.arange(3), runs=1, warm_up=0, peaks=PEAKS)
+    assert not any("made-up" in note for note in given.notes)
+
+
+def test_models_and_options_of_inspect_are_taken() -> None:
+    model = ml.models.Linear(4)
+    found = ml.profile(model, shapes={"input": [2, 3]}, optimizer="adam", runs=2, warm_up=0, peaks=PEAKS)
+    assert found.program == "train step"
+    assert found.by_role["update"].time_s > 0
+    assert found.total.params == 16
+    summed = ml.profile(jnp.sum, jnp.ones((2, 3)), axis=0, runs=1, warm_up=0, peaks=PEAKS)
+    assert summed.total.time_s > 0
+    assert not any("made-up" in note for note in summed.notes)
+
+
+def test_arguments_that_do_not_fit_are_refused() -> None:
+    inspection = ml.inspect(jnp.matmul, jnp.ones((2, 3)), jnp.ones((3, 4)), name="product")
+    with pytest.raises(UnexpectedInputError) as refused:
+        ml.profile(inspection, jnp.ones((3, 2)), 2.5)
+    assert str(refused.value) == (
+        "program 'product' does not take these arguments.\n"
+        "    takes  a (2, 3) float32, b (3, 4) float32\n"
+        "    given  (3, 2) float32, 2.5\n"
+        "    Try: ml.profile(inspection), which makes up values of the right shapes."
+    )
+    with pytest.raises(UnknownOptionError) as refused:
+        ml.profile(inspection, optimizer="adam")
+    assert str(refused.value) == (
+        "program 'product' is inspected already, and takes no options.\n"
+        "    given  optimizer=\n"
+        "    Try: ml.inspect(model, ..., optimizer=...), and then ml.profile(inspection)."
+    )
+    with pytest.raises(UnknownOptionError) as refused:
+        ml.profile(inspection, runs=0)
+    assert str(refused.value) == (
+        "ml.profile cannot take runs=0.\n    needs  a whole number, at least 1\n    Try: ml.profile(inspection, runs=3)"
+    )
+
+
+def test_a_program_that_does_not_compile_says_why() -> None:
+    def broken(x: Any) -> Any:
+        raise ValueError("no such axis")
+
+    with pytest.raises(StageUnavailableError) as refused:
+        ml.profile(broken, jnp.ones(3))
+    assert str(refused.value) == (
+        "program 'broken' cannot be profiled: it does not compile.\n"
+        "    ValueError  no such axis\n"
+        '    Try: inspection.cost(source="analytic"), which needs no compiler.'
+    )
+
+
+def test_it_shows_as_a_table(loop: Profile) -> None:
+    lines = str(loop).splitlines()
+    assert lines[0].startswith("looping: ")
+    assert lines[0].endswith(" a run, measured in 6 runs after 1 to warm up")
+    assert lines[1].split() == ["time", "share", "middle", "half", "GFLOP/s", "GB/s", "of", "roofline"]
+    blocks = [line.split("  ")[0] for line in lines[2:7]]
+    assert sorted(blocks) == sorted(["inside", "choice", "looping", BETWEEN, DISPATCH])
+    assert lines[7].split()[0] == "total"
+    assert f"machine: {PEAKS}" in lines
+    data = json.loads(loop.to_json())
+    assert data["total"]["time_s"] == loop.total.time_s
+    assert data["machine"]["flops_per_s"] == {"float32": 2e11}
+
+
+def test_rates_follow_from_costs_times_and_peaks(loop: Profile) -> None:
+    assert {point["block"] for point in loop.roofline_points()} == {"inside", "choice", "looping"}
+    for point in loop.roofline_points():
+        rate, time_s = loop.rates[point["block"]], point["time_s"]
+        assert rate.flops_per_s == point["flops"] / time_s
+        least_s = {"compute": point["flops"] / 2e11, "memory": point["bytes_accessed"] / 6e10}
+        assert rate.limit == max(least_s, key=least_s.__getitem__)
+        assert rate.roofline == point["roofline"] == pytest.approx(max(least_s.values()) / time_s)
+    assert loop.rate.bytes_per_s == loop.total.bytes_accessed / loop.total.time_s
+    for path, spread in loop.spreads.items():
+        assert spread.lower <= spread.median <= spread.upper, path

@@ -85,7 +85,8 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
     """Return the peaks of this machine, measured now or before.
 
     What was measured before is kept in the user's cache folder, for each device, number of cores, version of JAX and
-    setting of XLA. It takes less than two seconds on an idle CPU.
+    setting of XLA. It takes less than two seconds on an idle CPU. What is measured while others keep the machine busy
+    is not kept, and its `source` says so.
 
     Args:
         dtypes: For which dtypes to have the matmul rate.
@@ -106,7 +107,9 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
             rates.update({dtype: matmul_rate(dtype) for dtype in wanted or ([] if rates else [MATMUL])})
             copied = before.bytes_per_s if before is not None else copy_rate(device.platform)
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        found = replace(here, flops_per_s=rates, bytes_per_s=copied, measured_at=now)
+        found = replace(here, flops_per_s=rates, bytes_per_s=copied, measured_at=now, source="measured")
+        if device.platform == "cpu" and _is_busy(here.cores):
+            return replace(found, source="measured on a busy machine")
         _write(file, {**known, _key(found): found})
         return found
 
@@ -165,6 +168,10 @@ def _quickest(run: Callable[[], Any], budget_s: float) -> float:
         best = min(best, now - start)
         if now - begun >= budget_s:
             return best
+
+
+def _is_busy(cores: int) -> bool:
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] > cores
 
 
 def _described(device: Any) -> Machine:

@@ -1,0 +1,134 @@
+"""The profiler is switched off and its folder gone whatever happens, and without it whole runs are still timed."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import ProfilingError
+from mithril_nb.measure import Machine, Profile, runs
+from mithril_nb.measure.profiles import WHOLE
+from mithril_nb.measure.runs import Runner
+from mithril_nb.measure.values import Values
+
+PEAKS = Machine("cpu", "cpu", 2, jax.__version__, "", {"float32": 2e11}, 6e10, "2026-11-22 07:35 UTC")
+
+
+def profile_quickly(target: Any, *args: Any) -> Profile:
+    return ml.profile(target, *args, runs=2, warm_up=0, peaks=PEAKS)
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_nothing_is_left_behind(temporary: Path) -> None:
+    assert profile_quickly(jnp.sin, jnp.ones(3)).total.time_s > 0
+    assert not list(temporary.glob("mithril_nb_profile_*"))
+
+
+def test_a_program_that_fails_leaves_arrays_and_profiler_as_they_were(temporary: Path) -> None:
+    asked = []
+
+    def refuse(x: Any) -> Any:
+        asked.append(x)
+        if len(asked) > 4:  # under the profiler
+            raise ValueError("the device is gone")
+        return x
+
+    def program(x: Any) -> Any:
+        return jax.pure_callback(refuse, x, x, vmap_method="sequential") + 1
+
+    x = jnp.ones(3)
+    with pytest.raises(ProfilingError, match="program 'program' failed when it was run to be measured"):
+        ml.profile(jax.jit(program, donate_argnums=0), x, runs=3, warm_up=2, peaks=PEAKS)
+    assert float(x.sum()) == 3
+    assert not list(temporary.glob("mithril_nb_profile_*"))
+    assert profile_quickly(jnp.sin, x).total.time_s > 0
+
+
+def test_what_failed_is_told() -> None:
+    def gone() -> Any:
+        raise RuntimeError("RESOURCE_EXHAUSTED: out of memory")
+
+    with pytest.raises(ProfilingError) as failed:
+        Runner("net", gone, Values((), jax.tree.structure(((), {})), (), ())).run()
+    assert str(failed.value) == (
+        "program 'net' failed when it was run to be measured (run 1).\n"
+        "    RuntimeError  RESOURCE_EXHAUSTED: out of memory\n"
+        "    your arrays   are as they were\n"
+        "    Try: inspection.compiled(*args), which shows where it fails."
+    )
+
+
+def test_an_interrupt_switches_the_profiler_off(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Runner.run
+
+    def interrupted(runner: Runner, number: int | None = None) -> float:
+        if number is not None:
+            raise KeyboardInterrupt
+        return whole(runner, number)
+
+    monkeypatch.setattr(Runner, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        profile_quickly(jnp.sin, jnp.ones(3))
+    assert not list(temporary.glob("mithril_nb_profile_*"))
+    monkeypatch.setattr(Runner, "run", whole)
+    assert profile_quickly(jnp.sin, jnp.ones(3)).by_block
+
+
+def test_a_profiler_in_use_is_left_alone(temporary: Path) -> None:
+    with jax.profiler.trace(str(temporary / "theirs")):
+        with pytest.raises(ProfilingError) as refused:
+            profile_quickly(jnp.sin, jnp.ones(3))
+    assert str(refused.value) == (
+        "the profiler of JAX is in use; a process has only one.\n"
+        "    RuntimeError  Profile has already been started. Only one profile may be run at a time.\n"
+        "    Try: jax.profiler.stop_trace(), then ml.profile again."
+    )
+    assert list((temporary / "theirs").rglob("*.xplane.pb"))
+
+
+def test_threads_take_turns() -> None:
+    found: dict[str, Profile] = {}
+
+    def work(name: str, function: Any) -> None:
+        found[name] = profile_quickly(function, jnp.ones((16, 16)))
+
+    threads = [threading.Thread(target=work, args=(f.__name__, f)) for f in (jnp.sort, jnp.sin, jnp.exp)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {name: profile.program for name, profile in found.items()} == {"sort": "sort", "sin": "sin", "exp": "exp"}
+    assert all(profile.total.time_s > 0 and not profile.unattributed.flops for profile in found.values())
+
+
+@pytest.mark.parametrize("reason", ["no events", "broken file"])
+def test_without_events_whole_runs_are_timed(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(*_: Any) -> runs.Recording:
+        if reason == "broken file":
+            raise ValueError("not a trace")
+        return runs.Recording({}, unavailable="the profiler of this platform tells of no instructions")
+
+    monkeypatch.setattr(runs, "read_recording", unreadable)
+    found = profile_quickly(jnp.sin, jnp.ones(3))
+    assert found.total.time_s == pytest.approx(found.wall_s)
+    assert [row.id for row in found.rows if row.time_s is not None] == [WHOLE]
+    assert all(figures.time_s is None for figures in found.by_block.values())
+    assert found.instructions_s is None
+    assert found.notes[-1] == "time_s of instructions, blocks and roles: " + (
+        "what the profiler wrote cannot be read: not a trace"
+        if reason == "broken file"
+        else "the profiler of this platform tells of no instructions"
+    )
+    assert WHOLE in str(found)
