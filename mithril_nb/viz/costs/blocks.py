@@ -58,7 +58,7 @@ def tree_of(data: Data, name: str, *, fold: bool = True) -> Branch:
         >>> one = {"flops": 5}
         >>> data = {"by_block": {"block_0/up": one, "block_1/up": one, "head": {"flops": 3}}}
         >>> [(branch.label, branch.repeat, branch.value) for branch in tree_of(data, "flops").walk()]
-        [('', 1, 13), ('block_0…1', 2, 10), ('up', 2, 10), ('head', 1, 3)]
+        [('', 1, 13), ('block_0–1', 2, 10), ('up', 2, 10), ('head', 1, 3)]
     """
     values: dict[str, float | None] = {}
     children: dict[str, dict[str, None]] = {"": {}}
@@ -91,7 +91,7 @@ def _times(row: list[Branch]) -> Branch:
     if count == 1:
         return first
     _, last = _split_number(row[-1].label)
-    return _multiplied(first, count, f"{first.label}…{last}")
+    return _multiplied(first, count, f"{first.label}–{last}")
 
 
 def _multiplied(branch: Branch, count: int, label: str) -> Branch:

@@ -62,7 +62,7 @@ class Page:
         self.y = within.y + 96 + FOOT
 
     def legend(self, entries: Sequence[tuple[str, str]]) -> None:
-        """Draw what colours mean, as many as there are rows for, each a tone and a text."""
+        """Draw what colours mean, as many as there are rows for, each a tone and a text; no tone is hatched."""
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):
             shown = elided(one_line(text), NORMAL, min(240, self.width - 2 * MARGIN - 16))
@@ -76,7 +76,9 @@ class Page:
                     break
                 x, row = float(MARGIN), row + 1
                 self.y += _ROW
-            self.sheet.rect(x, self.y + 1, 10, 10, tone, rx=2)
+            self.sheet.rect(x, self.y + 1, 10, 10, tone or "ground", rx=2, stroke="" if tone else "muted")
+            if not tone:
+                self.sheet.hatched(x, self.y + 1, 10, 10, "muted", 5)
             self.sheet.text(x + 15, self.y + 10, shown)
             x += length + 14
         self.y += _ROW + 3 if entries else 0

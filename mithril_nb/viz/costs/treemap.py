@@ -22,6 +22,7 @@ FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _SMALLEST = 24.0
 """Parts of a block with less area than this, in square px, are drawn as one."""
 _LEAST_TOLD = 0.001
+_OWN, _LOST = " (own)", "unattributed"
 _PAD = 6
 _TINTS = 4
 
@@ -67,6 +68,11 @@ class Cell:
     tint: int
     told: str
     labels: tuple[Label, ...] = ()
+
+    @property
+    def block(self) -> str | None:
+        """Path of the block that a page links it to; `""` is what no block caused, `None` several at the top."""
+        return "" if self.path is None else self.path or None
 
 
 def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
@@ -131,10 +137,10 @@ def _divide(
     rects = squarified([value for value, _ in parts], within)
     for place, ((value, one), rect) in enumerate(zip(parts, rects, strict=True)):
         if one is None:
-            cells.append(Cell(rect, None, ("unattributed",), value, 1, NO_HUE, 0, "what no block caused"))
+            cells.append(Cell(rect, None, (_LOST,), value, 1, NO_HUE, 0, "what no block caused"))
             continue
         if one is branch:  # what it costs by itself
-            alone = names if not branch.inside else (*names[:-1], f"{branch.label} (own)")
+            alone = names if not branch.inside else (*names[:-1], f"{branch.label}{_OWN}")
             told = path_text(one.path) + (", without the blocks inside" if branch.inside else "")
             cells.append(_cell(rect, one, alone, value, hues, place, told))
         elif not one.label:
@@ -184,6 +190,9 @@ def _labelled(cell: Cell, kind: Field, total: float) -> Cell:
         at = rows[-1].y + NORMAL + 4
         if text_width(text, NORMAL) <= room and at + 5 <= rect.y + rect.h:
             rows.append(Label(rect.x + _PAD, at, text, NORMAL))
+    beside = rect.x + _PAD + rows[0].width + 10
+    if len(rows) == 1 and beside + text_width(both, NORMAL) <= rect.x + rect.w - _PAD:
+        rows.append(Label(beside, rows[0].y, both, NORMAL))
     return Cell(rect, cell.path, cell.names, cell.value, cell.repeat, cell.hue, cell.tint, cell.told, tuple(rows))
 
 
@@ -212,7 +221,9 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     page.y = within.y + within.h + FOOT
     groups = _groups(cells, hues_of(data))
     if any(not cell.labels or len(cell.names) > 1 for cell in cells):
-        page.legend([(f"hue{hue}", f"{name} {percent(value / total)}") for name, hue, value in groups])
+        page.legend(
+            [("" if name == _LOST else f"hue{hue}", f"{name} {percent(value / total)}") for name, hue, value in groups]
+        )
     for text in _missing(data, kind):
         page.note(text)
     first = ", ".join(f"{name} {percent(value / total)}" for name, _, value in groups[:8])
@@ -223,7 +234,8 @@ def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float) -> None:
     rect = cell.rect
     tone = f"tint{cell.hue}.{cell.tint}" if cell.path is not None else "ground"
     times = f" ×{cell.repeat}" if cell.repeat > 1 else ""
-    sheet.open(f"{cell.told}{times}\n{kind.exact(cell.value)}, {percent(cell.value / total)}", "cell")
+    about = f"{cell.told}{times}\n{kind.exact(cell.value)}, {percent(cell.value / total)}"
+    sheet.open(about, "cell", cell.path or "")
     sheet.rect(rect.x, rect.y, rect.w, rect.h, tone, stroke="ground", width=1.5)
     if cell.path is None:
         sheet.hatched(rect.x + 1, rect.y + 1, rect.w - 2, rect.h - 2, "line")
@@ -241,7 +253,13 @@ def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, i
         own = cell.path
         while own and own not in hues:
             own = own.rpartition("/")[0]
-        name = "unattributed" if cell.path is None else cell.names[0] if own else label_of(cell.path) or "other blocks"
+        name = (
+            _LOST
+            if cell.path is None
+            else cell.names[0].removesuffix(_OWN)
+            if own
+            else label_of(cell.path) or "other blocks"
+        )
         hue, value = found.get(name, (cell.hue, 0.0))
         found[name] = hue, value + cell.value
     return sorted(((name, hue, value) for name, (hue, value) in found.items()), key=lambda one: -one[2])
@@ -272,7 +290,7 @@ def _text(data: Data, kind: Field) -> str:
         times = f" ×{branch.repeat}" if branch.repeat > 1 else ""
         rows.append((f"{'  ' * depth}{branch.label}{times}", *_figures(branch.value, kind, total)))
     if lost:
-        rows.append(("unattributed", *_figures(lost, kind, total)))
+        rows.append((_LOST, *_figures(lost, kind, total)))
     rows.append(("total", whole_text(data, kind), "100 %", ""))
     lines = [head, columns(rows, right=frozenset({1, 2}))]
     if hidden:

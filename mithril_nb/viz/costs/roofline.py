@@ -1,0 +1,378 @@
+"""Work against traffic: how many FLOP/s a block reaches, or may reach, at the FLOPs it does for each byte.
+
+Below the slanted roof memory is what limits, below the flat one arithmetic. After Williams, Waterman and Patterson,
+"Roofline" (2009).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from mithril_nb.viz.costs.axes import Scale, decades, mark, tick_text
+from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text
+from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import Data
+from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.sheet import NORMAL, SMALL
+from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.text import columns
+from mithril_nb.viz.textwidth import text_width
+from mithril_nb.viz.units import percent, si, three_figures
+
+NO_PEAKS = "No roof: what this machine can do at most is not known."
+NOT_MEASURED = "Hollow marks are attainable, not measured: what the roof allows. These costs have no times."
+WHOLE = "whole program"
+_LEFT, _BOTTOM = 62, 40
+_MOST_LABELS = 14
+_MOST_ROWS = 16
+_ROW_H = 20
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What a machine can do at most; `None` if unknown."""
+
+    flops_per_s: float | None
+    bytes_per_s: float | None
+
+    def at(self, intensity: float) -> float:
+        """Return the FLOP/s that can be reached at some FLOPs for each byte."""
+        memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
+        return min(memory, math.inf if self.flops_per_s is None else self.flops_per_s)
+
+    def limit(self, intensity: float) -> str:
+        """Return what limits: `"memory"` or `"arithmetic"`."""
+        memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
+        return "memory" if memory < (math.inf if self.flops_per_s is None else self.flops_per_s) else "arithmetic"
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A block, or equal ones, as a point.
+
+    Attributes:
+        path: Path of the block, of several that of the first; `""` for the whole program.
+        repeat: How many it stands for.
+        flops: FLOPs of one of them.
+        intensity: FLOPs for each byte.
+        rate: FLOP/s reached; `None` if not measured.
+    """
+
+    path: str
+    repeat: int
+    flops: float
+    intensity: float
+    rate: float | None
+
+    @property
+    def name(self) -> str:
+        """Its name, with how many it stands for."""
+        return _times(WHOLE if not self.path else path_text(self.path), self.repeat)
+
+    def short(self, parts: int) -> str:
+        """Return the last parts of its name."""
+        return WHOLE if not self.path else _times(" / ".join(path_text(self.path).split(" / ")[-parts:]), self.repeat)
+
+    def height(self, peaks: Peaks) -> float:
+        """Return the FLOP/s it reaches, or may reach."""
+        return peaks.at(self.intensity) if self.rate is None else self.rate
+
+
+def roofline(data: Data, peaks: Mapping[str, Any] | None = None, width: int = 720) -> Drawing:
+    """Return the roofline of a machine with each block below it.
+
+    Args:
+        data: The costs, as `Cost.to_dict()` gives them; blocks that have `time_s` are drawn where they are, the others
+            where they may be at best.
+        peaks: What the machine can do: `flops_per_s`, `bytes_per_s` and `source`, where these are from. Without, only
+            the FLOPs for each byte are drawn.
+        width: Width in px, from 320 on.
+
+    Examples:
+        >>> costs = {"flops": 4000, "bytes_accessed": 1000, "time_s": 2e-6}
+        >>> data = {"program": "f", "source": "measured", "by_block": {"a": costs}, "total": costs, "notes": []}
+        >>> print(roofline(data, {"flops_per_s": 1e10, "bytes_per_s": 1e9, "source": "given"}))
+        f, measured: FLOP/s against FLOP per byte
+        roof: 10.0 GFLOP/s and 1.00 GB/s (given), which meet at 10.0 FLOP/B
+        block          FLOP/B   attainable      reached  of the roof  limited by
+        whole program    4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
+        a                4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
+    """
+    known = peaks or {}
+    roof = Peaks(known.get("flops_per_s"), known.get("bytes_per_s"))
+    has_roof = roof != Peaks(None, None)
+    spots, missing = spots_of(data)
+    return Drawing(
+        _svg(data, spots, missing, roof if has_roof else None, str(known.get("source") or ""), max(320, width)),
+        _text(data, spots, missing, roof if has_roof else None, str(known.get("source") or "")),
+    )
+
+
+def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
+    """Return the points, that of the whole program first, then those with most FLOPs; and why others have none."""
+    groups: dict[object, list[str]] = {}
+    for path, figures in data["by_block"].items():
+        key = _unnumbered(path), *(figures.get(name) for name in ("flops", "bytes_accessed", "time_s"))
+        groups.setdefault(key, []).append(path)
+    found: list[Spot] = []
+    idle: list[str] = []
+    unknown: list[str] = []
+    for paths in groups.values():
+        figures = data["by_block"][paths[0]]
+        flops, size = figures.get("flops"), figures.get("bytes_accessed")
+        if flops and size:
+            found.append(_spot(paths[0], len(paths), figures))
+        elif flops is None or size is None:
+            unknown.append(_times(path_text(paths[0]), len(paths)))
+        else:
+            idle.append(_times(path_text(paths[0]), len(paths)))
+    found.sort(key=lambda spot: -spot.flops * spot.repeat)
+    total = data["total"]
+    if total.get("flops") and total.get("bytes_accessed"):
+        found.insert(0, _spot("", 1, total))
+    missing = [f"unknown FLOPs or bytes, not drawn: {_listed(unknown)}"] if unknown else []
+    missing += [f"no FLOPs, not drawn: {_listed(idle)}"] if idle else []
+    return found, missing
+
+
+def _spot(path: str, repeat: int, figures: Mapping[str, Any]) -> Spot:
+    flops, size, time = figures["flops"], figures["bytes_accessed"], figures.get("time_s")
+    return Spot(path, repeat, flops, flops / size, flops / time if time else None)
+
+
+def _unnumbered(path: str) -> str:
+    """Return a path without the numbers of the blocks around: of the same name are the equal parts of a stack."""
+    above, _, last = path.rpartition("/")
+    return f"{re.sub(r'[0-9]+', '#', above)}/{last}" if above else re.sub(r"[0-9]+", "#", last)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _times(name: str, repeat: int) -> str:
+    return f"{name} ×{repeat}" if repeat > 1 else name
+
+
+def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None, source: str, width: int) -> str:
+    page = Page(data, None, "Roofline" if roof else "FLOPs for each byte", width)
+    if not spots:
+        page.plate(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), _nothing(missing))
+        return page.svg(_nothing(missing))
+    if roof is None:
+        page.y = HEAD_H + _rows(page, data, spots)
+        page.note(NO_PEAKS)
+        told = f"{NO_PEAKS} {len(spots)} points by FLOPs for each byte."
+    else:
+        page.y = HEAD_H + _plot(page, data, spots, roof)
+        page.note(_roof_text(roof, source))
+        if any(spot.rate is None for spot in spots):
+            page.note(NOT_MEASURED)
+        told = f"{_roof_text(roof, source)}. {len(spots)} points below it, the whole program among them."
+    for text in missing:
+        page.note(text)
+    return page.svg(told)
+
+
+def _nothing(missing: Sequence[str]) -> str:
+    return " ".join(("No block has both FLOPs and bytes, so none has a place here.", *missing))
+
+
+def _plot(page: Page, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
+    """Draw axes, the roof and the points; return how much room they take."""
+    sheet, height = page.sheet, round(min(380, max(260, page.width * 0.5)))
+    area = Rect(_LEFT, HEAD_H + 14, page.width - _LEFT - MARGIN - 6, height - _BOTTOM - 14)
+    ridge = [roof.flops_per_s / roof.bytes_per_s] if roof.flops_per_s and roof.bytes_per_s else []
+    x = decades([*(spot.intensity for spot in spots), *(ridge[0] * part for part in (0.5, 4) if ridge)],
+                area.x, area.x + area.w)  # fmt: skip
+    top = roof.flops_per_s or roof.at(x.high)
+    y = decades([*(spot.height(roof) for spot in spots), top * 1.6], area.y + area.h, area.y)
+    _grid(page, area, x, y)
+    line = _roof_line(roof, x, y)
+    sheet.line(line, "ink", width=2)
+    taken = [*_roof_labels(page, roof, x, y, area)]
+    hues = hues_of(data)
+    order = [*spots[1:], spots[0]] if not spots[0].path else [*spots]
+    places = {spot.path: (x.at(spot.intensity), y.at(spot.height(roof))) for spot in order}
+    taken += [Rect(px - 5, py - 5, 10, 10) for px, py in places.values()]
+    for spot in reversed(order[:-1] if not order[-1].path else order):
+        _mark(page, spot, places[spot.path], hues, roof)
+    if not order[-1].path:
+        _mark(page, order[-1], places[""], hues, roof)
+    for spot in spots[: _MOST_LABELS + 1]:
+        _label(page, spot, places[spot.path], taken, line, area)
+    return height
+
+
+def _grid(page: Page, area: Rect, x: Scale, y: Scale) -> None:
+    sheet = page.sheet
+    for value in x.ticks(8):
+        at = x.at(value)
+        sheet.line([(at, area.y), (at, area.y + area.h)], "track")
+        sheet.text(at, area.y + area.h + 15, tick_text(value), "muted", size=SMALL, anchor="middle")
+    for value in y.ticks(8):
+        at = y.at(value)
+        sheet.line([(area.x, at), (area.x + area.w, at)], "track")
+        sheet.text(area.x - 6, at + 3.5, tick_text(value), "muted", size=SMALL, anchor="end")
+    sheet.text(area.x + area.w / 2, area.y + area.h + 31, "FLOP per byte", "muted", anchor="middle")
+    sheet.text(MARGIN, area.y - 8, "FLOP/s", "muted")
+
+
+def _roof_line(roof: Peaks, x: Scale, y: Scale) -> list[tuple[float, float]]:
+    """Return the corners of the roof, cut at the edges of the plot."""
+    if roof.bytes_per_s is None:
+        ends = [x.low, x.high]
+    else:
+        low = max(x.low, y.low / roof.bytes_per_s)
+        ridge = [roof.flops_per_s / roof.bytes_per_s] if roof.flops_per_s else []
+        ends = [low, *(value for value in ridge if low < value < x.high), x.high]
+    return [(x.at(value), y.at(min(roof.at(value), y.high))) for value in ends]
+
+
+def _roof_labels(page: Page, roof: Peaks, x: Scale, y: Scale, area: Rect) -> Iterator[Rect]:
+    if roof.flops_per_s is not None:
+        text = si(roof.flops_per_s, "FLOP/s")
+        at, width = y.at(roof.flops_per_s), text_width(text, NORMAL)
+        page.sheet.text(area.x + area.w - 4, at - 6, text, anchor="end", halo=True)
+        yield Rect(area.x + area.w - 4 - width, at - 18, width, 17)
+    if roof.bytes_per_s is not None:
+        line = _roof_line(roof, x, y)
+        (x0, y0), (x1, y1) = line[0], line[1]
+        text = si(roof.bytes_per_s, "B/s")
+        if math.hypot(x1 - x0, y1 - y0) > text_width(text, NORMAL) + 30:
+            turn = math.degrees(math.atan2(y1 - y0, x1 - x0))
+            mx, my = x0 + 0.4 * (x1 - x0), y0 + 0.4 * (y1 - y0)
+            off = math.radians(turn - 90)
+            page.sheet.text(mx + 7 * math.cos(off), my + 7 * math.sin(off), text, anchor="middle", halo=True, turn=turn)
+            reach = text_width(text, NORMAL) / 2
+            dx, dy = reach * math.cos(math.radians(turn)), abs(reach * math.sin(math.radians(turn)))
+            yield Rect(mx - dx - 12, my - dy - 14, 2 * dx + 12, 2 * dy + 14)
+
+
+def _mark(page: Page, spot: Spot, at: tuple[float, float], hues: Mapping[str, int], roof: Peaks) -> None:
+    page.sheet.open(_told(spot, roof), "point", spot.path or None)
+    hue = hue_or_grey(spot.path, hues)
+    if not spot.path:
+        mark(page.sheet, 3, *at, "ink", hollow=spot.rate is None, r=6.5)
+    else:
+        mark(page.sheet, hue, *at, f"hue{hue}", hollow=spot.rate is None)
+    page.sheet.close()
+
+
+def _told(spot: Spot, roof: Peaks) -> str:
+    intensity = three_figures(spot.intensity) if spot.intensity < 1000 else si(spot.intensity)
+    lines = [f"{spot.name}: {intensity} FLOP/B", f"attainable {si(roof.at(spot.intensity), 'FLOP/s')}"]
+    if spot.rate is None:
+        lines.append("not measured")
+    else:
+        lines.append(f"reached {si(spot.rate, 'FLOP/s')}, {percent(spot.rate / roof.at(spot.intensity))} of the roof")
+    lines.append(f"limited by {roof.limit(spot.intensity)}")
+    return "\n".join(lines)
+
+
+def _label(
+    page: Page, spot: Spot, at: tuple[float, float], taken: list[Rect], line: Sequence[tuple[float, float]], area: Rect
+) -> None:
+    """Write a point's name where it covers nothing; elsewhere it stays in the tooltip and in the text."""
+    whole = not spot.path
+    x, y = at
+    for name in dict.fromkeys((spot.short(2), spot.short(1))):
+        width = text_width(name, NORMAL, bold=whole)
+        for left, top in (
+            (x + 9, y - 7), (x - 9 - width, y - 7), (x + 4, y + 8), (x - width / 2, y + 9), (x - width / 2, y - 24),
+            (x - width - 4, y - 22), (x + 20, y + 20), (x - width / 2, y + 34), (x + 20, y + 38),
+        ):  # fmt: skip
+            rect = Rect(left, top, width, 14)
+            inside = area.x <= left and left + width <= area.x + area.w and top + 14 <= area.y + area.h
+            if not inside or top < area.y or any(_meet(rect, one) for one in taken) or _crossed(rect, line):
+                continue
+            if top > y + 12:  # so far off it needs a line to its point
+                way = [(x + (5 if left > x else 0), y + 6), (min(max(x, left), left + width), top + 3)]
+                if any(_crossed(one, way) for one in taken if one.w > 10):
+                    continue
+                page.sheet.line(way, "muted")
+            page.sheet.text(left, top + 11, name, bold=whole, halo=True)
+            taken.append(rect)
+            return
+
+
+def _meet(one: Rect, other: Rect) -> bool:
+    return (
+        one.x < other.x + other.w and other.x < one.x + one.w and one.y < other.y + other.h and other.y < one.y + one.h
+    )
+
+
+def _crossed(rect: Rect, line: Sequence[tuple[float, float]]) -> bool:
+    for (x0, y0), (x1, y1) in pairwise(line):
+        for step in range(101):
+            px, py = x0 + (x1 - x0) * step / 100, y0 + (y1 - y0) * step / 100
+            if rect.x <= px <= rect.x + rect.w and rect.y <= py <= rect.y + rect.h:
+                return True
+    return False
+
+
+def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
+    """Draw a row for each point, at its FLOPs for each byte; return how much room they take."""
+    shown, hues, sheet = spots[:_MOST_ROWS], hues_of(data), page.sheet
+    names = min(page.width * 0.34, max(text_width(spot.short(2), NORMAL, bold=True) for spot in shown) + 4)
+    area = Rect(MARGIN + names + 10, HEAD_H, page.width - 2 * MARGIN - names - 96, _ROW_H * len(shown))
+    scale = decades([spot.intensity for spot in shown], area.x, area.x + area.w)
+    for value in scale.ticks(6):
+        at = scale.at(value)
+        sheet.line([(at, area.y), (at, area.y + area.h)], "track")
+        sheet.text(at, area.y + area.h + 14, tick_text(value), "muted", size=SMALL, anchor="middle")
+    sheet.text(area.x + area.w / 2, area.y + area.h + 30, "FLOP per byte", "muted", anchor="middle")
+    for row, spot in enumerate(shown):
+        y = area.y + _ROW_H * (row + 0.5)
+        hue = hue_or_grey(spot.path, hues)
+        sheet.text(MARGIN + names, y + 4, spot.short(2), room=names, anchor="end", bold=not spot.path)
+        at = scale.at(spot.intensity)
+        sheet.line([(area.x, y), (at, y)], "line")
+        sheet.open(f"{spot.name}: {spot.intensity:.6g} FLOP/B", "point", spot.path or None)
+        mark(sheet, hue if spot.path else 3, at, y, f"hue{hue}" if spot.path else "ink", r=5)
+        sheet.close()
+        sheet.text(page.width - MARGIN, y + 4, _intensity(spot.intensity), anchor="end")
+    rest = len(spots) - len(shown)
+    if rest:
+        sheet.text(MARGIN, area.y + area.h + 30, f"and {rest} more", "muted")
+    return area.h + 36 + FOOT
+
+
+def _intensity(value: float) -> str:
+    return f"{three_figures(value) if value < 999.5 else si(value)} FLOP/B"
+
+
+def _roof_text(roof: Peaks, source: str) -> str:
+    parts = [si(roof.flops_per_s, "FLOP/s")] if roof.flops_per_s else []
+    parts += [si(roof.bytes_per_s, "B/s")] if roof.bytes_per_s else []
+    text = f"roof: {' and '.join(parts)}"
+    text += f" ({source})" if source else ""
+    if roof.flops_per_s and roof.bytes_per_s:
+        text += f", which meet at {_intensity(roof.flops_per_s / roof.bytes_per_s)}"
+    return text
+
+
+def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None, source: str) -> str:
+    what = "FLOP/s against FLOP per byte" if roof else "FLOPs for each byte"
+    lines = [f"{data['program']}, {data['source']}: {what}"]
+    if not spots:
+        return "\n".join((*lines, _nothing(missing)))
+    lines.append(_roof_text(roof, source) if roof else NO_PEAKS)
+    rows: list[tuple[str, ...]] = [("block", "FLOP/B", "attainable", "reached", "of the roof", "limited by")]
+    for spot in spots:
+        row = [spot.name, _intensity(spot.intensity).removesuffix(" FLOP/B")]
+        if roof is None:
+            row += ["", "" if spot.rate is None else si(spot.rate, "FLOP/s"), "", ""]
+        else:
+            reached = ("not measured", "") if spot.rate is None else (
+                si(spot.rate, "FLOP/s"), percent(spot.rate / roof.at(spot.intensity)))  # fmt: skip
+            row += [si(roof.at(spot.intensity), "FLOP/s"), *reached, roof.limit(spot.intensity)]
+        rows.append(tuple(row))
+    if roof is None:
+        rows[0] = ("block", "FLOP/B", "", "reached" if any(spot.rate for spot in spots) else "", "", "")
+    return "\n".join((*lines, columns(rows, right=frozenset({1, 2, 3, 4})), *missing))
