@@ -52,12 +52,15 @@ def jaxpr_lives(values: Sequence[Value], equations: Sequence[Equation]) -> tuple
 class _Estimate:
     def __init__(self, values: Sequence[Value], equations: Sequence[Equation], end: int):
         self._values, self._equations, self._end = values, equations, end
-        self._sizes = [nbytes(value.spec) for value in values]
+        # Equal specs are mostly the same object: their size is worked out once.
+        known = {key: nbytes(spec) for key, spec in {id(value.spec): value.spec for value in values}.items()}
+        self._sizes = [known[id(value.spec)] for value in values]
         self._last = [self._last_use(value) for value in values]
         self._taken: list[list[int]] = [[] for _ in equations]
         """Which values each equation takes."""
         for place, value in enumerate(values):
-            for use in dict.fromkeys(value.uses):
+            uses = value.uses
+            for use in uses if len(uses) < 2 else set(uses):
                 self._taken[use].append(place)
 
     def _last_use(self, value: Value) -> int:
@@ -109,8 +112,9 @@ class _Estimate:
         is_number = bool(maker.constants) and None not in maker.constants
         if maker.primitive not in _CHEAP and maker.primitive not in _DEAR and not is_number:
             return False
-        users = {self._equations[use].primitive for use in value.uses}
-        return (is_number or maker.primitive in _CHEAP or len(set(value.uses)) == 1) and users <= _TAKES
+        if not is_number and maker.primitive in _DEAR and len(set(value.uses)) != 1:
+            return False
+        return all(self._equations[use].primitive in _TAKES for use in value.uses)
 
     def _write_over(self, kept: list[bool]) -> None:
         """Let results take the place of operands of their size that are needed no more."""

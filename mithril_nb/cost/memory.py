@@ -19,6 +19,7 @@ from mithril_nb.cost.xla import memory_of as told_by_xla
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.buffers import Buffer
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import UNATTRIBUTED
 
@@ -64,7 +65,8 @@ class MemoryUse(Shown):
         timeline: Each place of the schedule in the order of time. Bodies of loops and branches stand in it once.
         at_peak: Bytes held at the peak by block path; `""` is what no block holds, or nobody knows.
         kinds: The same by kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"`, `"unfilled"`.
-        lives: What holds memory, from when to when.
+        lives: What holds memory, from when to when; what begins first comes first.
+        blocks: Paths of the blocks of the program, in its order, those that hold nothing included.
         xla: What `memory_analysis()` says; `None` if the program is not compiled, or the platform does not say.
         notes: What is not known, and why.
     """
@@ -78,6 +80,7 @@ class MemoryUse(Shown):
     at_peak: Mapping[str, int]
     kinds: Mapping[str, int]
     lives: tuple[Life, ...]
+    blocks: tuple[str, ...]
     xla: Memory | None
     notes: tuple[str, ...]
 
@@ -102,6 +105,7 @@ class MemoryUse(Shown):
             "at_peak": dict(self.at_peak),
             "kinds": dict(self.kinds),
             "lives": [dict(vars(life)) for life in self.lives],
+            "blocks": list(self.blocks),
             "xla": None if self.xla is None else asdict(self.xla),
             "notes": list(self.notes),
         }
@@ -140,7 +144,8 @@ def memory_of(inspection: Inspection, source: str = "compiled") -> MemoryUse:
         )
     known = _KNOWN.setdefault(inspection, {})
     if source not in known:
-        known[source] = _compiled(inspection) if source == "compiled" else _analytic(inspection)
+        with paused_collector():  # a record for each value, and a traced program in memory
+            known[source] = _compiled(inspection) if source == "compiled" else _analytic(inspection)
     return known[source]
 
 
@@ -168,7 +173,7 @@ def _analytic(inspection: Inspection) -> MemoryUse:
         notes.append("arrays that are spread over devices are counted whole, not by device")
     # What a program without equations is given, it gives back at one go.
     sequence = [equation.id for equation in equations] or [""]
-    return _use(inspection.name, "analytic", lives, sequence, 0, None, notes)
+    return _use(inspection, "analytic", lives, sequence, 0, None, notes)
 
 
 def _is_spread(leaf: Any) -> bool:
@@ -188,19 +193,19 @@ def _compiled(inspection: Inspection) -> MemoryUse:
     try:
         buffers = inspection.buffers
     except StageUnavailableError as error:
-        return _in_sum(inspection.name, {} if xla is None else _sizes_told(xla), xla, _reason(error))
+        return _in_sum(inspection, {} if xla is None else _sizes_told(xla), xla, _reason(error))
     makers = Makers(stage)
     try:
         ranges = inspection.live_ranges
     except StageUnavailableError as error:
-        return _in_sum(inspection.name, _sizes(buffers, makers), xla, _reason(error))
+        return _in_sum(inspection, _sizes(buffers, makers), xla, _reason(error))
     lives, unknown = compiled_lives(buffers, ranges, makers)
     notes = (f"{unknown} values: XLA does not say when they are needed",) if unknown else ()
-    return _use(inspection.name, "compiled", lives, ranges.sequence, set_aside(buffers), xla, notes)
+    return _use(inspection, "compiled", lives, ranges.sequence, set_aside(buffers), xla, notes)
 
 
 def _use(
-    program: str,
+    inspection: Inspection,
     source: str,
     lives: Sequence[Life],
     sequence: Sequence[str],
@@ -222,13 +227,13 @@ def _use(
             at_peak[life.block] = at_peak.get(life.block, 0) + life.size_bytes
             kinds[life.kind] += life.size_bytes
     timeline = tuple([Moment(id, size + above) for id, size in zip(sequence, filled, strict=True)])
-    largest_first = dict(sorted(at_peak.items(), key=lambda one: -one[1]))
     return MemoryUse(
-        program, source, most + above, peak_at, most, timeline, largest_first, kinds, tuple(lives), xla, tuple(notes)
-    )
+        inspection.name, source, most + above, peak_at, most, timeline, _largest_first(at_peak), kinds,
+        tuple(sorted(lives, key=lambda life: life.first)), _blocks(inspection), xla, tuple(notes),
+    )  # fmt: skip
 
 
-def _in_sum(program: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str) -> MemoryUse:
+def _in_sum(inspection: Inspection, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str) -> MemoryUse:
     """What is known where nobody says when values are needed: what is set aside, by kind and block."""
     at_peak: dict[str, int] = {}
     kinds = dict.fromkeys(KINDS, 0)
@@ -238,8 +243,18 @@ def _in_sum(program: str, sizes: Mapping[tuple[str, str], int], xla: Memory | No
     peak = sum(sizes.values()) if sizes else None
     missing = "timeline" if sizes else "peak_bytes, timeline"
     return MemoryUse(
-        program, "compiled", peak, None, None, (), at_peak, kinds if sizes else {}, (), xla, (f"{missing}: {why}",)
-    )
+        inspection.name, "compiled", peak, None, None, (), _largest_first(at_peak), kinds if sizes else {}, (),
+        _blocks(inspection), xla, (f"{missing}: {why}",),
+    )  # fmt: skip
+
+
+def _largest_first(sizes: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(sizes.items(), key=lambda one: -one[1]))
+
+
+def _blocks(inspection: Inspection) -> tuple[str, ...]:
+    made = [equation.block for equation in inspection.equations]
+    return tuple(dict.fromkeys(block for block in (*made, *(one.block for one in inspection.inputs)) if block))
 
 
 def _sizes(buffers: Iterable[Buffer], makers: Makers) -> dict[tuple[str, str], int]:

@@ -78,7 +78,10 @@ class _Flow:
             if not site.is_used:
                 continue
             place = self._places[site.id]
-            self._keep(_those(known, site.variables), place)
+            for var in site.variables:
+                value = known.get(var)
+                if value is not None:
+                    value.uses.append(place)
             if site.bodies:
                 self._enter(site, known, place)
             else:
@@ -87,9 +90,11 @@ class _Flow:
     def _results(self, site: Site, known: dict[Any, Value], made: int) -> None:
         record = self._program.by_id[site.id]
         outvars = site.equation.outvars
+        if len(outvars) == 1:
+            known[outvars[0]] = self._new(site.id, record.outputs[0], record.block, made)
+            return
         for number, (var, spec) in enumerate(zip(outvars, record.outputs, strict=True)):
-            id = site.id if len(outvars) == 1 else f"{site.id}{{{number}}}"
-            known[var] = self._new(id, spec, record.block, made)
+            known[var] = self._new(f"{site.id}{{{number}}}", spec, record.block, made)
 
     def _enter(self, site: Site, known: dict[Any, Value], place: int) -> None:
         if site.primitive == "scan":
