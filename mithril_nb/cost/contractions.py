@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
-from math import ceil, log2, prod
+from collections.abc import Iterable
+from math import ceil, log2
 from typing import Any
 
-from mithril_nb.cost.rules import Work, rule, size
+from mithril_nb.cost.rules import Formula, Letters, as_size, count, length, rule, times
+from mithril_nb.cost.symbols import FUNCTIONS, Expression, call
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 
 
-@rule("dot_general", formula="2·B·M·N·K")
-def dot_general(equation: Equation) -> Work:
+@rule("dot_general", flops="2·B·M·N·K")
+def dot_general(equation: Equation) -> Letters:
     """One multiply-add for each item of the result and each place along the contracted axes: `2·B·M·N·K`."""
     params: Any = equation.param["dimension_numbers"]
-    (contracting, _), _ = params
-    inner = prod(int(equation.inputs[0].shape[axis]) for axis in contracting)
-    return Work(2 * size(equation.outputs[0]) * inner)
+    (left_inner, right_inner), (left_batch, right_batch) = params
+    left, right = equation.inputs[0], equation.inputs[1]
+
+    def over(spec: TensorSpec, axes: Iterable[int]) -> Expression:
+        return times(length(spec, axis) for axis in axes)
+
+    def others(spec: TensorSpec, *axes: int) -> Expression:
+        return over(spec, (axis for axis in range(len(spec.shape)) if axis not in axes))
+
+    return {
+        "B": over(left, left_batch),
+        "M": others(left, *left_inner, *left_batch),
+        "N": others(right, *right_inner, *right_batch),
+        "K": over(left, left_inner),
+    }
 
 
-@rule("ragged_dot_general", "ragged_dot", formula="2·M·N·K, each row in one group")
-def ragged_dot(equation: Equation) -> Work:
-    """Each row of the left operand meets one group's matrix: `2·M·N·K`."""
-    return Work(2 * size(equation.outputs[0]) * int(equation.inputs[0].shape[-1]))
+@rule("ragged_dot_general", "ragged_dot", flops="2·n·K", note="each row in one group")
+def ragged_dot(equation: Equation) -> Letters:
+    """Each row of the left operand meets one group's matrix: `2·n·K`."""
+    return {"n": count(equation.outputs[0]), "K": length(equation.inputs[0], -1)}
 
 
-@rule("conv_general_dilated", formula="2·B·F·(C/G)·valid, padding left out")
-def convolution(equation: Equation) -> Work:
+@rule("conv_general_dilated", flops="2·B·F·(C/G)·valid", note="padding left out")
+def convolution(equation: Equation) -> Letters | Formula:
     """Multiply-adds with real items, not with padding: `2·B·F·(C/G)·valid`.
 
     `valid` is, multiplied over the spatial axes, how many pairs of output place and kernel place meet an item.
@@ -33,20 +48,33 @@ def convolution(equation: Equation) -> Work:
     param: Any = equation.param
     left, kernel, out = equation.inputs[0], equation.inputs[1], equation.outputs[0]
     left_axes, kernel_axes, out_axes = param["dimension_numbers"]
-    valid = 1
-    for index, (stride, (low, _), base, window) in enumerate(
-        zip(param["window_strides"], param["padding"], param["lhs_dilation"], param["rhs_dilation"], strict=True)
-    ):
-        valid *= valid_pairs(
-            int(out.shape[out_axes[2 + index]]),
-            int(kernel.shape[kernel_axes[2 + index]]),
-            int(left.shape[left_axes[2 + index]]),
-            (stride, low, base, window),
+    valid = times(
+        _valid(
+            length(out, out_axes[2 + index]),
+            length(kernel, kernel_axes[2 + index]),
+            length(left, left_axes[2 + index]),
+            (as_size(stride), as_size(low), as_size(high), as_size(base), as_size(window)),
         )
-    batch = int(left.shape[left_axes[0]]) // param["batch_group_count"]
-    channels = int(left.shape[left_axes[1]]) // param["feature_group_count"]
-    features = int(kernel.shape[kernel_axes[0]])
-    return Work(2 * batch * features * channels * valid)
+        for index, (stride, (low, high), base, window) in enumerate(
+            zip(param["window_strides"], param["padding"], param["lhs_dilation"], param["rhs_dilation"], strict=True)
+        )
+    )
+    letters = {
+        "B": length(left, left_axes[0]),
+        "F": length(kernel, kernel_axes[0]),
+        "C": length(left, left_axes[1]),
+        "valid": valid,
+    }
+    if param["batch_group_count"] > 1:
+        return Formula("2·(B/G)·F·C·valid", {**letters, "G": param["batch_group_count"]}, note="padding left out")
+    return {**letters, "G": param["feature_group_count"]}
+
+
+def _valid(outputs: Expression, window: Expression, inputs: Expression, place: tuple[Expression, ...]) -> Expression:
+    stride, low, high, base, dilation = place
+    if low == high == 0 and base == 1:
+        return outputs * window  # every place of the kernel meets an item
+    return call("valid", outputs, window, inputs, stride, low, base, dilation)
 
 
 def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, int, int]) -> int:
@@ -71,8 +99,16 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
     )
 
 
-@rule("fft", formula="8·n·log2(length), over all axes")
-def fourier(equation: Equation) -> Work:
-    """Complex multiply-adds in `log2` rounds: `8·n·log2(length)`."""
+@rule("fft", flops="8·n·rounds", note="log2 of the length, over all axes")
+def fourier(equation: Equation) -> Letters:
+    """Complex multiply-adds in `log2` rounds: `8·n·rounds`."""
     lengths: Any = equation.param["fft_lengths"]
-    return Work(8 * size(equation.inputs[0]) * prod(round(log2(length)) if length > 1 else 0 for length in lengths))
+    return {"n": count(equation.inputs[0]), "rounds": times(call("rounds", as_size(one)) for one in lengths)}
+
+
+def _rounds(length: int) -> int:
+    return round(log2(length)) if length > 1 else 0
+
+
+FUNCTIONS["valid"] = lambda outputs, window, inputs, *place: valid_pairs(outputs, window, inputs, place)
+FUNCTIONS["rounds"] = _rounds

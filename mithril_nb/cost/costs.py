@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 
 from mithril_nb.cost.hlo_costs import hlo_costs
 from mithril_nb.cost.records import EquationCost, known_sum
-from mithril_nb.cost.report import report
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.xla import Source, source_of
 from mithril_nb.display import Shown
@@ -65,6 +64,7 @@ class CostRow:
         bytes_accessed: The same for bytes read and written.
         repeats: How often it runs; `None` if unknown.
         formula: How the FLOPs of one run are computed, or why not.
+        letters: What the letters of the formula stand for: numbers, or texts where a size has only a name.
         time_s: Seconds of all its runs; `None` if nobody measured them.
     """
 
@@ -78,6 +78,13 @@ class CostRow:
     repeats: int | None
     formula: str
     time_s: float | None = None
+    letters: tuple[tuple[str, int | str], ...] = ()
+
+    @property
+    def explained(self) -> str:
+        """The formula with what its letters stand for: `"2·B·M·N·K with B=1, M=128, N=512, K=784"`."""
+        told = ", ".join(f"{letter}={value}" for letter, value in self.letters)
+        return f"{self.formula} with {told}" if told else self.formula
 
 
 @dataclass(frozen=True)
@@ -132,6 +139,39 @@ class Cost(Shown):
         """
         program = (self.symbolic or SymbolicProgram(self.program, (), ())).at(sizes)
         return of_equations(program.costs(), program) if sizes else self
+
+    def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
+        """Return what a block costs with all blocks inside it, in the names of sizes, or in their numbers.
+
+        Args:
+            path: The block; `""` is the whole program.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
+            role: `"forward"`, `"backward"` or `"update"`; by default all.
+
+        Raises:
+            UnknownOptionError: There is no such block, figure or role; or XLA counted, and not our rules.
+
+        Examples:
+            >>> import jax
+            >>> import jax.numpy as jnp
+            >>> from mithril_nb.stages import inspect
+            >>> def linear(x, w, b):
+            ...     return x @ w + b
+            >>> def cost(*sizes):
+            ...     B, I, O = sizes
+            ...     return inspect(linear, *(jax.ShapeDtypeStruct(s, "float32") for s in ((B, I), (I, O), (O,)))).cost()
+            >>> cost(*jax.export.symbolic_shape("B, I, O")).formula()
+            '2·B·I·O + B·O'
+            >>> cost(32, 784, 10).formula()
+            '2·32·10·784 + 320'
+        """
+        if self.symbolic is None:
+            raise UnknownOptionError(
+                f"costs of {self.program!r} that XLA counts have no formulas.",
+                (("source", self.source),),
+                'inspection.cost(source="analytic").formula()',
+            )
+        return self.symbolic.formula(path, field, role)
 
     @cached_property
     def total(self) -> Figures:
@@ -261,7 +301,7 @@ def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
 
 def _analytic(inspection: Inspection) -> Cost:
     program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs)
-    return of_equations(report(inspection).equations, program)
+    return of_equations(program.costs(), program)
 
 
 def of_equations(costs: Iterable[EquationCost], program: SymbolicProgram) -> Cost:
@@ -275,14 +315,12 @@ def of_equations(costs: Iterable[EquationCost], program: SymbolicProgram) -> Cos
     rows = tuple(
         CostRow(
             one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, one.flops, one.transcendentals,
-            one.bytes, one.repeats, one.formula,
+            one.bytes, one.repeats, one.formula, letters=one.letters,
         )
         for one in found
     )  # fmt: skip
     once = Source("analytic, loops once", sum(one.once for one in found))
-    notes = _notes(rows)
-    if program.symbols:
-        notes = (f"what depends on {', '.join(program.symbols)} has no number: see cost.at(...)", *notes)
+    notes = (*program.notes, _TIME) if program.symbols else _notes(rows)
     return Cost(program.name, "analytic", rows, program.params, notes, None, once, program)
 
 

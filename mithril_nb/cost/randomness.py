@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.rules import Work, rule, size
+from mithril_nb.cost.rules import Formula, Letters, as_size, count, length, of_items, rule, times
+from mithril_nb.cost.symbols import FUNCTIONS, call
 from mithril_nb.stages.records import Equation
 
 _THREEFRY = "key<fry>"
 """Dtype of the default generator's keys; the others are one opaque op each, with no formula."""
 
-_ROUND_GROUP = 23
-"""Four rounds (add, two shifts, or, xor) and three additions of keys."""
-_GROUPS = 5
-_AROUND = 6
-"""Counting, splitting the count in two words, the first keys, and joining the words."""
+# The loop that JAX writes on a CPU has five rounds of 23 operations each: four rounds of Threefry (add, two shifts, or,
+# xor) and three additions of keys. XLA counts one round. Around it, 6 operations count, split the count in two words,
+# make the first keys and join the words.
 
 
-@rule("random_bits", formula="(121 + 2·(axes - 1))·n: 20 rounds of Threefry")
-def random_bits(equation: Equation) -> Work | None:
+@rule(
+    "random_bits",
+    flops="(121 + 2·more)·n + 42", once="(29 + 2·more)·n + 10", note="20 rounds of Threefry; more axes than one",
+)  # fmt: skip
+def random_bits(equation: Equation) -> Letters | Formula | None:
     """Twenty rounds of Threefry for each item: `5·23 + 6`, two more for each axis after the first.
 
     On a CPU JAX writes the rounds as a loop of five, which XLA counts once.
@@ -26,34 +28,37 @@ def random_bits(equation: Equation) -> Work | None:
     if equation.inputs[0].dtype != _THREEFRY:
         return None
     out = equation.outputs[0]
-    count = size(out)
-    axes = sum(1 for dim in out.shape if dim != 1)
-    each = _AROUND + 2 * max(axes - 1, 0) + (equation.param["bit_width"] != 32)
-    return Work((each + _GROUPS * _ROUND_GROUP) * count + 42, once=(each + _ROUND_GROUP) * count + 10)
+    axes = as_size(0)
+    for axis in range(len(out.shape)):
+        axes = axes + call("is_not_one", length(out, axis))
+    letters = {"n": count(out), "more": call("max", axes - 1, 0)}
+    if equation.param["bit_width"] == 32:
+        return letters
+    return Formula(
+        "(122 + 2·more)·n + 42", letters, once="(30 + 2·more)·n + 10",
+        note="20 rounds of Threefry; more axes than one; bits cut off",
+    )  # fmt: skip
 
 
-@rule("random_split", formula="120·n: 20 rounds of Threefry")
-def random_split(equation: Equation) -> Work | None:
+@rule("random_split", flops="120·n + 42", once="28·n + 9", note="20 rounds of Threefry")
+def random_split(equation: Equation) -> Letters | None:
     """Twenty rounds of Threefry for each new key."""
     if equation.inputs[0].dtype != _THREEFRY:
         return None
     shape: Any = equation.param["shape"]
-    count = 1
-    for dim in shape:
-        count *= dim
-    return Work(120 * count + 42, once=28 * count + 9)
+    return {"n": times(map(as_size, shape))}
 
 
-@rule("random_fold_in", formula="120: 20 rounds of Threefry")
-def random_fold_in(equation: Equation) -> Work | None:
-    """Twenty rounds of Threefry on one key."""
-    if equation.inputs[0].dtype != _THREEFRY:
-        return None
-    count = size(equation.outputs[0])
-    return Work(127 * count, once=35 * count)
+@rule("random_fold_in", flops="127·n", once="35·n", note="20 rounds of Threefry")
+def random_fold_in(equation: Equation) -> Letters | None:
+    """Twenty rounds of Threefry on each key."""
+    return of_items(equation) if equation.inputs[0].dtype == _THREEFRY else None
 
 
-@rule("random_seed", formula="2")
-def random_seed(equation: Equation) -> Work | None:
+@rule("random_seed", flops="2·n")
+def random_seed(equation: Equation) -> Letters:
     """Splitting the seed in two words."""
-    return Work(2 * size(equation.outputs[0]))
+    return of_items(equation)
+
+
+FUNCTIONS["is_not_one"] = lambda length: int(length != 1)

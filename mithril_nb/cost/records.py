@@ -29,6 +29,7 @@ class EquationCost:
         each: FLOPs of one run; `None` if there is no rule, or a size that it needs is not known.
         once: FLOPs counted as XLA counts them, loops once.
         formula: How the FLOPs were computed, or why not.
+        letters: What the letters of the formula stand for: numbers, or texts where a size has only a name.
     """
 
     id: str
@@ -42,6 +43,7 @@ class EquationCost:
     each: int | None
     once: int
     formula: str
+    letters: tuple[tuple[str, int | str], ...] = ()
 
 
 @dataclass(frozen=True)

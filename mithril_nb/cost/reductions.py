@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from math import ceil, log2, prod
 from typing import Any
 
-from mithril_nb.cost.rules import Work, items, nbytes, rule, size, sum_of
+from mithril_nb.cost.rules import Formula, Letters, as_size, bytes_sum, count, items, length, rule, times
+from mithril_nb.cost.symbols import Expression
 from mithril_nb.stages.records import Equation
 
 _COMBINER = "combiner_equations"
@@ -13,140 +13,137 @@ _COMBINER = "combiner_equations"
 
 @rule(
     "reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor",
-    formula="in - out",
+    flops="in - out",
 )  # fmt: skip
-def reduction(equation: Equation) -> Work:
+def reduction(equation: Equation) -> Letters:
     """Combining `k` items takes `k - 1` operations: `in - out`."""
-    return Work(size(equation.inputs[0]) - size(equation.outputs[0]))
+    return {"in": count(equation.inputs[0]), "out": count(equation.outputs[0])}
 
 
-@rule("reduce", formula="(in - out)·combiner")
-def generic_reduction(equation: Equation) -> Work:
+@rule("reduce", flops="(in - out)·combiner")
+def generic_reduction(equation: Equation) -> Letters:
     """As a reduction, with each equation of the combiner counted: `(in - out)·combiner`."""
-    return Work((size(equation.inputs[0]) - size(equation.outputs[0])) * _combiner(equation))
+    return {**reduction(equation), "combiner": _combiner(equation)}
 
 
-@rule("argmax", "argmin", formula="9·(in - out), 7·(in - out) for integers")
-def arg_extremum(equation: Equation) -> Work:
+@rule("argmax", "argmin", flops="9·(in - out)", note="7·(in - out) for integers")
+def arg_extremum(equation: Equation) -> Formula:
     """Comparing values and places, with NaN first among floats: `9·(in - out)`."""
     is_float = "float" in equation.inputs[0].dtype
-    return Work((9 if is_float else 7) * (size(equation.inputs[0]) - size(equation.outputs[0])))
+    return Formula("9·(in - out)" if is_float else "7·(in - out)", reduction(equation))
 
 
-@rule("reduce_window_max", "reduce_window_min", "reduce_window_sum", formula="n·(window - 1)")
-def window_reduction(equation: Equation) -> Work:
+@rule("reduce_window_max", "reduce_window_min", "reduce_window_sum", flops="n·(window - 1)")
+def window_reduction(equation: Equation) -> Letters:
     """Combining the `window` items under each place of the result: `n·(window - 1)`."""
-    return Work(items(equation) * (_window(equation) - 1))
+    return {"n": items(equation), "window": _window(equation)}
 
 
-@rule("reduce_window", formula="n·(window - 1)·combiner")
-def generic_window_reduction(equation: Equation) -> Work:
+@rule("reduce_window", flops="n·(window - 1)·combiner")
+def generic_window_reduction(equation: Equation) -> Letters:
     """As a window reduction, with each equation of the combiner counted: `n·(window - 1)·combiner`."""
-    return Work(items(equation) * (_window(equation) - 1) * _combiner(equation))
+    return {**window_reduction(equation), "combiner": _combiner(equation)}
 
 
-@rule("select_and_scatter_add", formula="source·window")
-def select_and_scatter_add(equation: Equation) -> Work:
+@rule("select_and_scatter_add", flops="source·window")
+def select_and_scatter_add(equation: Equation) -> Letters:
     """For each item of the source `window - 1` comparisons and one addition: `source·window`."""
-    return Work(size(equation.inputs[0]) * _window(equation))
+    return {"source": count(equation.inputs[0]), "window": _window(equation)}
 
 
-@rule("select_and_gather_add", formula="3·n·(window - 1)")
-def select_and_gather_add(equation: Equation) -> Work:
+@rule("select_and_gather_add", flops="3·n·(window - 1)")
+def select_and_gather_add(equation: Equation) -> Letters:
     """For each pair under a window a comparison and two selections: `3·n·(window - 1)`."""
-    return Work(3 * items(equation) * (_window(equation) - 1))
+    return window_reduction(equation)
 
 
-@rule("cumsum", "cumprod", "cummax", "cummin", formula="n·(length - 1), as XLA's window reduction")
-def running(equation: Equation) -> Work:
+@rule("cumsum", "cumprod", "cummax", "cummin", flops="n·(length - 1)", note="as XLA's window reduction")
+def running(equation: Equation) -> Letters:
     """JAX lowers it to a window as long as the axis: `n·(length - 1)`."""
-    return Work(items(equation) * (_length(equation) - 1))
+    axis: Any = equation.param["axis"]
+    return {"n": items(equation), "length": length(equation.inputs[0], axis)}
 
 
-@rule("cumlogsumexp", formula="8·n·(length - 1) + 2·n·(length - 1) transcendentals")
-def running_logsumexp(equation: Equation) -> Work:
+@rule("cumlogsumexp", flops="8·n·(length - 1)", transcendentals="2·n·(length - 1)")
+def running_logsumexp(equation: Equation) -> Letters:
     """As a running sum whose combiner takes 8 operations and 2 transcendentals."""
-    pairs = items(equation) * (_length(equation) - 1)
-    return Work(8 * pairs, 2 * pairs)
+    return running(equation)
 
 
-@rule("sort", formula="n·ceil(log2 n)")
-def sort(equation: Equation) -> Work:
-    """Comparisons as XLA counts them: `n·ceil(log2 n)`, over all items of the first operand."""
-    count = size(equation.inputs[0])
-    return Work(count * ceil(log2(count)) if count > 1 else 0)
+@rule("sort", flops="n·ceil(log2(n))")
+def sort(equation: Equation) -> Letters:
+    """Comparisons as XLA counts them: `n·ceil(log2(n))`, over all items of the first operand."""
+    return {"n": count(equation.inputs[0])}
 
 
-def _slice_bytes(equation: Equation) -> int | None:
-    made = tuple(map(nbytes, equation.outputs))
-    return sum_of(*made, *made, *map(nbytes, equation.inputs[1:]))
+def _slice_bytes(equation: Equation) -> Expression | None:
+    return bytes_sum(*equation.outputs, *equation.outputs, *equation.inputs[1:])
 
 
-def _update_bytes(equation: Equation) -> int | None:
-    update = nbytes(equation.inputs[1])
-    return sum_of(update, update, *map(nbytes, equation.inputs[2:]))
+def _update_bytes(equation: Equation) -> Expression | None:
+    return bytes_sum(equation.inputs[1], equation.inputs[1], *equation.inputs[2:])
 
 
-def _scatter_bytes(equation: Equation) -> int | None:
-    updates = nbytes(equation.inputs[2])
-    return sum_of(updates, updates, updates, nbytes(equation.inputs[1]))
+def _scatter_bytes(equation: Equation) -> Expression | None:
+    return bytes_sum(*(equation.inputs[2],) * 3, equation.inputs[1])
 
 
-@rule("dynamic_slice", formula="0: moves data", moved=_slice_bytes)
-def dynamic_slice(equation: Equation) -> Work:
+@rule("dynamic_slice", flops="0", note="moves data", moved=_slice_bytes)
+def dynamic_slice(equation: Equation) -> Letters:
     """Reading a slice takes no arithmetic: `0`."""
-    return Work(0)
+    return {}
 
 
-@rule("dynamic_update_slice", formula="0: moves data", moved=_update_bytes)
-def dynamic_update_slice(equation: Equation) -> Work:
+@rule("dynamic_update_slice", flops="0", note="moves data", moved=_update_bytes)
+def dynamic_update_slice(equation: Equation) -> Letters:
     """Writing a slice takes no arithmetic: `0`."""
-    return Work(0)
+    return {}
 
 
-@rule("gather", formula="0, or 4·indices - rows + n to fill what is out of bounds", moved=_slice_bytes)
-def gather(equation: Equation) -> Work:
+@rule("gather", flops="0", note="4·indices - rows + n to fill what is out of bounds", moved=_slice_bytes)
+def gather(equation: Equation) -> Formula:
     """Looking up takes no arithmetic; in fill mode each index is checked and each item selected.
 
     Two comparisons and an `and` for each index, a reduction over those of a row, one selection for each item.
     """
     if equation.param.get("mode") != "FILL_OR_DROP":
-        return Work(0)
-    indices = size(equation.inputs[1])
-    depth = int(equation.inputs[1].shape[-1]) if equation.inputs[1].shape else 1
-    rows = indices // max(depth, 1)
-    return Work(3 * indices + (indices - rows) + items(equation))
+        return Formula("0", note="moves data")
+    places = equation.inputs[1]
+    depth = length(places, -1) if places.shape else 1
+    rows = 0 if depth == 0 else times(length(places, axis) for axis in range(len(places.shape) - 1))
+    letters = {"indices": count(places), "rows": rows, "n": items(equation)}
+    return Formula("4·indices - rows + n", letters, note="filled where out of bounds")
 
 
-@rule("scatter", "scatter-update", formula="0, or indices if clipped", moved=_scatter_bytes)
-def scatter_write(equation: Equation) -> Work:
+@rule("scatter", "scatter-update", flops="0", note="indices if clipped", moved=_scatter_bytes)
+def scatter_write(equation: Equation) -> Formula:
     """Writing takes no arithmetic; clipping takes one operation for each index."""
-    return Work(_clipping(equation))
+    if not _clips(equation):
+        return Formula("0", note="moves data")
+    return Formula("indices", {"indices": count(equation.inputs[1])}, note="clipped")
 
 
 @rule(
     "scatter-add", "scatter-mul", "scatter-min", "scatter-max", "scatter-sub", "scatter_add", "scatter_mul",
-    formula="updates, + indices if clipped", moved=_scatter_bytes,
+    flops="updates", note="+ indices if clipped", moved=_scatter_bytes,
 )  # fmt: skip
-def scatter_combine(equation: Equation) -> Work:
+def scatter_combine(equation: Equation) -> Formula:
     """One operation for each item of the updates; clipping takes one more for each index."""
-    return Work(size(equation.inputs[2]) + _clipping(equation))
+    letters = {"updates": count(equation.inputs[2])}
+    if not _clips(equation):
+        return Formula("updates", letters)
+    return Formula("updates + indices", {**letters, "indices": count(equation.inputs[1])}, note="clipped")
 
 
-def _clipping(equation: Equation) -> int:
-    return size(equation.inputs[1]) if equation.param.get("mode") == "CLIP" else 0
+def _clips(equation: Equation) -> bool:
+    return equation.param.get("mode") == "CLIP"
 
 
-def _window(equation: Equation) -> int:
+def _window(equation: Equation) -> Expression:
     sizes: Any = equation.param["window_dimensions"]
-    return prod(sizes)
+    return times(map(as_size, sizes))
 
 
 def _combiner(equation: Equation) -> int:
-    count = equation.param.get(_COMBINER, 1)
-    return count if isinstance(count, int) else 1
-
-
-def _length(equation: Equation) -> int:
-    axis: Any = equation.param["axis"]
-    return int(equation.inputs[0].shape[axis])
+    found = equation.param.get(_COMBINER, 1)
+    return found if isinstance(found, int) else 1

@@ -11,7 +11,7 @@ from mithril_nb.cost import contractions, randomness, reductions  # noqa: F401  
 from mithril_nb.cost.records import BlockCost, CostReport, EquationCost, Total, Unknown, known_sum, total_of
 from mithril_nb.cost.rules import NO_RULE as NO_RULE
 from mithril_nb.cost.rules import NO_SIZE as NO_SIZE
-from mithril_nb.cost.rules import bytes_moved, work_of
+from mithril_nb.cost.rules import counted
 from mithril_nb.cost.xla import Source, memory_of, source_of
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.records import Equation
@@ -133,21 +133,24 @@ def dearest_branches(conditions: Iterable[str], found: tuple[EquationCost, ...])
 def cost_equation(equation: Equation) -> EquationCost:
     """Return what one equation costs, of whatever branch it is."""
     repeats = equation.repeats if equation.is_used else 0
-    work, formula = work_of(equation)
-    moved = bytes_moved(equation)
-    is_known = work is not None and repeats is not None
+    each = counted(equation)
+    flops, transcendentals, once, moved = (
+        value if isinstance(value, int) else None for value in (each.flops, each.transcendentals, each.once, each.bytes)
+    )
+    is_known = flops is not None and repeats is not None
     return EquationCost(
         equation.id,
         equation.primitive,
         equation.block,
         equation.role,
-        work.flops * repeats if work is not None and repeats is not None else None,
-        work.transcendentals * repeats if work is not None and repeats is not None else None,
+        None if flops is None or repeats is None else flops * repeats,
+        None if transcendentals is None or repeats is None else transcendentals * repeats,
         None if moved is None or repeats is None else moved * repeats,
         repeats,
-        None if work is None else work.flops,
-        0 if work is None else (work.flops if work.once is None else work.once),
-        formula if is_known or work is None else f"{formula}; {NO_TRIP_COUNT}",
+        flops,
+        once or 0,
+        each.formula if is_known or flops is None else f"{each.formula}; {NO_TRIP_COUNT}",
+        tuple((letter, value if isinstance(value, int) else str(value)) for letter, value in each.letters.items()),
     )
 
 
@@ -191,8 +194,8 @@ def _unknown(found: tuple[EquationCost, ...]) -> tuple[Unknown, ...]:
     groups: dict[tuple[str, str], list[EquationCost]] = {}
     for cost in found:
         if cost.flops is None:
-            # Where there is no formula, it says why.
-            groups.setdefault((cost.primitive, cost.formula if cost.each is None else NO_TRIP_COUNT), []).append(cost)
+            reason = NO_TRIP_COUNT if cost.each is not None else NO_RULE if cost.formula == NO_RULE else NO_SIZE
+            groups.setdefault((cost.primitive, reason), []).append(cost)
     return tuple(
         Unknown(
             primitive,

@@ -1,23 +1,28 @@
 """What one equation costs: a rule for each primitive, from shapes and plain params alone.
 
+A rule gives a formula and what its letters stand for; the formula that is shown is the one that is computed. Sizes that
+have names and no numbers make it a polynomial in them.
+
 The rules count as XLA's HloCostAnalysis does on the lowered module: one FLOP for each item that an elementwise op
 makes, two for each multiply-add, transcendental functions apart. Moving data costs nothing here; it costs bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import wraps
 from math import prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from mithril_nb.cost.symbols import Expression, UndecidedError, parse, substituted
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
 from mithril_nb.stages.records import Equation
 
 
 @dataclass(frozen=True)
 class Work:
-    """What an equation computes each time it runs.
+    """What something computes each time it runs.
 
     Attributes:
         flops: Arithmetic operations.
@@ -30,59 +35,146 @@ class Work:
     once: int | None = None
 
 
+Letters = Mapping[str, Expression]
+"""What the letters of a formula stand for: numbers, or polynomials in sizes that have only names."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """How much an equation computes each time it runs, in letters.
+
+    Attributes:
+        flops: Its FLOPs, as text that `symbols.parse` reads: `"2·B·M·N·K"`.
+        letters: What the letters stand for in this equation.
+        transcendentals: Its transcendentals.
+        once: Its FLOPs if a loop that JAX hides in its lowering is counted once; by default the same.
+        note: What to know of it besides.
+
+    Examples:
+        >>> found = Formula("2·n", {"n": 60}, "n")
+        >>> found, found.value(found.flops)
+        (2·n + n transcendentals, 120)
+    """
+
+    flops: str
+    letters: Letters = field(default_factory=dict[str, Expression])
+    transcendentals: str = "0"
+    once: str | None = None
+    note: str = ""
+
+    def __repr__(self) -> str:
+        parts = [self.flops] if self.flops != "0" or self.transcendentals == "0" else []
+        parts += [f"{self.transcendentals} transcendentals"] if self.transcendentals != "0" else []
+        return " + ".join(parts) + (f": {self.note}" if self.note else "")
+
+    def value(self, text: str) -> Expression:
+        """Return the value of one of its texts."""
+        return substituted(text, self.letters)
+
+    @property
+    def work(self) -> Work:
+        """The same in numbers.
+
+        Raises:
+            UndecidedError: It depends on a size without a number.
+        """
+        once = None if self.once is None else int(self.value(self.once))
+        return Work(int(self.value(self.flops)), int(self.value(self.transcendentals)), once)
+
+
 @dataclass(frozen=True)
 class Rule:
     """How to cost one primitive.
 
     Attributes:
-        formula: The formula in symbols; `n` is the number of items in the result.
-        work: Computes the work of an equation; `None` if nobody knows.
+        general: The formula in symbols; `n` is the number of items in the result.
+        find: Finds the formula of an equation; `None` if nobody knows.
         moved: Computes the bytes read and written; by default all operands and all results.
     """
 
-    formula: str
-    work: Callable[[Equation], Work | None]
-    moved: Callable[[Equation], int | None] | None = None
+    general: Formula
+    find: Callable[[Equation], Formula | None]
+    moved: Callable[[Equation], Expression | None] | None = None
 
     @property
-    def is_free(self) -> bool:
-        """Whether it costs nothing, whatever the sizes are."""
-        return self.formula.startswith("0: ")
+    def formula(self) -> str:
+        """The formula as text."""
+        return repr(self.general)
 
 
-Costing = TypeVar("Costing", bound=Callable[[Equation], "Work | None"])
+Finding = TypeVar("Finding", bound=Callable[[Equation], "Letters | Formula | None"])
 
 RULES: dict[str, Rule] = {}
 """The rule of each primitive, by name."""
 
 
 def rule(
-    *primitives: str, formula: str, moved: Callable[[Equation], int | None] | None = None
-) -> Callable[[Costing], Costing]:
+    *primitives: str,
+    flops: str,
+    transcendentals: str = "0",
+    once: str | None = None,
+    note: str = "",
+    moved: Callable[[Equation], Expression | None] | None = None,
+) -> Callable[[Finding], Finding]:
     """Register a function as the rule of some primitives.
+
+    It is given an equation, and returns what the letters of the formula stand for in it; or another formula, where the
+    formula depends on more than letters; or `None` if nobody knows what the equation costs.
 
     Args:
         *primitives: Their names.
-        formula: The formula in symbols.
+        flops: The formula of the FLOPs in symbols.
+        transcendentals: The formula of the transcendentals.
+        once: As in `Formula`.
+        note: As in `Formula`.
         moved: Computes the bytes read and written, if they are not simply all operands and results.
     """
 
-    def register(work: Costing) -> Costing:
-        for primitive in primitives:
-            RULES[primitive] = Rule(formula, work, moved)
-        return work
+    def register(letters: Finding) -> Finding:
+        @wraps(letters)
+        def find(equation: Equation) -> Formula | None:
+            found = letters(equation)
+            if found is None or isinstance(found, Formula):
+                return found
+            return Formula(flops, found, transcendentals, once, note)
+
+        general = Formula(flops, {}, transcendentals, once, note)
+        RULES.update((primitive, Rule(general, find, moved)) for primitive in primitives)
+        return letters
 
     return register
 
 
-def has_sizes(equation: Equation) -> bool:
-    """Whether every dim of its operands and results is a number; no rule that counts items can do without."""
-    return all(spec.is_concrete for spec in (*equation.inputs, *equation.outputs))
-
-
 def size(spec: TensorSpec) -> int:
-    """Return the number of items of a spec whose dims are all numbers (see `has_sizes`)."""
+    """Return the number of items of a spec whose dims are all numbers."""
     return prod(int(dim) for dim in spec.shape)
+
+
+def count(spec: TensorSpec) -> Expression:
+    """Return the number of items of a spec."""
+    return times(as_size(dim) for dim in spec.shape)
+
+
+def times(factors: Iterable[Expression]) -> Expression:
+    """Return the product."""
+    product: Expression = 1
+    for factor in factors:
+        product = product * factor
+    return product
+
+
+def length(spec: TensorSpec, axis: int) -> Expression:
+    """Return the size of one axis."""
+    return as_size(spec.shape[axis])
+
+
+def as_size(dim: Any) -> Expression:
+    """Return a dim, or a param that is a size: its number, or the polynomial that its text tells of.
+
+    Raises:
+        UndecidedError: The text tells of none, as `"..."`.
+    """
+    return parse(dim) if isinstance(dim, str) else int(dim)
 
 
 def nbytes(spec: TensorSpec) -> int | None:
@@ -96,36 +188,24 @@ def nbytes(spec: TensorSpec) -> int | None:
         >>> nbytes(TensorSpec(("batch", 4), "float32")), nbytes(TensorSpec((4,), "opaque"))
         (None, None)
     """
+    found = bytes_of(spec) if spec.is_concrete else 0 if spec.dtype == "token" else None
+    return found if isinstance(found, int) else None
+
+
+def bytes_of(spec: TensorSpec) -> Expression | None:
+    """Return the size in bytes, as `nbytes`; a polynomial if a dim is symbolic.
+
+    Examples:
+        >>> bytes_of(TensorSpec(("batch", 4), "float32")), bytes_of(TensorSpec(("batch", 3), "int4"))
+        (16·batch, floor((12·batch + 7)/8))
+    """
     if spec.dtype == "token":
         return 0
-    if spec.size is None:
-        return None
-    item = ITEM_BYTES.get(spec.dtype)
+    item = ITEM_BYTES.get(spec.dtype, 8 if spec.dtype.startswith("key<") else None)
     if item is not None:
-        return item * spec.size
-    if spec.dtype.startswith("key<"):
-        return 8 * spec.size
+        return item * count(spec)
     digits = "".join(char for char in spec.dtype.split("_")[0] if char.isdigit())
-    return -(-int(digits) * spec.size // 8) if digits else None
-
-
-def work_of(equation: Equation) -> tuple[Work | None, str]:
-    """Return what an equation computes each time it runs, and by which formula; `None` and why, if nobody knows."""
-    found = RULES.get(equation.primitive)
-    if not equation.is_used:
-        return Work(0), "0: nothing needs it"
-    if found is None:
-        return None, NO_RULE
-    if is_folded(equation):
-        return Work(0), "0: XLA folds it"
-    if not found.is_free and not has_sizes(equation):
-        return None, NO_SIZE
-    work = found.work(equation)
-    return work, NO_RULE if work is None else found.formula
-
-
-NO_RULE = "no rule"
-NO_SIZE = "size unknown"
+    return (int(digits) * count(spec) + 7) // 8 if digits else None
 
 
 def sum_of(*values: int | None) -> int | None:
@@ -139,9 +219,78 @@ def sum_of(*values: int | None) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
-def items(equation: Equation) -> int:
+def bytes_sum(*specs: TensorSpec) -> Expression | None:
+    """Return the bytes of several specs together; `None` if one of them is not known."""
+    whole: Expression = 0
+    for spec in specs:
+        found = bytes_of(spec)
+        if found is None:
+            return None
+        whole = whole + found
+    return whole
+
+
+NO_RULE = "no rule"
+NO_SIZE = "size unknown"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What one run of an equation costs: numbers, polynomials where it depends on sizes with names, `None` if unknown.
+
+    Attributes:
+        flops: FLOPs.
+        transcendentals: Transcendentals.
+        once: FLOPs, a loop that JAX hides in its lowering counted once.
+        bytes: Bytes read and written.
+        formula: How the FLOPs are computed, or why they are not known.
+        rule: The same in letters, if a rule says so.
+    """
+
+    flops: Expression | None
+    transcendentals: Expression | None
+    once: Expression | None
+    bytes: Expression | None
+    formula: str
+    rule: Formula | None = None
+
+    @property
+    def letters(self) -> Letters:
+        """What the letters of the formula stand for."""
+        return {} if self.rule is None else self.rule.letters
+
+
+def counted(equation: Equation) -> Counted:
+    """Return what one run of an equation costs."""
+    moved = _known(bytes_moved, equation)
+    found = RULES.get(equation.primitive)
+    if not equation.is_used:
+        return Counted(0, 0, 0, moved, "0: nothing needs it")
+    if found is None:
+        return Counted(None, None, None, moved, NO_RULE)
+    if is_folded(equation):
+        return Counted(0, 0, 0, moved, "0: XLA folds it")
+    try:
+        formula = found.find(equation)
+        if formula is None:
+            return Counted(None, None, None, moved, NO_RULE)
+        flops, transcendentals = formula.value(formula.flops), formula.value(formula.transcendentals)
+        once = flops if formula.once is None else formula.value(formula.once)
+    except UndecidedError as error:
+        return Counted(None, None, None, moved, f"{NO_SIZE}: {error}")
+    return Counted(flops, transcendentals, once, moved, repr(formula), formula)
+
+
+def _known(find: Callable[[Equation], Expression | None], equation: Equation) -> Expression | None:
+    try:
+        return find(equation)
+    except UndecidedError:
+        return None
+
+
+def items(equation: Equation) -> Expression:
     """Return the number of items in the results."""
-    return size(equation.outputs[0]) if equation.outputs else 0
+    return count(equation.outputs[0]) if equation.outputs else 0
 
 
 def is_folded(equation: Equation) -> bool:
@@ -167,12 +316,12 @@ _FOLDED = frozenset(
 )
 
 
-def bytes_moved(equation: Equation) -> int | None:
+def bytes_moved(equation: Equation) -> Expression | None:
     """Return the bytes that an equation reads and writes if nothing is fused."""
     found = RULES.get(equation.primitive)
     if found is not None and found.moved is not None:
         return found.moved(equation)
-    return sum_of(*map(nbytes, (*equation.inputs, *equation.outputs)))
+    return bytes_sum(*equation.inputs, *equation.outputs)
 
 
 def no_bytes(equation: Equation) -> int:
@@ -180,96 +329,107 @@ def no_bytes(equation: Equation) -> int:
     return 0
 
 
-def _elementwise(flops: int, transcendentals: int, formula: str, *primitives: str) -> None:
-    def work(equation: Equation) -> Work:
-        count = items(equation)
-        return Work(flops * count, transcendentals * count)
+def of_items(equation: Equation) -> Letters:
+    """The letter `n` stands for the number of items in the result."""
+    return {"n": items(equation)}
 
-    work.__doc__ = formula
-    for primitive in primitives:
-        RULES[primitive] = Rule(formula, work)
+
+def _elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
+    each = {0: "0", 1: "n"}
+    texts = [each.get(factor, f"{factor}·n") for factor in (flops, transcendentals)]
+    rule(*primitives, flops=texts[0], transcendentals=texts[1], note=note)(of_items)
 
 
 _elementwise(
-    1, 0, "n",
+    1, 0, "",
     "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "sign", "abs", "floor", "ceil", "round",
     "is_finite", "square", "eq", "ne", "lt", "le", "gt", "ge", "eq_to", "lt_to", "le_to", "and", "or", "xor", "not",
     "shift_left", "shift_right_logical", "shift_right_arithmetic", "population_count", "clz", "clamp", "complex",
     "real", "imag", "bitcast_convert_type", "reduce_precision", "mulhi",
 )  # fmt: skip
 _elementwise(
-    0, 1, "n transcendentals",
+    0, 1, "",
     "exp", "log", "expm1", "log1p", "tanh", "sin", "cos", "tan", "atan", "atan2", "sqrt", "rsqrt", "cbrt", "erf",
 )  # fmt: skip
 # What JAX or XLA writes out in simpler ops; measured on the lowered module.
-_elementwise(3, 1, "3·n + n transcendentals: 1 / (1 + exp(-x))", "logistic")
-_elementwise(1, 1, "n + n transcendentals: exp(x log 2)", "exp2")
-_elementwise(3, 2, "3·n + 2·n transcendentals, written out", "acos", "asin", "cosh")
-_elementwise(10, 3, "10·n + 3·n transcendentals, written out", "sinh")
-_elementwise(11, 3, "11·n + 3·n transcendentals, written out", "asinh")
-_elementwise(7, 4, "7·n + 4·n transcendentals, written out", "acosh")
-_elementwise(6, 2, "6·n + 2·n transcendentals, written out", "atanh")
-_elementwise(62, 1, "62·n + n transcendentals, a polynomial", "erfc")
-_elementwise(37, 2, "37·n + 2·n transcendentals, a polynomial", "erf_inv")
-_elementwise(24, 0, "24·n, bit by bit", "nextafter")
-_elementwise(4, 0, "4·n", "conj")
-_elementwise(3, 0, "3·n: (1 - x)·(1 + x)", "one_minus_square")  # a primitive since JAX 0.12
+_elementwise(3, 1, "1 / (1 + exp(-x))", "logistic")
+_elementwise(1, 1, "exp(x log 2)", "exp2")
+_elementwise(3, 2, "written out", "acos", "asin", "cosh")
+_elementwise(10, 3, "written out", "sinh")
+_elementwise(11, 3, "written out", "asinh")
+_elementwise(7, 4, "written out", "acosh")
+_elementwise(6, 2, "written out", "atanh")
+_elementwise(62, 1, "a polynomial", "erfc")
+_elementwise(37, 2, "a polynomial", "erf_inv")
+_elementwise(24, 0, "bit by bit", "nextafter")
+_elementwise(4, 0, "", "conj")
+_elementwise(3, 0, "(1 - x)·(1 + x)", "one_minus_square")  # a primitive since JAX 0.12
 
 
 @rule(
     "broadcast_in_dim", "transpose", "rev", "concatenate", "pad", "slice", "split", "iota", "tile", "device_put",
     "empty2", "empty", "full",
-    formula="0: moves data",
+    flops="0", note="moves data",
 )  # fmt: skip
-def movement(equation: Equation) -> Work:
+def movement(equation: Equation) -> Letters:
     """Moving data takes no arithmetic: `0`."""
-    return Work(0)
+    return {}
 
 
 @rule(
     "reshape", "squeeze", "expand_dims", "copy", "stop_gradient", "name", "optimization_barrier", "random_wrap",
     "random_unwrap", "random_clone", "reshard", "sharding_constraint", "mesh_cast", "pvary", "pcast", "create_token",
-    formula="0: another name", moved=no_bytes,
+    flops="0", note="another name", moved=no_bytes,
 )  # fmt: skip
-def renaming(equation: Equation) -> Work:
+def renaming(equation: Equation) -> Letters:
     """What gives the same bytes another name takes nothing: `0`."""
-    return Work(0)
+    return {}
 
 
-@rule("convert_element_type", formula="n, or 0 if the dtype stays")
-def convert(equation: Equation) -> Work:
+@rule("dim_as_value", flops="0", note="a size, known when it is compiled", moved=no_bytes)
+def size_as_value(equation: Equation) -> Letters:
+    """A size that has a name is a number by the time anything runs: `0`."""
+    return {}
+
+
+@rule("convert_element_type", flops="n", note="0 if the dtype stays")
+def convert(equation: Equation) -> Formula:
     """One conversion for each item: `n`."""
-    return Work(0 if equation.inputs[0].dtype == equation.outputs[0].dtype else items(equation))
+    stays = equation.inputs[0].dtype == equation.outputs[0].dtype
+    return Formula("0", note="the dtype stays") if stays else Formula("n", of_items(equation))
 
 
-@rule("pow", formula="n transcendentals")
-def power(equation: Equation) -> Work:
+@rule("pow", flops="0", transcendentals="n")
+def power(equation: Equation) -> Letters | Formula:
     """One power for each item; an integer exponent is converted first: `n` transcendentals."""
-    count = items(equation)
-    converts = count if equation.inputs[0].dtype != equation.inputs[1].dtype else 0
-    return Work(converts, count)
+    if equation.inputs[0].dtype == equation.inputs[1].dtype:
+        return of_items(equation)
+    return Formula("n", of_items(equation), "n", note="the exponent is converted")
 
 
-@rule("integer_pow", formula="(floor(log2 |y|) + ones(|y|) - 1 + [y < 0])·n")
-def integer_power(equation: Equation) -> Work:
+@rule("integer_pow", flops="k·n", note="k = floor(log2 |y|) + ones(|y|) - 1 + [y < 0]")
+def integer_power(equation: Equation) -> Formula:
     """Squaring and multiplying along the bits of `y`; one division if it is negative."""
     exponent = equation.param["y"]
     assert isinstance(exponent, int)
     if exponent == 0:
-        return Work(0)
-    steps = abs(exponent).bit_length() - 1 + abs(exponent).bit_count() - 1
-    return Work((steps + (exponent < 0)) * items(equation))
+        return Formula("0", note="x^0 is 1")
+    steps = abs(exponent).bit_length() - 1 + abs(exponent).bit_count() - 1 + (exponent < 0)
+    return Formula("k·n", {"k": steps, **of_items(equation)}, note=f"k operations for x^{exponent}")
 
 
-@rule("polynomial", formula="2·(k - 1)·n for k coefficients")
-def polynomial(equation: Equation) -> Work:
+@rule("polynomial", flops="2·(k - 1)·n", note="k coefficients")
+def polynomial(equation: Equation) -> Letters:
     """Horner's rule: a product and a sum for each coefficient but the first. JAX 0.12's exp and erf are made of it."""
-    return Work(2 * (len(equation.inputs) - 2) * items(equation))
+    return {"k": len(equation.inputs) - 1, **of_items(equation)}
 
 
-@rule("select_n", formula="n for two cases, 2·(cases - 1)·n for more")
-def select(equation: Equation) -> Work:
+@rule("select_n", flops="n", note="2·(cases - 1)·n for more than two cases")
+def select(equation: Equation) -> Formula:
     """One selection for each item; with more than two cases they are chosen one by one, each with a comparison."""
     cases = len(equation.inputs) - 1
-    each = {0: 0, 1: 0, 2: 1}.get(cases, 2 * (cases - 1))
-    return Work(each * items(equation))
+    if cases < 2:
+        return Formula("0", note="there is no choice")
+    if cases == 2:
+        return Formula("n", of_items(equation))
+    return Formula("2·(cases - 1)·n", {"cases": cases, **of_items(equation)})

@@ -8,8 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.records import EquationCost
-from mithril_nb.cost.report import cost_equation, dearest_branches
-from mithril_nb.cost.symbols import Expression, parse
+from mithril_nb.cost.report import NO_TRIP_COUNT, cost_equation, dearest_branches
+from mithril_nb.cost.rules import Counted, count, counted
+from mithril_nb.cost.symbols import Expression, Polynomial, UndecidedError, constant, parse, total, written_with
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.collector import paused_collector
@@ -110,13 +111,139 @@ class SymbolicProgram:
                 [
                     EquationCost(
                         one.id, one.primitive, one.block, one.role, like.flops, like.transcendentals, like.bytes,
-                        like.repeats, like.each, like.once, like.formula,
+                        like.repeats, like.each, like.once, like.formula, like.letters,
                     )
                     for one, place in self.kinds.members
                     for like in [found[place]]
                 ]
             )  # fmt: skip
         return dearest_branches(self.kinds.conditions, costs)
+
+    @cached_property
+    def counted(self) -> tuple[Counted, ...]:
+        """What one run costs of an equation of each kind: polynomials where it depends on a size without a number."""
+        put = _Numbers(self.sizes)
+        return tuple([counted(put.equation(one, None)) for one, _ in self.kinds.examples])
+
+    def polynomial(self, path: str = "", field: str = "flops", role: str | None = None) -> tuple[Polynomial, list[str]]:
+        """Return what a block costs with all blocks inside it, as a polynomial in the sizes that have only names.
+
+        Args:
+            path: The block; `""` is the whole program.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
+            role: `"forward"`, `"backward"` or `"update"`; by default all.
+
+        Returns:
+            The polynomial, and what is not in it, with the reason.
+        """
+        if field == "params":
+            own = [one.spec for one in self.inputs if one.is_param and _is_inside(one.block, path)]
+            put = _Numbers(self.sizes)
+            return total([] if role else [count(put.spec(spec)) for spec in own]), []
+        parts: list[Expression] = []
+        unknown: dict[str, int] = {}
+        for (place, is_run), times in self._chosen(path, role).items():
+            one, each = self.kinds.examples[place][0], self.counted[place]
+            repeats = self._repeats(place)
+            value = getattr(each, _FIELDS[field])
+            if is_run is None or value is None or (repeats is None and value != 0):
+                why = "which branch costs more depends on sizes" if is_run is None else each.formula
+                reason = f"{one.primitive}: {why if value is None or is_run is None else NO_TRIP_COUNT}"
+                unknown[reason] = unknown.get(reason, 0) + times
+            elif repeats is not None:
+                parts.append(constant(value) * repeats * times)
+        return total(parts), [f"{times} × {reason}" for reason, times in unknown.items()]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not known of a program whose sizes have names, and why."""
+        told = f"what depends on {', '.join(self.symbols)} has no number: see cost.at(...), cost.formula()"
+        fields = ("flops", "bytes_accessed")
+        return (told, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
+
+    def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
+        """Return what `polynomial` does as text; where all sizes have numbers, as a sum of products of numbers.
+
+        Args:
+            path: The block; `""` is the whole program.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
+            role: `"forward"`, `"backward"` or `"update"`; by default all.
+
+        Raises:
+            UnknownOptionError: There is no such block, figure or role.
+        """
+        self._check_names(path, field, role)
+        polynomial, unknown = self.polynomial(path, field, role)
+        text = str(polynomial)
+        if field in ("flops", "transcendentals") and not polynomial.names:
+            text = self._in_numbers(path, field, role) or text
+        return f"{text} + what nobody knows ({'; '.join(unknown)})" if unknown else text
+
+    def _in_numbers(self, path: str, field: str, role: str | None) -> str:
+        terms: dict[str, int] = {}
+        values: dict[str, int] = {}
+        for (place, is_run), times in self._chosen(path, role).items():
+            rule, repeats = self.counted[place].rule, self._repeats(place)
+            if rule is not None and is_run and isinstance(repeats, int) and repeats:
+                text, value = getattr(rule, field), getattr(self.counted[place], field)
+                if value:
+                    term = written_with(text, rule.letters)
+                    terms[term] = terms.get(term, 0) + times * repeats
+                    values[term] = value
+        ordered = sorted(terms, key=lambda term: (-values[term] * terms[term], term))
+        written = [_times(terms[term], term) for term in ordered]
+        return " + ".join(written)
+
+    def _repeats(self, place: int) -> Expression | None:
+        one, repeats = self.kinds.examples[place]
+        if not one.is_used:
+            return 0
+        return repeats if repeats is None or not self.sizes else constant(repeats).evaluate(**self.sizes)
+
+    def _chosen(self, path: str, role: str | None) -> Mapping[tuple[int, bool | None], int]:
+        """How many equations of each kind a block has, and whether the branch that they are in counts."""
+        found: dict[tuple[int, bool | None], int] = {}
+        for one, place in self.kinds.members:
+            if _is_inside(one.block, path) and role in (None, one.role):
+                key = place, self._branches.get(one.id, True)
+                if key[1] is not False:
+                    found[key] = found.get(key, 0) + 1
+        return found
+
+    @cached_property
+    def _branches(self) -> Mapping[str, bool | None]:
+        """For equations in branches whether theirs is the dearest; `None` if that depends on sizes."""
+        found: dict[str, bool | None] = {}
+        for condition in reversed(self.kinds.conditions):
+            branches: dict[str, list[tuple[str, Expression]]] = {}
+            for one, place in self.kinds.members:
+                if one.id.startswith(f"{condition}.b"):
+                    once = self.counted[place].once or 0
+                    branch = one.id[len(condition) + 1 :].split(".", 1)[0]
+                    branches.setdefault(branch, []).append((one.id, once if found.get(one.id, True) else 0))
+            if len(branches) < 2:
+                continue
+            dearest = _dearest({name: total(once for _, once in body) for name, body in branches.items()})
+            for name, body in branches.items():
+                if dearest != name:
+                    found.update((id, None if dearest is None else False) for id, _ in body)
+        return found
+
+    def _check_names(self, path: str, field: str, role: str | None) -> None:
+        blocks = {one.block for one, _ in self.kinds.members} | {one.block for one in self.inputs if one.is_param}
+        for what, given, known in (
+            ("block", path, sorted(blocks)),
+            ("figure", field, [*_FIELDS, "params"]),
+            ("role", role, ["forward", "backward", "update"]),
+        ):
+            is_known = any(_is_inside(block, path) for block in blocks) if what == "block" else given in known
+            if given and not is_known:
+                shown = ", ".join(filter(None, known[:20])) or "none"
+                raise UnknownOptionError(
+                    f"program {self.name!r} has no {what} {given!r} to give a formula of.",
+                    ((f"{what}s", shown + (", ..." if len(known) > 20 else "")),),
+                    'cost.formula("", "flops")',
+                )
 
     def _check(self, sizes: Mapping[str, int]) -> None:
         wrong = {name: value for name, value in sizes.items() if type(value) is not int or value < 1}
@@ -160,6 +287,31 @@ def _kinds(equations: tuple[Equation, ...]) -> Kinds:
         members.append((one, place))
     conditions = tuple(one.id for one in equations if one.primitive == "cond" and one.is_call)
     return Kinds(tuple(examples), tuple(members), conditions)
+
+
+_FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
+
+
+def _is_inside(block: str, path: str) -> bool:
+    return not path or block == path or block.startswith(f"{path}/")
+
+
+def _dearest(branches: Mapping[str, Polynomial]) -> str | None:
+    """The first branch that costs most, whatever the sizes are; `None` if there is none."""
+    best = next(iter(branches))
+    try:
+        for name, cost in branches.items():
+            if cost > branches[best]:
+                best = name
+    except UndecidedError:
+        return None
+    return best
+
+
+def _times(times: int, term: str) -> str:
+    if times == 1 or term == "1":
+        return term if times == 1 else str(times)
+    return f"{times}·({term})" if " " in term else f"{times}·{term}"
 
 
 def is_of_sizes(equation: Equation) -> bool:

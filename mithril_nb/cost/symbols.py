@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from keyword import iskeyword
 from math import ceil, log2, prod
-from typing import Any, TypeVar, cast
+from typing import Any
 
 Number = int | Fraction
-Size = TypeVar("Size", bound="Expression")
 
 
 class UndecidedError(ValueError):
@@ -30,17 +30,17 @@ class Call:
     Attributes:
         function: Its name in `FUNCTIONS`.
         args: What it is a function of.
-        given: Numbers that it takes besides, and that are not shown.
     """
 
     function: str
     args: tuple[Polynomial, ...]
-    given: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         if self.function == "floordiv":
             above, below = (f"({arg})" if len(arg.terms) > 1 else str(arg) for arg in self.args)
             return f"floor({above}/{below})"
+        if self.function == "ceil_log2":
+            return f"ceil(log2({self.args[0]}))"
         return f"{self.function}({', '.join(map(str, self.args))})"
 
 
@@ -147,13 +147,13 @@ class Polynomial:
 
     def __floordiv__(self, other: Expression) -> Polynomial:
         exact = self._quotient(constant(other))
-        return call("floordiv", self, other) if exact is None else exact
+        return constant(call("floordiv", self, other)) if exact is None else exact
 
     def __rfloordiv__(self, other: int) -> Polynomial:
         return constant(other) // self
 
     def __mod__(self, other: Expression) -> Polynomial:
-        return call("mod", self, other) if self._quotient(constant(other)) is None else _ZERO
+        return constant(call("mod", self, other)) if self._quotient(constant(other)) is None else _ZERO
 
     def __rmod__(self, other: int) -> Polynomial:
         return constant(other) % self
@@ -220,9 +220,8 @@ class Polynomial:
 
     @cached_property
     def _text(self) -> str:
-        ordered = sorted(self.terms.items(), key=lambda term: (-sum(power for _, power in term[0]), _written(term[0])))
         text = ""
-        for product, coefficient in ordered:
+        for product, coefficient in _ordered(self):
             sign = " - " if coefficient < 0 else " + "
             text += (sign if text else sign.strip().strip("+")) + _term(abs(coefficient), product)
         return text or "0"
@@ -247,23 +246,21 @@ def symbol(name: str) -> Polynomial:
     return Polynomial({((name, 1),): 1})
 
 
-def call(function: str, *args: Expression, given: tuple[int, ...] = ()) -> Polynomial:
-    """Return a function of polynomials; its value, if they all have one.
+def call(function: str, *args: Expression) -> Expression:
+    """Return a function of sizes; its value, if they all have numbers.
 
     Args:
         function: Its name in `FUNCTIONS`.
         *args: What it is a function of.
-        given: Numbers that it takes besides.
 
     Examples:
         >>> call("max", symbol("T"), 4), call("max", 3, 4)
         (max(T, 4), 4)
     """
-    exact = tuple(map(constant, args))
-    numbers = [arg.number for arg in exact]
+    numbers = [arg if isinstance(arg, int) else arg.number for arg in args]
     if None in numbers:
-        return Polynomial({((Call(function, exact, given), 1),): 1})
-    return constant(FUNCTIONS[function](*cast("list[Number]", numbers), *given))
+        return Polynomial({((Call(function, tuple(map(constant, args))), 1),): 1})
+    return FUNCTIONS[function](*numbers)
 
 
 def _floor(above: Any, below: Any) -> Any:
@@ -285,8 +282,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "max": max,
     "min": min,
     "ceil_log2": ceil_log2,
-    "round_log2": lambda value: round(log2(value)) if value > 1 else 0,
-    "more_than_one": lambda value: int(value > 1),
 }
 """What is no polynomial, by name; rules add their own."""
 
@@ -296,17 +291,19 @@ def parse(text: str) -> Polynomial:
     """Return the polynomial that a text tells of, as JAX writes dims and as polynomials are written here.
 
     Raises:
-        ValueError: The text tells of none.
+        UndecidedError: The text tells of none.
 
     Examples:
-        >>> parse("floordiv(- 2*b^2 + 4, 3)"), parse("2·B·I² + B")
-        (floor((-2·b² + 4)/3), 2·B·I² + B)
+        >>> parse("floordiv(- 2*b^2 + 4, 3)"), parse("2·B·I² + B"), parse("n·ceil(log2(n))")
+        (floor((-2·b² + 4)/3), 2·B·I² + B, n·ceil(log2(n)))
     """
     plain = _RAISED.sub(lambda found: f"**{found.group().translate(_LOWERED)}", text.replace("·", "*"))
+    # A size may be called by a word that Python keeps for itself, as `in`.
+    plain = _WORD.sub(lambda found: f"{found.group()}{_KEPT * iskeyword(found.group())}", plain)
     try:
         return constant(_parsed(ast.parse(plain.replace("^", "**").strip(), mode="eval").body))
-    except (SyntaxError, KeyError, TypeError) as error:
-        raise ValueError(f"{text!r} is no polynomial") from error
+    except (SyntaxError, KeyError, TypeError, ValueError) as error:
+        raise UndecidedError(f"{text!r} is no polynomial") from error
 
 
 def _parsed(node: Any) -> Any:
@@ -314,11 +311,13 @@ def _parsed(node: Any) -> Any:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return value
         case ast.Name(id=name):
-            return symbol(name)
+            return symbol(name.removesuffix(_KEPT))
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return -_parsed(operand)
         case ast.Call(func=ast.Name(id="floor"), args=[ast.BinOp(left=above, op=ast.Div(), right=below)]):
             return constant(_parsed(above)) // _parsed(below)
+        case ast.Call(func=ast.Name(id="ceil"), args=[ast.Call(func=ast.Name(id="log2"), args=[arg])]):
+            return call("ceil_log2", _parsed(arg))
         case ast.Call(func=ast.Name(id=name), args=args) if name in FUNCTIONS:
             found = [constant(_parsed(arg)) for arg in args]
             return (
@@ -338,14 +337,52 @@ _OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {
     ast.Add: lambda left, right: left + right,
     ast.Sub: lambda left, right: left - right,
     ast.Mult: lambda left, right: left * right,
-    ast.Div: lambda left, right: left / right,
+    ast.Div: lambda left, right: left // right if isinstance(right, Polynomial) else left / right,
     ast.FloorDiv: lambda left, right: left // right,
     ast.Mod: lambda left, right: left % right,
     ast.Pow: lambda left, right: left**right,
 }
+_WORD = re.compile(r"[^\W\d]\w*")
+_KEPT = "_of_python"
+_ONES = re.compile(r"(?<![\w·])1·|·1(?!\d)")
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _RAISING = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def substituted(text: str, letters: Mapping[str, Expression]) -> Expression:
+    """Return the value of a formula: a number if all of its letters have one, else a polynomial.
+
+    Args:
+        text: The formula.
+        letters: What its letters stand for.
+
+    Examples:
+        >>> substituted("2·n", {"n": 60}), substituted("2·n", {"n": 3 * symbol("batch")})
+        (120, 6·batch)
+    """
+    formula = parse(text)
+    if all(isinstance(value, int) for value in letters.values()):
+        found: Any = formula.value(letters)  # pyright: ignore[reportArgumentType]
+        return found
+    polynomial = formula.substitute(letters)
+    number: Any = polynomial.number
+    return polynomial if number is None else number
+
+
+def written_with(text: str, letters: Mapping[str, Expression]) -> str:
+    """Return a formula with the numbers that its letters stand for in their place, nothing of it computed.
+
+    Examples:
+        >>> written_with("2·B·M·N·K", {"B": 1, "M": 128, "N": 512, "K": 784})
+        '2·128·512·784'
+    """
+
+    def number(found: re.Match[str]) -> str:
+        value = str(letters.get(found.group(), found.group()))
+        return f"({value})" if " " in value else value
+
+    return _ONES.sub("", _WORD.sub(number, text))
 
 
 def total(parts: Iterable[Expression]) -> Polynomial:
@@ -382,7 +419,7 @@ def _order(part: tuple[Atom, int]) -> tuple[bool, str, str]:
 def _value(atom: Atom, sizes: Mapping[str, int]) -> Number:
     if isinstance(atom, str):
         return sizes[atom]
-    return FUNCTIONS[atom.function](*(arg.value(sizes) for arg in atom.args), *atom.given)
+    return FUNCTIONS[atom.function](*(arg.value(sizes) for arg in atom.args))
 
 
 def _substituted(atom: Atom, sizes: Mapping[str, Expression]) -> Polynomial:
@@ -391,7 +428,7 @@ def _substituted(atom: Atom, sizes: Mapping[str, Expression]) -> Polynomial:
     args = [arg.substitute(sizes) for arg in atom.args]
     if atom.function in ("floordiv", "mod"):
         return args[0] // args[1] if atom.function == "floordiv" else args[0] % args[1]
-    return call(atom.function, *args, given=atom.given)
+    return constant(call(atom.function, *args))
 
 
 def _is_never_negative(found: Polynomial) -> bool:
@@ -400,6 +437,11 @@ def _is_never_negative(found: Polynomial) -> bool:
         return False
     shifted = found.substitute({name: symbol(name) + 1 for name in found.names})
     return all(coefficient > 0 for coefficient in shifted.terms.values())
+
+
+def _ordered(found: Polynomial) -> list[tuple[Monomial, Number]]:
+    """The terms as they are written: those of the highest degree first, equal ones by the alphabet."""
+    return sorted(found.terms.items(), key=lambda term: (-sum(power for _, power in term[0]), _written(term[0])))
 
 
 def _written(product: Monomial) -> str:

@@ -11,8 +11,8 @@ from jax import export, lax
 from jax_programs import spec
 
 from mithril_nb.cost import report
-from mithril_nb.cost.contractions import convolution
-from mithril_nb.cost.rules import RULES, Work, is_folded, nbytes
+from mithril_nb.cost.rules import RULES, counted, is_folded, nbytes
+from mithril_nb.cost.symbols import parse
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import Equation, inspect
 
@@ -163,7 +163,7 @@ def test_convolution_pairs_by_hand() -> None:
             ("feature_group_count", 1), ("batch_group_count", 1),
         ),
     )  # fmt: skip
-    assert convolution(equation) == Work(2 * 10)
+    assert counted(equation).flops == 2 * 10
 
 
 @pytest.mark.parametrize("shape", [(1000,), (10, 100), (2, 5, 100), (1, 1000)], ids=str)
@@ -185,7 +185,11 @@ def test_other_generators_have_no_rule() -> None:
 def test_every_rule_has_a_formula_and_a_documented_function() -> None:
     for name, rule in RULES.items():
         assert rule.formula, name
-        assert rule.work.__doc__, name
+        assert rule.find.__doc__, name
+        for text in (rule.general.flops, rule.general.transcendentals, rule.general.once or "0"):
+            assert parse(text).names <= set("n B M N K F C G k valid in out window length source indices".split()) | set(
+                "updates combiner rounds more".split()
+            ), name
 
 
 def test_folding_by_hand() -> None:
@@ -215,7 +219,7 @@ def test_what_has_no_known_size_is_unknown_not_small() -> None:
     (batch,) = export.symbolic_shape("batch")
     found = report(inspect(lambda x, w: (x @ w).T, jax.ShapeDtypeStruct((batch, 4), "float32"), spec(4, 3)))
     product, turned = found.equations
-    assert (product.flops, product.transcendentals, product.bytes) == (None, None, None)
-    assert product.formula == "size unknown"
+    assert (product.flops, product.transcendentals, product.bytes) == (None, 0, None)
+    assert (product.formula, product.letters) == ("2·B·M·N·K", (("B", 1), ("M", "batch"), ("N", 3), ("K", 4)))
     assert (turned.flops, turned.bytes) == (0, None)  # moving data takes no arithmetic, however much of it
     assert [(one.primitive, one.reason, one.count) for one in found.unknown] == [("dot_general", "size unknown", 1)]

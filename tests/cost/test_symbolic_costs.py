@@ -70,7 +70,7 @@ def test_what_depends_on_a_size_without_a_number_has_none() -> None:
     assert [row.flops for row in cost.rows] == [None, 12]
     assert cost.total.flops is None
     assert cost.total.params == 12
-    assert cost.notes[0] == "what depends on batch has no number: see cost.at(...)"
+    assert cost.notes[0] == "what depends on batch has no number: see cost.at(...), cost.formula()"
     assert cost.at(batch=5).total.flops == 2 * 5 * 4 * 3 + 12
 
 
