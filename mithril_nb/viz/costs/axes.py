@@ -32,7 +32,8 @@ class Scale:
     def at(self, value: float) -> float:
         """Return where a number is, in px."""
         if self.is_log:
-            share = math.log(value / self.low) / math.log(self.high / self.low)
+            low = math.log10(self.low)
+            share = (math.log10(value) - low) / (math.log10(self.high) - low)
         else:
             share = (value - self.low) / (self.high - self.low)
         return self.start + share * (self.end - self.start)

@@ -13,6 +13,7 @@ from mithril_nb.viz.costs.sheet import NO_HUE
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
 
+_NUMBERS = re.compile(r"\d+")
 _NUMBERED = re.compile(r"(.*?)(\d+)")
 
 
@@ -134,6 +135,27 @@ def path_text(path: str) -> str:
     """
     names = split_path(path)
     return one_line(" / ".join(names)) if not path.startswith("(") else path.strip("()")
+
+
+def times(name: str, repeat: int) -> str:
+    """Return a name with how many equal blocks have it.
+
+    Examples:
+        >>> times("up", 12), times("head", 1)
+        ('up ×12', 'head')
+    """
+    return f"{name} ×{repeat}" if repeat > 1 else name
+
+
+def unnumbered(path: str) -> str:
+    """Return a path without the numbers of the blocks around: of the same name are the equal parts of a stack.
+
+    Examples:
+        >>> unnumbered("block_11/norm_1"), unnumbered("linear_0")
+        ('block_#/norm_1', 'linear_#')
+    """
+    above, _, last = path.rpartition("/")
+    return f"{_NUMBERS.sub('#', above)}/{last}" if above else _NUMBERS.sub("#", last)
 
 
 def hues_of(data: Data) -> dict[str, int]:

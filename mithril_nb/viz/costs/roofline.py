@@ -7,14 +7,13 @@ Below the slanted roof memory is what limits, below the flat one arithmetic. Aft
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from mithril_nb.viz.costs.axes import Scale, decades, mark, tick_text
-from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text
+from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, times, unnumbered
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Data
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
@@ -72,11 +71,11 @@ class Spot:
     @property
     def name(self) -> str:
         """Its name, with how many it stands for."""
-        return _times(WHOLE if not self.path else path_text(self.path), self.repeat)
+        return times(WHOLE if not self.path else path_text(self.path), self.repeat)
 
     def short(self, parts: int) -> str:
         """Return the last parts of its name."""
-        return WHOLE if not self.path else _times(" / ".join(path_text(self.path).split(" / ")[-parts:]), self.repeat)
+        return WHOLE if not self.path else times(" / ".join(path_text(self.path).split(" / ")[-parts:]), self.repeat)
 
     def height(self, peaks: Peaks) -> float:
         """Return the FLOP/s it reaches, or may reach."""
@@ -117,7 +116,7 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     """Return the points, that of the whole program first, then those with most FLOPs; and why others have none."""
     groups: dict[object, list[str]] = {}
     for path, figures in data["by_block"].items():
-        key = _unnumbered(path), *(figures.get(name) for name in ("flops", "bytes_accessed", "time_s"))
+        key = unnumbered(path), *(figures.get(name) for name in ("flops", "bytes_accessed", "time_s"))
         groups.setdefault(key, []).append(path)
     found: list[Spot] = []
     idle: list[str] = []
@@ -128,9 +127,9 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
         if flops and size:
             found.append(_spot(paths[0], len(paths), figures))
         elif flops is None or size is None:
-            unknown.append(_times(path_text(paths[0]), len(paths)))
+            unknown.append(times(path_text(paths[0]), len(paths)))
         else:
-            idle.append(_times(path_text(paths[0]), len(paths)))
+            idle.append(times(path_text(paths[0]), len(paths)))
     found.sort(key=lambda spot: -spot.flops * spot.repeat)
     total = data["total"]
     if total.get("flops") and total.get("bytes_accessed"):
@@ -145,18 +144,8 @@ def _spot(path: str, repeat: int, figures: Mapping[str, Any]) -> Spot:
     return Spot(path, repeat, flops, flops / size, flops / time if time else None)
 
 
-def _unnumbered(path: str) -> str:
-    """Return a path without the numbers of the blocks around: of the same name are the equal parts of a stack."""
-    above, _, last = path.rpartition("/")
-    return f"{re.sub(r'[0-9]+', '#', above)}/{last}" if above else re.sub(r"[0-9]+", "#", last)
-
-
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
-
-
-def _times(name: str, repeat: int) -> str:
-    return f"{name} ×{repeat}" if repeat > 1 else name
 
 
 def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None, source: str, width: int) -> str:

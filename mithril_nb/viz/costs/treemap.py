@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, tree_of
+from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Data, Field, field_of, notes_of, reason_of, whole_text
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
@@ -198,12 +198,11 @@ def _labelled(cell: Cell, kind: Field, total: float) -> Cell:
 
 def _name(cell: Cell, size: float, room: float) -> str:
     """Return as much of the name as fits: with the blocks around it, alone, or without its middle."""
-    times = f" ×{cell.repeat}" if cell.repeat > 1 else ""
     for start in range(len(cell.names)):
-        text = f"{' / '.join(cell.names[start:])}{times}"
+        text = times(" / ".join(cell.names[start:]), cell.repeat)
         if text_width(text, size, bold=True) <= room:
             return text
-    cut = elided(f"{cell.names[-1]}{times}", size, room, bold=True)
+    cut = elided(times(cell.names[-1], cell.repeat), size, room, bold=True)
     return cut if len(cut) >= 5 else ""
 
 
@@ -233,8 +232,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
 def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float) -> None:
     rect = cell.rect
     tone = f"tint{cell.hue}.{cell.tint}" if cell.path is not None else "ground"
-    times = f" ×{cell.repeat}" if cell.repeat > 1 else ""
-    about = f"{cell.told}{times}\n{kind.exact(cell.value)}, {percent(cell.value / total)}"
+    about = f"{times(cell.told, cell.repeat)}\n{kind.exact(cell.value)}, {percent(cell.value / total)}"
     sheet.open(about, "cell", cell.path or "")
     sheet.rect(rect.x, rect.y, rect.w, rect.h, tone, stroke="ground", width=1.5)
     if cell.path is None:
@@ -287,8 +285,7 @@ def _text(data: Data, kind: Field) -> str:
         if branch.value < _LEAST_TOLD * total:
             hidden += branch.own is not None
             continue
-        times = f" ×{branch.repeat}" if branch.repeat > 1 else ""
-        rows.append((f"{'  ' * depth}{branch.label}{times}", *_figures(branch.value, kind, total)))
+        rows.append(("  " * depth + times(branch.label, branch.repeat), *_figures(branch.value, kind, total)))
     if lost:
         rows.append((_LOST, *_figures(lost, kind, total)))
     rows.append(("total", whole_text(data, kind), "100 %", ""))

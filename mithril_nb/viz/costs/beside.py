@@ -1,0 +1,227 @@
+"""Two costs side by side: what each block costs before and after, and what has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, times, unnumbered
+from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import Field, field_of
+from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.sheet import NO_HUE, NORMAL, Sheet
+from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.palette import hues_of_blocks
+from mithril_nb.viz.text import columns
+from mithril_nb.viz.textwidth import text_width
+from mithril_nb.viz.units import three_figures
+
+Pair = Mapping[str, Any]
+"""Two costs as data: `before` and `after`, what they are called; `field`; `blocks`, each with `block`, `before` and
+`after`; `total` with `before` and `after`; `program`, `notes` and `hues` of blocks, if there are any."""
+
+_MOST_ROWS = 20
+_NARROW = 560
+_BAR_H = 8
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a block, or equal ones together, cost before and after; `None` is unknown."""
+
+    path: str | None
+    name: str
+    before: float | None
+    after: float | None
+
+    @property
+    def most(self) -> float:
+        """The larger of the two."""
+        return max(self.before or 0, self.after or 0)
+
+
+def beside(pair: Pair, width: int = 720) -> Drawing:
+    """Return two costs side by side, block by block.
+
+    Args:
+        pair: The two costs.
+        width: Width in px, from 320 on.
+
+    Raises:
+        UnknownOptionError: There is no such field.
+
+    Examples:
+        >>> blocks = [{"block": "a", "before": 4000, "after": 1000}, {"block": "b", "before": 0, "after": 500}]
+        >>> pair = {"before": "lowered", "after": "compiled", "field": "flops"}
+        >>> print(beside({**pair, "blocks": blocks, "total": {"before": 4000, "after": 1500}}))
+        FLOPs by block: lowered, compiled
+        block    lowered    compiled   change
+        a      4.00 kFLOP  1.00 kFLOP  −75.0 %
+        b          0 FLOP    500 FLOP      new
+        total  4.00 kFLOP  1.50 kFLOP  −62.5 %
+    """
+    kind = field_of(str(pair["field"]))
+    rows = rows_of(pair)
+    return Drawing(_svg(pair, kind, rows, max(320, width)), _text(pair, kind, rows))
+
+
+def rows_of(pair: Pair) -> list[Row]:
+    """Return the rows, the largest first; equal blocks of a stack are one row, and so are those that are small."""
+    groups: dict[object, list[Mapping[str, Any]]] = {}
+    for one in pair["blocks"]:
+        if one["before"] == one["after"] == 0:
+            continue
+        key = unnumbered(str(one["block"])), one["before"], one["after"]
+        groups.setdefault(key, []).append(one)
+    rows = [
+        Row(str(ones[0]["block"]), times(_name(str(ones[0]["block"])), len(ones)), *_sums(ones))
+        for ones in groups.values()
+    ]
+    rows.sort(key=lambda row: -row.most)
+    shown, rest = rows[:_MOST_ROWS], rows[_MOST_ROWS:]
+    if len(rest) > 1:
+        each = [{"before": row.before, "after": row.after} for row in rest]
+        rest = [Row(None, f"{len(rest)} smaller", *_sums(each))]
+    return shown + rest
+
+
+def change_text(before: float | None, after: float | None) -> str:
+    """Return what has changed, in percent, or as a factor where it is large.
+
+    Examples:
+        >>> [change_text(*two) for two in ((4, 1), (4, 5), (4, 4), (0, 4), (4, 0), (1, 30), (None, 4))]
+        ['−75.0 %', '+25.0 %', 'same', 'new', 'gone', '×30.0', 'unknown']
+    """
+    if before is None or after is None:
+        return "unknown"
+    if before == after:
+        return "same"
+    if not before or not after:
+        return "gone" if before else "new"
+    if after / before >= 10:
+        return f"×{three_figures(after / before)}" if after / before < 999.5 else f"×{after / before:.3g}"
+    share = 100 * (after - before) / before
+    sign = "+" if share > 0 else "−"
+    return f"{sign}{abs(share):.1f} %" if abs(share) >= 0.05 else f"{sign}< 0.1 %"
+
+
+def _name(path: str) -> str:
+    return path_text(path) if path else "unattributed"
+
+
+def _sums(ones: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:
+    """Return the sums of both sides; of what is not known in part, nothing is known."""
+    before, after = ([one[side] for one in ones] for side in ("before", "after"))
+    return (None if None in before else sum(before)), (None if None in after else sum(after))
+
+
+def _labels(pair: Pair) -> tuple[str, str]:
+    return one_line(str(pair["before"])), one_line(str(pair["after"]))
+
+
+def _svg(pair: Pair, kind: Field, rows: Sequence[Row], width: int) -> str:
+    first, second = _labels(pair)
+    page = Page(
+        {"program": pair.get("program"), "source": f"{first} and {second}"}, None, f"{kind.title} by block", width
+    )
+    largest = max((row.most for row in rows), default=0)
+    if not largest:
+        reason = "There is no block to compare." if not rows else f"No block has {kind.title} above 0, before or after."
+        if any(row.before is None or row.after is None for row in rows):
+            reason = f"{kind.title}: unknown. {' '.join(map(str, pair.get('notes') or ())) or 'Neither side tells.'}"
+        page.plate(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), reason)
+        return page.svg(reason)
+    _legend(page, first, second)
+    numbers = _Numbers([*rows, _total(pair)], kind)
+    hues = pair["hues"] if "hues" in pair else hues_of_blocks(str(one["block"]) for one in pair["blocks"])
+    for row in rows:
+        _row(page, row, kind, numbers, largest, NO_HUE if row.path is None else hue_or_grey(row.path, hues))
+    page.sheet.line([(MARGIN, page.y + 2), (width - MARGIN, page.y + 2)], "muted")
+    page.y += 18
+    page.sheet.text(MARGIN, page.y, "total", bold=True)
+    numbers.draw(page.sheet, width - MARGIN, page.y, _total(pair), bold=True)
+    page.y += FOOT
+    for note in pair.get("notes") or ():
+        page.note(str(note))
+    total = _total(pair)
+    told = f"{kind.title} of {len(rows)} parts, {first} and {second}: in all {kind.short(total.before)} and "
+    return page.svg(f"{told}{kind.short(total.after)}, {change_text(total.before, total.after)}.")
+
+
+def _total(pair: Pair) -> Row:
+    return Row(None, "total", pair["total"]["before"], pair["total"]["after"])
+
+
+def _legend(page: Page, first: str, second: str) -> None:
+    x = float(MARGIN)
+    for place, label in enumerate((first, second)):
+        _bar(page.sheet, Rect(x, page.y, 22, _BAR_H), NO_HUE, solid=place == 1)
+        page.sheet.text(x + 28, page.y + 8, label, "muted", room=page.width / 2 - 40)
+        x += min(page.width / 2 - 10, 28 + text_width(label, NORMAL) + 18)
+    page.y += 22
+
+
+def _bar(sheet: Sheet, rect: Rect, hue: int, *, solid: bool) -> None:
+    """Draw a bar: what was before is pale with an edge, what is after is full."""
+    if solid:
+        sheet.rect(rect.x, rect.y, rect.w, rect.h, f"hue{hue}")
+    elif rect.w >= 1:
+        sheet.rect(rect.x + 0.5, rect.y + 0.5, max(0.5, rect.w - 1), rect.h - 1, f"tint{hue}.3", stroke=f"hue{hue}")
+
+
+def _row(page: Page, row: Row, kind: Field, numbers: _Numbers, largest: float, hue: int) -> None:
+    sheet, width = page.sheet, page.width
+    told = f"{row.name}\nbefore {kind.exact(row.before)}\nafter {kind.exact(row.after)}\n"
+    sheet.open(told + change_text(row.before, row.after), "pair", row.path or None)
+    if width < _NARROW:  # the name and the numbers above the bars
+        numbers.draw(sheet, width - MARGIN, page.y + 11, row)
+        sheet.text(MARGIN, page.y + 11, row.name, room=width - 2 * MARGIN - numbers.width - 8)
+        left, top, length, height = float(MARGIN), page.y + 16, width - 2.0 * MARGIN, 42
+    else:
+        names = width * 0.26
+        numbers.draw(sheet, width - MARGIN, page.y + 14, row)
+        sheet.text(MARGIN, page.y + 14, row.name, room=names)
+        left, top, height = MARGIN + names + 10, page.y + 1, 26
+        length = width - MARGIN - numbers.width - 12 - left
+    for place, value in enumerate((row.before, row.after)):
+        at = top + place * (_BAR_H + 1)
+        if value is None:
+            sheet.text(left, at + 8, "unknown", "muted", size=9)
+        else:
+            _bar(sheet, Rect(left, at, length * value / largest, _BAR_H), hue, solid=place == 1)
+    sheet.close()
+    page.y += height
+
+
+class _Numbers:
+    """The columns of numbers at the right: before, after, change."""
+
+    def __init__(self, rows: Sequence[Row], kind: Field):
+        self._kind = kind
+        texts = [self._texts(row) for row in rows]
+        self._widths = [max(text_width(text[at], NORMAL, bold=True) for text in texts) for at in range(3)]
+        self.width = sum(self._widths) + 2 * 14
+
+    def _texts(self, row: Row) -> tuple[str, str, str]:
+        return self._kind.short(row.before), self._kind.short(row.after), change_text(row.before, row.after)
+
+    def draw(self, sheet: Sheet, right: float, y: float, row: Row, *, bold: bool = False) -> None:
+        """Write them, right-aligned."""
+        before, after, change = self._texts(row)
+        last, middle = self._widths[2], self._widths[1]
+        sheet.text(right, y, change, "muted" if change in ("same", "unknown") else "ink", anchor="end", bold=bold)
+        sheet.text(right - last - 14, y, after, anchor="end", bold=bold)
+        sheet.text(right - last - middle - 28, y, before, "muted", anchor="end", bold=bold)
+
+
+def _text(pair: Pair, kind: Field, rows: Sequence[Row]) -> str:
+    first, second = _labels(pair)
+    program = f"{one_line(str(pair['program']))}: " if pair.get("program") else ""
+    table: list[tuple[str, ...]] = [("block", first, second, "change")]
+    for row in (*rows, _total(pair)):
+        table.append((row.name, kind.short(row.before), kind.short(row.after), change_text(row.before, row.after)))
+    head = f"{program}{kind.title} by block: {first}, {second}"
+    notes = [str(note) for note in pair.get("notes") or ()]
+    return "\n".join((head, columns(table, right=frozenset({1, 2, 3})), *notes))

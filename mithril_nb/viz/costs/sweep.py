@@ -1,0 +1,230 @@
+"""How costs go with one or two settings: a panel for each field, a line for each value of the second setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mithril_nb.viz.costs.axes import Scale, mark, scale_of, tick_text
+from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import Field, field_of
+from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.sheet import NORMAL, SMALL, line_path
+from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.palette import HUES
+from mithril_nb.viz.text import columns
+from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.units import seconds
+
+Swept = Mapping[str, Any]
+"""A sweep as data: `settings`, the values of one or two by name; `fields`; `points`, each with its `settings`, a number
+or `None` for each field, and `reasons` why it is `None`, by field; `program` and `source`, if they are known."""
+
+_DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2", "10 4", "4 2 1 2 1 2", "3 5")
+_PANEL_H = 218
+_NARROW = 560
+_LONG = 100_000
+_LEFT, _TOP, _BOTTOM = 52, 24, 40
+
+
+@dataclass(frozen=True)
+class Line:
+    """One value of the second setting.
+
+    Attributes:
+        label: The value, `""` if there is no second setting.
+        points: Place of the first setting's value, and the number there; `None` is unknown.
+    """
+
+    label: str
+    points: tuple[tuple[int, float | None], ...]
+
+
+def sweep(swept: Swept, width: int = 720) -> Drawing:
+    """Return how costs go with settings, as small panels.
+
+    Args:
+        swept: The sweep.
+        width: Width in px, from 320 on.
+
+    Raises:
+        UnknownOptionError: There is no such field.
+
+    Examples:
+        >>> points = [{"settings": {"batch": size}, "flops": 1000 * size} for size in (8, 16)]
+        >>> print(sweep({"settings": {"batch": [8, 16]}, "fields": ["flops"], "points": points}))
+        costs by batch
+        batch       FLOPs
+            8  8.00 kFLOP
+           16  16.0 kFLOP
+    """
+    fields = [field_of(str(name)) for name in swept["fields"]]
+    return Drawing(_svg(swept, fields, max(320, width)), _text(swept, fields))
+
+
+def lines_of(swept: Swept, field: str) -> list[Line]:
+    """Return the lines of a panel: one for each value of the second setting."""
+    names = list(swept["settings"])
+    first = list(swept["settings"][names[0]])
+    others = list(swept["settings"][names[1]]) if len(names) > 1 else [None]
+    found: list[Line] = []
+    for other in others:
+        points: dict[int, float | None] = {}
+        for point in swept["points"]:
+            of = point["settings"]
+            if (len(names) == 1 or of[names[1]] == other) and of[names[0]] in first:
+                points[first.index(of[names[0]])] = point.get(field)
+        label = "" if len(names) == 1 else one_line(str(other))
+        found.append(Line(label, tuple(sorted(points.items(), key=lambda one: one[0]))))
+    return found
+
+
+def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
+    """Return for each reason why there is no number: which field, at which settings, and the reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for point in swept["points"]:
+        for kind in fields:
+            if point.get(kind.name) is None:
+                why = str((point.get("reasons") or {}).get(kind.name) or "nobody says why")
+                where = ", ".join(f"{name}={value}" for name, value in point["settings"].items())
+                groups.setdefault((kind.title, why), []).append(where)
+    told: list[str] = []
+    for (title, why), places in groups.items():
+        everywhere = len(places) == len(swept["points"])
+        at = "" if everywhere else f" at {'; '.join(places[:4])}" + (f" and {len(places) - 4} more" * (len(places) > 4))
+        told.append(f"{title} unknown{at}: {why}")
+    return told
+
+
+def _svg(swept: Swept, fields: Sequence[Field], width: int) -> str:
+    names = [one_line(str(name)) for name in swept["settings"]]
+    page = Page(swept, None, f"Costs by {' and '.join(names)}", width)
+    known = [kind for kind in fields if any(point.get(kind.name) is not None for point in swept["points"])]
+    unknown = unknowns_of(swept, fields)
+    if not known:
+        reason = " ".join(unknown) or "There are no points."
+        page.plate(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), reason)
+        return page.svg(reason)
+    across = 1 if width < _NARROW or len(known) == 1 else 2
+    panel_w = (width - 2 * MARGIN - 16 * (across - 1)) / across
+    for place, kind in enumerate(known):
+        left = MARGIN + (place % across) * (panel_w + 16)
+        top = HEAD_H + (place // across) * (_PANEL_H + 8)
+        _panel(page, swept, kind, Rect(left, top, panel_w, _PANEL_H))
+    page.y = HEAD_H + -(-len(known) // across) * (_PANEL_H + 8)
+    for text in unknown:
+        page.note(text)
+    return page.svg(f"{', '.join(kind.title for kind in known)} at {len(swept['points'])} settings.")
+
+
+def _panel(page: Page, swept: Swept, kind: Field, within: Rect) -> None:
+    sheet = page.sheet
+    lines = lines_of(swept, kind.name)
+    names = list(swept["settings"])
+    labels = [f"{one_line(names[1])}={lines[0].label}", *(line.label for line in lines[1:])] if len(names) > 1 else []
+    right = min(within.w * 0.3, max((text_width(text, NORMAL) for text in labels), default=0) + 10)
+    area = Rect(within.x + _LEFT, within.y + _TOP, within.w - _LEFT - right - 6, within.h - _TOP - _BOTTOM)
+    y = scale_of([v for line in lines for _, v in line.points if v is not None], area.y + area.h, area.y)
+    sheet.text(within.x, within.y + 12, kind.title, bold=True)
+    if y.is_log:
+        sheet.text(within.x + text_width(kind.title, NORMAL, bold=True) + 6, within.y + 12, "logarithmic", "muted")
+    for value in y.ticks(5):
+        at = y.at(value)
+        sheet.line([(area.x, at), (area.x + area.w, at)], "track")
+        text = seconds(value) if kind.name == "time_s" else tick_text(value)
+        sheet.text(area.x - 6, at + 3.5, text, "muted", size=SMALL, anchor="end", room=_LEFT - 8)
+    places = _places(page, swept["settings"][names[0]], area)
+    sheet.text(area.x + area.w / 2, area.y + area.h + 31, names[0], "muted", anchor="middle", room=area.w)
+    gaps: set[int] = set()
+    for at, line in enumerate(lines):
+        _line(page, line, at, places, y, kind, one_line(names[0]), swept["settings"][names[0]])
+        gaps |= {place for place, value in line.points if value is None}
+    for place in sorted(gaps):  # a sign at the foot says that a number is missing, not small
+        sheet.text(places[place], area.y + area.h - 4, "?", "muted", bold=True, anchor="middle", halo=True)
+    _end_labels(page, lines, labels, y, area, right)
+
+
+def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
+    """Draw the axis of the first setting; return where each of its values stands."""
+    sheet, foot = page.sheet, area.y + area.h
+    sheet.line([(area.x, foot), (area.x + area.w, foot)], "line")
+    inset = 10.0
+    start, end = area.x + inset, area.x + area.w - inset
+    if _are_numbers(values) and len(set(values)) > 1:
+        is_log = min(values) > 0 and max(values) / min(values) > 100
+        scale = Scale(min(values), max(values), start, end, is_log)
+        places = [scale.at(value) for value in values]
+        texts = [f"{value:g}" if value < _LONG else tick_text(value) for value in values]
+    else:
+        step = (end - start) / max(1, len(values) - 1)
+        places = [(start + end) / 2] if len(values) == 1 else [start + step * at for at in range(len(values))]
+        texts = [elided(one_line(str(value)), SMALL, max(step - 6, 24)) for value in values]
+    free = float("-inf")
+    order = sorted(range(len(values)), key=places.__getitem__)
+    for at in order:
+        half = text_width(texts[at], SMALL) / 2
+        sheet.line([(places[at], foot), (places[at], foot + 4)], "line")
+        if places[at] - half > free + 4:
+            sheet.text(places[at], foot + 15, texts[at], "muted", size=SMALL, anchor="middle")
+            free = places[at] + half
+    return places
+
+
+def _are_numbers(values: Sequence[Any]) -> bool:
+    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+
+
+def _line(
+    page: Page, line: Line, at: int, places: Sequence[float], y: Scale, kind: Field, setting: str, values: Sequence[Any]
+) -> None:
+    hue, dash = at % HUES, _DASHES[at % len(_DASHES)]
+    pieces: list[list[tuple[float, float]]] = [[]]
+    for place, value in line.points:
+        if value is None:
+            pieces.append([])
+        else:
+            pieces[-1].append((places[place], y.at(value)))
+    d = "".join(line_path(piece) for piece in pieces if len(piece) > 1)
+    if d and _are_numbers(values):  # between two names there is nothing that a line could show
+        page.sheet.path(d, stroke=f"hue{hue}", width=1.8, dash=dash)
+    for place, value in line.points:
+        if value is not None:
+            told = f"{setting}={one_line(str(values[place]))}" + (f", {line.label}" if line.label else "")
+            page.sheet.open(f"{told}\n{kind.exact(value)}", "point")
+            mark(page.sheet, at, places[place], y.at(value), f"hue{hue}", r=4)
+            page.sheet.close()
+
+
+def _end_labels(page: Page, lines: Sequence[Line], labels: Sequence[str], y: Scale, area: Rect, right: float) -> None:
+    """Write which line is which beside their ends, moved apart where they meet."""
+    ends: list[tuple[float, int]] = []
+    for at in range(len(labels)):
+        known = [(place, value) for place, value in lines[at].points if value is not None]
+        if known:
+            ends.append((y.at(known[-1][1]), at))
+    ends.sort()
+    tops: list[float] = []
+    for want, _ in ends:
+        tops.append(max(want, tops[-1] + 13) if tops else max(want, area.y))
+    over = max(0.0, tops[-1] - (area.y + area.h)) if tops else 0.0
+    for place in range(len(tops) - 1, -1, -1):
+        limit = tops[place + 1] - 13 if place + 1 < len(tops) else tops[place] - over
+        tops[place] = min(tops[place], limit)
+    for (_, at), top in zip(ends, tops, strict=True):
+        x = area.x + area.w + 2
+        mark(page.sheet, at, x + 2, top, f"hue{at % HUES}", r=3)
+        page.sheet.text(x + 9, top + 4, labels[at], room=right - 4)
+
+
+def _text(swept: Swept, fields: Sequence[Field]) -> str:
+    names = list(swept["settings"])
+    about = ", ".join(one_line(str(swept[key])) for key in ("program", "source") if swept.get(key))
+    head = f"{f'{about}: ' if about else ''}costs by {' and '.join(map(one_line, names))}"
+    rows: list[tuple[str, ...]] = [(*map(one_line, names), *(kind.title for kind in fields))]
+    for point in swept["points"]:
+        values = (one_line(str(point["settings"][name])) for name in names)
+        rows.append((*values, *(kind.short(point.get(kind.name)) for kind in fields)))
+    table = columns(rows, right=frozenset(range(len(rows[0]))))
+    return "\n".join((head, table, *unknowns_of(swept, fields)))
