@@ -28,12 +28,12 @@ def test_the_whole_way():
         assert blocks >= {"linear_0", "relu_0", "linear_1"}, f"every block has its lines in {stage.name}"
     assert inspection is pm.inspect(), "what was made is kept"
 
-    report = pm.cost
-    assert sum(row.flops for row in report.rows) == report.total.flops
-    assert {row.block for row in report.rows} >= {"linear_0", "relu_0", "linear_1"}
-    assert report.total.flops >= 2 * 16 * (4 * 8 + 8 * 3)
+    cost = pm.cost
+    assert sum(block.flops for block in cost.by_block.values()) + cost.unattributed.flops == cost.total.flops
+    assert cost.by_block.keys() >= {"linear_0", "relu_0", "linear_1"}
+    assert cost.total.flops >= 2 * 16 * (4 * 8 + 8 * 3)
 
-    for shown in (model, pm, report):
+    for shown in (model, pm, cost):
         bundle = shown._repr_mimebundle_()
         assert "text/plain" in bundle
         assert bundle.keys() & {"image/svg+xml", "text/html"}, (

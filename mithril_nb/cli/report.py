@@ -47,8 +47,9 @@ def _page(target: Target, inspection: Any, options: argparse.Namespace) -> str:
     graph = target.graph
     assert graph is not None
     stages = [inspection.stage(name) for name in FIRST]
-    data: dict[str, Any] = cost.with_xla(cost.report(inspection), inspection, compile=True).to_dict()
-    shares = {row["block"]: row["share"] for row in data["rows"] if row["block"]}
+    data: dict[str, Any] = cost.costs_of(inspection).to_dict()
+    blocks = cost.cost_of(inspection).to_dict(rows=False)["by_block"]
+    shares = {path: block["share"] for path, block in blocks.items()}
     made = picture(graph, input_specs(graph, shapes_of(options.shape)), shares)
     title = f"{target.title}: {PROGRAMS[options.program or options.default_program]}"
     return report_html(title, made.diagram, stages, data, source=to_source(graph), problems=made.problems)

@@ -99,9 +99,9 @@ def _show_graph(target: Target, shapes: Mapping[str, Sequence[int | str]], as_js
 
 def _show_cost(inspection: Inspection, as_json: bool) -> None:
     from mithril_nb import cost
-    from mithril_nb.viz.cost import cost_text
+    from mithril_nb.viz.costs.table import cost_text
 
-    data = cost.with_xla(cost.report(inspection), inspection, compile=True).to_dict()
+    data = cost.costs_of(inspection).to_dict(rows=as_json)
     if as_json:
         say_json(data)
     elif sys.stdout.isatty():
@@ -114,7 +114,7 @@ def _print_cost_table(data: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from mithril_nb.viz.cost import cost_text
+    from mithril_nb.viz.costs.table import cost_text
 
     console = Console(highlight=False)
     for at, line in enumerate(cost_text(data).splitlines()):

@@ -1,14 +1,15 @@
 """What a program costs, block by block: FLOPs, transcendentals, bytes, parameters; checked against XLA."""
 
-from mithril_nb.cost.costs import Cost, CostRow, Figures, cost_of
-from mithril_nb.cost.lives import Life
-from mithril_nb.cost.memory import MemoryUse, Moment, memory_of
+from mithril_nb.cost.comparison import Change, Comparison
+from mithril_nb.cost.costs import Cost, Costs
+from mithril_nb.cost.counting import SOURCES, cost_of, costs_of, costs_so_far
+from mithril_nb.cost.difference import Difference, DifferenceRow
 from mithril_nb.cost.multiply_adds import MultiplyAdds, multiply_adds
-from mithril_nb.cost.records import BlockCost, CostReport, EquationCost, Total, Unknown
-from mithril_nb.cost.report import report, with_xla
-from mithril_nb.cost.xla import Memory, Source
+from mithril_nb.cost.records import CostRow, Figures, Fusion, Unknown
+from mithril_nb.cost.xla import Memory, Source, memory_of, xla_figures
 
 __all__ = [
-    "BlockCost", "Cost", "CostReport", "CostRow", "EquationCost", "Figures", "Life", "Memory", "MemoryUse", "Moment",
-    "MultiplyAdds", "Source", "Total", "Unknown", "cost_of", "memory_of", "multiply_adds", "report", "with_xla",
+    "SOURCES", "Change", "Comparison", "Cost", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures", "Fusion",
+    "Memory", "MultiplyAdds", "Source", "Unknown", "cost_of", "costs_of", "costs_so_far", "memory_of", "multiply_adds",
+    "xla_figures",
 ]  # fmt: skip

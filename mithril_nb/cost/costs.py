@@ -3,105 +3,63 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from fractions import Fraction
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from types import MappingProxyType
+from typing import Any
 
-from mithril_nb.cost.hlo_costs import hlo_costs
-from mithril_nb.cost.records import EquationCost, known_sum
+from mithril_nb.cost.comparison import Comparison, compared
+from mithril_nb.cost.difference import Difference, against_xla, between
+from mithril_nb.cost.records import (
+    CostRow,
+    Figures,
+    Fusion,
+    Unknown,
+    figures_of,
+    notes_of,
+    rows_by_block,
+    sum_of_figures,
+    text_table,
+    told_sum,
+    unknown_of,
+)  # fmt: skip
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
-from mithril_nb.cost.xla import Source, source_of
+from mithril_nb.cost.tables import data_frame
+from mithril_nb.cost.xla import Memory, Source
 from mithril_nb.display import Shown
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError
-from mithril_nb.stages.frozen import quick_to_make
-from mithril_nb.stages.records import UNATTRIBUTED, Role, Stage
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.stages.records import UNATTRIBUTED
 
-if TYPE_CHECKING:
-    from mithril_nb.stages.inspection import Inspection
-
-SOURCES = ("analytic", "lowered", "compiled")
-"""Ways of counting: equations by our rules, or instructions as XLA counts them, before or after its passes."""
-_STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
-_TIME = "time_s: nothing here is run, so no time is known"
-
-
-@quick_to_make
-@dataclass(frozen=True)
-class Figures:
-    """What something costs in one run of the program; `None` where nothing of it is known.
-
-    Attributes:
-        flops: Arithmetic operations.
-        transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
-        bytes_accessed: Bytes read and written.
-        params: Number of parameters.
-        time_s: Seconds.
-    """
-
-    flops: int | None = 0
-    transcendentals: int | None = 0
-    bytes_accessed: int | None = 0
-    params: int | None = 0
-    time_s: float | None = None
-
-
-@quick_to_make
-@dataclass(frozen=True)
-class CostRow:
-    """What one equation, or one instruction, costs in one run of the program.
-
-    Attributes:
-        id: Its id in its stage.
-        opcode: Its primitive, or its opcode.
-        blocks: Pairs of block path and share; nothing if no block caused it.
-        role: Which part of a step it belongs to.
-        flops: FLOPs in all its runs; `None` if unknown.
-        transcendentals: The same for transcendental functions.
-        bytes_accessed: The same for bytes read and written.
-        repeats: How often it runs; `None` if unknown.
-        formula: How the FLOPs of one run are computed, or why not.
-        letters: What the letters of the formula stand for: numbers, or texts where a size has only a name.
-        time_s: Seconds of all its runs; `None` if nobody measured them.
-    """
-
-    id: str
-    opcode: str
-    blocks: tuple[tuple[str, float], ...]
-    role: Role | None
-    flops: int | None
-    transcendentals: int | None
-    bytes_accessed: int | None
-    repeats: int | None
-    formula: str
-    time_s: float | None = None
-    letters: tuple[tuple[str, int | str], ...] = ()
-
-    @property
-    def explained(self) -> str:
-        """The formula with what its letters stand for: `"2·B·M·N·K with B=1, M=128, N=512, K=784"`."""
-        told = ", ".join(f"{letter}={value}" for letter, value in self.letters)
-        return f"{self.formula} with {told}" if told else self.formula
+NOT_RUN = "time_s: nothing here is run, so no time is known"
+ROLES = ("forward", "backward", "update")
 
 
 @dataclass(frozen=True)
 class Cost(Shown):
     """What a program costs by one way of counting.
 
-    What is unknown is in no sum: `notes` name it, and a sum beside it is a lower bound.
+    What is unknown is in no sum: `notes` and `unknown` name it, and a sum beside it is a lower bound.
 
     Attributes:
         program: Name of the program.
-        source: `"analytic"`, `"lowered"` or `"compiled"`.
+        source: `"analytic"`, `"lowered"`, `"compiled"` or `"measured"`.
         rows: Every equation or instruction, in the order of its stage.
         params: Number of parameters by block.
         notes: What is not known, and why.
         xla: What XLA says of the whole, loops once; `None` for `"analytic"`, which asks nobody.
         once: The sum of the rows with loops once, to stand beside `xla`.
+        fusions: What each fusion of a compiled program saves.
         symbolic: The program with sizes that may have names and no numbers; `None` if XLA counted.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.stages import inspect
+        >>> cost = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4)), name="layer").cost()
+        >>> cost.total.flops, cost.total.transcendentals, cost.total.bytes_accessed
+        (48, 8, 168)
+        >>> [(row.opcode, row.formula) for row in cost.rows]
+        [('dot_general', '2·B·M·N·K'), ('tanh', 'n transcendentals')]
     """
 
     program: str
@@ -111,6 +69,7 @@ class Cost(Shown):
     notes: tuple[str, ...]
     xla: Source | None
     once: Source
+    fusions: tuple[Fusion, ...] = ()
     symbolic: SymbolicProgram | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -176,7 +135,8 @@ class Cost(Shown):
     @cached_property
     def total(self) -> Figures:
         """All of it: the sum of `by_block` and `unattributed`, exactly."""
-        return self._sum(self._every.values())
+        params = self._sum(Figures(params=count) for count in self.params.values()).params
+        return replace(self._sum(map(figures_of, self.rows)), params=params)
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
@@ -191,224 +151,258 @@ class Cost(Shown):
     @cached_property
     def by_role(self) -> Mapping[str, Figures]:
         """What `"forward"`, `"backward"` and `"update"` cost; `""` is what has no role. Parameters have none."""
-        rows: dict[str, list[Figures]] = {"forward": [], "backward": [], "update": []}
+        rows: dict[str, list[Figures]] = {role: [] for role in ROLES}
         for row in self.rows:
-            figures = Figures(row.flops, row.transcendentals, row.bytes_accessed, time_s=row.time_s)
-            rows.setdefault(row.role or "", []).append(figures)
+            rows.setdefault(row.role or "", []).append(figures_of(row))
         return {role: self._sum(found) for role, found in rows.items()}
+
+    @cached_property
+    def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
+        """What each block costs by itself in each role; `""` is no block, or no role."""
+        return {
+            path: {role: self._sum(found) for role, found in roles.items()}
+            for path, roles in rows_by_block(self.rows).items()
+        }
+
+    @cached_property
+    def unknown(self) -> tuple[Unknown, ...]:
+        """What is in no sum of FLOPs, by opcode and reason."""
+        return unknown_of(self.rows)
 
     def subtree(self, path: str) -> Figures:
         """Return what a block costs with all blocks inside it; `""` gives the whole program."""
-        return self._sum(
-            figures
-            for block, figures in self._every.items()
-            if not path or block == path or block.startswith(f"{path}/")
+        if not path:
+            return self.total
+        inside = {block for block in self._every if block == path or block.startswith(f"{path}/")}
+        found = self._sum(self._every[block] for block in inside)
+        if not (found.unknown or found.unknown_bytes) or len(inside) < 2:
+            return found
+        # A fusion of several blocks stands in each of them: together it is still one.
+        rows = [row for row in self._unknown_rows if any(block in inside for block, _ in row.blocks)]
+        return replace(
+            found,
+            unknown=sum(row.flops is None for row in rows),
+            unknown_bytes=sum(row.bytes_accessed is None for row in rows),
         )
+
+    def share_of(self, figures: Figures) -> tuple[float | None, str]:
+        """Return the share of the program's FLOPs that a block has, and which bound it is of the true one.
+
+        Args:
+            figures: What the block costs: of `by_block`, or a `subtree`.
+
+        Returns:
+            The share with `""` if all costs are known, with `"≤"` if unknown ones are elsewhere, with `"≥"` if they are
+            all in this block; `None` if they are in both, so that nobody can tell.
+        """
+        total = self.total
+        if not total.unknown:
+            return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
+        if figures.flops is None or not total.flops or 0 < figures.unknown < total.unknown:
+            return None, ""
+        share = figures.flops / total.flops
+        is_exact = share == 1.0 if figures.unknown else share == 0.0
+        return share, "" if is_exact else "≥" if figures.unknown else "≤"
+
+    @property
+    def unattributed_share(self) -> float | None:
+        """Share of the FLOPs that nothing is known to have caused: no block, nor the loss or the optimizer.
+
+        Where costs are unknown, it is a bound or `None`, as `share_of` says.
+        """
+        return self.share_of(self.unattributed)[0]
+
+    @property
+    def attributed_share(self) -> float | None:
+        """Share of the FLOPs that a block, the loss or the optimizer caused."""
+        lost = self.unattributed_share
+        return None if lost is None else 1.0 - lost
+
+    def difference(self, other: Cost | None = None, of: str = "flops") -> Difference:
+        """Return where this count and another part, by primitive or opcode, loops once in both.
+
+        Args:
+            other: Costs of another stage of the same program, for those of `"analytic"`; by default XLA's own figure
+                for this stage, which only `"lowered"` and `"compiled"` have.
+            of: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
+
+        Raises:
+            UnknownOptionError: There is no such figure, or XLA has none for this way of counting.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> from mithril_nb.stages import inspect
+            >>> program = inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4)))
+            >>> program.cost("lowered").difference().total, program.cost().difference(program.cost("lowered")).total
+            (0, 0)
+        """
+        known = ("flops", "transcendentals", "bytes_accessed")
+        if of not in known:
+            raise UnknownOptionError(
+                f"costs of {self.program!r} do not differ in {of!r}.", (("known", ", ".join(known)),), 'of="flops"'
+            )
+        if other is not None:
+            return between(self, other, of)
+        if self.xla is None:
+            raise UnknownOptionError(
+                f"XLA has no figure to hold beside the {self.source} costs of {self.program!r}.",
+                (("has one for", "lowered, compiled"),),
+                'inspection.cost().difference(inspection.cost("lowered"))',
+            )
+        return against_xla(self, of)
+
+    def compare(self, other: Cost) -> Comparison:
+        """Return what changed from these costs to others: by block, in total, and what each fusion of those saved.
+
+        Args:
+            other: Costs of another stage, or of another program.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> from mithril_nb.stages import inspect
+            >>> program = inspect(lambda x: jnp.tanh(x + 1) * 2, jnp.zeros(1000))
+            >>> program.cost("lowered").compare(program.cost("compiled")).saved_by_fusion > 0
+            True
+        """
+        return compared(self, other)
 
     @cached_property
     def _every(self) -> Mapping[str, Figures]:
-        parts: dict[str, list[Figures]] = {}
-        for row in self.rows:
-            if len(row.blocks) < 2:  # nearly all: there is nothing to split
-                path = row.blocks[0][0] if row.blocks else UNATTRIBUTED
-                figures = Figures(row.flops, row.transcendentals, row.bytes_accessed, time_s=row.time_s)
-                parts.setdefault(path, []).append(figures)
-                continue
-            split = [_split(value, row.blocks) for value in (row.flops, row.transcendentals, row.bytes_accessed)]
-            whole = sum(share for _, share in row.blocks)
-            for place, (path, share) in enumerate(row.blocks):
-                time_s = None if row.time_s is None else row.time_s * (share / whole if whole else 1.0)
-                parts.setdefault(path, []).append(Figures(*(values[place] for values in split), time_s=time_s))
+        found = {path: self._sum(roles.values()) for path, roles in self.by_block_and_role.items()}
         for path, count in self.params.items():
-            parts.setdefault(path, []).append(Figures(params=count))
-        return {path: self._sum(found) for path, found in parts.items()}
+            found[path] = replace(found.get(path, Figures()), params=count)
+        return found
 
     def _sum(self, parts: Iterable[Figures]) -> Figures:
-        every = tuple(parts)
+        # What depends on a size without a number may be any part of the whole: the rest would say nothing of it.
+        return sum_of_figures(parts, all_known=bool(self.symbols))
 
-        def of(field: Callable[[Figures], int | None]) -> int | None:
-            values = [field(one) for one in every]
-            # What depends on a size without a number may be any part of the whole: the rest would say nothing of it.
-            return None if self.symbols and None in values else known_sum(values)
+    @cached_property
+    def _unknown_rows(self) -> list[CostRow]:
+        return [row for row in self.rows if row.flops is None or row.bytes_accessed is None]
 
-        return Figures(
-            of(lambda one: one.flops), of(lambda one: one.transcendentals), of(lambda one: one.bytes_accessed),
-            of(lambda one: one.params), _seconds(every),
-        )  # fmt: skip
+    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
+        """Return the same as plain data: what pictures, the workbench and JSON read.
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
-        return {
+        Args:
+            rows: Whether to add every equation or instruction.
+
+        Returns:
+            `program`, `source`, `total`, `by_block` (in the order of the program), `by_role`, `unattributed`,
+            `unknown`, `notes`, `xla`, `once`, `fusions`, and `rows` if they are asked for. A block has the figures of
+            `Figures`, `roles`, its `share` of the FLOPs, and `share_bound`.
+        """
+        data = {
             "program": self.program,
             "source": self.source,
-            "total": asdict(self.total),
-            "by_block": {path: asdict(figures) for path, figures in self.by_block.items()},
-            "by_role": {role: asdict(figures) for role, figures in self.by_role.items()},
-            "unattributed": asdict(self.unattributed),
-            "rows": [{**asdict(row), "blocks": dict(row.blocks)} for row in self.rows],
+            "total": self.total.to_dict(),
+            "by_block": {path: self._block(path, figures) for path, figures in self.by_block.items()},
+            "by_role": {role: figures.to_dict() for role, figures in self.by_role.items()},
+            "unattributed": self._block(UNATTRIBUTED, self.unattributed),
+            "unknown": [{**vars(one), "blocks": list(one.blocks)} for one in self.unknown],
             "notes": list(self.notes),
             "xla": None if self.xla is None else asdict(self.xla),
             "once": asdict(self.once),
+            "fusions": [one.to_dict() for one in self.fusions],
+        }
+        return {**data, "rows": [row.to_dict() for row in self.rows]} if rows else data
+
+    def _block(self, path: str, figures: Figures) -> dict[str, Any]:
+        share, bound = self.share_of(figures)
+        roles = self.by_block_and_role.get(path, {})
+        return {
+            **figures.to_dict(),
+            "roles": {role: roles.get(role, Figures()).to_dict() for role in dict.fromkeys((*ROLES, *roles))},
+            "share": share,
+            "share_bound": bound,
         }
 
-    def to_json(self) -> str:
+    def to_json(self, *, rows: bool = True) -> str:
         """Return the same as JSON."""
-        return json.dumps(self.to_dict(), allow_nan=False)
+        return json.dumps(self.to_dict(rows=rows), allow_nan=False)
+
+    def to_pandas(self, by: str = "row") -> Any:
+        """Return the same as a table, a `pandas.DataFrame`.
+
+        Args:
+            by: `"row"` gives one line for each equation or instruction, `"block"` one for each block.
+
+        Raises:
+            UnknownOptionError: There is no such table.
+            UnavailableBackendError: pandas is not installed.
+        """
+        return data_frame(self.to_dict(rows=by == "row"), by)
 
     def __str__(self) -> str:
         rows = [*self.by_block.items(), ("(unattributed)", self.unattributed), ("total", self.total)]
-        table = [("block", "FLOPs", "transcendentals", "bytes", "params")]
+        shown = [(path, figures) for path, figures in rows if figures != Figures() or path == "total"]
+        is_timed = self.total.time_s is not None
+        table = [("block", "FLOPs", "transcendentals", "bytes", "params", *(("seconds",) if is_timed else ()))]
         table += [
-            (path, *map(_told, (figures.flops, figures.transcendentals, figures.bytes_accessed, figures.params)))
-            for path, figures in rows
-            if figures != Figures() or path == "total"
-        ]
-        widths = [max(len(line[place]) for line in table) for place in range(5)]
-        lines = [
-            "  ".join(
-                [f"{line[0]:<{widths[0]}}", *(f"{cell:>{widths[place]}}" for place, cell in enumerate(line) if place)]
+            (
+                path, told_sum(figures.flops, figures.unknown), told_sum(figures.transcendentals, figures.unknown),
+                told_sum(figures.bytes_accessed, figures.unknown_bytes), told_sum(figures.params),
+                *((("" if figures.time_s is None else f"{figures.time_s:.3g}"),) if is_timed else ()),
             )
-            for line in table
-        ]
-        return "\n".join([f"{self.program}: {self.source}", *lines, *self.notes])
+            for path, figures in shown
+        ]  # fmt: skip
+        return "\n".join([f"{self.program}: {self.source}", *text_table(table), *self.notes])
 
 
-_KNOWN: WeakKeyDictionary[Inspection, dict[str, Cost]] = WeakKeyDictionary()
-
-
-def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
-    """Return what a program costs, by one way of counting; made once for each.
-
-    Args:
-        inspection: The program.
-        source: One of `SOURCES`. `"analytic"` only traces it, `"lowered"` lowers and `"compiled"` compiles it.
-
-    Raises:
-        UnknownOptionError: There is no such way of counting.
-        StageUnavailableError: The program cannot be traced, lowered or compiled.
-    """
-    if source not in SOURCES:
-        raise UnknownOptionError(
-            f"costs of {inspection.name!r} cannot be counted by {source!r}.",
-            (("sources", ", ".join(SOURCES)),),
-            'inspection.cost(source="analytic")',
-        )
-    known = _KNOWN.setdefault(inspection, {})
-    if source not in known:
-        known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
-    return known[source]
-
-
-def _analytic(inspection: Inspection) -> Cost:
-    program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs)
-    return of_equations(program.costs(), program)
-
-
-def of_equations(costs: Iterable[EquationCost], program: SymbolicProgram) -> Cost:
+def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> Cost:
     """Return what a program costs whose equations are known.
 
     Args:
-        costs: What each of its equations costs.
+        rows: What each of its equations costs.
         program: The program.
     """
-    found = tuple(costs)
-    rows = tuple(
-        CostRow(
-            one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, one.flops, one.transcendentals,
-            one.bytes, one.repeats, one.formula, letters=one.letters,
-        )
-        for one in found
-    )  # fmt: skip
-    once = Source("analytic, loops once", sum(one.once for one in found))
-    notes = (*program.notes, _TIME) if program.symbols else _notes(rows)
-    return Cost(program.name, "analytic", rows, program.params, notes, None, once, program)
+    notes = (*(program.notes if program.symbols else notes_of(rows)), NOT_RUN)
+    once = once_of("analytic", rows)
+    return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program)
 
 
-def _counted(inspection: Inspection, source: str) -> Cost:
-    stage = inspection.stage(_STAGES[source])
-    if stage.unavailable is not None:
-        raise StageUnavailableError(
-            f"program {inspection.name!r} has no {source} costs.",
-            (("reason", stage.unavailable),),
-            'inspection.cost(source="analytic")',
-        )
-    costs = hlo_costs(stage, _trips(inspection, stage))
-    rows = tuple(
-        CostRow(
-            one.instruction.id, one.instruction.opcode, one.instruction.shares, one.instruction.role,
-            _times(one.flops, one.repeats), _times(one.transcendentals, one.repeats), _times(one.bytes, one.repeats),
-            one.repeats, one.formula,
-        )
-        for one in costs
-    )  # fmt: skip
-
-    def once(field: str) -> int:
-        return sum((getattr(one, field) or 0) * one.once for one in costs)
-
-    return Cost(
-        inspection.name,
-        source,
-        rows,
-        SymbolicProgram(inspection.name, (), inspection.inputs).params,
-        _notes(rows),
-        source_of(f"XLA {source}", lambda: inspection.analysis(source)),
-        Source(f"{source}, loops once", once("flops"), once("transcendentals"), once("bytes")),
+def once_of(source: str, rows: Iterable[CostRow]) -> Source:
+    """Return the sum of rows with loops once, as XLA counts them."""
+    known = [row.once for row in rows if row.once is not None]
+    return Source(
+        f"{source}, loops once",
+        *(sum(getattr(one, field) or 0 for one in known) for field in ("flops", "transcendentals", "bytes_accessed")),
     )
 
 
-def _trips(inspection: Inspection, stage: Stage) -> dict[str, int]:
-    """Return how often loops go round that come from a scan: XLA finds it out later than before its passes."""
-    lengths = {one.id: one.param.get("length") for one in inspection.equations if one.primitive == "scan"}
-    found: dict[str, int] = {}
-    for one in stage.instructions if lengths else ():
-        # The loop of a scan has the equations of its body as well, and so those of scans within: the outermost is its.
-        own = min((id for id in one.equations if id in lengths), key=len, default="") if one.opcode == "while" else ""
-        length = lengths.get(own)
-        if isinstance(length, int):
-            found[one.id] = length
-    return found
+@dataclass(frozen=True)
+class Costs(Shown):
+    """What a program costs by several ways of counting, side by side.
 
-
-def _notes(rows: Iterable[CostRow]) -> tuple[str, ...]:
-    groups: dict[tuple[str, str, str], int] = {}
-    for row in rows:
-        unknown = [name for name in ("flops", "bytes_accessed") if getattr(row, name) is None]
-        if unknown:
-            why = "nobody knows how often it runs" if row.repeats is None else row.formula
-            key = " and ".join(unknown), row.opcode, why
-            groups[key] = groups.get(key, 0) + 1
-    told = [f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items()]
-    return (*told, _TIME)
-
-
-def _times(each: int | None, repeats: int | None) -> int | None:
-    if each == 0 or repeats == 0:
-        return 0
-    return None if each is None or repeats is None else each * repeats
-
-
-def _split(value: int | None, shares: tuple[tuple[str, float], ...]) -> list[int | None]:
-    """Return the parts of a whole number by shares, themselves whole, that sum to it; the largest rests are rounded up.
-
-    Examples:
-        >>> _split(10, (("a", 1 / 3), ("b", 1 / 3), ("c", 1 / 3)))
-        [4, 3, 3]
+    Attributes:
+        program: Name of the program.
+        by_source: Its costs by way of counting, the first that to which blocks and shares are read off.
+        memory: What the compiled program needs, if it is compiled.
+        unavailable: Why there are none, by way of counting.
     """
-    if value is None or len(shares) < 2:
-        return [value] * max(len(shares), 1)
-    weights = [Fraction(share) for _, share in shares]
-    wanted = [value * weight / sum(weights) for weight in weights]
-    parts = [int(part) for part in wanted]
-    for place in sorted(range(len(parts)), key=lambda place: parts[place] - wanted[place])[: value - sum(parts)]:
-        parts[place] += 1
-    return [*parts]
 
+    program: str
+    by_source: Mapping[str, Cost]
+    memory: Memory | None = None
+    unavailable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
-def _seconds(parts: Iterable[Figures]) -> float | None:
-    """Return the sum of what was measured; `None` if nothing was: a row without an event took no time of its own."""
-    known = [one.time_s for one in parts if one.time_s is not None]
-    return math.fsum(known) if known else None
+    def __getitem__(self, source: str) -> Cost:
+        """Return the costs by one way of counting."""
+        return self.by_source[source]
 
+    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
+        """Return the same as plain data: `program`, `sources` by name as `Cost.to_dict`, `memory`, `unavailable`."""
+        return {
+            "program": self.program,
+            "sources": {name: cost.to_dict(rows=rows) for name, cost in self.by_source.items()},
+            "memory": None if self.memory is None else asdict(self.memory),
+            "unavailable": dict(self.unavailable),
+        }
 
-def _told(value: int | None) -> str:
-    return "unknown" if value is None else f"{value:,}"
+    def to_json(self, *, rows: bool = True) -> str:
+        """Return the same as JSON."""
+        return json.dumps(self.to_dict(rows=rows), allow_nan=False)
+
+    def __str__(self) -> str:
+        none = (f"{self.program}: no {name} costs: {why}" for name, why in self.unavailable.items())
+        return "\n\n".join([*map(str, self.by_source.values()), *none])

@@ -25,6 +25,8 @@ class InstructionCost:
         repeats: How often it runs in a run of the program; `None` if a loop does not say how often it goes round.
         once: How often if loops are counted once, as XLA counts them; 0 in a branch that is not the dearest.
         formula: How the FLOPs were computed, or why not.
+        alone: Bytes that one run would read and write by itself, outside of the fusion that holds it.
+        fusion: Id of the fusion that holds it; `""` if none does.
     """
 
     instruction: Instruction
@@ -34,6 +36,8 @@ class InstructionCost:
     repeats: int | None
     once: int
     formula: str
+    alone: int | None = 0
+    fusion: str = ""
 
 
 def hlo_costs(stage: Stage, trips: Mapping[str, int] = MappingProxyType({})) -> tuple[InstructionCost, ...]:
@@ -53,7 +57,7 @@ class _Costs:
         self._trips = trips
         self._runs: dict[str, int | None] = dict.fromkeys(module.computations, 0)
         self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
-        self._fused: set[str] = set()
+        self._fused: dict[str, str] = {}  # by computation, the fusion that holds it
         self._sums = cache(self._sum_of_body)
 
     def found(self) -> tuple[InstructionCost, ...]:
@@ -64,7 +68,7 @@ class _Costs:
                     self._runs[callee.name] = sum_of(self._runs[callee.name], runs)
                     self._once[callee.name] += once
                     if one.opcode == "fusion" or body.name in self._fused:
-                        self._fused.add(callee.name)
+                        self._fused[callee.name] = self._fused.get(body.name, one.id)
         return tuple(
             self._cost(one, body) for body in self._module.computations.values() for one in body.by_id.values()
         )
@@ -112,6 +116,8 @@ class _Costs:
             self._runs[body.name],
             self._once[body.name],
             formula,
+            moved,
+            self._fused.get(body.name, ""),
         )
 
     def _each(self, one: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:

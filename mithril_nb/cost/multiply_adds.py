@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.costs import CostRow, cost_of
+from mithril_nb.cost.counting import cost_of
+from mithril_nb.cost.records import CostRow
 from mithril_nb.stages.records import Equation, Role
 
 if TYPE_CHECKING:

@@ -1,115 +1,122 @@
-"""Costs as data: by equation, by block, for the whole program. Integers, so that sums are exact. No JAX here."""
+"""Costs as data: of one equation or instruction, and sums of them. Integers, so that sums are exact. No JAX here."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from functools import cached_property
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
-from mithril_nb.cost.xla import Memory, Source
-from mithril_nb.display import Shown
+from mithril_nb.cost.rules import NO_RULE, NO_SIZE
 from mithril_nb.stages.frozen import quick_to_make
-from mithril_nb.stages.records import UNATTRIBUTED, Role
+from mithril_nb.stages.records import Role
+
+NO_TRIP_COUNT = "trip count unknown"
+TICKS_PER_S = 1 << 40
+"""Times that are measured are whole multiples of this part of a second: floats that add up exactly in any order."""
 
 
 @quick_to_make
 @dataclass(frozen=True)
-class EquationCost:
-    """What one equation costs in a run of the program.
+class Figures:
+    """What something costs in one run of the program; `None` where nothing of it is known.
 
     Attributes:
-        id: Its id.
-        primitive: Its primitive.
-        block: Path of its block.
-        role: Its role.
+        flops: Arithmetic operations.
+        transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
+        bytes_accessed: Bytes read and written.
+        params: Number of parameters.
+        time_s: Seconds.
+        unknown: How many equations or instructions have no known FLOPs: if there are any, FLOPs and transcendentals are
+            lower bounds.
+        unknown_bytes: The same for bytes.
+    """
+
+    flops: int | None = 0
+    transcendentals: int | None = 0
+    bytes_accessed: int | None = 0
+    params: int | None = 0
+    time_s: float | None = None
+    unknown: int = 0
+    unknown_bytes: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain data."""
+        return dict(self.__dict__)
+
+
+@quick_to_make
+@dataclass(frozen=True)
+class CostRow:
+    """What one equation, or one instruction, costs in one run of the program.
+
+    Attributes:
+        id: Its id in its stage.
+        opcode: Its primitive, or its opcode.
+        blocks: Pairs of block path and share; nothing if no block caused it.
+        role: Which part of a step it belongs to.
         flops: FLOPs in all its runs; `None` if unknown.
         transcendentals: The same for transcendental functions.
-        bytes: Bytes read and written in all its runs; `None` if unknown.
-        repeats: How often it runs; 0 if it never does; `None` if unknown.
-        each: FLOPs of one run; `None` if there is no rule, or a size that it needs is not known.
-        once: FLOPs counted as XLA counts them, loops once.
-        formula: How the FLOPs were computed, or why not.
+        bytes_accessed: The same for bytes read and written.
+        repeats: How often it runs; `None` if unknown.
+        formula: How the FLOPs of one run are computed, or why not.
+        time_s: Seconds of all its runs; `None` if nobody measured them.
+        once: What it costs if every loop goes round once, as XLA counts; `None` if nobody asked.
+        equations: Ids of the equations that it is, or came from.
         letters: What the letters of the formula stand for: numbers, or texts where a size has only a name.
     """
 
     id: str
-    primitive: str
-    block: str
+    opcode: str
+    blocks: tuple[tuple[str, float], ...]
     role: Role | None
     flops: int | None
     transcendentals: int | None
-    bytes: int | None
+    bytes_accessed: int | None
     repeats: int | None
-    each: int | None
-    once: int
     formula: str
+    time_s: float | None = None
+    once: Figures | None = None
+    equations: tuple[str, ...] = ()
     letters: tuple[tuple[str, int | str], ...] = ()
 
+    @property
+    def explained(self) -> str:
+        """The formula with what its letters stand for: `"2·B·M·N·K with B=1, M=128, N=512, K=784"`."""
+        told = ", ".join(f"{letter}={value}" for letter, value in self.letters)
+        return f"{self.formula} with {told}" if told else self.formula
 
-@dataclass(frozen=True)
-class BlockCost:
-    """What one block costs, without the blocks inside it.
+    @property
+    def unknown(self) -> str:
+        """Why its FLOPs are not known; `""` if they are."""
+        if self.flops is not None:
+            return ""
+        is_ruled = self.once is not None and self.once.flops is not None
+        if self.repeats is None and is_ruled:
+            return NO_TRIP_COUNT
+        return self.formula if self.formula.startswith(NO_RULE) else NO_SIZE
 
-    Attributes:
-        block: Its path; `"(loss)"`, `"(optimizer)"`, or `""` for what no block caused.
-        flops: FLOPs of its equations of known cost; `None` if those come to nothing, and there are unknown ones.
-        transcendentals: Their transcendentals; `None` in the same way, as are all sums below.
-        bytes: Bytes that they read and write, unfused.
-        params: Number of its parameters.
-        forward: FLOPs of these in the forward pass,
-        backward: in the backward pass,
-        update: and in the optimizer.
-        unknown: How many of its equations have no known FLOPs: if there are any, the sums are lower bounds.
-        unknown_bytes: The same for bytes.
-    """
-
-    block: str
-    flops: int | None = 0
-    transcendentals: int | None = 0
-    bytes: int | None = 0
-    params: int = 0
-    forward: int | None = 0
-    backward: int | None = 0
-    update: int | None = 0
-    unknown: int = 0
-    unknown_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Total:
-    """The sum over all blocks, of what is known: exact.
-
-    Attributes:
-        flops: FLOPs.
-        transcendentals: Transcendentals.
-        bytes: Bytes read and written, unfused.
-        params: Number of parameters.
-        unknown: How many equations have no known FLOPs, and so are not in the sum.
-        unknown_bytes: The same for bytes.
-    """
-
-    flops: int
-    transcendentals: int
-    bytes: int
-    params: int
-    unknown: int = 0
-    unknown_bytes: int = 0
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain data."""
+        kept = {key: value for key, value in self.__dict__.items() if key not in ("once", "equations")}
+        return {**kept, "blocks": dict(self.blocks), "letters": dict(self.letters)}
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """Equations whose cost is not in the total.
+    """Equations or instructions whose FLOPs are in no sum.
 
     Attributes:
-        primitive: Their primitive.
-        reason: `"no rule"`, `"size unknown"` or `"trip count unknown"`.
-        count: How many equations.
+        opcode: Their primitive, or their opcode.
+        reason: `"no rule"`, `"size unknown"`, `"trip count unknown"`, or what else there is to say.
+        count: How many there are.
         each: FLOPs of one round of them all, if there are rules.
-        share: Their share of all the program's equations.
-        blocks: The blocks that they are in.
+        share: Their share of all the program's equations or instructions, by number.
+        blocks: The blocks that they are in; `""` is none.
     """
 
-    primitive: str
+    opcode: str
     reason: str
     count: int
     each: int | None
@@ -118,125 +125,33 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class CostReport(Shown):
-    """What a program costs.
+class Fusion:
+    """What one fusion saves: its instructions in one go, against each of them by itself.
 
     Attributes:
-        program: Name of the program.
-        equations: The cost of every equation that is not just a call.
-        rows: The cost of every block, in the order in which the program first comes to it.
-        total: The sum of `rows`, exactly.
-        sources: The same for the whole program, by who says so.
-        unknown: What is not in the total.
-        memory: What the compiled program needs, if it is compiled.
+        id: Id of the fusion in its stage.
+        blocks: Pairs of block path and share.
+        role: Which part of a step it belongs to.
+        count: How many instructions it holds, apart from those that only name what is there.
+        alone: Bytes that they would read and write if each ran by itself, in all runs; `None` if unknown.
+        bytes_accessed: Bytes that the fusion reads and writes in all runs; `None` if unknown.
     """
 
-    program: str
-    equations: tuple[EquationCost, ...]
-    rows: tuple[BlockCost, ...]
-    total: Total
-    sources: tuple[Source, ...]
-    unknown: tuple[Unknown, ...] = ()
-    memory: Memory | None = None
-
-    @cached_property
-    def by_block(self) -> Mapping[str, BlockCost]:
-        """Rows by block path."""
-        return {row.block: row for row in self.rows}
+    id: str
+    blocks: tuple[tuple[str, float], ...]
+    role: Role | None
+    count: int
+    alone: int | None
+    bytes_accessed: int | None
 
     @property
-    def unattributed_share(self) -> float | None:
-        """Share of the FLOPs that nothing is known to have caused: no block, nor the loss or the optimizer.
+    def saved(self) -> int | None:
+        """Bytes that need not be read and written."""
+        return None if self.alone is None or self.bytes_accessed is None else self.alone - self.bytes_accessed
 
-        Where costs are unknown, it is a bound or `None`, as `share_of` says.
-        """
-        return self.share_of(self.by_block.get(UNATTRIBUTED, BlockCost(UNATTRIBUTED)))[0]
-
-    @property
-    def attributed_share(self) -> float | None:
-        """Share of the FLOPs that a block, the loss or the optimizer caused."""
-        lost = self.unattributed_share
-        return None if lost is None else 1.0 - lost
-
-    def share_of(self, row: BlockCost) -> tuple[float | None, str]:
-        """Return the share of the FLOPs that a block has, and which bound it is of the true one.
-
-        Returns:
-            The share with `""` if all costs are known, with `"≤"` if unknown ones are elsewhere, with `"≥"` if they are
-            all in this block; `None` if they are in both, so that nobody can tell.
-        """
-        unknown = self.total.unknown
-        if not unknown:
-            return (row.flops or 0) / self.total.flops if self.total.flops else 0.0, ""
-        if row.flops is None or not self.total.flops or 0 < row.unknown < unknown:
-            return None, ""
-        share = row.flops / self.total.flops
-        is_exact = share == 1.0 if row.unknown else share == 0.0
-        return share, "" if is_exact else "≥" if row.unknown else "≤"
-
-    def source(self, name: str) -> Source | None:
-        """Return the figures of one source, or `None` if it is not there."""
-        return next((source for source in self.sources if source.name == name), None)
-
-    def subtree(self, path: str) -> BlockCost:
-        """Return the cost of a block with all blocks inside it; `""` gives the whole program."""
-        inside = [row for row in self.rows if not path or row.block == path or row.block.startswith(f"{path}/")]
-        return total_of(path, inside)
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the same as JSON-able data, without the single equations."""
-        whole = total_of("", self.rows)
-        return {
-            "program": self.program,
-            "rows": [
-                {
-                    **asdict(row),
-                    "label": row.block.rpartition("/")[2] or "(unattributed)",
-                    "share": share,
-                    "share_bound": bound,
-                }
-                for row in self.rows
-                for share, bound in [self.share_of(row)]
-            ],
-            "total": {key: getattr(whole, key) for key in asdict(self.total)},
-            "unattributed_share": self.unattributed_share,
-            "unattributed_bound": self.share_of(self.by_block.get(UNATTRIBUTED, BlockCost(UNATTRIBUTED)))[1],
-            "unknown": [{**asdict(one), "blocks": list(one.blocks)} for one in self.unknown],
-            "sources": [asdict(source) for source in self.sources],
-            "memory": None if self.memory is None else asdict(self.memory),
-        }
-
-    def __str__(self) -> str:
-        lines = [f"{'block':<28} {'FLOPs':>16} {'forward':>16} {'backward':>16} {'update':>14} {'params':>12}"]
-        for row in (*self.rows, total_of("total", self.rows)):
-            name = row.block or "(unattributed)"
-            flops, forward, backward, update = (
-                _told(value, row.unknown) for value in (row.flops, row.forward, row.backward, row.update)
-            )
-            lines.append(f"{name:<28} {flops:>16} {forward:>16} {backward:>16} {update:>14} {row.params:>12,}")
-        lines += [f"unknown: {one.count} x {one.primitive} ({one.reason})" for one in self.unknown]
-        return "\n".join(lines)
-
-
-def total_of(path: str, rows: Iterable[BlockCost]) -> BlockCost:
-    """Return the sum of some rows, under the given path."""
-    every = tuple(rows)
-
-    def of(field: Callable[[BlockCost], int | None]) -> int | None:
-        return known_sum(map(field, every))
-
-    return BlockCost(
-        path,
-        of(lambda row: row.flops),
-        of(lambda row: row.transcendentals),
-        of(lambda row: row.bytes),
-        sum(row.params for row in every),
-        of(lambda row: row.forward),
-        of(lambda row: row.backward),
-        of(lambda row: row.update),
-        sum(row.unknown for row in every),
-        sum(row.unknown_bytes for row in every),
-    )
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain data."""
+        return {**self.__dict__, "blocks": dict(self.blocks), "saved": self.saved}
 
 
 def known_sum(values: Iterable[int | None]) -> int | None:
@@ -247,12 +162,151 @@ def known_sum(values: Iterable[int | None]) -> int | None:
         (3, 1, None, 0)
     """
     every = tuple(values)
-    known = sum(value or 0 for value in every)
+    known = sum([value for value in every if value])
     return None if not known and None in every else known
 
 
-def _told(value: int | None, unknown: int) -> str:
-    """A sum in words. 0 beside unknown costs is exact: `known_sum` gives no 0 otherwise."""
+def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figures:
+    """Return the sum of some figures, field by field.
+
+    Args:
+        parts: The figures.
+        all_known: Whether there is a sum only if all of its parts are known, rather than the sum of those that are.
+    """
+    every = tuple(parts)
+    if len(every) == 1:
+        return every[0]
+
+    def of(field: Callable[[Figures], int | None]) -> int | None:
+        values = [field(one) for one in every]
+        return None if all_known and None in values else known_sum(values)
+
+    return Figures(
+        of(lambda one: one.flops), of(lambda one: one.transcendentals), of(lambda one: one.bytes_accessed),
+        of(lambda one: one.params), _seconds(every), sum([one.unknown for one in every]),
+        sum([one.unknown_bytes for one in every]),
+    )  # fmt: skip
+
+
+def figures_of(row: CostRow) -> Figures:
+    """Return what a row costs as figures."""
+    return Figures(
+        row.flops, row.transcendentals, row.bytes_accessed, 0, row.time_s, int(row.flops is None),
+        int(row.bytes_accessed is None),
+    )  # fmt: skip
+
+
+def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
+    """Return what a row costs by block: whole numbers that sum to the row's own; `""` is no block."""
+    if len(row.blocks) < 2:
+        return [(row.blocks[0][0] if row.blocks else "", figures_of(row))]
+    weights = {path: Fraction(share) for path, share in row.blocks}
+    whole = sum(weights.values())
+    shares = [weight / whole for weight in weights.values()]
+    flops, transcendentals, moved = (
+        split_number(value, shares) for value in (row.flops, row.transcendentals, row.bytes_accessed)
+    )
+    unknown, unknown_bytes = int(row.flops is None), int(row.bytes_accessed is None)
+    ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
+    times = [None if part is None else part / TICKS_PER_S for part in ticks]
+    return [
+        (path, Figures(flops[place], transcendentals[place], moved[place], 0, times[place], unknown, unknown_bytes))
+        for place, path in enumerate(weights)
+    ]
+
+
+def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
+    """Return the parts of a whole number by shares, themselves whole, that sum to it; the largest rests are rounded up.
+
+    Args:
+        value: The number; if it is unknown, so are its parts.
+        shares: The shares; they sum to 1.
+
+    Examples:
+        >>> split_number(10, [Fraction(1, 3)] * 3)
+        [4, 3, 3]
+    """
+    if not value:
+        return [value] * len(shares)
+    wanted = [value * share for share in shares]
+    parts = [int(part) for part in wanted]
+    for place in sorted(range(len(parts)), key=lambda place: parts[place] - wanted[place])[: value - sum(parts)]:
+        parts[place] += 1
+    return [*parts]
+
+
+def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
+    """Return what is in no sum of FLOPs, by opcode and reason."""
+    every = tuple(rows)
+    groups: dict[tuple[str, str], list[CostRow]] = {}
+    for row in every:
+        if row.flops is None:
+            groups.setdefault((row.opcode, row.unknown), []).append(row)
+    return tuple(
+        Unknown(
+            opcode,
+            reason,
+            len(found),
+            sum((row.once.flops or 0) for row in found if row.once is not None) if reason == NO_TRIP_COUNT else None,
+            len(found) / len(every),
+            tuple(dict.fromkeys(path for row in found for path, _ in row.blocks or (("", 1.0),))),
+        )
+        for (opcode, reason), found in groups.items()
+    )
+
+
+def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
+    """Return in words which FLOPs and bytes are not known, and why."""
+    groups: dict[tuple[str, str, str], int] = {}
+    for row in rows:
+        unknown = [name for name in ("flops", "bytes_accessed") if getattr(row, name) is None]
+        if unknown:
+            why = "nobody knows how often it runs" if row.repeats is None else row.formula
+            key = " and ".join(unknown), row.opcode, why
+            groups[key] = groups.get(key, 0) + 1
+    return tuple(f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items())
+
+
+def told_sum(value: int | None, unknown: int = 0) -> str:
+    """Return a sum in words: 0 beside unknown costs is exact, as a sum of which nothing is known is `None`.
+
+    Examples:
+        >>> told_sum(1024), told_sum(1024, 2), told_sum(0, 2), told_sum(None, 2)
+        ('1,024', '≥ 1,024', '0', 'unknown')
+    """
     if value is None:
         return "unknown"
     return f"≥ {value:,}" if unknown and value else f"{value:,}"
+
+
+def text_table(rows: Iterable[tuple[str, ...]]) -> list[str]:
+    """Return the lines of a table, the first column to the left and numbers to the right.
+
+    Examples:
+        >>> text_table([("block", "FLOPs"), ("a", "1,024")])
+        ['block  FLOPs', 'a      1,024']
+    """
+    every = [*rows]
+    widths = [max(len(line[place]) for line in every) for place in range(len(every[0]))]
+    return [
+        "  ".join(
+            f"{cell:>{width}}" if place else f"{cell:<{width}}"
+            for place, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in every
+    ]
+
+
+def _seconds(parts: Iterable[Figures]) -> float | None:
+    """Return the sum of what was measured; `None` if nothing was: a row without an event took no time of its own."""
+    known = [one.time_s for one in parts if one.time_s is not None]
+    return math.fsum(known) if known else None
+
+
+def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Figures]]]:
+    """Return the parts of rows by block and role; `""` is no block, or no role."""
+    found: dict[str, dict[str, list[Figures]]] = {}
+    for row in rows:
+        for path, figures in parts_of(row):
+            found.setdefault(path, {}).setdefault(row.role or "", []).append(figures)
+    return found

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.records import EquationCost
-from mithril_nb.cost.report import NO_TRIP_COUNT, cost_equation, dearest_branches
+from mithril_nb.cost.analytic import dearest_branches, equation_row
+from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
 from mithril_nb.cost.rules import Counted, count, counted
 from mithril_nb.cost.symbols import Expression, Polynomial, UndecidedError, constant, parse, total, written_with
 from mithril_nb.errors import UnknownOptionError
@@ -99,19 +99,20 @@ class SymbolicProgram:
         """Its equations, equal ones together."""
         return self.known_kinds or _kinds(self.equations)
 
-    def costs(self) -> tuple[EquationCost, ...]:
+    def costs(self) -> tuple[CostRow, ...]:
         """Return what each equation costs that is not just a call of others; equal ones are looked at once.
 
         Of the branches of a condition only the dearest counts, as in XLA.
         """
         put = _Numbers(self.sizes)
         with paused_collector():
-            found = [cost_equation(put.equation(one, put.number(times))) for one, times in self.kinds.examples]
+            found = [equation_row(put.equation(one, put.number(times))) for one, times in self.kinds.examples]
             costs = tuple(
                 [
-                    EquationCost(
-                        one.id, one.primitive, one.block, one.role, like.flops, like.transcendentals, like.bytes,
-                        like.repeats, like.each, like.once, like.formula, like.letters,
+                    CostRow(
+                        one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, like.flops,
+                        like.transcendentals, like.bytes_accessed, like.repeats, like.formula, None, like.once,
+                        (one.id,), like.letters,
                     )
                     for one, place in self.kinds.members
                     for like in [found[place]]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.inspection import Inspection
 
 
 @dataclass(frozen=True)
@@ -12,7 +15,7 @@ class Source:
     """Whole-program figures, and who gives them.
 
     Attributes:
-        name: `"analytic (jaxpr)"`, `"XLA lowered"`, `"XLA compiled"`.
+        name: `"analytic, loops once"`, `"XLA lowered"`, `"XLA compiled"`.
         flops: Arithmetic operations, or `None` if unknown.
         transcendentals: Calls of transcendental functions, or `None` if unknown.
         bytes: Bytes read and written, or `None` if unknown.
@@ -58,6 +61,27 @@ def source_of(name: str, figures: Callable[[], Any]) -> Source:
     # A figure of -1 is how XLA says that it met something it cannot count; no figure is how it says 0.
     known = {key: found.get(key, 0) for key in ("flops", "transcendentals", "bytes accessed")}
     return Source(name, *(round(value) if value >= 0 else None for value in known.values()))
+
+
+def xla_figures(inspection: Inspection, *, lower: bool = False, compile: bool = False) -> tuple[Source, ...]:
+    """Return XLA's own figures for the stages that exist or are asked for; no text of a stage is read for it.
+
+    Args:
+        inspection: The program.
+        lower: Whether to lower the program for it.
+        compile: Whether to compile the program for it, which may take long.
+
+    Raises:
+        Exception: What JAX or XLA said when they could not lower or compile it.
+    """
+    found: list[Source] = []
+    if lower or compile or inspection.is_lowered:
+        _ = inspection.lowered
+        found.append(source_of("XLA lowered", lambda: inspection.analysis("lowered")))
+    if compile or inspection.is_compiled:
+        _ = inspection.compiled
+        found.append(source_of("XLA compiled", lambda: inspection.analysis("compiled")))
+    return tuple(found)
 
 
 def memory_of(figures: Callable[[], Any]) -> Memory | None:

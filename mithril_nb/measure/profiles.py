@@ -155,10 +155,10 @@ class Profile(Cost):
             if figures.time_s
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
         """Return the same as plain data."""
         return {
-            **super().to_dict(),
+            **super().to_dict(rows=rows),
             "runs": self.runs,
             "warm_up": self.warm_up,
             "times_run": self.times_run,

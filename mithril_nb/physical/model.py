@@ -472,14 +472,16 @@ class PhysicalModel(Shown):
         return self.inspect().stage("stablehlo").text if self.options.keeps_xla else None
 
     @property
-    def cost(self) -> cost.CostReport:
-        """What each block of the forward program costs, beside what XLA says of the whole; compiles it."""
-        return cost.with_xla(cost.report(self.inspect()), self.inspect(), compile=True)
+    def cost(self) -> cost.Cost:
+        """What each block of the forward program costs, from its equations; `inspect().costs()` has XLA's view too."""
+        return cost.cost_of(self.inspect())
 
     @property
     def memory(self) -> cost.Memory | None:
         """Bytes that the compiled forward program needs; compiles it."""
-        return self.cost.memory
+        inspection = self.inspect()
+        _ = inspection.compiled
+        return cost.memory_of(lambda: inspection.analysis("memory"))
 
 
 # `evaluate` of an instance is the jitted `_evaluate`: help on it shall say the same.

@@ -108,7 +108,7 @@ class Analysis:
         return self.program.inspection(self.physical, self._training)
 
     @property
-    def cost(self) -> cost.CostReport:
+    def cost(self) -> cost.Cost:
         """What each block costs, from the jaxpr alone."""
         return self.program.cost(self.physical, self._training)
 
@@ -123,7 +123,7 @@ class LazyProgram:
         self._name = name
         self._lock = threading.RLock()
         self._inspection: stages.Inspection | None = None
-        self._cost: cost.CostReport | None = None
+        self._cost: cost.Cost | None = None
 
     def inspection(self, model: PhysicalModel, training: Mapping[str, Any]) -> stages.Inspection:
         """Return the stages of the program."""
@@ -133,11 +133,11 @@ class LazyProgram:
                 self._inspection = inspect_own(model, self._name, loss, optimizer, {}, _SEVERAL_OUTPUTS)
             return self._inspection
 
-    def cost(self, model: PhysicalModel, training: Mapping[str, Any]) -> cost.CostReport:
+    def cost(self, model: PhysicalModel, training: Mapping[str, Any]) -> cost.Cost:
         """Return what each block costs, from the jaxpr alone."""
         with self._lock:
             if self._cost is None:
-                self._cost = cost.report(self.inspection(model, training))
+                self._cost = cost.cost_of(self.inspection(model, training))
             return self._cost
 
 

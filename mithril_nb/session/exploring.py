@@ -12,11 +12,10 @@ from typing import Any
 
 import jax
 
-from mithril_nb import cost
-from mithril_nb.cost.report import COMPILED
+from mithril_nb.cost import cost_of
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
-from mithril_nb.session.costs import cost_rows
+from mithril_nb.session.costs import CostSoFar, cost_rows, cost_so_far
 from mithril_nb.session.making import StageState, state_of
 from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.picture import GraphView, Picture
@@ -57,7 +56,7 @@ class Exploration:
         self.inspection = inspection
         self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
-        self.cost: cost.CostReport | None = None
+        self.cost: CostSoFar | None = None
         self._lock = threading.RLock()
         self._listeners: list[Listener] = []
         self._wanted: set[str] = set(_FIRST)
@@ -103,14 +102,14 @@ class Exploration:
     def snapshot(self) -> dict[str, Any]:
         """Return all that a front end paints, but for texts and pictures."""
         with self._lock:
-            report, elapsed = self.cost, self.inspection.elapsed
+            known, elapsed = self.cost, self.inspection.elapsed
             hues = {path: block["hue"] for path, block in self._blocks.items()}
             return {
                 "version": 1,
                 "name": self.inspection.name,
                 "backend": f"jax {jax.__version__}",
                 "blocks": dict(self._blocks),
-                "cost": None if report is None else cost_rows(report, list(self._blocks), hues),
+                "cost": None if known is None else cost_rows(known, list(self._blocks), hues),
                 "notice": self._notice and {**self._notice.to_dict(), "kind": "error"},
                 "problems": [],
                 "stages": {name: vars(state) for name, state in self.states.items()},
@@ -124,9 +123,9 @@ class Exploration:
                     "trace_s": elapsed.get("trace"),
                     "lower_s": elapsed.get("lower"),
                     "compile_s": elapsed.get("compile"),
-                    "flops": report.subtree("").flops if report else None,
-                    "bytes": report.subtree("").bytes if report else None,
-                    "attributed": report.attributed_share if report else None,
+                    "flops": known.cost.total.flops if known else None,
+                    "bytes": known.cost.total.bytes_accessed if known else None,
+                    "attributed": known.cost.attributed_share if known else None,
                 },
             }
 
@@ -279,12 +278,12 @@ class Exploration:
         if self.states["jaxpr"].state != "ready":
             return
         with_compiled = self.inspection.is_compiled
-        if self.cost is None or with_compiled != any(one.name == COMPILED for one in self.cost.sources):
-            report = cost.report(self.inspection) if self.cost is None else self.cost
-            report = cost.with_xla(report, self.inspection, lower=False, compile=with_compiled)
+        if self.cost is None or with_compiled != self.cost.is_compiled:
+            cost = cost_of(self.inspection)
+            known = cost_so_far(cost, self.inspection, compile=with_compiled)
             with self._lock:
-                self.cost = report
-            shares = {path: report.share_of(report.subtree(path))[0] for path in self._blocks}
+                self.cost = known
+            shares = {path: cost.share_of(cost.subtree(path))[0] for path in self._blocks}
             self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
             self._publish()
         self._draw()

@@ -16,7 +16,7 @@ from typing import Any
 
 from mithril_nb import stages as stages_room
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.cost import CostReport, with_xla
+from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.models.model import Model
 from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
@@ -98,15 +98,12 @@ class Session:
         return self._analysis
 
     @property
-    def cost(self) -> CostReport | None:
-        """What the blocks cost; of the latest design that can run, traced now if the worker has not come to it.
-
-        XLA's own figures stand beside ours as far as the stages are made.
-        """
-        analysis = self._analysis
+    def cost(self) -> Cost | None:
+        """What the blocks cost; of the latest design that can run, traced now if the worker has not come to it."""
+        analysis, known = self._analysis, self._maker.cost
         if analysis.can_run:
-            return with_xla(analysis.cost, analysis.inspection, lower=False)
-        return self._maker.cost
+            return analysis.cost
+        return None if known is None else known.cost
 
     @property
     def diagram(self) -> Diagram:
@@ -117,13 +114,13 @@ class Session:
         """Return all that a front end paints."""
         with self._lock:
             history, hues = self._history, hues_of(self._history.present.graph)
-            report, is_stale = self._maker.cost, self._maker.cost_version != self._version
+            known, is_stale = self._maker.cost, self._maker.cost_version != self._version
             return snapshot_of(
                 self._analysis,
                 self._view,
                 self._diagram,
                 backend=f"jax {self.backend.device_name}",
-                cost=cost_view(report, self._analysis, hues, is_stale) if report else None,
+                cost=cost_view(known, self._analysis, hues, is_stale) if known else None,
                 notice=self._notice,
                 stages=self._maker.states,
                 passes=self._passes_view(),
@@ -342,9 +339,9 @@ class Session:
         self._notice = problem_of(error)
 
     def _stages_changed(self) -> None:
-        report = self._maker.cost
-        if report is not None:
-            self._shares = shares_of(report, self._analysis.design.graph)
+        known = self._maker.cost
+        if known is not None:
+            self._shares = shares_of(known.cost, self._analysis.design.graph)
             self._diagram = with_shares(self._diagram, self._shares)
         self._publish()
 
@@ -370,14 +367,14 @@ class Session:
             self._publish()
 
     def _status(self) -> dict[str, Any]:
-        report = self._maker.cost
+        cost = None if self._maker.cost is None else self._maker.cost.cost
         # Of the program whose text is there: while another is made, its figures stay, as its text does.
         made = {what: self._maker.made(stage) for what, stage in _TIMED.items()}
         return {
             **{f"{what}_s": found[1].elapsed.get(what) if found else None for what, found in made.items()},
-            "flops": report.subtree("").flops if report else None,
-            "bytes": report.subtree("").bytes if report else None,
-            "attributed": report.attributed_share if report else None,
+            "flops": cost.total.flops if cost else None,
+            "bytes": cost.total.bytes_accessed if cost else None,
+            "attributed": cost.attributed_share if cost else None,
         }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mithril_nb.cost import CostReport
+from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import LogicalGraph
@@ -108,11 +108,11 @@ def with_shares(diagram: Diagram, shares: Mapping[str, float]) -> Diagram:
     )
 
 
-def shares_of(report: CostReport, graph: LogicalGraph) -> dict[str, float]:
+def shares_of(cost: Cost, graph: LogicalGraph) -> dict[str, float]:
     """Return each block's share of the FLOPs, where it is known; a composite has the sum of its parts."""
-    if not report.total.flops:
+    if not cost.total.flops:
         return {}
-    found = {path: report.share_of(report.subtree(path))[0] for path, _ in graph.walk()}
+    found = {path: cost.share_of(cost.subtree(path))[0] for path, _ in graph.walk()}
     return {path: share for path, share in found.items() if share is not None}
 
 

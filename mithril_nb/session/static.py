@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mithril_nb.cost import costs_so_far
 from mithril_nb.display import render
 from mithril_nb.session.session import Session
 from mithril_nb.session.snapshot import shares_of, with_shares
@@ -21,23 +22,24 @@ def _session_bundle(session: Session) -> dict[str, str]:
     design, analysis = session.design, session.analysis
     if not design.graph.nodes:
         return {"text/plain": "Workbench: no block yet"}
-    report = session.cost
+    cost = session.cost
     # With the shares of the cost, whether the worker has come to them or not: a saved picture does not depend on time.
-    diagram = session.diagram if report is None else with_shares(session.diagram, shares_of(report, design.graph))
+    diagram = session.diagram if cost is None else with_shares(session.diagram, shares_of(cost, design.graph))
     found = bundle(diagram)
     names = ", ".join(node.name for node in design.graph.nodes)
     lines = [f"Workbench of {design.name!r}: {names}", *map(str, analysis.problems)]
     now, run = session.snapshot(), session.training.run
-    stages = []
+    stages, costs = [], None if cost is None else cost.to_dict(rows=False)
     if analysis.can_run:
         inspection = analysis.inspection
         kept = (*QUICK_STAGES, *(["hlo"] if inspection.has_stage("hlo") else []))
         stages = [inspection.stage(name) for name in kept]
+        costs = costs_so_far(inspection).to_dict(rows=False)
     page = fragment_html(
         design.name,
         diagram,
         stages,
-        None if report is None else report.to_dict(),
+        costs,
         now["run"],
         now["source"],
         analysis.problems,

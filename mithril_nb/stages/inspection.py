@@ -328,7 +328,28 @@ class Inspection(Shown):
             48
         """
         # As `to_html`: who counts stands above this room.
-        return importlib.import_module("mithril_nb.cost.costs").cost_of(self, source)
+        return importlib.import_module("mithril_nb.cost").cost_of(self, source)
+
+    def costs(self, *sources: str) -> Any:
+        """Return what one run of the program costs by several ways of counting, side by side.
+
+        Args:
+            *sources: Of those that `cost` knows; by default all of them, which compiles the program.
+
+        Returns:
+            The costs, a `mithril_nb.cost.Costs`; where there are none it says why.
+
+        Raises:
+            UnknownOptionError: There is no such source.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> found = inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).costs("analytic", "lowered")
+            >>> {name: cost.total.flops for name, cost in found.by_source.items()}
+            {'analytic': 48, 'lowered': 48}
+        """
+        counting = importlib.import_module("mithril_nb.cost")
+        return counting.costs_of(self, sources or counting.SOURCES)
 
     def who_changed(self, stage: str, id: str) -> Fate:
         """Return which passes an instruction of the HLO appeared and vanished in, and what it was fused into.

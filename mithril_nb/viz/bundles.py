@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril_nb.graph.records import Block, LogicalGraph
-from mithril_nb.viz.cost import cost_html, cost_text
+from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.viz.curves import curves_svg, curves_text
 from mithril_nb.viz.inspection_summary import summary_html, summary_text
 from mithril_nb.viz.listing import MOST_LINES, cut_text, listing_html, listing_text
@@ -98,8 +98,8 @@ def _kernel(kernel: Any) -> Bundle:
     return {"text/plain": cut_text(kernel.llvm, MOST_LINES)}
 
 
-def _cost(report: Any) -> Bundle:
-    data = report.to_dict()
+def _cost(cost: Any) -> Bundle:
+    data = cost.to_dict()
     return {"text/plain": cost_text(data), "text/html": cost_html(data)}
 
 
@@ -128,8 +128,10 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Pass": _pass,
     "Kernel": _kernel,
     "Buffer": lambda buffer: {"text/plain": str(buffer)},
-    "Cost": lambda cost: {"text/plain": str(cost)},
-    "CostReport": _cost,
+    "Cost": _cost,
+    "Costs": _cost,
+    "Comparison": lambda found: {"text/plain": str(found)},
+    "Difference": lambda found: {"text/plain": str(found)},
     "Drawing": lambda drawing: {"text/plain": drawing.text, "image/svg+xml": drawing.svg},
     "Run": _run,
     "TransformStep": lambda step: _transforms([step]),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import ModelFileError, StageUnavailableError
-from mithril_nb.viz.cost import cost_css, cost_tables
+from mithril_nb.viz.costs.table import cost_css, cost_tables
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
 from mithril_nb.viz.listing import TITLES, hue_class, hues_seen, listing_css, panes_html
@@ -93,7 +93,7 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
         f'<body class="mnb"><main class="mnb-page">'
         f'<h1>{name} <span class="quiet">at every stage, by mithril_nb</span></h1>{graph_html(inspection, hues)}'
         f'<div class="live" hidden></div><div class="plain">{panes_html(stages, hues, key, PLAIN_LINES)}</div>'
-        f"{_passes_html(passes, diffs, why)}{_cost_html(inspection, hues, is_compiled)}"
+        f"{_passes_html(passes, diffs, why)}{_cost_html(inspection, hues)}"
         f"<h2>Stages</h2>{stages_html(inspection, names)}</main>"
         f'<script type="text/plain" id="mnb-data">{packed}</script>'
         f"<script>{(_HERE / 'inspection_page.js').read_text(encoding='utf-8')}</script></body></html>\n"
@@ -210,16 +210,14 @@ def _signed(diff: str) -> str:
     return f"+{added:,} −{removed:,}"
 
 
-def _cost_html(inspection: Inspection, hues: dict[str, int], is_compiled: bool) -> str:
+def _cost_html(inspection: Inspection, hues: dict[str, int]) -> str:
     from mithril_nb import cost
 
     try:
-        report = cost.report(inspection)
+        found = cost.costs_so_far(inspection)
     except StageUnavailableError:
         return ""  # the stages say why
-    if inspection.stage("hlo").unavailable is None if is_compiled else inspection.is_lowered:
-        report = cost.with_xla(report, inspection, compile=is_compiled)
-    return f'<h2>Cost</h2><div class="scroll">{cost_tables(report.to_dict(), hues)}</div>'
+    return f'<h2>Cost</h2><div class="scroll">{cost_tables(found.to_dict(), hues)}</div>'
 
 
 _PAGE_CSS = (

@@ -96,17 +96,17 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
     from mithril_nb.errors import StageUnavailableError
 
     try:
-        report = cost.report(inspection)
+        found = cost.cost_of(inspection)
     except StageUnavailableError:
         return {}  # a program that cannot be traced costs nobody knows what; its stages say why
-    if not report.total.flops:
+    if not found.total.flops:
         return {}
     paths: dict[str, None] = {}
-    for row in report.rows:
-        parts = row.block.split("/")
-        paths |= dict.fromkeys("/".join(parts[:count]) for count in range(1, len(parts) + 1) if row.block)
-    found = {path: report.share_of(report.subtree(path))[0] for path in paths}
-    return {path: share for path, share in found.items() if share is not None}
+    for block in found.by_block:
+        parts = block.split("/")
+        paths |= dict.fromkeys("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+    shares = {path: found.share_of(found.subtree(path))[0] for path in paths}
+    return {path: share for path, share in shares.items() if share is not None}
 
 
 def stages_html(inspection: Inspection, names: Sequence[str] | None = None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import Diagnostic
-from mithril_nb.viz.cost import Cost, cost_css, cost_tables
+from mithril_nb.viz.costs.table import Cost, cost_css, cost_tables
 from mithril_nb.viz.curves import Columns, curves_svg, curves_text
 from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.highlight import highlighted
@@ -45,7 +45,7 @@ def report_html(
         title: Name of the model.
         diagram: Its picture.
         stages: The stages of a program.
-        cost: What the program costs, as data (`CostReport.to_dict()`).
+        cost: What the program costs, as data (`Cost.to_dict()` or `Costs.to_dict()`).
         run: A training run, as data (`Run.snapshot()`).
         source: Python that builds the model.
         problems: What is wrong with it.

@@ -8,7 +8,7 @@ from typing import Any
 import traitlets
 
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.cost import CostReport
+from mithril_nb.cost import Cost
 from mithril_nb.display import render
 from mithril_nb.errors import UnknownOptionError, refuse_unknown
 from mithril_nb.graph.records import Block, LogicalGraph
@@ -54,7 +54,7 @@ class Workbench(SessionWidget):
         return f"Workbench({', '.join(node.name for node in self.session.design.graph.nodes)})"
 
     @property
-    def cost(self) -> CostReport | None:
+    def cost(self) -> Cost | None:
         """What each block costs, of the design as it is now; `None` while nothing can run."""
         return self.session.cost
 

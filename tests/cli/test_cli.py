@@ -51,9 +51,15 @@ def test_show_prints_costs_that_add_up(model, capsys):
     code, out, _ = said(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784", "--json")
     data = json.loads(out)
     assert code == 0
-    assert sum(row["flops"] for row in data["rows"]) == data["total"]["flops"]
+    assert list(data["sources"]) == ["analytic", "lowered", "compiled"]
+    for cost in data["sources"].values():
+        parts = [*cost["by_block"].values(), cost["unattributed"]]
+        assert (
+            sum(part["flops"] for part in parts) == cost["total"]["flops"] == sum(row["flops"] for row in cost["rows"])
+        )
     code, out, _ = said(capsys, "show", model, "--stage", "cost", "--shape", "input=32,784")
     assert out.splitlines()[0].split() == ["block", "FLOPs", "transcendentals", "bytes", "params", "share"]
+    assert out.splitlines()[1].split() == 3 * ["analytic", "lowered", "compiled"]
 
 
 def test_json_has_the_instructions_with_their_blocks(model, capsys):

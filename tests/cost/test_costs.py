@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,8 @@ from hypothesis import strategies as st
 from jax import lax
 from jax_programs import programs, spec
 
-from mithril_nb.cost import Cost, CostRow, Figures, Source
-from mithril_nb.cost.costs import SOURCES, _split
+from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
+from mithril_nb.cost.records import split_number
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.records import Role
@@ -137,10 +138,10 @@ def test_the_text_is_a_table() -> None:
 
 @given(value=st.integers(0, 10**18), weights=st.lists(st.floats(0.001, 1.0), min_size=1, max_size=7))
 def test_parts_of_a_whole_sum_to_it(value: int, weights: list[float]) -> None:
-    shares = tuple((str(place), weight / sum(weights)) for place, weight in enumerate(weights))
-    parts = [part or 0 for part in _split(value, shares)]
+    shares = [Fraction(weight) / sum(map(Fraction, weights)) for weight in weights]
+    parts = [part or 0 for part in split_number(value, shares)]
     assert sum(parts) == value
-    assert all(abs(part - value * share) <= 1 + value * 1e-9 for part, (_, share) in zip(parts, shares, strict=True))
+    assert all(abs(part - value * share) <= 1 for part, share in zip(parts, shares, strict=True))
 
 
 def test_seconds_of_rows_are_those_of_blocks_roles_and_the_whole() -> None:

@@ -2,91 +2,179 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mithril_nb.viz.cost import cost_html, cost_text
+from mithril_nb.viz.costs.table import cost_html, cost_text
 
-COST = {
+
+def figures(flops: int | None = 0, moved: int | None = 0, params: int = 0, **other: Any) -> dict[str, Any]:
+    return {"flops": flops, "transcendentals": 0, "bytes_accessed": moved, "params": params, "time_s": None,
+            "unknown": 0, "unknown_bytes": 0, **other}  # fmt: skip
+
+
+def roles(*flops: int) -> dict[str, Any]:
+    return {role: figures(value) for role, value in zip(("forward", "backward", "update"), flops, strict=True)}
+
+
+ANALYTIC = {
+    "program": "step",
+    "source": "analytic",
+    "by_block": {
+        "linear_0": figures(786432, 41216, 4160, roles=roles(262144, 523288, 1000), share=0.75, share_bound=""),
+        "mlp_0/relu_0": figures(157286, None, roles=roles(157286, 0, 0), share=0.15, share_bound="", unknown_bytes=1),
+        "(loss)": figures(52429, 5000, transcendentals=320, share=0.05, share_bound=""),
+    },
+    "unattributed": figures(52429, 10, share=0.05, share_bound=""),
+    "total": figures(1048576, 46226, 4160, transcendentals=320, unknown=3, unknown_bytes=1),
+    "unknown": [{"opcode": "sort", "count": 1, "reason": "no rule", "share": 0.012},
+                {"opcode": "while", "count": 2, "reason": "trip count unknown", "share": None}],
     "rows": [
-        {"block": "linear_0", "flops": 786432, "transcendentals": 0, "bytes": 41216, "params": 4160, "share": 0.75,
-         "forward": 262144, "backward": 523288, "update": 1000},
-        {"block": "mlp_0/relu_0", "flops": 157286, "transcendentals": 0, "bytes": None, "params": 0, "share": 0.15,
-         "forward": 157286, "backward": 0, "update": 0},
-        {"block": "(loss)", "flops": 52429, "transcendentals": 320, "bytes": 5000, "params": 0, "share": 0.05},
-        {"block": "", "flops": 52429, "transcendentals": 0, "bytes": 10, "params": 0, "share": 0.05},
+        {"opcode": "dot_general", "formula": "2·B·M·N·K", "flops": 786432, "bytes_accessed": 41216},
+        {"opcode": "mul", "formula": "n", "flops": 131072, "bytes_accessed": 5000},
+        {"opcode": "mul", "formula": "n", "flops": 131072, "bytes_accessed": 10},
+        {"opcode": "sort", "formula": "no rule", "flops": None, "bytes_accessed": None},
     ],
-    "total": {"flops": 1048576, "transcendentals": 320, "bytes": 46226, "params": 4160},
-    "unattributed_share": 0.05,
-    "unknown": [{"primitive": "sort", "count": 1, "reason": "no rule", "share": 0.012},
-                {"primitive": "while", "count": 2, "reason": "trip count unknown", "share": None}],
-    "sources": [{"name": "analytic (jaxpr)", "flops": 1048576, "transcendentals": 320, "bytes": 46226},
-                {"name": "XLA compiled", "flops": None, "transcendentals": None, "bytes": None}],
-    "memory": {"argument": 95488, "output": 1280, "temp": 0, "alias": 0, "code": None},
+    "notes": ["flops and bytes_accessed of 1 × sort: no rule", "bytes_accessed of 1 × neg: size unknown",
+              "time_s: nothing here is run, so no time is known"],
+    "once": {"name": "analytic, loops once", "flops": 1040000, "transcendentals": 320, "bytes": 46226},
+    "xla": None,
 }  # fmt: skip
+COMPILED = {
+    **ANALYTIC,
+    "source": "compiled",
+    "by_block": {"linear_0": figures(786000, 20000, roles=roles(262144, 523288, 568)), "extra": figures(10, 20)},
+    "unattributed": figures(),
+    "total": figures(786010, 20020),
+    "unknown": [{"opcode": "custom-call", "count": 1, "reason": "no rule: a library does it", "share": None}],
+    "rows": [],
+    "notes": [],
+    "once": {"name": "compiled, loops once", "flops": 786010, "transcendentals": 0, "bytes": 20020},
+    "xla": {"name": "XLA compiled", "flops": None, "transcendentals": None, "bytes": None},
+}
+MEASURED = {
+    **COMPILED,
+    "source": "measured",
+    "by_block": {"linear_0": figures(786000, 20000, time_s=0.003), "extra": figures(10, 20)},
+    "unattributed": figures(time_s=0.001),
+    "total": figures(786010, 20020, time_s=0.004),
+    "unknown": [],
+    "notes": ["time_s: 20 runs on one thread"],
+}
+BESIDE = {
+    "program": "step",
+    "sources": {"analytic": ANALYTIC, "compiled": COMPILED, "measured": MEASURED},
+    "memory": {"argument": 95488, "output": 1280, "temp": 0, "alias": 0, "code": None},
+    "unavailable": {"lowered": "XLA has no such thing"},
+}
 
 
 def test_golden(golden, parsed):
-    html = cost_html(COST)
-    parsed(html)
-    golden("cost.html", html)
-    golden("cost.txt", cost_text(COST) + "\n")
+    for name, cost in (("cost", ANALYTIC), ("costs", BESIDE)):
+        html = cost_html(cost)
+        parsed(html)
+        golden(f"{name}.html", html)
+        golden(f"{name}.txt", cost_text(cost) + "\n")
 
 
 def test_what_is_not_known_is_said(parsed):
-    text = cost_text(COST)
+    text = cost_text(ANALYTIC)
     assert "no FLOP rule for sort: 1 equation not counted, 1.2 % of the program's" in text
     assert "trip count unknown of while: 2 equations not counted" in text
-    assert "XLA compiled         unknown          unknown  unknown" in text
+    assert "bytes_accessed of 1 × neg: size unknown" in text
+    text = cost_text(BESIDE)
+    assert "compiled: no FLOP rule for custom-call: 1 instruction not counted (a library does it)" in text
+    assert "no lowered costs: XLA has no such thing" in text
+    assert "measured: time_s: 20 runs on one thread" in text
+    assert "XLA compiled             unknown          unknown  unknown" in text
     assert "code unknown" in text
 
 
+def test_sources_stand_side_by_side(parsed):
+    lines = [line.split() for line in cost_text(BESIDE).splitlines()]
+    assert " ".join(lines[0]) == "block FLOPs transcendentals bytes time params share"
+    assert " ".join(lines[1]) == "analytic compiled analytic compiled analytic compiled measured"
+    by_name = {line[0]: " ".join(line[1:]) for line in lines if line}
+    assert by_name["linear_0"] == "786 kFLOP 786 kFLOP 0 0 41.2 kB 20.0 kB 3.00 ms 4.16 k 75.0 %"
+    assert by_name["extra"] == "10 FLOP 0 20 B 0 %"  # one source alone knows it, and it took no time of its own
+    assert by_name["unattributed"] == "52.4 kFLOP 0 FLOP 0 0 10 B 0 B 1.00 ms 0 5.0 %"
+    assert by_name["total"] == "≥ 1.05 MFLOP 786 kFLOP ≥ 320 0 ≥ 46.2 kB 20.0 kB 4.00 ms 4.16 k 100 %"
+    html = cost_html(BESIDE)
+    assert '<th scope="colgroup" colspan="2">FLOPs</th>' in html
+    assert '<th scope="colgroup" colspan="1">time</th>' in html
+    assert html.count('<th scope="col">compiled</th>') == 3
+
+
+def test_what_is_measured_has_shares_of_time():
+    text = cost_text(MEASURED)
+    by_name = {line.split()[0]: " ".join(line.split()[1:]) for line in text.splitlines() if line}
+    assert by_name["linear_0"].endswith("3.00 ms 0 75.0 %")
+    assert by_name["unattributed"].endswith("1.00 ms 0 25.0 %")
+    assert '<th scope="col" rowspan="2">share of time</th>' in cost_html(MEASURED)
+
+
+def test_how_rows_are_counted_is_within_reach(parsed):
+    html = cost_html(ANALYTIC)
+    page = html[html.index('<details class="formulas">') :]
+    assert page.index("2·B·M·N·K") < page.index('<th scope="row">mul</th>') < page.index('<th scope="row">sort</th>')
+    assert (
+        '<td class="words">n</td><td data-value="2">2</td><td data-value="262144" title="262,144">262 kFLOP</td>'
+        in page
+    )
+    assert '<td class="words">no rule</td><td data-value="1">1</td><td class="unknown">unknown</td>' in page
+    assert "time_s: nothing here is run, so no time is known" in page
+    assert "<details" not in cost_html({**ANALYTIC, "rows": []})
+
+
 def test_sums_and_shares_beside_what_is_unknown_are_bounds(parsed):
-    known = {"block": "a", "flops": 750, "bytes": 64, "params": 0, "transcendentals": 3, "share": 0.75,
-             "share_bound": "≤", "unknown": 0, "unknown_bytes": 0}  # fmt: skip
-    some = {**known, "block": "b", "flops": 250, "share": 0.25, "share_bound": "≥", "unknown": 2, "unknown_bytes": 1}
-    none = {**some, "block": "c", "flops": None, "transcendentals": None, "share": None, "share_bound": ""}
-    total = {"flops": 1000, "transcendentals": 6, "bytes": 192, "params": 0, "unknown": 4, "unknown_bytes": 2}
+    known = figures(750, 64, transcendentals=3, share=0.75, share_bound="≤")
+    some = {**known, "flops": 250, "share": 0.25, "share_bound": "≥", "unknown": 2, "unknown_bytes": 1}
+    none = {**some, "flops": None, "transcendentals": None, "share": None, "share_bound": ""}
     cost = {
-        "rows": [known, some, none], "total": total, "unattributed_share": 0.1, "unattributed_bound": "≤", "unknown": []
+        "source": "analytic", "by_block": {"a": known, "b": some, "c": none},
+        "total": figures(1000, 192, transcendentals=6, unknown=4, unknown_bytes=2),
+        "unattributed": figures(share=0.1, share_bound="≤"),
     }  # fmt: skip
     lines = [" ".join(line.split()) for line in cost_text(cost).splitlines()]
-    assert lines[1:] == [
+    assert lines[1:6] == [
         "a 750 FLOP 3 64 B 0 ≤ 75.0 %",
         "b ≥ 250 FLOP ≥ 3 ≥ 64 B 0 ≥ 25.0 %",
         "c unknown unknown ≥ 64 B 0 unknown",
-        "unattributed ≤ 10.0 %",
+        "unattributed 0 FLOP 0 0 B 0 ≤ 10.0 %",
         "total ≥ 1.00 kFLOP ≥ 6 ≥ 192 B 0 100 %",
     ]
     html = cost_html(cost)
     parsed(html)
-    assert '<td title="at least 250">≥ 250 FLOP</td>' in html
-    assert '<td title="750">750 FLOP</td>' in html
+    assert '<td data-value="250" title="at least 250">≥ 250 FLOP</td>' in html
+    assert '<td data-value="750" title="750">750 FLOP</td>' in html
     assert '≥ 25.0 %<span class="bar">' in html
     assert '≤ 10.0 %<span class="bar">' in html
 
 
 def test_exact_values_are_in_the_tooltip_and_roles_in_the_bar():
-    html = cost_html(COST)
-    assert '<td title="786,432">786 kFLOP</td>' in html
+    html = cost_html(ANALYTIC)
+    assert '<td data-value="786432" title="786,432">786 kFLOP</td>' in html
     assert 'title="forward 33.3 %, backward 66.5 %, update 0.1 %"' in html
     assert html.count("<tr data-block") == 3
 
 
-def test_a_report_with_nothing_in_it(parsed):
-    empty = {
-        "rows": [],
-        "total": {"flops": 0, "transcendentals": 0, "bytes": 0, "params": 0},
-        "unattributed_share": 0.0,
-    }
+def test_costs_with_nothing_in_them(parsed):
+    empty = {"source": "analytic", "by_block": {}, "total": figures(), "unattributed": figures(share=0.0)}
     parsed(cost_html(empty))
     assert "total" in cost_text(empty)
+    nothing = {"program": "step", "sources": {}, "memory": None, "unavailable": {"analytic": "it cannot be traced"}}
+    parsed(cost_html(nothing))
+    assert "no analytic costs: it cannot be traced" in cost_text(nothing)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.text(min_size=1, max_size=30), st.text(max_size=30))
-def test_any_name_is_data(parsed, block, primitive):
-    row = {"block": block, "flops": 1, "transcendentals": 0, "bytes": 1, "params": 0, "share": 1.0}
-    cost = {**COST, "rows": [row], "unknown": [{"primitive": primitive, "count": 1}]}
-    page = parsed(cost_html(cost))
+def test_any_name_is_data(parsed, block, opcode):
+    cost = {
+        **ANALYTIC, "by_block": {block: figures(1, 1, share=1.0)}, "unknown": [{"opcode": opcode, "count": 1}],
+        "rows": [{"opcode": opcode, "formula": block, "flops": 1, "bytes_accessed": 1}], "notes": [block],
+    }  # fmt: skip
+    page = parsed(cost_html({**BESIDE, "sources": {block: cost}, "unavailable": {opcode: block}}))
     assert "script" not in {tag for tag, _ in page.elements}

@@ -16,10 +16,12 @@ STAGE = Stage(
     "{ lambda a:f32[2,3] let\n    b:f32[2,4] = max a 0.0\n  in (b,) }",
     (Instruction("0", "max", 2, ("0",), (("mlp_0/relu_0", 1.0),), "forward", "tagged"),),
 )
+FIGURES = {"flops": 10, "transcendentals": 0, "bytes_accessed": 8, "params": 0}
 COST = {
-    "rows": [{"block": "mlp_0/relu_0", "flops": 10, "transcendentals": 0, "bytes": 8, "params": 0, "share": 1.0}],
-    "total": {"flops": 10, "transcendentals": 0, "bytes": 8, "params": 0},
-    "unattributed_share": 0.0,
+    "source": "analytic",
+    "by_block": {"mlp_0/relu_0": {**FIGURES, "share": 1.0}},
+    "total": FIGURES,
+    "unattributed": {**dict.fromkeys(FIGURES, 0), "share": 0.0},
 }
 RUN = {"state": "done", "epoch": 1, "epochs": 1, "step": 2, "steps": 2, "loss": 0.5}
 PROBLEM = Diagnostic("cannot connect <a>.", (("got", "(2, 3)"),), "Linear(3)", block="head")

@@ -56,7 +56,7 @@ def test_live_values_follow_the_widget(wb, model):
     ask(wb, "add_block", kind="Gelu", after="relu_0")
     assert [node.name for node in wb.model.graph.nodes] == ["linear_0", "relu_0", "gelu_0", "linear_1"]
     assert wb.selection == ("gelu_0",)
-    assert {row.block for row in wb.cost.rows} >= {"linear_0", "relu_0", "gelu_0", "linear_1", "(loss)"}
+    assert wb.cost.by_block.keys() >= {"linear_0", "relu_0", "gelu_0", "linear_1", "(loss)"}
     built: dict = {}
     exec(wb.source, built)
     assert built["model"] == wb.model

@@ -1,0 +1,155 @@
+"""Two costs of one program side by side, before and after something: by block, in total, and what each fusion saved."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.cost.records import Figures, Fusion, text_table, told_sum
+from mithril_nb.display import Shown
+from mithril_nb.stages.records import UNATTRIBUTED
+
+if TYPE_CHECKING:
+    from mithril_nb.cost.costs import Cost
+
+_COMPARED = ("flops", "transcendentals", "bytes_accessed", "params", "time_s")
+_MOST_FUSIONS = 10
+
+
+@dataclass(frozen=True)
+class Change:
+    """Figures before and after.
+
+    Attributes:
+        before: Before.
+        after: After.
+    """
+
+    before: Figures
+    after: Figures
+
+    @property
+    def delta(self) -> Figures:
+        """After less before; `None` where one of them is not known in full."""
+
+        def of(field: str, unknown: int) -> Any:
+            before, after = getattr(self.before, field), getattr(self.after, field)
+            return None if unknown or before is None or after is None else after - before
+
+        unknown = self.before.unknown + self.after.unknown
+        unknown_bytes = self.before.unknown_bytes + self.after.unknown_bytes
+        return Figures(
+            of("flops", unknown), of("transcendentals", unknown), of("bytes_accessed", unknown_bytes),
+            of("params", 0), of("time_s", 0),
+        )  # fmt: skip
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain data."""
+        delta = self.delta
+        return {
+            "before": self.before.to_dict(),
+            "after": self.after.to_dict(),
+            "delta": {field: getattr(delta, field) for field in _COMPARED},
+        }
+
+
+@dataclass(frozen=True)
+class Comparison(Shown):
+    """What changed between two costs of a program, or of two programs.
+
+    Attributes:
+        before: What stands on the left: `"step: lowered"`.
+        after: What stands on the right.
+        total: The whole.
+        by_block: Each block by itself, in the order of the one before.
+        unattributed: What no block caused.
+        fusions: What each fusion of the one after saved, the most first.
+    """
+
+    before: str
+    after: str
+    total: Change
+    by_block: dict[str, Change]
+    unattributed: Change
+    fusions: tuple[Fusion, ...]
+
+    @cached_property
+    def saved_by_fusion(self) -> int | None:
+        """Bytes that need not be read and written as instructions are fused; `None` if there is one nobody can tell of.
+
+        It is counted among the instructions after: those that other passes took away are not in it.
+        """
+        known = [one.saved for one in self.fusions]
+        return None if None in known else sum(one for one in known if one is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain data."""
+        return {
+            "before": self.before,
+            "after": self.after,
+            "total": self.total.to_dict(),
+            "by_block": {path: change.to_dict() for path, change in self.by_block.items()},
+            "unattributed": self.unattributed.to_dict(),
+            "saved_by_fusion": self.saved_by_fusion,
+            "fusions": [one.to_dict() for one in self.fusions],
+        }
+
+    def __str__(self) -> str:
+        head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
+        rows = [*self.by_block.items(), ("(unattributed)", self.unattributed), ("total", self.total)]
+        lines = [f"{self.before} -> {self.after}"]
+        lines += text_table([head, *((path, *_cells(change)) for path, change in rows)])
+        if self.fusions:
+            saved = told_sum(self.saved_by_fusion)
+            lines += ["", f"fusions: {len(self.fusions)}, bytes saved: {saved}"]
+            lines += text_table(
+                [("fusion", "instructions", "bytes alone", "fused", "saved")]
+                + [
+                    (one.id, str(one.count), told_sum(one.alone), told_sum(one.bytes_accessed), told_sum(one.saved))
+                    for one in self.fusions[:_MOST_FUSIONS]
+                ]
+            )
+            if len(self.fusions) > _MOST_FUSIONS:
+                lines.append(f"and {len(self.fusions) - _MOST_FUSIONS} more")
+        return "\n".join(lines)
+
+
+def compared(before: Cost, after: Cost) -> Comparison:
+    """Return what changed between two costs.
+
+    Args:
+        before: The one on the left.
+        after: The one on the right; its fusions are itemised.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.stages import inspect
+        >>> program = inspect(lambda x: jnp.tanh(x + 1) * 2, jnp.zeros(1000))
+        >>> found = compared(program.cost("lowered"), program.cost("compiled"))
+        >>> found.total.delta.flops, found.total.delta.bytes_accessed < 0
+        (0, True)
+    """
+    nothing = Figures()
+    paths = [path for path in dict.fromkeys((*before.by_block, *after.by_block)) if path != UNATTRIBUTED]
+    return Comparison(
+        f"{before.program}: {before.source}",
+        f"{after.program}: {after.source}",
+        Change(before.total, after.total),
+        {path: Change(before.by_block.get(path, nothing), after.by_block.get(path, nothing)) for path in paths},
+        Change(before.unattributed, after.unattributed),
+        tuple(sorted(after.fusions, key=lambda one: -(one.saved or 0))),
+    )
+
+
+def _cells(change: Change) -> tuple[str, ...]:
+    before, after, delta = change.before, change.after, change.delta
+    return (
+        told_sum(before.flops, before.unknown), told_sum(after.flops, after.unknown), _signed(delta.flops),
+        told_sum(before.bytes_accessed, before.unknown_bytes), told_sum(after.bytes_accessed, after.unknown_bytes),
+        _signed(delta.bytes_accessed),
+    )  # fmt: skip
+
+
+def _signed(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:+,}" if value else "0"

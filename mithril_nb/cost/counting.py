@@ -1,0 +1,185 @@
+"""What an inspected program costs, by each way of counting; each is made once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from mithril_nb.cost.costs import NOT_RUN, Cost, Costs, of_equations, once_of
+from mithril_nb.cost.hlo_costs import InstructionCost, hlo_costs
+from mithril_nb.cost.hlo_rules import NAMING
+from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of
+from mithril_nb.cost.rules import sum_of
+from mithril_nb.cost.symbolic_costs import SymbolicProgram
+from mithril_nb.cost.xla import memory_of, source_of
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.records import Equation, Stage
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.inspection import Inspection
+
+SOURCES = ("analytic", "lowered", "compiled")
+"""Ways of counting: equations by our rules, or instructions as XLA counts them, before or after its passes."""
+_IN_BODY = re.compile(r"\.b\d+\.\d+$")
+_STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
+
+_KNOWN: WeakKeyDictionary[Inspection, dict[str, Cost]] = WeakKeyDictionary()
+
+
+def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
+    """Return what a program costs, by one way of counting; made once for each.
+
+    Args:
+        inspection: The program.
+        source: One of `SOURCES`. `"analytic"` only traces it, `"lowered"` lowers and `"compiled"` compiles it.
+
+    Raises:
+        UnknownOptionError: There is no such way of counting.
+        StageUnavailableError: The program cannot be traced, lowered or compiled.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> from mithril_nb.stages import inspect
+        >>> square = jax.ShapeDtypeStruct((128, 128), jnp.float32)
+        >>> def ten(x, w):
+        ...     return jax.lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0]
+        >>> cost_of(inspect(ten, square, square)).total.flops
+        41943040
+    """
+    if source not in SOURCES:
+        raise UnknownOptionError(
+            f"costs of {inspection.name!r} cannot be counted by {source!r}.",
+            (("sources", ", ".join(SOURCES)),),
+            'inspection.cost(source="analytic")',
+        )
+    known = _KNOWN.setdefault(inspection, {})
+    if source not in known:
+        known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
+    return known[source]
+
+
+def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
+    """Return what a program costs by several ways of counting, side by side; what cannot be counted says why.
+
+    Args:
+        inspection: The program.
+        sources: Which of `SOURCES`; the memory of the compiled program is told if `"compiled"` is among them.
+
+    Raises:
+        UnknownOptionError: There is no such way of counting.
+    """
+    found: dict[str, Cost] = {}
+    unavailable: dict[str, str] = {}
+    for source in sources:
+        try:
+            found[source] = cost_of(inspection, source)
+        except StageUnavailableError as error:
+            facts = error.diagnostics[0].facts
+            unavailable[source] = facts[0][1].partition("\n")[0] if facts else str(error)
+    memory = memory_of(lambda: inspection.analysis("memory")) if "compiled" in found else None
+    return Costs(inspection.name, found, memory, unavailable)
+
+
+def costs_so_far(inspection: Inspection) -> Costs:
+    """Return what a program costs by its equations, and beside it by the stages of HLO that are made already.
+
+    Args:
+        inspection: The program.
+
+    Raises:
+        StageUnavailableError: It cannot be traced.
+    """
+    cost_of(inspection)
+    made = [source for source, stage in _STAGES.items() if inspection.has_stage(stage)]
+    return costs_of(inspection, ("analytic", *made))
+
+
+def _analytic(inspection: Inspection) -> Cost:
+    program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs)
+    return of_equations(program.costs(), program)
+
+
+def _counted(inspection: Inspection, source: str) -> Cost:
+    stage = inspection.stage(_STAGES[source])
+    if stage.unavailable is not None:
+        raise StageUnavailableError(
+            f"program {inspection.name!r} has no {source} costs.",
+            (("reason", stage.unavailable),),
+            'inspection.cost(source="analytic")',
+        )
+    with paused_collector():
+        costs = hlo_costs(stage, _trips(inspection, stage))
+        rows = tuple(_row(one) for one in costs)
+    return Cost(
+        inspection.name,
+        source,
+        rows,
+        SymbolicProgram(inspection.name, (), inspection.inputs).params,
+        (*notes_of(rows), NOT_RUN),
+        source_of(f"XLA {source}", lambda: inspection.analysis(source)),
+        once_of(source, rows),
+        _fusions(costs),
+    )
+
+
+def _row(one: InstructionCost) -> CostRow:
+    instruction, repeats = one.instruction, one.repeats
+    return CostRow(
+        instruction.id, instruction.opcode, instruction.shares, instruction.role, _times(one.flops, repeats),
+        _times(one.transcendentals, repeats), _times(one.bytes, repeats), repeats, one.formula, None,
+        Figures(_times(one.flops, one.once), _times(one.transcendentals, one.once), _times(one.bytes, one.once)),
+        instruction.equations,
+    )  # fmt: skip
+
+
+def _fusions(costs: Sequence[InstructionCost]) -> tuple[Fusion, ...]:
+    held: dict[str, list[InstructionCost]] = {}
+    for one in costs:
+        if one.fusion and one.instruction.opcode != "fusion":
+            held.setdefault(one.fusion, []).append(one)
+    return tuple(
+        Fusion(
+            one.instruction.id, one.instruction.shares, one.instruction.role,
+            sum(inner.instruction.opcode not in NAMING for inner in held[one.instruction.id]),
+            _times(sum_of(*(inner.alone for inner in held[one.instruction.id])), one.repeats),
+            _times(one.bytes, one.repeats),
+        )
+        for one in costs
+        if one.instruction.id in held
+    )  # fmt: skip
+
+
+def _trips(inspection: Inspection, stage: Stage) -> dict[str, int]:
+    """Return how often loops go round of which the jaxpr tells it: XLA finds it out later than before its passes."""
+    equations = inspection.equations
+    trips = {one.id: _rounds(one) for one in equations if one.primitive in ("scan", "while")}
+    runs = {one.id: one.repeats for one in equations if one.primitive == "while"}
+    for one in equations if runs else ():
+        loop = _IN_BODY.sub("", one.id)
+        outer, told = runs.get(loop), trips.get(loop)
+        if loop != one.id and outer and one.repeats is not None:
+            # The condition is asked once more than the body runs.
+            trips[loop] = one.repeats // outer if told is None else min(told, one.repeats // outer)
+    found: dict[str, int] = {}
+    for one in stage.instructions if trips else ():
+        # A loop has the equations of its body as well, and so those of loops within: the outermost is its own.
+        own = min((id for id in one.equations if id in trips), key=len, default="") if one.opcode == "while" else ""
+        told = trips.get(own)
+        if told is not None:
+            found[one.id] = told
+    return found
+
+
+def _rounds(loop: Equation) -> int | None:
+    """How often the loop of a scan goes round: several of its steps may be written out in its body."""
+    length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
+    return length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None
+
+
+def _times(each: int | None, repeats: int | None) -> int | None:
+    if each == 0 or repeats == 0:
+        return 0
+    return None if each is None or repeats is None else each * repeats

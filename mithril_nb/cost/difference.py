@@ -1,0 +1,180 @@
+"""Where our count of a program and XLA's own part, by primitive or opcode, loops once as XLA counts them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.cost.records import CostRow, text_table, told_sum
+from mithril_nb.display import Shown
+
+if TYPE_CHECKING:
+    from mithril_nb.cost.costs import Cost
+
+_FIELDS = {"flops": "FLOPs", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
+_ROUNDING = 1e-6
+"""XLA adds up in float32: its sum is off by this much and more in large programs."""
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """One primitive or opcode.
+
+    Attributes:
+        opcode: The primitive of the equations; for instructions of no equation, and against XLA, their opcode.
+        count: How many of our equations, or instructions, there are.
+        ours: What we count; `None` if we know of none of them.
+        theirs: What the other counts; `None` if it does not say it by opcode.
+        reason: What is known of why; `""` if there is nothing to be said.
+    """
+
+    opcode: str
+    count: int
+    ours: int | None
+    theirs: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Difference(Shown):
+    """Our count beside another, loops once in both.
+
+    Attributes:
+        program: Name of the program.
+        ours: Who counts on our side: `"analytic"`.
+        theirs: Who counts on the other: `"lowered"`, or `"XLA compiled"`.
+        field: What is counted: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
+        our_total: What we count in all.
+        their_total: What the other counts; `None` if it does not say.
+        rows: By primitive or opcode, in the order of the program.
+    """
+
+    program: str
+    ours: str
+    theirs: str
+    field: str
+    our_total: int | None
+    their_total: int | None
+    rows: tuple[DifferenceRow, ...]
+
+    @property
+    def total(self) -> int | None:
+        """What we count less what the other counts; `None` if one of them is not known."""
+        return None if self.our_total is None or self.their_total is None else self.our_total - self.their_total
+
+    @property
+    def relative(self) -> float | None:
+        """The same as a share of what the other counts."""
+        if self.total is None:
+            return None
+        return self.total / self.their_total if self.their_total else 0.0 if not self.total else None
+
+    @property
+    def is_rounding(self) -> bool:
+        """Whether it is no more than what XLA loses by adding in float32."""
+        return self.relative is not None and abs(self.relative) <= _ROUNDING
+
+    @property
+    def differing(self) -> tuple[DifferenceRow, ...]:
+        """The rows that explain it: those whose counts are not the same, or not known."""
+        return tuple(row for row in self.rows if row.reason or (row.theirs is not None and row.ours != row.theirs))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain data."""
+        own = {key: value for key, value in vars(self).items() if key != "rows"}
+        return {**own, "total": self.total, "relative": self.relative, "rows": [dict(vars(row)) for row in self.rows]}
+
+    def __str__(self) -> str:
+        what = _FIELDS[self.field]
+        lines = [f"{self.program}: {what}, loops once, {self.ours} against {self.theirs}"]
+        rows = [("total", "", told_sum(self.our_total), told_sum(self.their_total), _less(self.total))]
+        rows = [
+            (row.opcode, str(row.count), told_sum(row.ours), "" if row.theirs is None else told_sum(row.theirs),
+             "" if row.theirs is None or row.ours is None else _less(row.ours - row.theirs))
+            for row in self.differing
+        ] + rows  # fmt: skip
+        lines += text_table([("opcode", "count", "ours", "theirs", "difference"), *rows])
+        if self.total and self.is_rounding:
+            lines.append("XLA adds up in float32, which rounds")
+        return "\n".join([*lines, *(f"{row.opcode}: {row.reason}" for row in self.rows if row.reason)])
+
+
+def against_xla(cost: Cost, field: str = "flops") -> Difference:
+    """Return our count of instructions beside XLA's own figure for the module they are in.
+
+    XLA gives one figure for all of them: what it counts otherwise can only be among the rows that have a reason.
+
+    Args:
+        cost: Costs of `"lowered"` or `"compiled"`.
+        field: What is counted.
+    """
+    key = "bytes" if field == "bytes_accessed" else field
+    groups: dict[str, list[CostRow]] = {}
+    for row in cost.rows:
+        groups.setdefault(row.opcode, []).append(row)
+    rows = tuple(
+        DifferenceRow(opcode, len(found), _once(found, field), None, _reason(found, field))
+        for opcode, found in groups.items()
+        if _once(found, field) != 0
+    )
+    theirs = None if cost.xla is None else getattr(cost.xla, key)
+    name = f"XLA {cost.source}" if cost.xla is None else cost.xla.name
+    return Difference(cost.program, cost.source, name, field, getattr(cost.once, key), theirs, rows)
+
+
+def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
+    """Return which equations are counted otherwise in another stage of the program, by primitive.
+
+    An instruction counts for the primitive of the equation that it came from; one of several equations for that which
+    costs most, one of none for its own opcode.
+
+    Args:
+        cost: Costs of `"analytic"`, which has a row for each equation.
+        other: Costs of another stage of the same program.
+        field: What is counted.
+    """
+    by_id = {row.id: row for row in cost.rows}
+    ours: dict[str, list[CostRow]] = {}
+    for row in cost.rows:
+        ours.setdefault(row.opcode, []).append(row)
+    theirs: dict[str, list[CostRow]] = {}
+    for row in other.rows:
+        known = [by_id[id] for id in row.equations if id in by_id]
+        primitive = max(known, key=lambda one: _value(one, field) or 0).opcode if known else f"({row.opcode})"
+        theirs.setdefault(primitive, []).append(row)
+    rows = []
+    for primitive in dict.fromkeys((*ours, *theirs)):
+        mine, others = ours.get(primitive, []), theirs.get(primitive, [])
+        one = DifferenceRow(
+            primitive, len(mine) or len(others), _once(mine, field), _once(others, field), _reason(mine, field)
+        )
+        if one.ours != 0 or one.theirs != 0:
+            rows.append(one)
+    key = "bytes" if field == "bytes_accessed" else field
+    return Difference(
+        cost.program, cost.source, other.source, field, getattr(cost.once, key), getattr(other.once, key), tuple(rows)
+    )
+
+
+def _value(row: CostRow, field: str) -> int | None:
+    return None if row.once is None else getattr(row.once, field)
+
+
+def _once(rows: Iterable[CostRow], field: str) -> int | None:
+    found = [_value(row, field) for row in rows]
+    known = sum(value for value in found if value is not None)
+    return None if not known and None in found else known
+
+
+def _reason(rows: Iterable[CostRow], field: str) -> str:
+    """Why some of them are not counted."""
+    unknown = [row for row in rows if _value(row, field) is None]
+    if not unknown:
+        return ""
+    reasons = ", ".join(dict.fromkeys(row.unknown or row.formula for row in unknown))
+    return f"{len(unknown)} not counted ({reasons})"
+
+
+def _less(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:+,}" if value else "0"

@@ -1,0 +1,50 @@
+"""Costs as tables of pandas, which is imported only when somebody asks for one."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
+
+_INTEGERS = ("flops", "transcendentals", "bytes_accessed", "params", "repeats", "unknown", "unknown_bytes")
+
+
+def data_frame(cost: Mapping[str, Any], by: str) -> Any:
+    """Return costs as a table; whole numbers stay whole, and what is unknown is `<NA>`.
+
+    Args:
+        cost: The costs as data (`Cost.to_dict()`).
+        by: `"row"` or `"block"`.
+
+    Raises:
+        UnknownOptionError: There is no such table.
+        UnavailableBackendError: pandas is not installed.
+    """
+    if by not in ("row", "block"):
+        raise UnknownOptionError(
+            f"costs of {cost['program']!r} have no table by {by!r}.", (("tables", "row, block"),), 'by="block"'
+        )
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError as error:
+        raise UnavailableBackendError(
+            "a table of costs needs pandas.", (("because", str(error)),), "pip install pandas"
+        ) from error
+    if by == "row":
+        lines = [{**row, "blocks": ", ".join(row["blocks"])} for row in cost["rows"]]
+        columns = ["id", "opcode", "blocks", "role", "flops", "transcendentals", "bytes_accessed", "repeats", "formula",
+                   "time_s"]  # fmt: skip
+        found = pandas.DataFrame(lines, columns=columns).set_index("id")
+    else:
+        blocks = {**cost["by_block"], "(unattributed)": cost["unattributed"]}
+        lines = [{"block": path, **{key: value for key, value in one.items() if key != "roles"}, **_roles(one)}
+                 for path, one in blocks.items()]  # fmt: skip
+        found = pandas.DataFrame(lines).set_index("block")
+    whole = {name: "Int64" for name in found.columns if name in (*_INTEGERS, "forward", "backward", "update")}
+    return found.astype({**whole, "time_s": "Float64"})
+
+
+def _roles(block: Mapping[str, Any]) -> dict[str, Any]:
+    return {role: block["roles"][role]["flops"] for role in ("forward", "backward", "update")}

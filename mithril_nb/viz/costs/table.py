@@ -1,0 +1,423 @@
+"""What each block costs, as a table: rows that add up, bars, and what is not known said to be unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from mithril_nb.graph.paths import split_path
+from mithril_nb.viz.escape import block_key, escaped, one_line
+from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
+from mithril_nb.viz.style import base_css
+from mithril_nb.viz.text import columns
+from mithril_nb.viz.units import UNKNOWN, exact, flops, nbytes, percent, seconds, si
+
+Cost = Mapping[str, Any]
+"""Costs as data: `Cost.to_dict()`, or several of them side by side: `Costs.to_dict()`."""
+
+_OWN = ("(loss)", "(optimizer)")  # what a program does for no block, as `stages` names it
+_AT_LEAST = "≥ "
+_ROLES = ("forward", "backward", "update")
+_MEMORY = ("argument", "output", "temp", "alias", "code")
+_MOST_FORMULAS = 40
+_QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
+    ("FLOPs", "flops", "unknown", flops),
+    ("transcendentals", "transcendentals", "unknown", si),
+    ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
+    ("time", "time_s", "", seconds),
+)
+"""What the columns say: title, key, the key of how many of it are unknown, and how it is written."""
+
+
+@dataclass(frozen=True)
+class _Column:
+    """One column of figures."""
+
+    title: str
+    source: str
+    key: str
+    unknown: str
+    written: Callable[[float | None], str]
+
+    def told(self, figures: Mapping[str, Any]) -> str:
+        """A figure in words. 0 beside unknown costs is exact: a sum of which nothing is known is `None`."""
+        value = figures.get(self.key)
+        return f"{_AT_LEAST if value and figures.get(self.unknown) else ''}{self.written(value)}"
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Costs by one or several ways of counting, looked at as columns and rows."""
+
+    data: Cost
+
+    @cached_property
+    def sources(self) -> Mapping[str, Cost]:
+        return self.data["sources"] if "sources" in self.data else {str(self.data["source"]): self.data}
+
+    @cached_property
+    def main(self) -> Cost:
+        """The one whose blocks, shares and parameters are shown."""
+        return next(iter(self.sources.values()), {})
+
+    @cached_property
+    def blocks(self) -> list[str]:
+        return list(dict.fromkeys(path for cost in self.sources.values() for path in cost["by_block"]))
+
+    @cached_property
+    def columns(self) -> list[_Column]:
+        counted = [name for name in self.sources if name != "measured"] or list(self.sources)
+        timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
+        found = [
+            _Column(title, name, key, unknown, written)
+            for title, key, unknown, written in _QUANTITIES
+            for name in (timed if key == "time_s" else counted)
+        ]
+        return [*found, _Column("params", next(iter(self.sources)), "params", "", si)] if self.sources else []
+
+    @cached_property
+    def groups(self) -> list[tuple[str, list[_Column]]]:
+        """Columns by what they say."""
+        found: dict[str, list[_Column]] = {}
+        for column in self.columns:
+            found.setdefault(column.title, []).append(column)
+        return list(found.items())
+
+    @cached_property
+    def is_deep(self) -> bool:
+        """Whether the columns have two heads: what they say, and who says it."""
+        return any(len(group) > 1 or title == "time" for title, group in self.groups)
+
+    @cached_property
+    def titles(self) -> list[tuple[str, str]]:
+        """The two heads of each column; what is said once is not said again."""
+        return [
+            (title if not place else "", "" if title == "params" else one_line(column.source))
+            for title, group in self.groups
+            for place, column in enumerate(group)
+        ]
+
+    @cached_property
+    def is_timed(self) -> bool:
+        """Whether shares are those of the time, as there is nothing else that stands for the whole."""
+        return self.main.get("source") == "measured"
+
+    def figures(self, column: _Column, path: str) -> Mapping[str, Any] | None:
+        """Return what a block costs by the source of a column; `None` if that does not know the block."""
+        return self.sources[column.source]["by_block"].get(path)
+
+    def share(self, figures: Mapping[str, Any] | None) -> tuple[float | None, str]:
+        """Return the share of a block, and which bound it is."""
+        if figures is None:
+            return 0.0, ""
+        if self.is_timed:
+            whole, part = self.main["total"].get("time_s"), figures.get("time_s")
+            return (part or 0.0) / whole if whole else None, ""
+        return figures.get("share"), figures.get("share_bound", "")
+
+
+def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
+    """Return the cost of a program, block by block, as one self-contained HTML fragment.
+
+    Args:
+        cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
+        hues: Hue of each top-level block, by path; by default in the order of the rows.
+    """
+    return f'<div class="mnb"><style>{base_css()}{cost_css()}</style>{cost_tables(cost, hues)}</div>'
+
+
+def cost_tables(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
+    """Return the tables alone, without a style sheet."""
+    table = _Table(cost)
+    known = hues_of_blocks(path for path in table.blocks if path not in _OWN) if hues is None else hues
+    whole = ('<div class="costs">', *_sources(table), *_memory(table), "</div>")
+    return "".join((*_blocks(table, known), *_unknown(table), *whole, *_formulas(table)))
+
+
+def cost_text(cost: Cost) -> str:
+    """Return the same as plain text.
+
+    Examples:
+        >>> block = {"flops": 750, "transcendentals": 0, "bytes_accessed": 64, "params": 8, "share": 0.75}
+        >>> rest = {"flops": 250, "transcendentals": 0, "bytes_accessed": 0, "params": 0, "share": 0.25}
+        >>> total = {"flops": 1000, "transcendentals": 0, "bytes_accessed": 64, "params": 8}
+        >>> found = {"source": "analytic", "by_block": {"a": block}, "unattributed": rest, "total": total}
+        >>> print(cost_text(found).partition(chr(10) * 2)[0])
+        block              FLOPs  transcendentals  bytes  params   share
+        a               750 FLOP                0   64 B       8  75.0 %
+        unattributed    250 FLOP                0    0 B       0  25.0 %
+        total         1.00 kFLOP                0   64 B       8   100 %
+    """
+    table = _Table(cost)
+    rows: list[tuple[str, ...]] = [("block", *(title for title, _ in table.titles), "share")]
+    if table.is_deep:
+        rows.append(("", *(source for _, source in table.titles), ""))
+    for path in table.blocks:
+        cells = [_told(column, table.figures(column, path)) for column in table.columns]
+        rows.append((block_name(path), *cells, _percent(*table.share(table.main["by_block"].get(path)))))
+    for name, key in (("unattributed", "unattributed"), ("total", "total")):
+        cells = [_told(column, table.sources[column.source][key]) for column in table.columns]
+        rows.append((name, *cells, "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))))
+    text = [columns(rows, right=frozenset(range(1, len(rows[0]))))]
+    text.extend(f"{why} {one_line(opcode)}: {told}" for why, opcode, told in _unknowns(table))
+    text.extend(one_line(note) for note in _notes(table))
+    sources: list[tuple[str, ...]] = [("source", "FLOPs", "transcendentals", "bytes")]
+    sources += [(one_line(name), *cells) for name, cells, _ in _whole(table)]
+    text.append("\n" + columns(sources, right=frozenset({1, 2, 3})))
+    if cost.get("memory"):
+        told = ", ".join(f"{name} {nbytes(cost['memory'].get(name))}" for name in _MEMORY)
+        text.append(f"\nmemory: {told}")
+    return "\n".join(text)
+
+
+def cost_css() -> str:
+    """Return the rules of the tables."""
+    return (
+        ".mnb table.cost{border-collapse:collapse;font:inherit;margin:0 0 12px;width:auto;"
+        "font-variant-numeric:tabular-nums;border:0}"
+        ".mnb .cost th,.mnb .cost td{padding:3px 10px;border:0;border-bottom:1px solid var(--line);text-align:right;"
+        "background:none;white-space:nowrap;vertical-align:middle;color:var(--ink)}"
+        ".mnb table.cost tbody tr:nth-child(n){background:none}"  # JupyterLab stripes tables
+        ".mnb .cost thead th{color:var(--muted);font-weight:500;background:var(--surface)}"
+        ".mnb .cost thead th[colspan]{text-align:center}"
+        ".mnb .cost th:first-child,.mnb .cost td:first-child{text-align:left;font-weight:400;max-width:320px;"
+        "overflow:hidden;text-overflow:ellipsis}"
+        ".mnb .cost thead tr+tr th:first-child{text-align:right}"
+        ".mnb .cost td.words{text-align:left}"
+        ".mnb .cost tfoot td,.mnb .cost tfoot th{border-bottom:0}"
+        ".mnb .cost tfoot .total>*{font-weight:600;border-top:1px solid var(--muted)}"
+        ".mnb .cost .bar{display:inline-block;width:96px;height:8px;border-radius:2px;background:var(--track);"
+        "margin-left:8px;vertical-align:middle;overflow:hidden;text-align:left;line-height:0}"
+        ".mnb .cost .bar i{display:inline-block;height:8px;vertical-align:top}"
+        ".mnb .cost .f{background:var(--cost)}"
+        ".mnb .cost .b{background:repeating-linear-gradient(45deg,var(--cost) 0 3px,var(--track) 3px 5px)}"
+        ".mnb .cost .u{background:repeating-linear-gradient(90deg,var(--cost) 0 2px,var(--track) 2px 4px)}"
+        ".mnb .cost .unknown{color:var(--muted);font-style:italic}"
+        ".mnb .cost tr[data-block]:hover>*,.mnb .cost tr.on>*{background:var(--on)}"
+        ".mnb .cost tr.pin>*{background:var(--pin)}"
+        ".mnb .costs{display:flex;gap:24px;flex-wrap:wrap;align-items:flex-start}"
+        ".mnb .cost caption{caption-side:top;text-align:left;white-space:nowrap;color:var(--muted);padding:2px 10px}"
+        ".mnb .legend{display:inline-flex;gap:12px;margin-left:8px}.mnb .legend .bar{width:24px;margin:0 4px 0 0}"
+        ".mnb details.formulas>summary{cursor:pointer;color:var(--muted);padding:2px 10px}"
+    )
+
+
+def block_name(path: str) -> str:
+    """Return a block's path as a person reads it.
+
+    Examples:
+        >>> block_name("mlp_0/linear_1"), block_name("(loss)")
+        ('mlp_0 / linear_1', 'loss')
+    """
+    if path in _OWN:
+        return path.strip("()")
+    return one_line(" / ".join(split_path(path)))
+
+
+# The table of blocks
+
+
+def _blocks(table: _Table, hues: Mapping[str, int]) -> Iterator[str]:
+    by_block = table.main.get("by_block", {})
+    has_parts = any(_role(one, role) for one in by_block.values() for role in ("backward", "update"))
+    yield '<table class="cost"><caption>cost by block'
+    if has_parts and not table.is_timed:
+        yield '<span class="legend">'
+        for role in _ROLES:
+            yield f'<span><span class="bar"><i class="{role[0]}" style="width:100%"></i></span>{role}</span>'
+        yield "</span>"
+    yield "</caption><thead>"
+    yield from _heads(table)
+    yield "</thead><tbody>"
+    for path in table.blocks:
+        hue = hue_of(path, hues)
+        dot = f'<span class="dot{"" if hue is None else f" h{int(hue) % HUES}"}"></span>'
+        yield (
+            f'<tr data-block="{escaped(block_key(path))}" tabindex="0">'
+            f'<th scope="row" title="{escaped(one_line(path))}">{dot}{escaped(block_name(path))}</th>'
+        )
+        yield from (_cell(column, table.figures(column, path)) for column in table.columns)
+        yield f"<td>{_share(table, by_block.get(path))}</td></tr>"
+    yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>unattributed</th>'
+    yield from (_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
+    yield f'<td>{_share(table, table.main.get("unattributed"))}</td></tr><tr class="total"><th scope="row">total</th>'
+    yield from (_cell(column, table.sources[column.source]["total"]) for column in table.columns)
+    yield "<td></td></tr></tfoot></table>"
+
+
+def _heads(table: _Table) -> Iterator[str]:
+    last = "share of time" if table.is_timed else "share of FLOPs"
+    deep = ' rowspan="2"' if table.is_deep else ""
+    yield f'<tr><th scope="col"{deep}>block</th>'
+    for title, group in table.groups:
+        if not table.is_deep or title == "params":
+            yield f'<th scope="col"{deep}>{title}</th>'
+        else:
+            yield f'<th scope="colgroup" colspan="{len(group)}">{title}</th>'
+    yield f'<th scope="col"{deep}>{last}</th></tr>'
+    if table.is_deep:
+        heads = "".join(
+            f'<th scope="col">{escaped(one_line(column.source))}</th>'
+            for title, group in table.groups
+            if title != "params"
+            for column in group
+        )
+        yield f"<tr>{heads}</tr>"
+
+
+def _cell(column: _Column, figures: Mapping[str, Any] | None) -> str:
+    if figures is None:
+        return "<td></td>"
+    return _value_cell(column.told(figures), figures.get(column.key), column.key == "time_s")
+
+
+def _value_cell(text: str, value: float | None, is_blank: bool = False) -> str:
+    """A figure, with the exact one for who points at it or sorts by it."""
+    if value is None:
+        return "<td></td>" if is_blank else f'<td class="unknown">{UNKNOWN}</td>'
+    at_least = "at least " if text.startswith(_AT_LEAST) else ""
+    return f'<td data-value="{value}" title="{at_least}{exact(value)}">{escaped(text)}</td>'
+
+
+def _told(column: _Column, figures: Mapping[str, Any] | None) -> str:
+    if figures is None or (column.key == "time_s" and figures.get("time_s") is None):
+        return ""
+    return column.told(figures)
+
+
+def _percent(share: float | None, bound: str) -> str:
+    """A share; where costs are unknown it is only a bound, and says so."""
+    told = percent(share)
+    return f"{bound} {told}" if bound else told
+
+
+def _share(table: _Table, figures: Mapping[str, Any] | None) -> str:
+    share, bound = table.share(figures)
+    told_share = _percent(share, bound)
+    if share is None:
+        return f'<span class="unknown">{UNKNOWN}</span>'
+    known = [] if figures is None or table.is_timed else [(role, _role(figures, role)) for role in _ROLES]
+    known = [(role, value) for role, value in known if value]
+    whole = sum(value for _, value in known)
+    length = 100 * min(1.0, max(0.0, share))
+    if len(known) < 2:
+        look = known[0][0][0] if known else "f"
+        return f'{told_share}<span class="bar"><i class="{look}" style="width:{length:.1f}%"></i></span>'
+    told = ", ".join(f"{role} {percent(value / whole)}" for role, value in known)
+    bars = "".join(f'<i class="{role[0]}" style="width:{length * value / whole:.2f}%"></i>' for role, value in known)
+    return f'{told_share}<span class="bar" title="{told}">{bars}</span>'
+
+
+def _role(figures: Mapping[str, Any], role: str) -> int:
+    return figures.get("roles", {}).get(role, {}).get("flops") or 0
+
+
+# What stands below it
+
+
+def _unknown(table: _Table) -> Iterator[str]:
+    for why, opcode, told in _unknowns(table):
+        yield f"<p>{why[0].upper()}{why[1:]} <code>{escaped(opcode)}</code>: {told}.</p>"
+    for note in _notes(table):
+        yield f"<p>{escaped(one_line(note))}</p>"
+
+
+def _unknowns(table: _Table) -> Iterator[tuple[str, str, str]]:
+    """Yield for each primitive or opcode that is not counted why, which, and how much of it there is."""
+    for name, cost in table.sources.items():
+        what = "equation" if name == "analytic" else "instruction"
+        for item in cost.get("unknown", ()):
+            count = item.get("count")
+            told = "not counted" if count is None else f"{count} {what}{'' if count == 1 else 's'} not counted"
+            if item.get("share") is not None:
+                told += f", {percent(item['share'])} of the program's"
+            reason, _, because = str(item.get("reason", "no rule")).partition(": ")
+            if because:
+                told += f" ({one_line(because)})"
+            why = "no FLOP rule for" if reason == "no rule" else f"{one_line(reason)} of"
+            yield f"{name}: {why}" if len(table.sources) > 1 else why, str(item["opcode"]), told
+
+
+def _notes(table: _Table) -> Iterator[str]:
+    """Yield what else there is to say: FLOPs that are unknown are told by opcode, time where it is a column."""
+    for name, cost in table.sources.items():
+        left_out = ("flops",) if name == "measured" else ("flops", "time_s")
+        for note in cost.get("notes", ()):
+            if not note.startswith(left_out):
+                yield f"{name}: {note}" if len(table.sources) > 1 else note
+    for name, why in table.data.get("unavailable", {}).items():
+        yield f"no {name} costs: {why}"
+
+
+def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | None]]]:
+    """Yield the whole program by who says so: our sums, the same with loops once, and XLA's own."""
+    for name, cost in table.sources.items():
+        if name == "measured" and len(table.sources) > 1:
+            continue  # it counts as the compiled program does
+        total = cost["total"]
+        rows = [(name, [total.get(key) for _, key, _, _ in _QUANTITIES[:3]])]
+        for one in (cost.get("once"), cost.get("xla")):
+            if one is not None:
+                rows.append((str(one["name"]), [one.get(key) for key in ("flops", "transcendentals", "bytes")]))
+        if len(rows) > 1 and cost.get("once") is not None and rows[1][1] == rows[0][1]:
+            del rows[1]
+        for title, values in rows:
+            told = [written(value) for value, (*_, written) in zip(values, _QUANTITIES[:3], strict=True)]
+            yield title, told, values
+
+
+def _sources(table: _Table) -> Iterator[str]:
+    yield (
+        '<table class="cost"><caption>whole program, by source</caption><thead><tr><th scope="col">source</th>'
+        '<th scope="col">FLOPs</th><th scope="col">transcendentals</th><th scope="col">bytes</th></tr></thead><tbody>'
+    )
+    for name, told, values in _whole(table):
+        cells = "".join(_value_cell(text, value) for text, value in zip(told, values, strict=True))
+        yield f'<tr><th scope="row">{escaped(one_line(name))}</th>{cells}</tr>'
+    yield "</tbody></table>"
+
+
+def _memory(table: _Table) -> Iterator[str]:
+    memory = table.data.get("memory")
+    if not memory:
+        return
+    yield '<table class="cost"><caption>memory of the compiled program</caption><tbody>'
+    for name in _MEMORY:
+        yield f'<tr><th scope="row">{name}</th>{_value_cell(nbytes(memory.get(name)), memory.get(name))}</tr>'
+    yield "</tbody></table>"
+
+
+def _formulas(table: _Table) -> Iterator[str]:
+    """How the rows are counted: there are thousands of rows, and some tens of ways."""
+    for name, cost in table.sources.items():
+        groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+        for row in cost.get("rows", ()):
+            groups.setdefault((str(row["opcode"]), str(row["formula"])), []).append(row)
+        found = sorted(groups.items(), key=lambda group: -_sum(group[1], "flops"))
+        if not found:
+            continue
+        yield (
+            f'<details class="formulas"><summary>how it is counted: {escaped(one_line(name))}</summary>'
+            '<table class="cost"><thead><tr><th scope="col">opcode</th><th scope="col">FLOPs of one run</th>'
+            '<th scope="col">rows</th><th scope="col">FLOPs</th><th scope="col">bytes</th></tr></thead><tbody>'
+        )
+        for (opcode, formula), rows in found[:_MOST_FORMULAS]:
+            yield (
+                f'<tr><th scope="row">{escaped(one_line(opcode))}</th>'
+                f'<td class="words">{escaped(one_line(formula))}</td><td data-value="{len(rows)}">{len(rows):,}</td>'
+            )
+            for key, written in (("flops", flops), ("bytes_accessed", nbytes)):
+                value = None if all(row.get(key) is None for row in rows) else _sum(rows, key)
+                yield _value_cell(written(value), value)
+            yield "</tr>"
+        yield "</tbody></table>"
+        if len(found) > _MOST_FORMULAS:
+            yield f"<p>and {len(found) - _MOST_FORMULAS} more</p>"
+        yield "".join(f"<p>{escaped(one_line(note))}</p>" for note in cost.get("notes", ()))
+        yield "</details>"
+
+
+def _sum(rows: Sequence[Mapping[str, Any]], key: str) -> int:
+    return sum(row.get(key) or 0 for row in rows)
