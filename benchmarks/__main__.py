@@ -18,6 +18,8 @@ from benchmarks.evaluate import evaluate_comparisons
 from benchmarks.explorer import explorer_figures
 from benchmarks.interleaved import Comparison
 from benchmarks.observation import observation_comparisons
+from benchmarks.profile import BAR as PROFILE_BAR
+from benchmarks.profile import profile_sums
 from benchmarks.stages import DIFF_BAR_S, MEMORY_BAR, median_ms, pass_times, stage_comparisons, stage_memory
 from benchmarks.starting import deep_chain, starting_times
 from benchmarks.startup import startup_times
@@ -28,7 +30,7 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "train": train_step_comparisons,
     "observation": observation_comparisons,
 }
-PARTS = [*COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution", "explorer"]
+PARTS = [*COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution", "explorer", "profile"]
 
 
 def main() -> None:
@@ -76,6 +78,15 @@ def main() -> None:
         table = Table("the explorer in JupyterLab", "figure", "bar")
         for row in explorer_figures():
             table.add_row(*row)
+        console.print(table)
+    if "profile" in options.only:
+        table = Table(
+            "measured times, one thread", "wall", "instructions", "with gaps", "with dispatch", "best 10 %", "bar"
+        )
+        for name, middle, best in profile_sums(1 if options.quick else 4):
+            told = f"[red]{middle.instructions:.3f} over[/red]" if middle.is_over else f"{middle.instructions:.3f}"
+            ratios = [f"{ratio:.3f}" for ratio in (middle.with_gaps, middle.whole, best.instructions)]
+            table.add_row(name, si(middle.wall_s), told, *ratios, f"1 ± {PROFILE_BAR}")
         console.print(table)
 
 

@@ -1,0 +1,115 @@
+"""Measured times of instructions, summed, against the time of the whole step, on one thread.
+
+Each program is profiled in a process of its own on one processor, where XLA has no second thread: there the parts have
+to give the whole. Runs with and without the profiler take turns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import jax
+
+import mithril_nb as ml
+from benchmarks.corpus import corpus
+from mithril_nb.measure import Machine, Profile
+from mithril_nb.measure.profiles import BETWEEN, DISPATCH
+
+ROOT = Path(__file__).resolve().parents[1]
+PROGRAMS = {"MLP, train step": 12, "LeNet, train step": 8, "GPT-2 small, forward": 2}
+"""Names in the corpus, and how often each is profiled in a round."""
+RUNS = 4
+"""How many runs a profile has: the profiler is switched on and off around each, as others come and go meanwhile."""
+BAR = 0.10
+"""How far the sum may be from the whole."""
+_ONE_THREAD = {"XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false", "NPROC": "1"}
+_NO_PEAKS = Machine("cpu", "cpu", 1, jax.__version__, "", {"float32": 1.0}, 1.0, "never", "not measured")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What the times of the parts sum to, in seconds.
+
+    Attributes:
+        wall_s: A run without the profiler.
+        instructions_s: Of a run under the profiler, when instructions run.
+        between_s: Between them, when the profiler writes too.
+        dispatch_s: Before the first and after the last.
+    """
+
+    wall_s: float
+    instructions_s: float
+    between_s: float
+    dispatch_s: float
+
+    @property
+    def instructions(self) -> float:
+        """Instructions by the whole."""
+        return self.instructions_s / self.wall_s
+
+    @property
+    def with_gaps(self) -> float:
+        """Instructions and what lies between them, by the whole."""
+        return (self.instructions_s + self.between_s) / self.wall_s
+
+    @property
+    def whole(self) -> float:
+        """All that the profiler saw, by the whole."""
+        return (self.instructions_s + self.between_s + self.dispatch_s) / self.wall_s
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the sum over instructions, gaps in or out, is further from the whole than the bar."""
+        return any(abs(ratio - 1) > BAR for ratio in (self.instructions, self.with_gaps))
+
+
+def profile_sums(rounds: int) -> Iterator[tuple[str, Sums, Sums]]:
+    """Yield names of programs with the medians of their runs, and the best tenths, which a busy machine leaves alone.
+
+    Args:
+        rounds: How often to do so much.
+    """
+    for name in PROGRAMS:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.profile", name, str(rounds * PROGRAMS[name])],
+            check=True, capture_output=True, text=True, cwd=ROOT, env={**os.environ, **_ONE_THREAD},
+        )  # fmt: skip
+        middle, best = json.loads(done.stdout.splitlines()[-1])
+        yield name, Sums(**middle), Sums(**best)
+
+
+def sums_of(profiles: list[Profile]) -> tuple[Sums, Sums]:
+    """Return the medians, and the best tenths, over the runs of several profiles of the same program."""
+    parts = [part for profile in profiles for part in _parts(profile)]
+    walls = [wall_s for profile in profiles for wall_s in profile.walls_s]
+    columns = [walls, *(list(values) for values in zip(*parts, strict=True))]
+    middle = Sums(*(statistics.median(values) for values in columns))
+    return middle, Sums(*(sorted(values)[len(values) // 10] for values in columns))
+
+
+def _parts(profile: Profile) -> Iterator[tuple[float, float, float]]:
+    for place, wall_s in enumerate(profile.profiled_s):
+        between, dispatch = (profile.samples[name][place] for name in (BETWEEN, DISPATCH))
+        yield wall_s - between - dispatch, between, dispatch
+
+
+def main() -> None:
+    """Profile one program in this process, and print the sums as JSON."""
+    name, profiles = sys.argv[1], int(sys.argv[2])
+    if hasattr(os, "sched_setaffinity"):  # before JAX starts its threads
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    function, args = corpus(full=True)[name]()
+    inspection = ml.inspect(function, *args)
+    found = [ml.profile(inspection, runs=RUNS, warm_up=1, peaks=_NO_PEAKS) for _ in range(profiles)]
+    print(json.dumps([asdict(one) for one in sums_of(found)]))
+
+
+if __name__ == "__main__":
+    main()
