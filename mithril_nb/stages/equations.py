@@ -10,6 +10,7 @@ import numpy as np
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack, is_literal
 from mithril_nb.stages.records import SIZE, Constant, Param
+from mithril_nb.stages.trips import trip_count
 
 COMBINER = "combiner_equations"
 """Param that says how many equations the combiner of a reduction or a scatter has."""
@@ -82,12 +83,15 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
             everything.append(site)
             bodies = jax_versions.bodies(equation)
             if bodies:
-                trips = jax_versions.trip_count(equation)
+                trips = trip_count(equation, site.constants)
                 times = None if repeats is None or trips is None else repeats * trips
                 within = _inside(site.transforms, jax_versions.transform_of(site.primitive))
                 for inner, body in bodies:
                     plain = jax_versions.open_jaxpr(body)
-                    sites = walk(plain, f"{site.id}.{inner}", site, site.stack, times, within)
+                    # The condition of a loop is asked once more than its body runs.
+                    more = repeats if site.primitive == "while" and jax_versions.is_condition(equation, plain) else 0
+                    runs = None if times is None or more is None else times + more
+                    sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within)
                     site.bodies.append((plain, sites))
         return here
 

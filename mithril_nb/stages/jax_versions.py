@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -173,6 +173,24 @@ def trip_count(equation: Any) -> int | None:
         length = equation.params["length"]
         return int(length) if isinstance(length, (int, np.integer)) else None
     return None if name == "while" else 1
+
+
+class While(NamedTuple):
+    """The parts of a `while`: its operands are constants of the condition, of the body, and what is carried around."""
+
+    condition: Any
+    body: Any
+    condition_constants: int
+    body_constants: int
+
+
+def while_parts(equation: Any) -> While | None:
+    """Return the parts of a `while`, or `None` if it is something else."""
+    if equation.primitive.name != "while":
+        return None
+    condition, body = (open_jaxpr(equation.params[key]) for key in ("cond_jaxpr", "body_jaxpr"))
+    carried = len(equation.outvars)
+    return While(condition, body, len(condition.invars) - carried, len(body.invars) - carried)
 
 
 def size_as_value(equation: Any) -> str | None:

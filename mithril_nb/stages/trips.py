@@ -1,0 +1,152 @@
+"""How often a `while` goes round that counts up or down to a number: told by its jaxprs, without a run.
+
+XLA finds the same when it compiles, and writes it as `known_trip_count`. `fori_loop` makes such loops where it does not
+make a scan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.records import Constant
+
+_EXACT = 2**53
+"""Whole numbers beyond it are not all floats, which is what constants are kept as."""
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "ne": "ne"}
+_SAME_VALUE = frozenset({"convert_element_type", "copy"})
+
+
+def trip_count(equation: Any, constants: Sequence[Constant]) -> int | None:
+    """Return how often the body of a loop runs each time the loop does; 1 for what is no loop.
+
+    Args:
+        equation: JAX's equation.
+        constants: What is known about its operands.
+
+    Returns:
+        The count; of a `while` how often its condition holds. `None` if only the run itself will tell, or the length of
+        a scan has a name and no number.
+    """
+    loop = jax_versions.while_parts(equation)
+    return jax_versions.trip_count(equation) if loop is None else _Counting(loop, constants).rounds()
+
+
+@dataclass(frozen=True)
+class _Counting:
+    """A `while`, and what is known about its operands."""
+
+    loop: jax_versions.While
+    constants: Sequence[Constant]
+
+    def rounds(self) -> int | None:
+        test = _maker(self.loop.condition, self.loop.condition.outvars[0])
+        if test is None or test.primitive.name not in _MIRRORED:
+            return None
+        left, right = (self._told(self.loop.condition, self.loop.condition_constants, atom) for atom in test.invars)
+        how = test.primitive.name
+        if isinstance(right, _Carried) and not isinstance(left, _Carried):
+            left, right, how = right, left, _MIRRORED[how]
+        if not isinstance(left, _Carried) or right is None or isinstance(right, _Carried):
+            return None
+        start, step = self._start(left.place), self._step(left.place)
+        if start is None or step is None:
+            return None
+        count = _rounds(how, start, step, right)
+        dtype = self.loop.condition.invars[self.loop.condition_constants + left.place].aval.dtype
+        end = start + step * (count or 0)
+        return count if np.iinfo(dtype).min <= end <= np.iinfo(dtype).max else None
+
+    def _told(self, jaxpr: Any, constants: int, atom: Any) -> int | _Carried | None:
+        """Return what an operand is: a number, or what is carried from round to round."""
+        atom = _original(jaxpr, atom)
+        if jax_versions.is_literal(atom):
+            return _whole(float(atom.val) if jax_versions.is_number(atom.val) else None)
+        if atom not in jaxpr.invars:
+            return None
+        place = list(jaxpr.invars).index(atom)
+        if place < constants:
+            first = 0 if jaxpr is self.loop.condition else self.loop.condition_constants
+            return _whole(self.constants[first + place])
+        place -= constants
+        inside = self.loop.body.invars[self.loop.body_constants + place]
+        if self.loop.body.outvars[place] is inside:  # it is handed on as it is
+            return self._start(place)
+        return _Carried(place) if np.issubdtype(atom.aval.dtype, np.integer) and not atom.aval.shape else None
+
+    def _start(self, place: int) -> int | None:
+        return _whole(self.constants[self.loop.condition_constants + self.loop.body_constants + place])
+
+    def _step(self, place: int) -> int | None:
+        """Return what a round adds to what it carries."""
+        body = self.loop.body
+        made = _maker(body, body.outvars[place])
+        if made is None or made.primitive.name not in ("add", "sub"):
+            return None
+        told = [self._told(body, self.loop.body_constants, atom) for atom in made.invars]
+        if made.primitive.name == "add" and isinstance(told[0], int):
+            told.reverse()
+        first, second = told
+        if not isinstance(first, _Carried) or first.place != place or not isinstance(second, int):
+            return None
+        return -second if made.primitive.name == "sub" else second
+
+
+@dataclass(frozen=True)
+class _Carried:
+    """What is carried from round to round, by its place."""
+
+    place: int
+
+
+def _rounds(how: str, start: int, step: int, end: int) -> int | None:
+    """How often a count holds a condition before it breaks it; `None` if it never does.
+
+    Examples:
+        >>> _rounds("lt", 0, 3, 7), _rounds("ge", 5, -1, 0), _rounds("ne", 0, 2, 6), _rounds("lt", 9, 1, 7)
+        (3, 6, 3, 0)
+        >>> _rounds("lt", 0, -1, 7), _rounds("ne", 0, 2, 7)
+        (None, None)
+    """
+    if how == "ne":
+        far = end - start
+        return 0 if far == 0 else far // step if step and far % step == 0 and far // step > 0 else None
+    if how in ("gt", "ge"):
+        start, step, end = -start, -step, -end
+    far = end - start + (how in ("le", "ge"))
+    if far <= 0:
+        return 0
+    return -(-far // step) if step > 0 else None
+
+
+def _maker(jaxpr: Any, atom: Any) -> Any:
+    """Return the equation that makes a value, seen through changes of its dtype; `None` for what comes from outside."""
+    atom = _original(jaxpr, atom)
+    return next((one for one in jaxpr.eqns if atom in one.outvars), None) if _is_variable(atom) else None
+
+
+def _original(jaxpr: Any, atom: Any) -> Any:
+    while _is_variable(atom):
+        made = next((one for one in jaxpr.eqns if atom in one.outvars), None)
+        if made is None or made.primitive.name not in _SAME_VALUE or not _keeps(made):
+            break
+        atom = made.invars[0]
+    return atom
+
+
+def _is_variable(atom: Any) -> bool:
+    return not jax_versions.is_literal(atom)
+
+
+def _keeps(conversion: Any) -> bool:
+    """Whether every number that the operand can be is the same in the dtype of the result."""
+    return np.can_cast(conversion.invars[0].aval.dtype, conversion.outvars[0].aval.dtype, "safe")
+
+
+def _whole(value: Constant) -> int | None:
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < _EXACT
+    return int(value) if is_whole and isinstance(value, float) else None

@@ -1,0 +1,106 @@
+"""How often a `while` goes round: told by its jaxpr where it counts to a number, and by nobody where it does not."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from mithril_nb.stages import inspect
+
+X = jax.ShapeDtypeStruct((4,), "float32")
+COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "ne")
+}
+
+
+def rounds(fn: Callable[..., Any], *args: Any) -> int | None:
+    """How often the sine in a program runs, by its equation."""
+    (sine,) = (one for one in inspect(fn, *args).equations if one.primitive == "sin")
+    return sine.repeats
+
+
+def counted(is_on: Callable[[Any], Any], step: Callable[[Any], Any], start: Any) -> Callable[..., Any]:
+    """A loop of sines over a count."""
+
+    def program(x: Any) -> Any:
+        return lax.while_loop(lambda c: is_on(c[1]), lambda c: (jnp.sin(c[0]), step(c[1])), (x, start))
+
+    return program
+
+
+def by_running(how: str, start: int, step: int, end: int) -> int | None:
+    """Count by counting; no loop here takes longer than 30 rounds, unless it never ends."""
+    for count in range(30):
+        if not COMPARE[how](start, end):
+            return count
+        start += step
+    return None
+
+
+def test_every_way_to_count_to_a_number() -> None:
+    cases = list(product(COMPARE, (-3, 0, 5), (1, 3, -1, -2, 0), (-4, 0, 6)))
+    found = {
+        (how, start, step, end): rounds(
+            counted(lambda i, how=how, end=end: COMPARE[how](i, end), lambda i, step=step: i + step, start), X
+        )
+        for how, start, step, end in cases
+    }
+    assert found == {case: by_running(*case) for case in cases}
+    assert len(set(found.values())) > 8  # None among them
+
+
+TOLD = {
+    "taken away": (counted(lambda i: i > 0, lambda i: i - 2, 7), 4),
+    "the number stands first": (counted(lambda i: jnp.greater(10, i), lambda i: 3 + i, 0), 4),
+    "seen through a change of dtype": (counted(lambda i: i < 7, lambda i: i + jnp.int32(2), 0), 4),
+    "a small dtype": (counted(lambda i: i < np.int8(100), lambda i: i + np.int8(20), np.int8(0)), 5),
+    "past the end of its dtype": (counted(lambda i: i <= np.int8(120), lambda i: i + np.int8(20), np.int8(0)), None),
+    "not with whole numbers": (counted(lambda i: i < 7.0, lambda i: i + 1.0, 0.0), None),
+    "twice as much": (counted(lambda i: i < 100, lambda i: i * 2, 1), None),
+    "for ever": (counted(lambda i: i == i, lambda i: i + 1, 0), None),
+    "two reasons to end": (counted(lambda i: (i < 9) & (i != 4), lambda i: i + 1, 0), None),
+    "another count's": (counted(lambda i: i[0] < 9, lambda i: (i[1], i[0] + 1), (0, 0)), None),
+    "not at all": (counted(lambda i: i < 0, lambda i: i + 1, 0), 0),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_what_is_told_and_what_is_not(name: str) -> None:
+    program, expected = TOLD[name]
+    assert rounds(program, X) == expected
+
+
+def test_the_end_may_be_handed_on_from_round_to_round() -> None:
+    def program(x: Any) -> Any:
+        def turn(carry: Any) -> Any:
+            count, end, x = carry
+            return count + 1, end, jnp.sin(x)
+
+        return lax.while_loop(lambda c: c[0] < c[1], turn, (2, 9, x))[2]
+
+    assert rounds(program, X) == 7
+
+
+def test_an_end_that_comes_with_the_run() -> None:
+    def program(x: Any, end: Any) -> Any:
+        return lax.fori_loop(0, end, lambda _, x: jnp.sin(x), x)
+
+    assert rounds(program, X, jax.ShapeDtypeStruct((), "int32")) is None
+
+
+def test_the_condition_is_asked_once_more_than_the_body_runs_and_loops_multiply() -> None:
+    inner = counted(lambda i: i < 4, lambda i: i + 1, 0)
+
+    def program(x: Any) -> Any:
+        return lax.scan(lambda x, _: (inner(x)[0], None), x, None, length=3)[0]
+
+    runs = {one.primitive: one.repeats for one in inspect(program, X).equations}
+    assert runs == {"scan": 1, "while": 3, "lt": 15, "sin": 12, "add": 12}
