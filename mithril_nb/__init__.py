@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.transforms import step_through
     from mithril_nb.targets import inspect
     from mithril_nb.train import Checkpoints, distributed, fit
+    from mithril_nb.whatif import sweep, what_if
     from mithril_nb.widgets import explore, watch, workbench
 
 float16, bfloat16, float32, float64 = DType("float16"), DType("bfloat16"), DType("float32"), DType("float64")
@@ -60,7 +61,9 @@ _HOMES = {
     "save": "mithril_nb.models",
     "save_params": "mithril_nb.interop",
     "step_through": "mithril_nb.stages.transforms",
+    "sweep": "mithril_nb.whatif",
     "watch": "mithril_nb.widgets",
+    "what_if": "mithril_nb.whatif",
     "workbench": "mithril_nb.widgets",
 }
 """Where each public name lives."""
@@ -129,7 +132,9 @@ __all__ = [
     "save",
     "save_params",
     "step_through",
+    "sweep",
     "uint8",
     "watch",
+    "what_if",
     "workbench",
 ]

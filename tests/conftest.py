@@ -35,6 +35,7 @@ ROOMS = [
     "interop",
     "targets",
     "measure",
+    "whatif",
     "checks",
     "viz",
     "session",

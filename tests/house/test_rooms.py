@@ -27,6 +27,7 @@ FLOORS = [
     {"train", "launch"},
     {"targets"},
     {"measure"},
+    {"whatif"},
     {"checks"},
     {"viz"},
     {"session"},

@@ -1,0 +1,141 @@
+"""What changes in the costs of a program when some of its settings do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from mithril_nb.cost import Cost, Figures
+from mithril_nb.display import Shown
+from mithril_nb.whatif.behind import Later
+from mithril_nb.whatif.settings import plain
+
+NOT_ASKED = "peak_bytes: not asked for yet; change.peak_bytes finds it out"
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most memory that a program holds at once.
+
+    Attributes:
+        bytes: So many bytes; `None` if nobody knows.
+        reason: Why not.
+    """
+
+    bytes: int | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Change(Shown):
+    """The costs of a program before and after some of its settings changed.
+
+    Attributes:
+        program: Name of the program.
+        settings: For each setting that changed, its values before and after.
+        before: The cost before.
+        after: The cost after.
+        way: How the figures came about: `"formula"`, `"learned and verified"` and `"traced"` are exact and the same;
+            `"estimate"` has the equations of before with the dtype of after; `"compiled"` is what XLA says.
+        notes: What is to be known besides.
+    """
+
+    program: str
+    settings: Mapping[str, tuple[Any, Any]]
+    before: Cost
+    after: Cost
+    way: str
+    notes: tuple[str, ...] = ()
+    _peaks: Later[tuple[Peak, Peak]] | None = field(default=None, repr=False, compare=False)
+    _compiled: Later[Change] | None = field(default=None, repr=False, compare=False)
+    _exact: Callable[[], Later[Change]] | None = field(default=None, repr=False, compare=False)
+
+    @cached_property
+    def delta(self) -> Figures:
+        """After less before, of the whole; `None` where one of them is not known."""
+        return less(self.before.total, self.after.total)
+
+    @cached_property
+    def by_block(self) -> Mapping[str, tuple[Figures, Figures]]:
+        """What each block costs by itself before and after; nothing where it is not there."""
+        return _paired(self.before.by_block, self.after.by_block)
+
+    @cached_property
+    def by_role(self) -> Mapping[str, tuple[Figures, Figures]]:
+        """What forward, backward and update cost before and after."""
+        return _paired(self.before.by_role, self.after.by_role)
+
+    @property
+    def peaks(self) -> tuple[Peak, Peak]:
+        """The most memory that is held before and after, and why it is not known if it is not.
+
+        Needs the traced program, and waits for it: it is traced behind if the costs came by another way.
+        """
+        if self._peaks is None:
+            return Peak(None, "nobody asked for it"), Peak(None, "nobody asked for it")
+        return self._peaks.result()
+
+    @property
+    def peak_bytes(self) -> tuple[int | None, int | None]:
+        """The most bytes that are held at once before and after; `None` where `peaks` says why not."""
+        before, after = self.peaks
+        return before.bytes, after.bytes
+
+    @property
+    def compiled(self) -> Later[Change]:
+        """What XLA makes of it, a `Change` as well: the compiler is started behind when this is first asked for.
+
+        `.is_done` says whether it is there, `.result(timeout=60)` waits for it. Figures are those of one device.
+        """
+        assert self._compiled is not None, "a change of compiled programs is what XLA makes of it"
+        return self._compiled.start()
+
+    @property
+    def exact(self) -> Later[Change]:
+        """The same with exact figures, made behind if these are an estimate."""
+        if self._exact is None:
+            return Later.of(self)
+        return self._exact()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as plain data. Nothing is made for it: a peak is in it if it is known by now."""
+        peaks: list[dict[str, Any]] = [{"bytes": None, "reason": NOT_ASKED}] * 2
+        if self._peaks is not None and self._peaks.is_done:
+            peaks = [asdict(peak) for peak in self._peaks.result()]
+        return {
+            "program": self.program,
+            "source": self.before.source,
+            "way": self.way,
+            "settings": {name: [plain(value) for value in pair] for name, pair in self.settings.items()},
+            "total": _both((self.before.total, self.after.total)),
+            "blocks": [{"block": path, **_both(pair)} for path, pair in self.by_block.items()],
+            "unattributed": _both((self.before.unattributed, self.after.unattributed)),
+            "roles": [{"role": role, **_both(pair)} for role, pair in self.by_role.items()],
+            "peak_bytes": {"before": peaks[0], "after": peaks[1]},
+            "notes": [*self.notes, *(note for note in self.after.notes if note in self.before.notes)],
+        }
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}: {before!r} -> {after!r}" for name, (before, after) in self.settings.items())
+        return f"Change({self.program!r}, {told or 'nothing'}; {self.way})"
+
+
+def less(before: Figures, after: Figures) -> Figures:
+    """Return after less before; `None` where one of them is not known."""
+
+    def of(name: str) -> Any:
+        first, second = getattr(before, name), getattr(after, name)
+        return None if first is None or second is None else second - first
+
+    return Figures(of("flops"), of("transcendentals"), of("bytes_accessed"), of("params"), of("time_s"))
+
+
+def _paired(before: Mapping[str, Figures], after: Mapping[str, Figures]) -> dict[str, tuple[Figures, Figures]]:
+    paths = dict.fromkeys((*before, *after))
+    return {path: (before.get(path, Figures()), after.get(path, Figures())) for path in paths}
+
+
+def _both(pair: tuple[Figures, Figures]) -> dict[str, Any]:
+    return {"before": asdict(pair[0]), "after": asdict(pair[1])}

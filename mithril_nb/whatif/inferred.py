@@ -1,0 +1,262 @@
+"""What the sizes in a program are as functions of its settings, inferred from a few traces and verified at others.
+
+A dim of an operand is a setting, a multiple, a product, a quotient or a sum of settings: `batch*tokens`, `3*width`,
+`floordiv(width, heads)`. Varying each setting by itself tells which; where several are varied at once has to agree, and
+the costs of the program with these sizes have to be those of every trace. JAX's own symbols do the same with proof, but
+stop at the first `if` on a size, at `range(depth)`, at a square root of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import lcm, prod
+from typing import Any
+
+from mithril_nb.cost import Cost
+from mithril_nb.cost.costs import of_equations
+from mithril_nb.cost.symbolic_costs import SymbolicProgram
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.records import Equation
+from mithril_nb.stages.traced import Input
+
+Point = Mapping[str, int]
+"""The number of each setting."""
+_EXPONENTS = (1, -1, 2)
+_Values = tuple[int, ...]
+
+
+class NotInferredError(ValueError):
+    """A program is not the same with other sizes, or a size is no simple function of the settings."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """One size as a function of settings: a product of powers, or a sum of multiples.
+
+    Attributes:
+        factor: What the product is multiplied by, or what is added to the sum.
+        powers: For a product, the exponent of each setting.
+        slopes: For a sum, by how much each setting is multiplied.
+    """
+
+    factor: Fraction
+    powers: tuple[tuple[str, int], ...] = ()
+    slopes: tuple[tuple[str, Fraction], ...] = ()
+
+    def at(self, point: Point) -> Fraction:
+        """Return its value; where that is no whole number the program does not exist."""
+        if self.slopes:
+            return self.factor + sum(slope * point[name] for name, slope in self.slopes)
+        return self.factor * prod((Fraction(point[name]) ** power for name, power in self.powers), start=Fraction(1))
+
+    def text(self, letters: Mapping[str, str]) -> str:
+        """Return it as JAX writes sizes.
+
+        Examples:
+            >>> Size(Fraction(3, 2), (("width", 1), ("heads", -1))).text({"width": "width", "heads": "h"})
+            'floordiv(3*width, 2*h)'
+            >>> Size(Fraction(-1), slopes=(("tokens", Fraction(2)),)).text({"tokens": "t"})
+            '(2)*t + (-1)'
+        """
+        if self.slopes:
+            below = lcm(self.factor.denominator, *(slope.denominator for _, slope in self.slopes))
+            terms = [f"({int(slope * below)})*{letters[name]}" for name, slope in self.slopes]
+            above = " + ".join([*terms, f"({int(self.factor * below)})"])
+            return above if below == 1 else f"floordiv({above}, {below})"
+        upper = [str(self.factor.numerator)] * (self.factor.numerator != 1)
+        lower = [str(self.factor.denominator)] * (self.factor.denominator != 1)
+        for name, power in self.powers:
+            (upper if power > 0 else lower).extend([letters[name]] * abs(power))
+        above = "*".join(upper) or "1"
+        return f"floordiv({above}, {'*'.join(lower)})" if lower else above
+
+
+class Inferred:
+    """The costs of a program for any sizes within what was looked at.
+
+    Args:
+        points: The settings of each trace; the first is where all others start from.
+        costs: The analytic costs of each.
+
+    Attributes:
+        names: The settings that vary.
+
+    Raises:
+        NotInferredError: The program is not the same for all of them, or a size in it cannot be told.
+    """
+
+    def __init__(self, points: Sequence[Point], costs: Sequence[Cost]):
+        self._points, self._costs = points, costs
+        self.names = tuple(name for name in points[0] if len({point[name] for point in points}) > 1)
+        letters = [name if name.isidentifier() else f"size_{place}" for place, name in enumerate(self.names)]
+        self._letters = dict(zip(self.names, letters, strict=True))
+        self._sizes: dict[_Values, Size] = {}
+        self._specs: dict[tuple[TensorSpec, ...], TensorSpec] = {}
+        self._program = self._inferred()
+        for point, cost in zip(points, costs, strict=True):
+            if not agree(self._cost(point), cost):
+                raise NotInferredError(f"not what tracing gives at {_told(point, self.names)}")
+
+    def covers(self, point: Point) -> bool:
+        """Whether the costs at a point can be told: nothing is told beyond what was looked at."""
+        for name in self.names:
+            values = [one[name] for one in self._points]
+            if not min(values) <= point[name] <= max(values):
+                return False
+        found = [size.at(point) for size in self._sizes.values()]
+        return all(value.denominator == 1 and value >= 0 for value in found)
+
+    def at(self, point: Point) -> Cost:
+        """Return the costs at a point that is covered."""
+        return self._cost(point)
+
+    def input_shapes(self, point: Point) -> list[tuple[int, ...]]:
+        """Return the shapes of what the program takes at a point that is covered."""
+        texts = {size.text(self._letters): size for size in self._sizes.values()}
+        return [
+            tuple(int(texts[dim].at(point)) if isinstance(dim, str) else dim for dim in one.spec.shape)
+            for one in self._program.inputs
+        ]
+
+    def _cost(self, point: Point) -> Cost:
+        numbers = {self._letters[name]: int(point[name]) for name in self.names}
+        one = self._program
+        program = SymbolicProgram(one.name, one.equations, one.inputs, numbers, one.kinds)
+        return of_equations(program.costs(), program)
+
+    # From traces to sizes
+
+    def _inferred(self) -> SymbolicProgram:
+        traced = [cost.symbolic for cost in self._costs]
+        programs = [one for one in traced if one is not None]
+        if len(programs) < len(traced) or len({len(one.equations) for one in programs}) > 1:
+            raise NotInferredError("its equations are others")
+        equations = [self._equation(same) for same in zip(*(one.equations for one in programs), strict=True)]
+        inputs: list[Input] = []
+        for same in zip(*(one.inputs for one in programs), strict=True):
+            inputs.append(replace(same[0], spec=self._spec(tuple(one.spec for one in same), "an input")))
+        return SymbolicProgram(programs[0].name, tuple(equations), tuple(inputs))
+
+    def _equation(self, same: tuple[Equation, ...]) -> Equation:
+        first = same[0]
+        if len({_kind(one) for one in same}) > 1:
+            raise NotInferredError(f"equation {first.id} ({first.primitive}) is another")
+        if all(one == first for one in same[1:]):
+            return first
+        where = f"{first.primitive} in {first.block or 'no block'}"
+        params: list[tuple[str, Any]] = []
+        for pairs in zip(*(one.params for one in same), strict=True):
+            params.append((pairs[0][0], self._param(tuple(value for _, value in pairs), where)))
+        repeats = {one.repeats for one in same}
+        return replace(
+            first,
+            inputs=tuple(self._spec(specs, where) for specs in zip(*(one.inputs for one in same), strict=True)),
+            outputs=tuple(self._spec(specs, where) for specs in zip(*(one.outputs for one in same), strict=True)),
+            params=tuple(params),
+            repeats=first.repeats if len(repeats) == 1 else None,  # then it is told by the loops around it
+            constants=tuple(_constant(each, where) for each in zip(*(one.constants for one in same), strict=True)),
+        )
+
+    def _spec(self, same: tuple[TensorSpec, ...], where: str) -> TensorSpec:
+        found = self._specs.get(same)
+        if found is None:
+            if len({(len(one.shape), one.dtype) for one in same}) > 1:
+                raise NotInferredError(f"other dims in {where}")
+            dims = tuple(self._size(dims, where) for dims in zip(*(one.shape for one in same), strict=True))
+            found = self._specs[same] = TensorSpec(dims, same[0].dtype)
+        return found
+
+    def _param(self, same: tuple[Any, ...], where: str) -> Any:
+        if all(one == same[0] for one in same[1:]):
+            return same[0]
+        if all(type(one) is int for one in same):
+            return self._size(same, where)
+        if all(isinstance(one, tuple) for one in same) and len({len(one) for one in same}) == 1:
+            return tuple(self._param(each, where) for each in zip(*same, strict=True))
+        return same[0]  # Of no matter, as costs are looked at at every point.
+
+    def _size(self, values: tuple[Any, ...], where: str) -> Any:
+        if values.count(values[0]) == len(values):
+            return values[0]
+        if values not in self._sizes:
+            found = self._fitted(values) if all(type(value) is int for value in values) else None
+            if found is None:
+                raise NotInferredError(f"the sizes {', '.join(map(str, values))} of {where} follow no simple rule")
+            self._sizes[values] = found
+        return self._sizes[values].text(self._letters)
+
+    def _fitted(self, values: _Values) -> Size | None:
+        base, start = self._points[0], values[0]
+        powers: list[tuple[str, int]] = []
+        slopes: list[tuple[str, Fraction]] = []
+        is_product = start != 0
+        for name in self.names:
+            place = next((place for place, point in enumerate(self._points) if _differs_in(point, base, name)), None)
+            if place is None or values[place] == start:
+                continue
+            before, after = base[name], self._points[place][name]
+            slopes.append((name, Fraction(values[place] - start, after - before)))
+            fitting = [one for one in _EXPONENTS if start * Fraction(after, before) ** one == values[place]]
+            is_product = is_product and bool(fitting)
+            powers += [(name, fitting[0])] if fitting else []
+        found: list[Size] = []
+        if is_product and powers:
+            whole = prod((Fraction(base[name] ** power) for name, power in powers if power > 0), start=Fraction(1))
+            parts = prod((Fraction(base[name] ** -power) for name, power in powers if power < 0), start=Fraction(1))
+            found.append(Size(start * parts / whole, tuple(powers)))
+        if slopes:
+            rest = start - sum((slope * base[name] for name, slope in slopes), Fraction(0))
+            found.append(Size(rest, slopes=tuple(slopes)))
+        wanted = list(zip(self._points, values, strict=True))
+        return next((one for one in found if all(one.at(point) == value for point, value in wanted)), None)
+
+
+def agree(one: Cost, other: Cost) -> bool:
+    """Whether costs are the same, whatever their equations are called."""
+    return _figures(one) == _figures(other)
+
+
+def _figures(cost: Cost) -> list[Any]:
+    rows = [
+        (row.opcode, row.blocks, row.role, row.flops, row.transcendentals, row.bytes_accessed, row.repeats)
+        for row in cost.rows
+    ]
+    return [rows, dict(cost.params), cost.notes, cost.once]
+
+
+def _kind(one: Equation) -> Any:
+    names = tuple(name for name, _ in one.params)
+    return (
+        one.id,
+        one.primitive,
+        one.block,
+        one.role,
+        one.is_call,
+        one.is_used,
+        len(one.inputs),
+        len(one.outputs),
+        names,
+    )
+
+
+def _constant(same: tuple[Any, ...], where: str) -> Any:
+    """Numbers that depend on a size are constants, too; which ones matters only if they are 0 or 1."""
+    if all(one == same[0] for one in same[1:]):
+        return same[0]
+    if all(isinstance(one, float) and one > 1 for one in same) or all(
+        isinstance(one, float) and 0 < one < 1 for one in same
+    ):
+        return "?"
+    if all(isinstance(one, float) and one < 0 for one in same):
+        return "?"
+    raise NotInferredError(f"the constants {', '.join(map(str, same))} of {where} follow no simple rule")
+
+
+def _differs_in(point: Point, base: Point, name: str) -> bool:
+    return point[name] != base[name] and all(point[one] == base[one] for one in base if one != name)
+
+
+def _told(point: Point, names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={point[name]}" for name in names)

@@ -1,0 +1,228 @@
+"""Learning what settings do to the costs of a program: which can be told from a few traces, and how far."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from mithril_nb.cost import Cost
+from mithril_nb.whatif.inferred import Inferred, NotInferredError
+from mithril_nb.whatif.repeated import Repeated
+from mithril_nb.whatif.settings import Settings, is_size, key_of
+
+Trace = Callable[[Settings], Cost]
+"""Traces the program at some settings; raises where there is none."""
+MOST_TRIES = 8
+"""Small steps of a size that are tried: often only multiples of a number of heads, or of a stride, are possible."""
+_LOOKS_DEEP = re.compile("depth|layer|block|num_l|n_l")
+
+
+@dataclass
+class Learned:
+    """The costs of a program as a function of several settings.
+
+    Attributes:
+        base: The settings from which it was learned.
+        depth: The setting by which blocks are repeated, if there is one.
+        inferred: The costs by the other settings: at one value of `depth`, or at the two from which it is told.
+        reasons: Why other settings cannot be told.
+    """
+
+    base: Settings
+    depth: str | None = None
+    inferred: dict[int, Inferred] = field(default_factory=dict[int, Inferred])
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
+    most_deep: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The settings that can be told."""
+        inside = next(iter(self.inferred.values())).names if self.inferred else ()
+        return (*inside, *((self.depth,) if self.depth else ()))
+
+    def at(self, settings: Settings) -> Cost | None:
+        """Return the costs at some settings; `None` where they are not known exactly."""
+        names = self.names
+        others = {name: value for name, value in settings.items() if name not in names}
+        numbers = {name: value for name, value in settings.items() if name in names}
+        if key_of(others) != key_of({name: self.base[name] for name in others if name in self.base}) or not names:
+            return None
+        if not all(is_size(value) for value in numbers.values()):
+            return None
+        if not all(one.covers(numbers) for one in self.inferred.values()):
+            return None
+        costs = {place: one.at(numbers) for place, one in self.inferred.items()}
+        if self.depth is None:
+            return next(iter(costs.values()))
+        return Repeated(*costs.items()).at(int(numbers[self.depth])) if self._is_as_deep(numbers[self.depth]) else None
+
+    def _is_as_deep(self, depth: int) -> bool:
+        return min(self.inferred) <= depth <= self.most_deep
+
+    def input_shapes(self, settings: Settings) -> list[tuple[int, ...]] | None:
+        """Return the shapes of what the program takes, if they are known; a deeper program takes more."""
+        if self.depth is not None and settings[self.depth] not in self.inferred:
+            return None
+        place = 0 if self.depth is None else settings[self.depth]
+        return self.inferred[place].input_shapes(settings)
+
+
+def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
+    """Find out which sizes the costs of a program can be told by, together, and verify it.
+
+    Args:
+        trace: Traces the program.
+        base: Its settings.
+        names: Those that are sizes.
+    """
+    learned = Learned(base)
+    near: dict[str, int] = {}
+    for name in sorted(names, key=lambda name: _LOOKS_DEEP.search(name) is None):
+        found = _first(trace, base, name, _near(base[name]))
+        if found is None:
+            learned.reasons[name] = "there is no other value at which it can be traced"
+        elif _shape(found[1]) == _shape(trace(base)):
+            near[name] = found[0]
+        elif learned.depth is not None or not _learn_depth(trace, learned, name):
+            learned.reasons.setdefault(name, f"it has other equations at {found[0]} than at {base[name]}")
+    starts = [base] if learned.depth is None else [{**base, learned.depth: depth} for depth in learned.inferred]
+    kept: dict[str, list[int]] = {}
+    for name, value in near.items():
+        values = [
+            value,
+            *_some(trace, starts[0], name, _far(base[name])),
+            *_some(trace, starts[0], name, _low(base[name])),
+        ]
+        values = list(dict.fromkeys(values))
+        if len(values) < 2:
+            learned.reasons[name] = "there are too few values at which it can be traced"
+            continue
+        problem = _problem(trace, starts[0], [{**starts[0], name: one} for one in values])
+        if problem is None:
+            kept[name] = values
+        else:
+            learned.reasons[name] = problem
+    _infer(trace, learned, starts, kept)
+    return learned
+
+
+def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
+    depth: int = learned.base[name]
+    first, second, last = (3, 4, depth) if depth > 4 else (max(3, depth), max(3, depth) + 1, max(3, depth) + 3)
+    try:
+        costs = {value: trace({**learned.base, name: value}) for value in (first, second, last)}
+    except Exception as error:
+        learned.reasons[name] = f"it cannot be traced at {first}, {second}, {last}: {first_line(error)}"
+        return False
+    repeated = Repeated((first, costs[first]), (second, costs[second]))
+    if not repeated.gives(last, costs[last]):
+        learned.reasons[name] = f"at {last} the program is not what repeats at {first} and {second}"
+        return False
+    learned.depth, learned.most_deep = name, 8 * last
+    points = [{**learned.base, name: value} for value in (first, second)]
+    learned.inferred = {point[name]: Inferred([point], [trace(point)]) for point in points}
+    return True
+
+
+def _infer(trace: Trace, learned: Learned, starts: Sequence[Settings], kept: dict[str, list[int]]) -> None:
+    """Learn all sizes together; one that does not go with the others is left out."""
+    while kept:
+        joint = _joint(trace, starts[0], kept)
+        points = [{name: value} for name, values in kept.items() for value in values] + joint
+        found: dict[int, Inferred] = {}
+        problem = "" if joint or len(kept) == 1 else "it cannot be traced together with the others"
+        try:
+            for start in starts:
+                there: list[Settings] = [start, *({**start, **point} for point in points)]
+                place = start[learned.depth] if learned.depth else 0
+                found[place] = Inferred(there, [trace(point) for point in there])
+        except Exception as error:
+            problem = first_line(error)
+        if not problem and learned.depth is not None:
+            problem = _deep_problem(trace, learned, found, joint or points[:1])
+        if not problem:
+            learned.inferred = found
+            return
+        name, _ = kept.popitem()
+        learned.reasons[name] = problem
+
+
+def _deep_problem(trace: Trace, learned: Learned, found: dict[int, Inferred], points: Sequence[Settings]) -> str:
+    """Return why a deeper program is not what the two shallow ones tell, at settings that were all varied."""
+    assert learned.depth is not None
+    for point in points[:1]:
+        settings = {**learned.base, **point}
+        deep = settings[learned.depth] if learned.base[learned.depth] > 4 else max(found) + 2
+        settings = {**settings, learned.depth: deep}
+        first, second = ((depth, one.at(settings)) for depth, one in found.items())
+        if not Repeated(first, second).gives(deep, trace(settings)):
+            return f"at {learned.depth}={deep} it is not what repeats"
+    return ""
+
+
+def _joint(trace: Trace, start: Settings, kept: dict[str, list[int]]) -> list[dict[str, int]]:
+    """Return settings at which all sizes are others, and at which the program can be traced."""
+    found: list[dict[str, int]] = []
+    for place in (-1, 0, 1) if len(kept) > 1 else ():
+        point = {name: values[place] for name, values in kept.items()}
+        try:
+            trace({**start, **point})
+        except Exception:
+            continue
+        found.append(point)
+    return found[:2]
+
+
+def _problem(trace: Trace, start: Settings, points: Sequence[Settings]) -> str | None:
+    try:
+        there = [start, *points]
+        Inferred(there, [trace(point) for point in there])
+    except NotInferredError as error:
+        return str(error)
+    return None
+
+
+def _first(trace: Trace, base: Settings, name: str, values: Iterator[int]) -> tuple[int, Cost] | None:
+    for value in values:
+        try:
+            return value, trace({**base, name: value})
+        except Exception:  # The program needs not exist for every value.
+            continue
+    return None
+
+
+def _some(trace: Trace, base: Settings, name: str, values: Iterator[int]) -> list[int]:
+    """Return the first of some values at which the program has the same equations; beyond it nothing is told."""
+    like = _shape(trace(base))
+    for value in values:
+        found = _first(trace, base, name, iter((value,)))
+        if found is not None and _shape(found[1]) == like:
+            return [value]
+    return []
+
+
+def _near(size: int) -> Iterator[int]:
+    """The next values, in the smallest steps that go: what is rounded up to a multiple shows in these."""
+    yield from [size + step for step in range(1, size) if size % step == 0][:MOST_TRIES]
+    yield 2 * size
+
+
+def _far(size: int) -> Iterator[int]:
+    yield from (64 * size, 8 * size, 4 * size, 2 * size, 3 * size // 2)
+
+
+def _low(size: int) -> Iterator[int]:
+    yield from (value for value in (2, size // 4, size // 2, 2 * size // 3) if 1 < value < size)
+
+
+def _shape(cost: Cost) -> list[Any]:
+    return [(row.opcode, row.blocks, row.role) for row in cost.rows]
+
+
+def first_line(error: Exception) -> str:
+    """Return in one line why something went wrong."""
+    diagnostics = getattr(error, "diagnostics", ())
+    told = diagnostics[0].facts[0][1] if diagnostics and diagnostics[0].facts else str(error)
+    return (told.strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,174 @@
+"""What a program costs as a function of its depth: how often a block is repeated, learned and verified.
+
+The equations of a deeper program are others, but its blocks are the same: `block_1` costs what `block_2` does, and
+what is outside of them grows by the same rows with each. Two depths tell by which, and a third has to agree.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+from mithril_nb.cost import Cost, CostRow, Source
+
+
+class Repeated:
+    """The costs of a program of any depth, from its costs at two.
+
+    Args:
+        shallow: A depth, 3 or more, and the costs there.
+        deeper: A greater depth, and the costs there.
+    """
+
+    def __init__(self, shallow: tuple[int, Cost], deeper: tuple[int, Cost]):
+        (self._depth, self._cost), (self._next, self._deeper) = shallow, deeper
+
+    def gives(self, depth: int, cost: Cost) -> bool:
+        """Whether costs of another depth are just what these two tell."""
+        found = self.at(depth)
+        return found is not None and whole(found) == whole(cost)
+
+    def at(self, depth: int) -> Cost | None:
+        """Return the costs of a depth; `None` if they do not grow evenly. Rows stand by block, and have no ids."""
+        if not self._templates and set(_paths(self._deeper)) != set(_paths(self._cost)):
+            return None
+        return self._predicted(depth)
+
+    def _predicted(self, depth: int) -> Cost | None:
+        rows: list[CostRow] = []
+        params: dict[str, int | None] = {}
+        first = self._first
+        for path, (template, number) in self._numbered.items():
+            if template is None:
+                grown = self._grown(path, depth)
+                if grown is None:
+                    return None
+                rows += grown
+                if path in self._cost.params:
+                    count = _line(
+                        self._depth, self._next, self._cost.params[path], self._deeper.params.get(path), depth
+                    )
+                    if count is None:
+                        return None
+                    params[path] = count
+            elif number == first and template == self._templates[0]:
+                for place in range(first, first + depth):
+                    is_last = place == first + depth - 1
+                    like = first if place == first else first + self._depth - 1 if is_last else first + 1
+                    for one in self._templates:
+                        source, target = one.format(like), one.format(place)
+                        rows += [
+                            replace(row, blocks=((target, 1.0),)) for row in self._rows(self._cost).get(source, ())
+                        ]
+                        if source in self._cost.params:
+                            params[target] = self._cost.params[source]
+        once = [
+            _line(self._depth, self._next, getattr(self._cost.once, field), getattr(self._deeper.once, field), depth)
+            for field in ("flops", "transcendentals", "bytes")
+        ]
+        if self._cost.notes != self._deeper.notes:
+            return None
+        return replace(
+            self._cost, rows=tuple(rows), params=params, once=Source(self._cost.once.name, *once), symbolic=None
+        )
+
+    def _grown(self, path: str, depth: int) -> list[CostRow] | None:
+        """The rows of a block that is not repeated: each so often as it grows with depth."""
+        here, there = (Counter(self._rows(cost).get(path, ())) for cost in (self._cost, self._deeper))
+        rows: list[CostRow] = []
+        for row in {**here, **there}:
+            count = _line(self._depth, self._next, here[row], there[row], depth)
+            if count is None:
+                return None
+            rows += [row] * count
+        return rows
+
+    @cached_property
+    def _numbered(self) -> dict[str, tuple[str | None, int]]:
+        """For each block the template that it is an instance of, and its number in it."""
+        made = {one.format(place): (one, place) for one in self._templates for place in self._places}
+        return {path: made.get(path, (None, 0)) for path in _paths(self._cost)}
+
+    @property
+    def _places(self) -> range:
+        return range(self._first, self._first + self._depth)
+
+    @cached_property
+    def _first(self) -> int:
+        """The number of the first of the blocks that are repeated: 0 or 1."""
+        return self._found[0]
+
+    @cached_property
+    def _templates(self) -> tuple[str, ...]:
+        """Paths with `{}` in the place of the number."""
+        return self._found[1]
+
+    @cached_property
+    def _found(self) -> tuple[int, tuple[str, ...]]:
+        here, there = _paths(self._cost), _paths(self._deeper)
+        new = [path for path in there if path not in set(here)]
+        for first in (0, 1):
+            number = first + self._next - 1
+            templates = dict.fromkeys(
+                template
+                for path in new
+                for template in _templates_of(path, number)
+                if all(template.format(place) in here for place in range(first + 1, first + self._depth - 1))
+            )
+            # Those of the blocks within, in the order in which the program comes to them.
+            order = {path: place for place, path in enumerate(here)}
+            found = sorted(templates, key=lambda one: order.get(one.format(first + 1), len(order)))
+            made = {one.format(place) for one in found for place in range(first, first + self._next)}
+            if found and set(new) <= made:
+                return first, tuple(found)
+        return 0, ()
+
+    def _rows(self, cost: Cost) -> dict[str, list[CostRow]]:
+        return self._rows_here if cost is self._cost else self._rows_there
+
+    @cached_property
+    def _rows_here(self) -> dict[str, list[CostRow]]:
+        return _by_block(self._cost)
+
+    @cached_property
+    def _rows_there(self) -> dict[str, list[CostRow]]:
+        return _by_block(self._deeper)
+
+
+def _paths(cost: Cost) -> tuple[str, ...]:
+    rows = (path for row in cost.rows for path, _ in row.blocks or (("", 1.0),))
+    return tuple(dict.fromkeys(chain(rows, cost.params)))
+
+
+def _by_block(cost: Cost) -> dict[str, list[CostRow]]:
+    found: dict[str, list[CostRow]] = {}
+    for row in cost.rows:
+        found.setdefault(row.blocks[0][0] if row.blocks else "", []).append(replace(row, id=""))
+    return found
+
+
+def _templates_of(path: str, number: int) -> Iterable[str]:
+    """Yield the path with `{}` in the place of each number that is the one."""
+    escaped = path.replace("{", "{{").replace("}", "}}")
+    for match in re.finditer(r"\d+", escaped):
+        if match.group() == str(number):
+            yield f"{escaped[: match.start()]}{{}}{escaped[match.end() :]}"
+
+
+def _line(start: int, other: int, at_start: int | None, at_other: int | None, at: int) -> int | None:
+    """Return what lies on the line through two figures; `None` if that is no count."""
+    if at_start is None or at_other is None:
+        return None
+    grown, rest = divmod((at_other - at_start) * (at - start), other - start)
+    return None if rest or at_start + grown < 0 else at_start + grown
+
+
+def whole(cost: Cost) -> list[Any]:
+    """Return all that a cost tells, in whatever order its rows are, and whatever they are called."""
+    rows = Counter(replace(row, id="") for row in cost.rows)
+    return [rows, dict(cost.params), cost.once.flops, cost.once.transcendentals, cost.once.bytes, cost.notes]

@@ -1,0 +1,124 @@
+"""Settings of a program: their values, which of them fit, and how they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.errors import UnknownOptionError, short_repr
+
+Settings = Mapping[str, Any]
+"""Value of each setting by name."""
+Key = tuple[Any, ...]
+PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
+"""Values of `precision`, as `jax.default_matmul_precision` takes them."""
+
+
+def key_of(settings: Settings) -> Key:
+    """Return what two settings have in common if they are the same; values need not be hashable.
+
+    Examples:
+        >>> key_of({"a": 1, "b": [2]}) == key_of({"b": [2], "a": 1}), key_of({"a": 1}) == key_of({"a": True})
+        (True, False)
+    """
+    return tuple((name, type(settings[name]), _hashable(settings[name])) for name in sorted(settings))
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
+
+
+def is_size(value: Any) -> bool:
+    """Whether a value is a whole number, and no truth value."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON takes it: numbers, text and truth values as they are, others as a short text.
+
+    Examples:
+        >>> plain(np.int64(3)), plain(None), plain(np.dtype("float32"))
+        (3, None, 'float32')
+    """
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return told(value)
+
+
+def told(value: Any) -> str:
+    """Return a value as a short text: a dtype by its name, whatever it is given as.
+
+    Examples:
+        >>> told("bfloat16"), told(np.float32), told(64)
+        ('bfloat16', 'float32', '64')
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return np.dtype(value).name
+    return short_repr(value, 40)
+
+
+def checked(base: Settings, changes: Settings, program: str, takes_any: bool = False) -> dict[str, Any]:
+    """Return all settings, some of them changed.
+
+    Args:
+        base: The settings before.
+        changes: Those that are to be others.
+        program: What takes them, for errors.
+        takes_any: Whether it takes settings that it does not name.
+
+    Raises:
+        UnknownOptionError: A setting that there is not, or a value that cannot take the place of a size.
+    """
+    for name, value in changes.items():
+        if name not in base and not takes_any:
+            near = get_close_matches(name, base, 1, 0.5)
+            raise UnknownOptionError(
+                f"{program} has no setting {name!r}.",
+                (("settings", ", ".join(base) or "none"),),
+                f"{near[0]}={told(base[near[0]])}"
+                if near
+                else f"def make(..., {name}={short_repr(value, 30)}), which uses it.",
+            )
+        check_size(name, base.get(name), value, program)
+    return {**base, **changes}
+
+
+def check_size(name: str, before: Any, value: Any, program: str) -> None:
+    """Raise if a size is to become what is none.
+
+    Raises:
+        UnknownOptionError: The value before is a whole number, and the new one is none, or below 0.
+    """
+    if is_size(before) and (not is_size(value) or (value < 0 <= before)):
+        raise UnknownOptionError(
+            f"setting {name!r} of {program} must be a whole number, not {short_repr(value, 40)}.",
+            (("before", str(before)),),
+            f"{name}={max(1, 2 * before)}",
+        )
+
+
+def values_of(name: str, values: Any) -> tuple[Any, ...]:
+    """Return the values that a setting is to take one after the other, without those that are said again.
+
+    Raises:
+        UnknownOptionError: No value, or what is no list.
+    """
+    if not isinstance(values, Sequence | range | np.ndarray) or isinstance(values, str) or not len(values):
+        raise UnknownOptionError(
+            f"the values of {name!r} must be a list with something in it, not {short_repr(values, 40)}.",
+            advice=f"{name}=[8, 16, 32]",
+        )
+    every: list[Any] = list(values)
+    listed: list[Any] = [value.item() if isinstance(value, np.generic) else value for value in every]
+    return tuple({key_of({name: value}): value for value in listed}.values())

@@ -1,0 +1,233 @@
+"""`what_if`: what a program would cost with other settings."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from mithril_nb.cost import Cost
+from mithril_nb.cost.memory import memory_of
+from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.graph.spec import Dim
+from mithril_nb.stages import Inspection
+from mithril_nb.stages.failure import failure_of
+from mithril_nb.targets import inspect
+from mithril_nb.targets.own import is_own
+from mithril_nb.whatif.answers import TRACED, Answers
+from mithril_nb.whatif.behind import Behind, Later
+from mithril_nb.whatif.change import Change, Peak
+from mithril_nb.whatif.models import OwnModel
+from mithril_nb.whatif.settings import Settings, key_of
+from mithril_nb.whatif.subjects import Fixed, Made, Subject
+
+COMPILED = "compiled"
+"""The way of a change as XLA tells it."""
+
+
+class WhatIf:
+    """A program that can be asked what it would cost with other settings.
+
+    What takes long to trace is prepared behind, in one thread that ends by itself.
+
+    Args:
+        subject: The program.
+        learns: Whether to prepare; by default if the program takes long to trace.
+    """
+
+    def __init__(self, subject: Subject, learns: bool | None = None):
+        self._behind = Behind()
+        weakref.finalize(self, self._behind.close)
+        self._answers = Answers(subject, self._behind, learns)
+        self._answers.start()
+        self._made: dict[Any, Later[Change]] = {}
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings that changes start from."""
+        return dict(self._answers.subject.base)
+
+    @property
+    def cost(self) -> Cost:
+        """The analytic cost at these settings."""
+        return self._answers.at(self._answers.subject.base).cost
+
+    @property
+    def ways(self) -> Mapping[str, str]:
+        """How a change of each setting is answered by now, and why it is traced if it is.
+
+        `"formula"`: the program is traced once with a symbol for the setting; `"learned and verified"`: from a few of
+        its values, at others checked; `"traced"`: anew for each value. All of them give the same figures.
+        """
+        return self._answers.told()
+
+    def __call__(self, changes: Settings | None = None, /, **settings: Any) -> Change:
+        """Return what the costs become with other settings.
+
+        Args:
+            changes: Settings whose names are no Python names: `{"linear_0.dimension": 512}`.
+            **settings: Settings by name: `batch=64`.
+
+        Raises:
+            UnknownOptionError: A setting that there is not, or a value that does not fit.
+            StageUnavailableError: The program cannot be traced with them.
+            Exception: What the function that makes the program raised.
+        """
+        subject = self._answers.subject
+        after = subject.settled({**(changes or {}), **settings})
+        before = {**subject.base}
+        answer = self._answers.at(after)
+        return Change(
+            subject.name,
+            _changed(before, after),
+            self._answers.at(before).cost,
+            answer.cost,
+            answer.way,
+            answer.notes,
+            Later(partial(_peaks, self._answers, before, after), self._behind),
+            self._compiled(before, after),
+            None if answer.is_exact else partial(self._exact, before, after),
+        )
+
+    def ready(self, timeout: float | None = None) -> bool:
+        """Wait until everything is prepared; return whether it was so in time.
+
+        Args:
+            timeout: Seconds to wait; by default as long as it takes.
+        """
+        return self._behind.wait_until_idle(timeout)
+
+    def close(self) -> None:
+        """Give up what is not prepared yet. Questions are still answered."""
+        self._behind.close()
+
+    def _compiled(self, before: Settings, after: Settings) -> Later[Change]:
+        key = key_of(after)
+        if key not in self._made:
+            self._made[key] = Later(partial(_compiled, self._answers, before, after), self._behind)
+        return self._made[key]
+
+    def _exact(self, before: Settings, after: Settings) -> Later[Change]:
+        return Later(partial(_exactly, self._answers, before, after), self._behind).start()
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+        return f"WhatIf({self._answers.subject.name!r}: {told})"
+
+
+def what_if(
+    target: Any,
+    *args: Any,
+    shapes: Mapping[str, Sequence[Dim]] | None = None,
+    learns: bool | None = None,
+    **settings: Any,
+) -> WhatIf:
+    """Ask what a program would cost with other settings: analytic figures at once, the compiler's behind.
+
+    Args:
+        target: A function that makes the program from settings: it takes them by name, each with a default, and
+            returns a function and the tuple of its arguments (their shapes suffice), a model and the shapes of its
+            inputs, or what `ml.inspect` gives. Or a program as it stands: a function with its arguments, an
+            `Inspection`, a model. Of these `batch`, `dtype` and `precision` can be others; of a model of ours its
+            `remat` too, and attributes of its blocks by path.
+        *args: What the function or the model is called with; none if it makes the program.
+        shapes: Shapes of the inputs of a model, in the place of arguments.
+        learns: Whether to prepare answers behind; by default if the program takes long to trace.
+        **settings: Settings that are to be others than the defaults. For a program as it stands: what `ml.inspect`
+            takes besides.
+
+    Returns:
+        What is called with other settings, and gives a `Change`.
+
+    Raises:
+        UnknownOptionError: A setting that there is not, or nothing that could be changed.
+        StageUnavailableError: The program cannot be traced.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> def make(batch=8, width=16):
+        ...     x = jax.ShapeDtypeStruct((batch, width), "float32")
+        ...     return jnp.matmul, (x, jax.ShapeDtypeStruct((width, 4), "float32"))
+        >>> change = what_if(make)(batch=32)
+        >>> change.before.total.flops, change.after.total.flops, change.delta.flops, change.way
+        (1024, 4096, 3072, 'traced')
+    """
+    return WhatIf(subject_of(target, args, shapes, settings), learns)
+
+
+def subject_of(
+    target: Any, args: tuple[Any, ...], shapes: Mapping[str, Sequence[Dim]] | None, settings: dict[str, Any]
+) -> Subject:
+    """Return what is looked at.
+
+    Raises:
+        UnknownOptionError: Nothing that could be changed.
+    """
+    if is_own(target):
+        return OwnModel(target, args, shapes, settings)
+    if isinstance(target, Inspection):
+        if args or settings:
+            raise UnknownOptionError(
+                f"program {target.name!r} is inspected already: it takes no arguments and no options.",
+                advice="ml.what_if(inspection)(batch=64)",
+            )
+        return Fixed(target)
+    if not args and shapes is None and callable(target) and not hasattr(target, "init"):
+        return Made(target, settings)
+    return Fixed(inspect(target, *args, shapes=shapes, **settings))
+
+
+def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, Peak]:
+    return peak(answers, before), peak(answers, after)
+
+
+def peak(answers: Answers, settings: Settings) -> Peak:
+    """Return the most memory that a program holds at once, from its equations alone."""
+    return _told(lambda: memory_of(answers.traced(settings)[0], "analytic"))
+
+
+def peak_compiled(inspection: Inspection) -> Peak:
+    """Return the most memory that a compiled program holds at once on one device."""
+    return _told(lambda: memory_of(inspection, "compiled"))
+
+
+def _told(memory: Callable[[], Any]) -> Peak:
+    try:
+        found = memory()
+    except Exception as error:  # what is not known takes nothing else with it
+        return Peak(None, reason_of(error))
+    reason = "; ".join(getattr(found, "notes", ())) or "nobody says"
+    return Peak(found.peak_bytes, "" if found.peak_bytes is not None else reason)
+
+
+def reason_of(error: Exception) -> str:
+    """Return in one line why something went wrong."""
+    if isinstance(error, MithrilError):
+        first = error.diagnostics[0]
+        return f"{first.summary} {first.facts[0][1]}" if first.facts else first.summary
+    failure = failure_of(error)
+    return f"{failure.kind}: {failure.message}".splitlines()[0]
+
+
+def _compiled(answers: Answers, before: Settings, after: Settings) -> Change:
+    inspections = [answers.traced(settings)[0] for settings in (before, after)]
+    with answers.context():
+        costs = [inspection.cost("compiled") for inspection in inspections]
+    first, second = map(peak_compiled, inspections)
+    peaks = Later.of((first, second))
+    return Change(answers.subject.name, _changed(before, after), costs[0], costs[1], COMPILED, (), peaks)
+
+
+def _exactly(answers: Answers, before: Settings, after: Settings) -> Change:
+    found = [answers.traced(settings)[1] for settings in (before, after)]
+    peaks = Later(partial(_peaks, answers, before, after), Behind())
+    return Change(answers.subject.name, _changed(before, after), found[0], found[1], TRACED, (), peaks)
+
+
+def _changed(before: Settings, after: Settings) -> dict[str, tuple[Any, Any]]:
+    return {
+        name: (before.get(name), value)
+        for name, value in after.items()
+        if key_of({name: value}) != key_of({name: before.get(name)})
+    }
