@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from mithril_nb.cost import Cost
+from mithril_nb.cost.memory import MemoryUse
 from mithril_nb.errors import CostBoundError, Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.records import UNATTRIBUTED
@@ -22,6 +23,7 @@ _WORDS = {
     "flops": ("needs", "FLOPs"),
     "bytes_accessed": ("reads and writes", "bytes"),
     "params": ("has", "parameters"),
+    "peak_bytes": ("holds", "bytes at once"),
 }
 
 
@@ -48,6 +50,7 @@ def assert_cost(
     *args: Any,
     flops: Bound = None,
     bytes_accessed: Bound = None,
+    peak_bytes: Bound = None,
     params: Bound = None,
     source: str = "analytic",
     **options: Any,
@@ -62,6 +65,7 @@ def assert_cost(
         *args: What it is called with, as for `ml.inspect`.
         flops: Bound of its FLOPs.
         bytes_accessed: Bound of the bytes that it reads and writes.
+        peak_bytes: Bound of the bytes that it holds at its peak, `inspection.memory.peak_bytes`; compiles the program.
         params: Bound of its number of parameters.
         source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. `"analytic"` only traces the
             program, and is the same on every machine.
@@ -89,7 +93,7 @@ def assert_cost(
             most in  relu  1,000  100.0 %
             Try: flops=1_000 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.
     """
-    bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params}
+    bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
     asked = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
     if not asked:
         raise UnknownOptionError(
@@ -129,6 +133,12 @@ def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
 
 
 def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
+    if name == "peak_bytes":
+        memory: MemoryUse = inspection.memory
+        if memory.source != "compiled" or memory.peak_bytes is None:  # an estimate keeps no bound
+            return _Measured(None, "compiled", memory.notes, {})
+        held = {path: size for path, size in memory.at_peak.items() if size}
+        return _Measured(memory.peak_bytes, memory.source, (), held)
     cost: Cost = inspection.cost(source=source)
     each = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
     each[UNATTRIBUTED] = getattr(cost.unattributed, name)
@@ -172,9 +182,13 @@ def _problem(
     return Diagnostic(
         f"program {inspection.name!r} {summary}",
         tuple(facts),
-        f'{advice}; print(ml.inspect(...).cost("{found.source}")) tells of every block.',
+        f"{advice}; {_shown(name, found.source)} tells of every block.",
         code=CostBoundError.__name__,
     )
+
+
+def _shown(name: str, source: str) -> str:
+    return "print(ml.inspect(...).memory)" if name == "peak_bytes" else f'print(ml.inspect(...).cost("{source}"))'
 
 
 def _far(value: float, end: float) -> str:

@@ -92,6 +92,38 @@ def test_all_that_is_broken_is_told_at_once() -> None:
     )
 
 
+def test_the_peak_of_its_memory() -> None:
+    def program(x: Any, w: Any) -> Any:
+        with jax.named_scope("product"):
+            return x @ w
+
+    args = spec(16, 32), spec(32, 8)
+    peak = 4 * (16 * 32 + 32 * 8 + 16 * 8)
+    ml.assert_cost(program, *args, peak_bytes=(peak, peak), flops=2 * 16 * 32 * 8)
+    assert broken(program, *args, peak_bytes=3000) == (
+        "program 'program' holds more bytes at once than it may.\n"
+        "    peak_bytes  3,584 (compiled)\n"
+        "    bound       at most 3,000\n"
+        "    over by     584 (19.5 %)\n"
+        "    most in     (unattributed)  3,072  85.7 %\n"  # the arguments
+        "                product           512  14.3 %\n"
+        "    Try: peak_bytes=3_584 if that is meant; print(ml.inspect(...).memory) tells of every block."
+    )
+
+
+def test_an_estimate_of_the_peak_keeps_no_bound() -> None:
+    found = ml.inspect(lambda x: x @ x, spec(8, 8), name="program", compiler_options={"no_such_option": True})
+    ml.assert_cost(found, flops=2 * 8**3)
+    told = broken(found, peak_bytes=10**9).splitlines()
+    assert told[:3] == [
+        "program 'program' may break its bound of bytes at once: not all are known.",
+        "    peak_bytes  unknown (compiled)",
+        "    bound       at most 1,000,000,000",
+    ]
+    assert told[3].startswith("    unknown     ")
+    assert told[-1] == "    Try: leave out peak_bytes=; print(ml.inspect(...).memory) tells of every block."
+
+
 def test_a_model_takes_what_inspect_takes() -> None:
     gpt = GPT(vocabulary=19, context=8, layers=2, heads=2, width=12)
     shapes = {"input": [2, 5]}
