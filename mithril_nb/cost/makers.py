@@ -41,6 +41,8 @@ class Makers:
         first = self._by_id.get(id)
         if first is None:
             return UNATTRIBUTED
+        if index == "{}":
+            return UNATTRIBUTED  # the pointers to the parts of a result, which XLA keeps for itself
         made = self._maker(first, [int(number) for number in _NUMBERS.findall(index)])
         return _most(made) or _most(first)
 

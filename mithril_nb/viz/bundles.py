@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.viz.costs.memory_timeline import memory_timeline
 from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.viz.curves import curves_svg, curves_text
 from mithril_nb.viz.inspection_summary import summary_html, summary_text
@@ -103,6 +104,11 @@ def _cost(cost: Any) -> Bundle:
     return {"text/plain": cost_text(data), "text/html": cost_html(data)}
 
 
+def _memory(use: Any) -> Bundle:
+    drawing = memory_timeline(use.to_dict())
+    return {"text/plain": drawing.text, "image/svg+xml": drawing.svg}
+
+
 def _run(run: Any) -> Bundle:
     view = {**run.snapshot(), "steps_per_s": None, "left_s": None}  # the text of a cell should not change with the load
     return {"text/plain": curves_text(view), "image/svg+xml": curves_svg(run.history.to_dict())}
@@ -133,6 +139,7 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Comparison": lambda found: {"text/plain": str(found)},
     "Difference": lambda found: {"text/plain": str(found)},
     "Drawing": lambda drawing: {"text/plain": drawing.text, "image/svg+xml": drawing.svg},
+    "MemoryUse": _memory,
     "Run": _run,
     "TransformStep": lambda step: _transforms([step]),
     "TransformSteps": _transforms,

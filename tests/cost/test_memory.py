@@ -104,6 +104,29 @@ def test_the_body_of_a_loop_is_held_by_the_block_in_it() -> None:
     assert inside
 
 
+def test_values_are_held_by_the_block_that_makes_them_and_loops_by_what_is_in_them() -> None:
+    def turn(x: jax.Array, _: None) -> tuple[jax.Array, None]:
+        with jax.named_scope("turn"):
+            return jnp.tanh(x @ x), None
+
+    def program(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+        with jax.named_scope("first"):
+            y = x @ x
+        z, _ = jax.lax.scan(turn, y, None, length=10)
+        with jax.named_scope("last"):
+            return z @ z, y.sum()
+
+    found = inspect(program, square(64)).memory
+    check_sums(found)
+    one = 64 * 64 * 4
+    of = {life.id: life.block for life in found.lives if life.size_bytes == one and life.kind != "arguments"}
+    loops = {block for id, block in of.items() if id.startswith("while") or "{" in id}
+    assert loops == {"turn"}, of
+    assert set(of.values()) >= {"first", "turn", "last"}
+    pointers = [life for life in found.lives if life.id.endswith("{}")]
+    assert {life.block for life in pointers} == {""}, "what XLA keeps for itself"
+
+
 @pytest.mark.parametrize("name", [name for name in corpus() if not name.startswith("sharded")][::4])
 def test_it_adds_up_and_agrees_with_xla(name: str) -> None:
     fn, args = corpus()[name]()

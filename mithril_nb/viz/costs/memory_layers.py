@@ -1,0 +1,100 @@
+"""Memory from place to place as layers, one for each block that has a hue, thinned to what a picture can show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any
+
+from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text
+from mithril_nb.viz.costs.sheet import NO_HUE
+
+Data = Mapping[str, Any]
+"""The use of memory as data: what `MemoryUse.to_dict()` gives."""
+
+UNFILLED = "unfilled"
+_MOST_LAYERS = 16
+_SMALL = 0.004
+"""Layers that hold less than this part of the peak wherever they hold most are drawn as one."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What the blocks of one hue hold.
+
+    Attributes:
+        name: What it is called.
+        hue: Index of its hue; `None` for memory that nothing fills.
+        block: Path of its block; `""` if there is none, `None` if it is several.
+        bytes: Bytes held at each of the places that are drawn.
+        at_peak: Bytes held at the peak.
+    """
+
+    name: str
+    hue: int | None
+    block: str | None
+    bytes: tuple[int, ...]
+    at_peak: int
+
+
+def layers_of(data: Data, most: int) -> tuple[list[Layer], list[int]]:
+    """Return the layers from the bottom to the top, and which places of the timeline they are of.
+
+    Args:
+        data: The use of memory, with a timeline.
+        most: How many places at most: of each stretch that is left out the fullest is kept, and so is the peak.
+    """
+    timeline = [moment["bytes"] for moment in data["timeline"]]
+    places = thinned(timeline, most)
+    hues = hues_of({"by_block": data["blocks"], **({"hues": data["hues"]} if "hues" in data else {})})
+    changes: dict[tuple[str, int | None, str | None], list[int]] = {}
+    order = {path: at for at, path in enumerate(data["blocks"])}
+    for life in sorted(data["lives"], key=lambda life: order.get(life["block"], -1)):
+        key = _key(life, hues)
+        of_layer = changes.setdefault(key, [0] * (len(timeline) + 1))
+        of_layer[life["first"]] += life["size_bytes"]
+        of_layer[life["last"] + 1] -= life["size_bytes"]
+    found: list[Layer] = []
+    small: list[Layer] = []
+    least = _SMALL * max(timeline, default=0)
+    for (name, hue, block), steps in changes.items():
+        held = list(accumulate(steps))
+        layer = Layer(name, hue, block, tuple([held[place] for place in places]), held[data["peak_at"]])
+        (small if max(held) < least and hue is not None else found).append(layer)
+    while len(found) + bool(small) > _MOST_LAYERS:
+        least_of = min((one for one in found if one.hue is not None), key=lambda one: max(one.bytes))
+        found.remove(least_of)
+        small.append(least_of)
+    if len(small) == 1:
+        found += small
+    elif small:
+        together = tuple(map(sum, zip(*(one.bytes for one in small), strict=True)))
+        found.append(Layer(f"{len(small)} others", NO_HUE, None, together, sum(one.at_peak for one in small)))
+    found.sort(key=lambda one: (one.hue is not None, one.block != ""))
+    return found, places
+
+
+def _key(life: Mapping[str, Any], hues: Mapping[str, int]) -> tuple[str, int | None, str | None]:
+    if life["kind"] == "unfilled":
+        return UNFILLED, None, None
+    block = str(life["block"])
+    if not block:
+        return f"{life['kind']} of no block", NO_HUE, ""
+    hue, path = hue_or_grey(block, hues), block
+    while hue != NO_HUE and path not in hues:
+        path = path.rpartition("/")[0]
+    return path_text(path), hue, path
+
+
+def thinned(values: Sequence[int], most: int) -> list[int]:
+    """Return places of some values, at most so many: all, or of each stretch the one with the largest, the first such.
+
+    Examples:
+        >>> thinned([1, 5, 2, 2, 9, 1], 3), thinned([4, 3], 3)
+        ([1, 2, 4], [0, 1])
+    """
+    if len(values) <= most:
+        return list(range(len(values)))
+    bounds = [at * len(values) // most for at in range(most + 1)]
+    return [max(range(first, end), key=lambda place: (values[place], -place)) for first, end in pairwise(bounds)]

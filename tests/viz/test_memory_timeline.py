@@ -1,0 +1,184 @@
+"""Memory from place to place as picture and text: the peak stays, layers add up, colour alone tells nothing."""
+
+from __future__ import annotations
+
+import random
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from mithril_nb.viz.bundles import RENDERERS
+from mithril_nb.viz.costs.memory_layers import layers_of, thinned
+from mithril_nb.viz.costs.memory_text import memory_text
+from mithril_nb.viz.costs.memory_timeline import memory_timeline
+
+SVG = "{http://www.w3.org/2000/svg}"
+MEGABYTE = 1_000_000
+
+
+def life(id: str, kind: str, block: str, megabytes: float, first: int, last: int) -> dict[str, Any]:
+    size = round(megabytes * MEGABYTE)
+    return {"id": id, "kind": kind, "block": block, "size_bytes": size, "first": first, "last": last}
+
+
+def use(*lives: dict[str, Any], places: int, **more: Any) -> dict[str, Any]:
+    """The use of memory that some lives add up to."""
+    held = [sum(one["size_bytes"] for one in lives if one["first"] <= at <= one["last"]) for at in range(places)]
+    at = held.index(max(held))
+    at_peak: dict[str, int] = {}
+    kinds: dict[str, int] = dict.fromkeys(("arguments", "outputs", "temporaries", "constants", "unfilled"), 0)
+    for one in lives:
+        if one["first"] <= at <= one["last"]:
+            at_peak[one["block"]] = at_peak.get(one["block"], 0) + one["size_bytes"]
+            kinds[one["kind"]] += one["size_bytes"]
+    data = {
+        "program": "step",
+        "source": "compiled",
+        "peak_bytes": max(held),
+        "peak_at": at,
+        "filled_bytes": max(held) - kinds["unfilled"],
+        "timeline": [{"id": f"fusion.{place}", "bytes": size} for place, size in enumerate(held)],
+        "at_peak": at_peak,
+        "kinds": kinds,
+        "lives": list(lives),
+        "blocks": list(dict.fromkeys(one["block"] for one in lives if one["block"])),
+        "xla": None,
+        "notes": [],
+    }
+    return {**data, **more}
+
+
+def small() -> dict[str, Any]:
+    return use(
+        life("params.embed", "arguments", "embed", 3, 0, 11),
+        life("params.up", "arguments", "mlp/up", 2, 0, 11),
+        life("batch", "arguments", "", 0.5, 0, 11),
+        life("gather", "temporaries", "embed", 1, 1, 9),
+        life("dot.1", "temporaries", "mlp/up", 4, 2, 7),
+        life("dot.2", "temporaries", "mlp/down", 2, 4, 5),
+        life("loss", "temporaries", "(loss)", 0.25, 6, 7),
+        life("add", "outputs", "mlp/up", 2, 8, 11),
+        life("constant.1", "constants", "", 0.001, 0, 11),
+        life("", "unfilled", "", 0.75, 0, 11),
+        places=12,
+        xla={"argument": 5_500_000, "output": 2_000_000, "temp": 7_750_000, "alias": 2_000_000, "code": 0},
+        notes=["2 values: XLA does not say when they are needed"],
+    )
+
+
+def test_the_picture_and_the_text_of_a_small_program(golden) -> None:
+    drawing = memory_timeline(small())
+    golden("memory.svg", drawing.svg + "\n")
+    golden("memory.txt", drawing.text + "\n")
+    root = ElementTree.fromstring(drawing.svg)
+    told = [one.text or "" for one in root.iter(f"{SVG}title")]
+    assert "embed\nat the peak 4.00 MB, at most 4.00 MB" in told
+    assert "mlp / up\nat the peak 6.00 MB, at most 6.00 MB" in told
+    assert "unfilled\nat the peak 750 kB, at most 750 kB" in told
+    written = [one.text for one in root.iter(f"{SVG}text")]
+    assert "peak at fusion.4" in written
+    assert "13.3 MB" in written
+    assert (
+        "at the peak: arguments 5.50 MB, temporaries 7.00 MB, constants 1.00 kB, set aside and unfilled 750 kB"
+        in written
+    )
+    assert {"embed", "mlp / up"} <= set(written), "layers with room for it have their name in them"
+    assert {"embed 4.00 MB", "mlp / up 6.00 MB", "unfilled 750 kB"} <= set(written), "and all in the legend"
+    assert "2 values: XLA does not say when they are needed" in written
+
+
+def test_layers_add_up_to_the_timeline_and_to_the_peak() -> None:
+    data = small()
+    layers, places = layers_of(data, 100)
+    assert places == list(range(12))
+    for place in places:
+        assert sum(one.bytes[place] for one in layers) == data["timeline"][place]["bytes"]
+    assert sum(one.at_peak for one in layers) == data["peak_bytes"]
+    assert layers[0].name == "unfilled", "what nobody holds lies at the bottom"
+
+
+def random_use(blocks: int, places: int) -> dict[str, Any]:
+    rng = random.Random(7)
+    lives = []
+    for number in range(3 * places):
+        first = rng.randrange(places)
+        last = min(places - 1, first + rng.randrange(1, 200))
+        lives.append(
+            life(f"v{number}", "temporaries", f"block_{rng.randrange(blocks)}", rng.uniform(0, 9), first, last)
+        )
+    lives.append(life("spike", "temporaries", "block_3", 5000, places // 3, places // 3))
+    return use(*lives, places=places)
+
+
+def test_two_thousand_places_are_thinned_and_the_peak_is_not_lost() -> None:
+    data = random_use(24, 2000)
+    drawing = memory_timeline(data)
+    assert len(drawing.svg) <= 60_000
+    layers, places = layers_of(data, 250)
+    assert len(places) == 250
+    assert data["peak_at"] in places
+    assert len(layers) <= 16
+    assert layers[-1].name == "9 others"
+    at = places.index(data["peak_at"])
+    assert sum(one.bytes[at] for one in layers) == data["peak_bytes"]
+    assert "peak at fusion.666" in drawing.svg
+
+
+def test_of_each_stretch_the_fullest_place_is_kept() -> None:
+    values = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
+    assert thinned(values, 4) == [0, 4, 5, 7]
+    assert thinned(values, 10) == list(range(10))
+
+
+def test_names_of_any_characters_are_told_and_break_nothing() -> None:
+    odd = 'a<b>&"\x00\x1b[31m'
+    data = use(
+        life(odd, "temporaries", odd, 3, 0, 1), life("x", "arguments", "p", 1, 0, 1), places=2, program=odd, notes=[odd]
+    )
+    drawing = memory_timeline(data)
+    root = ElementTree.fromstring(drawing.svg)
+    assert 'a<b>&"' in "".join(root.itertext())
+    for text in (drawing.text, drawing.svg):
+        assert not re.search("[\x00-\x08\x0b-\x1f]", text)
+
+
+def test_what_is_not_known_is_said_in_picture_and_text() -> None:
+    data = {
+        **small(), "peak_bytes": None, "peak_at": None, "filled_bytes": None, "timeline": [], "lives": [],
+        "at_peak": {}, "kinds": {}, "xla": None, "notes": ["peak_bytes, timeline: this platform does not say"],
+    }  # fmt: skip
+    drawing = memory_timeline(data)
+    assert "this platform does not say" in " ".join(ElementTree.fromstring(drawing.svg).itertext())
+    assert drawing.text == "step: memory, compiled\npeak unknown\npeak_bytes, timeline: this platform does not say"
+
+
+def test_a_peak_without_a_timeline_has_its_kinds() -> None:
+    data = {**small(), "peak_at": None, "timeline": [], "lives": [], "notes": ["timeline: not written down"]}
+    drawing = memory_timeline(data)
+    written = " ".join(ElementTree.fromstring(drawing.svg).itertext())
+    assert "timeline: not written down" in written
+    assert "arguments 5.50 MB" in written
+    assert drawing.text.splitlines()[1].startswith("peak 13.3 MB: arguments 5.50 MB, ")
+
+
+def test_an_estimate_names_the_equation() -> None:
+    text = memory_text({**small(), "source": "analytic"})
+    assert text.splitlines()[1].startswith("peak 13.3 MB at equation fusion.4, place 5 of 12")
+
+
+def test_narrow_and_wide_pictures_keep_within_their_width() -> None:
+    for width in (320, 1400):
+        root = ElementTree.fromstring(memory_timeline(small(), width).svg)
+        assert root.get("width") == str(width)
+        for element in root.iter():
+            assert float(element.get("x", 0)) <= width
+
+
+def test_a_use_of_memory_shows_itself() -> None:
+    class MemoryUse:
+        def to_dict(self) -> dict[str, Any]:
+            return small()
+
+    shown = RENDERERS["MemoryUse"](MemoryUse())
+    assert shown["text/plain"] == memory_text(small())
+    assert shown["image/svg+xml"].startswith("<svg")
