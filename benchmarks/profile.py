@@ -95,9 +95,10 @@ def sums_of(profiles: list[Profile]) -> tuple[Sums, Sums]:
 
 
 def _parts(profile: Profile) -> Iterator[tuple[float, float, float]]:
-    for place, wall_s in enumerate(profile.profiled_s):
-        between, dispatch = (profile.samples[name][place] for name in (BETWEEN, DISPATCH))
-        yield wall_s - between - dispatch, between, dispatch
+    for samples in zip(*profile.samples.values(), strict=True):
+        seconds = dict(zip(profile.samples, samples, strict=True))
+        between, dispatch = seconds.pop(BETWEEN), seconds.pop(DISPATCH)
+        yield sum(seconds.values()), between, dispatch
 
 
 def main() -> None:

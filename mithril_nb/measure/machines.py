@@ -68,6 +68,10 @@ class Machine:
         rates = self.flops_per_s
         return rates[dtype] if dtype is not None and dtype in rates else max(rates.values())
 
+    def peaks(self, dtype: str | None = None) -> dict[str, float]:
+        """Return what a picture of the roofline takes: `flops_per_s` and `bytes_per_s`."""
+        return {"flops_per_s": self.peak_of(dtype), "bytes_per_s": self.bytes_per_s}
+
     def to_dict(self) -> dict[str, Any]:
         """Return the same as plain data."""
         return {**asdict(self), "flops_per_s": dict(self.flops_per_s)}

@@ -80,8 +80,8 @@ class Profile(Cost):
         warm_up: How many were made before them.
         times_run: How often the program ran in all.
         walls_s: Seconds of each run without the profiler.
-        profiled_s: Seconds of each run under the profiler.
-        samples: Seconds of each row in each run under the profiler, by id.
+        profiled_s: Seconds of each run under the profiler; only of those whose events are known, if there are such.
+        samples: Seconds of each row in each of these runs, by id.
         contractions: Dtype of the operands of each matmul and convolution, by id: it has a peak of its own.
         machine: What this machine can do at most; `None` if that could not be measured.
     """
@@ -171,12 +171,13 @@ class Profile(Cost):
             "rate": asdict(self.rate),
             "rates": {path: asdict(rate) for path, rate in self.rates.items()},
             "machine": None if self.machine is None else self.machine.to_dict(),
+            "peaks": None if self.machine is None else self.machine.peaks(),
         }
 
     def __str__(self) -> str:
         overhead = [row for row in self.rows if row.id in (*OVERHEAD, WHOLE)]
         return profile_text(
-            self.to_dict(),
+            self.to_dict(rows=False),
             {row.id: (row.time_s, Spread.of(self.samples[row.id])) for row in overhead},
             self._working.unattributed.time_s,
             "" if self.machine is None else str(self.machine),

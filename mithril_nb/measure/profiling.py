@@ -9,7 +9,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from mithril_nb import targets
-from mithril_nb.cost.costs import Cost, CostRow
+from mithril_nb.cost.costs import NOT_RUN, Cost
+from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.measure.events import TRIED_PLANES
 from mithril_nb.measure.machines import MATMUL, Machine, machine
@@ -21,8 +22,6 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
 
-_TICKS_PER_S = 1 << 40
-"""Times are whole multiples of about a picosecond: sums of such floats are exact, in whatever order."""
 _NS_PER_S = 1e9
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
 _CONTRACTIONS = ("dot", "convolution")
@@ -76,7 +75,7 @@ def profile(
             ((failure.kind, failure.message),),
             'inspection.cost(source="analytic"), which needs no compiler.',
         ) from error
-    values, notes = _values(inspection, given, is_inspected=isinstance(target, Inspection))
+    values = _values(inspection, given, is_inspected=isinstance(target, Inspection))
     cost, stage, reason = _compiled_cost(inspection)
     title = _MODULE.match(stage.text)
     runner = Runner(inspection.name, compiled, values)
@@ -86,17 +85,21 @@ def profile(
     callers = callers_of(stage)
     times = [divided(run, callers) for run in found.profiled] if reason is None else []
     contractions = _contractions(stage)
+    why: tuple[str, ...] = ()
     if peaks is None:
         peaks, why = _peaks(compiled, [*contractions.values()])
-        notes += why
     rows, samples = _timed(cost, found, times)
-    notes += _notes(inspection, found, times, reason, {row.id for row in cost.rows})
+    notes = (
+        *(note for note in cost.notes if note != NOT_RUN),
+        *values.notes,
+        *_notes(inspection, found, times, reason, {row.id for row in cost.rows}),
+        *why,
+    )
     kept = {one.name: getattr(cost, one.name) for one in fields(Cost) if one.init}
-    kept |= {"source": "measured", "rows": rows, "notes": (*_without_time(cost.notes), *values.notes, *notes)}
-    profiled = tuple((run.end_ns - run.start_ns) / _NS_PER_S for run in found.profiled) or found.walls_s
+    kept |= {"source": "measured", "rows": rows, "notes": notes}
     return Profile(
-        **kept, runs=runs, warm_up=warm_up, times_run=found.times_run, walls_s=found.walls_s, profiled_s=profiled,
-        samples=samples, contractions=contractions, machine=peaks,
+        **kept, runs=runs, warm_up=warm_up, times_run=found.times_run, walls_s=found.walls_s,
+        profiled_s=tuple(one.wall_ns / _NS_PER_S for one in times) or found.profiled_walls_s, samples=samples, contractions=contractions, machine=peaks,
     )  # fmt: skip
 
 
@@ -125,14 +128,14 @@ def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -
     return target, args
 
 
-def _values(inspection: Inspection, given: tuple[Any, ...], is_inspected: bool) -> tuple[Values, tuple[str, ...]]:
+def _values(inspection: Inspection, given: tuple[Any, ...], is_inspected: bool) -> Values:
     try:
-        return values_for(inspection, given), ()
+        return values_for(inspection, given)
     except UnexpectedInputError:
         # Of a module, or of a model with inputs by name, the program takes its arrays in an order of its own.
         if is_inspected:
             raise
-        return values_for(inspection, ()), ()
+        return values_for(inspection, ())
 
 
 def _compiled_cost(inspection: Inspection) -> tuple[Cost, Stage, str | None]:
@@ -184,24 +187,16 @@ def _timed(
         elif id == DISPATCH:
             rows.append(_row(id, "time before the first instruction and after the last", mean))
         elif id not in known:
-            rows.append(_row(id, "not in the text of the program", mean, is_known=False))
+            rows.append(_row(id, "not in the text of the program; what it costs is counted where that has it", mean))
     return tuple(rows), samples
 
 
-def _row(id: str, formula: str, time_s: float, is_known: bool = True) -> CostRow:
-    none = 0 if is_known else None
-    return CostRow(
-        id=id, opcode="" if is_known else "unknown", blocks=(), role=None, flops=none, transcendentals=none,
-        bytes_accessed=none, repeats=1 if is_known else None, formula=formula, time_s=_on_ticks(time_s),
-    )  # fmt: skip
+def _row(id: str, formula: str, time_s: float) -> CostRow:
+    return CostRow(id, "", (), None, 0, 0, 0, 1, formula, _on_ticks(time_s), once=Figures())
 
 
 def _on_ticks(seconds: float) -> float:
-    return round(seconds * _TICKS_PER_S) / _TICKS_PER_S
-
-
-def _without_time(notes: Sequence[str]) -> list[str]:
-    return [note for note in notes if not note.startswith("time_s:")]
+    return round(seconds * TICKS_PER_S) / TICKS_PER_S
 
 
 def _notes(
@@ -209,22 +204,24 @@ def _notes(
 ) -> tuple[str, ...]:
     notes: list[str] = []
     if reason is not None:
-        notes.append(f"time_s of instructions, blocks and roles: {reason}")
-    elif found.planes and not set(found.planes) <= set(TRIED_PLANES):
-        notes.append(f"time_s: events of {', '.join(found.planes)} are read as those of a CPU, which was not checked")
+        notes.append(f"times of instructions, blocks and roles: {reason}")
+    elif found.left_out:
+        notes.append(f"times: {len(found.left_out)} of the traces are left out: {found.left_out[0]}")
+    if found.planes and not set(found.planes) <= set(TRIED_PLANES):
+        notes.append(f"times: events of {', '.join(found.planes)} are read as those of a CPU, which was not checked")
     effects = {one.primitive for one in inspection.equations if _is_effect(one.primitive)}
     if effects:
         notes.append(f"{', '.join(sorted(effects))}: what it does outside was done {found.times_run} times")
     strange = {id for one in times for id in one.by_id} - known
     if strange:
-        notes.append(f"time_s of {', '.join(sorted(strange))}: not in the text of the program, so nobody's")
+        notes.append(f"times of {', '.join(sorted(strange))}: not in the text of the program, so no block has them")
     if times:
         wall_s = middle_mean(found.walls_s)
         added_s = middle_mean([one.wall_ns / _NS_PER_S for one in times]) - wall_s
         between_s = middle_mean([one.between_ns / _NS_PER_S for one in times])
         if added_s - between_s > _NOTABLE * wall_s:
             share = (added_s - between_s) / wall_s
-            notes.append(f"time_s: the profiler makes a run {share:.0%} longer than could be taken out again")
+            notes.append(f"times: the profiler makes a run {share:.0%} longer than could be taken out again")
     return tuple(notes)
 
 

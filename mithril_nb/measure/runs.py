@@ -30,17 +30,24 @@ class Runs:
 
     Attributes:
         walls_s: Seconds of each run without the profiler.
-        profiled: The runs under the profiler, with their events.
+        profiled_walls_s: Seconds of each run with it.
+        profiled: The runs with it whose events are known.
         planes: Where these events stand.
-        unavailable: Why there are no events, or `None`.
+        left_out: Why the events of others are not known.
         times_run: How often the program ran, warm-up included.
     """
 
     walls_s: tuple[float, ...]
+    profiled_walls_s: tuple[float, ...]
     profiled: tuple[RunEvents, ...]
     planes: tuple[str, ...]
-    unavailable: str | None
+    left_out: tuple[str, ...]
     times_run: int
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why there are no events at all, or `None`."""
+        return None if self.profiled else self.left_out[0]
 
 
 class Runner:
@@ -98,20 +105,23 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
         ProfilingError: The program failed, or someone else uses the profiler.
     """
     walls: list[float] = []
-    profiled: list[RunEvents] = []
-    planes: set[str] = set()
-    reasons: list[str] = []
+    profiled_walls: list[float] = []
+    recordings: list[Recording] = []
     with _WAITING:
         for _ in range(warm_up):
             runner.run()
         for count in _in_turns(runs):
             walls += [runner.run() for _ in range(count)]
-            recording = _recorded(runner, count, module, ids)
-            profiled += recording.runs.values()
-            planes |= {*recording.planes}
-            if recording.unavailable is not None:
-                reasons.append(recording.unavailable)
-    return Runs(tuple(walls), tuple(profiled), tuple(sorted(planes)), next(iter(reasons), None), runner.times_run)
+            recordings.append(_recorded(runner, count, profiled_walls, module, ids))
+    read = [one for one in recordings if one.unavailable is None]
+    return Runs(
+        tuple(walls),
+        tuple(profiled_walls),
+        tuple(run for one in read for run in one.runs.values()),
+        tuple(sorted({plane for one in read for plane in one.planes})),
+        tuple(one.unavailable for one in recordings if one.unavailable is not None),
+        runner.times_run,
+    )
 
 
 def _in_turns(runs: int) -> list[int]:
@@ -125,7 +135,7 @@ def _in_turns(runs: int) -> list[int]:
     return [runs // turns + (turn < runs % turns) for turn in range(turns)]
 
 
-def _recorded(runner: Runner, count: int, module: str, ids: Collection[str]) -> Recording:
+def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: Collection[str]) -> Recording:
     """Run a program under the profiler; whatever happens, the profiler is off and its folder gone afterwards."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0  # Python between runs is nobody's time.
@@ -144,7 +154,7 @@ def _recorded(runner: Runner, count: int, module: str, ids: Collection[str]) -> 
         try:
             runner.run()  # The first run in a trace is slower: threads begin to write events.
             for number in range(count):
-                runner.run(number)
+                walls.append(runner.run(number))
             done = True
         finally:
             reason = _stop(is_failing=not done)

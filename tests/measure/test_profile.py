@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -45,6 +46,15 @@ def test_blocks_and_what_is_nobodys_sum_to_the_whole_exactly(loop: Profile) -> N
     assert loop.subtree("").time_s == loop.total.time_s
     assert loop.total.time_s == sum(figures.time_s or 0 for figures in loop.by_role.values())
     assert all(time_s >= 0 for time_s in seconds(loop).values())
+
+
+def test_a_time_that_several_blocks_share_is_split_exactly(loop: Profile) -> None:
+    third = (("a", 1 / 3), ("b", 1 / 3), ("c/d", 1 / 3))
+    shared = replace(loop, rows=tuple(replace(row, blocks=third if row.role else ()) for row in loop.rows))
+    parts = [shared.by_block[path].time_s for path in ("a", "b", "c/d")]
+    assert max(parts) - min(parts) < 1e-9
+    assert sum(parts) + shared.unattributed.time_s == shared.total.time_s == loop.total.time_s
+    assert shared.subtree("c").time_s == parts[2]
 
 
 def test_what_no_instruction_takes_is_told_apart(loop: Profile) -> None:

@@ -113,6 +113,20 @@ def test_threads_take_turns() -> None:
     assert all(profile.total.time_s > 0 and not profile.unattributed.flops for profile in found.values())
 
 
+def test_a_trace_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, read = runs.read_recording, []
+
+    def unreadable_first(*given: Any) -> runs.Recording:
+        read.append(given)
+        return runs.Recording({}, unavailable="it is empty") if len(read) == 1 else whole(*given)
+
+    monkeypatch.setattr(runs, "read_recording", unreadable_first)
+    found = profile_quickly(jnp.sin, jnp.ones(3))
+    assert found.notes[0] == "times: 1 of the traces are left out: it is empty"
+    assert (len(found.profiled_s), {len(samples) for samples in found.samples.values()}) == (1, {1})
+    assert all(figures.time_s > 0 for figures in found.by_block.values())
+
+
 @pytest.mark.parametrize("reason", ["no events", "broken file"])
 def test_without_events_whole_runs_are_timed(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def unreadable(*_: Any) -> runs.Recording:
@@ -126,7 +140,7 @@ def test_without_events_whole_runs_are_timed(reason: str, monkeypatch: pytest.Mo
     assert [row.id for row in found.rows if row.time_s is not None] == [WHOLE]
     assert all(figures.time_s is None for figures in found.by_block.values())
     assert found.instructions_s is None
-    assert found.notes[-1] == "time_s of instructions, blocks and roles: " + (
+    assert found.notes[-1] == "times of instructions, blocks and roles: " + (
         "what the profiler wrote cannot be read: not a trace"
         if reason == "broken file"
         else "the profiler of this platform tells of no instructions"
