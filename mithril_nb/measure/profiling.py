@@ -98,9 +98,16 @@ def profile(
     kept = {one.name: getattr(cost, one.name) for one in fields(Cost) if one.init}
     kept |= {"source": "measured", "rows": rows, "notes": notes}
     return Profile(
-        **kept, runs=runs, warm_up=warm_up, times_run=found.times_run, walls_s=found.walls_s,
-        profiled_s=tuple(one.wall_ns / _NS_PER_S for one in times) or found.profiled_walls_s, samples=samples, contractions=contractions, machine=peaks,
-    )  # fmt: skip
+        **kept,
+        runs=runs,
+        warm_up=warm_up,
+        times_run=found.times_run,
+        walls_s=found.walls_s,
+        profiled_s=tuple(one.wall_ns / _NS_PER_S for one in times) or found.profiled_walls_s,
+        samples=samples,
+        contractions=contractions,
+        machine=peaks,
+    )
 
 
 def _check(runs: int, warm_up: int) -> None:
