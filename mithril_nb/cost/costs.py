@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from mithril_nb.cost.records import (
     Unknown,
     figures_of,
     notes_of,
+    notes_of_params,
     rows_by_block,
     sum_of_figures,
     text_table,
@@ -333,6 +335,42 @@ class Cost(Shown):
         """
         return data_frame(self.to_dict(rows=by == "row"), by)
 
+    def treemap(self, field: str = "flops", width: int = 720) -> Any:
+        """Return a picture in which the area of each block is what it costs, a `mithril_nb.viz.costs.drawing.Drawing`.
+
+        Args:
+            field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`.
+            width: Width in px.
+
+        Raises:
+            UnknownOptionError: There is no such field.
+        """
+        return _picture("treemap").treemap(self.to_dict(rows=False), field, width)
+
+    def roofline(self, peaks: Any = None, width: int = 720) -> Any:
+        """Return a picture of the machine's roofline with each block below it, a `Drawing` too.
+
+        Args:
+            peaks: What the machine can do, as `mithril_nb.measure.machine()` gives it, or `flops_per_s`, `bytes_per_s`
+                and `source` by name. By default those of a profile; other costs are drawn without a roof.
+            width: Width in px.
+        """
+        known = peaks.to_dict() if hasattr(peaks, "to_dict") else peaks
+        return _picture("roofline").roofline(self.to_dict(rows=False), known, width)
+
+    def overlay(self, graph: Any, field: str = "flops", expanded: Collection[str] = ()) -> Any:
+        """Return the graph of the program with the cost of each block on it, a `Drawing` too.
+
+        Args:
+            graph: The model that the program is of, its logical graph, or what `Inspection.graph` gives.
+            field: As for `treemap`.
+            expanded: Paths of the groups whose insides are drawn.
+
+        Raises:
+            UnknownOptionError: There is no such field, or these are not the costs of this graph.
+        """
+        return _picture("overlay").overlay_of(self.to_dict(rows=False), graph, field, expanded)
+
     def __str__(self) -> str:
         rows = [*self.by_block.items(), ("(unattributed)", self.unattributed), ("total", self.total)]
         shown = [(path, figures) for path, figures in rows if figures != Figures() or path == "total"]
@@ -349,6 +387,11 @@ class Cost(Shown):
         return "\n".join([f"{self.program}: {self.source}", *text_table(table), *self.notes])
 
 
+def _picture(name: str) -> Any:
+    """Return what draws: it stands above this room, and is looked for when something is drawn, as in display.py."""
+    return importlib.import_module(f"mithril_nb.viz.costs.{name}")
+
+
 def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> Cost:
     """Return what a program costs whose equations are known.
 
@@ -356,7 +399,8 @@ def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> Cost:
         rows: What each of its equations costs.
         program: The program.
     """
-    notes = (*(program.notes if program.symbols else notes_of(rows)), NOT_RUN)
+    unknown = program.notes if program.symbols else notes_of(rows)
+    notes = (*unknown, *notes_of_params(program.inputs), NOT_RUN)
     once = once_of("analytic", rows)
     return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program)
 

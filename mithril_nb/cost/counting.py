@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from mithril_nb.cost.costs import NOT_RUN, Cost, Costs, of_equations, once_of
 from mithril_nb.cost.hlo_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo_rules import NAMING
-from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of
+from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_params
 from mithril_nb.cost.rules import sum_of
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.xla import memory_of, source_of
@@ -118,7 +118,7 @@ def _counted(inspection: Inspection, source: str) -> Cost:
         source,
         rows,
         SymbolicProgram(inspection.name, (), inspection.inputs).params,
-        (*notes_of(rows), NOT_RUN),
+        (*notes_of(rows), *notes_of_params(inspection.inputs), NOT_RUN),
         source_of(f"XLA {source}", lambda: inspection.analysis(source)),
         once_of(source, rows),
         _fusions(costs),

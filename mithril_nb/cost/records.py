@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.rules import NO_RULE, NO_SIZE
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import Role
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.traced import Input
 
 NO_TRIP_COUNT = "trip count unknown"
 TICKS_PER_S = 1 << 40
@@ -265,6 +268,19 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
             key = " and ".join(unknown), row.opcode, why
             groups[key] = groups.get(key, 0) + 1
     return tuple(f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items())
+
+
+def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
+    """Return in words which parameters belong to no block, as several that have none in common use them."""
+    groups: dict[tuple[str, ...], list[Input]] = {}
+    for one in inputs:
+        if one.used_by:
+            groups.setdefault(one.used_by, []).append(one)
+    return tuple(
+        f"params of {found[0].name}{f' and {len(found) - 1} more' if len(found) > 1 else ''} are unattributed: "
+        f"{', '.join(blocks)} use them"
+        for blocks, found in groups.items()
+    )
 
 
 def told_sum(value: int | None, unknown: int = 0) -> str:

@@ -10,6 +10,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.attribution import Attribution
 from mithril_nb.stages.equations import Site, plain_params, sites_of
+from mithril_nb.stages.param_blocks import common_block, users_of_inputs
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role
 from mithril_nb.stages.tags import Tags
 from mithril_nb.stages.tracing import Trace
@@ -27,12 +28,14 @@ class Input:
         spec: Its shape and dtype.
         block: Path of the block that it belongs to, or `""`.
         is_param: Whether it is a parameter of the model, rather than data or the state of an optimizer.
+        used_by: Blocks that use it, if it is a parameter that belongs to none because they have no block in common.
     """
 
     name: str
     spec: TensorSpec
     block: str
     is_param: bool
+    used_by: tuple[str, ...] = ()
 
 
 class Program:
@@ -60,12 +63,23 @@ class Program:
             record_of(site, *attribution[site.id], source) for site, source in zip(self.sites, sources, strict=True)
         )
         self.by_id = {equation.id: equation for equation in self.equations}
-        self.inputs = tuple(
-            Input(leaf.name, leaf.spec, attribution.owner(leaf), leaf.argument == params) for leaf in trace.inputs
-        )
+        self.inputs = self._inputs(attribution, params)
         names = {name for site in self.sites for name, _ in site.stack}
         names |= {str(site.equation.params["name"]) for site in self.sites if "name" in site.equation.params}
         self.tags = Tags({*names, trace.name})
+
+    def _inputs(self, attribution: Attribution, params: str) -> tuple[Input, ...]:
+        owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
+        are_params = [leaf.argument == params for leaf in self.trace.inputs]
+        users = [frozenset[str]()] * len(owners)
+        if any(is_param and not owner for owner, is_param in zip(owners, are_params, strict=True)):
+            users = users_of_inputs(self.trace.closed.jaxpr, self.top, lambda id: attribution[id][:2])
+        found: list[Input] = []
+        for leaf, owner, is_param, blocks in zip(self.trace.inputs, owners, are_params, users, strict=True):
+            block = owner or common_block(blocks) if is_param else owner
+            used_by = tuple(sorted(blocks)) if is_param and not block else ()
+            found.append(Input(leaf.name, leaf.spec, block, is_param, used_by))
+        return tuple(found)
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
         """Return the contraction that an HLO instruction is, where XLA kept only the name of a transpose of it.
