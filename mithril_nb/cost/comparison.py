@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -94,6 +95,20 @@ class Comparison(Shown):
             "saved_by_fusion": self.saved_by_fusion,
             "fusions": [one.to_dict() for one in self.fusions],
         }
+
+    def beside(self, field: str = "bytes_accessed", width: int = 720) -> Any:
+        """Return a picture of both side by side, block by block, a `mithril_nb.viz.costs.drawing.Drawing`.
+
+        Args:
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"params"` or `"time_s"`.
+            width: Width in px.
+
+        Raises:
+            UnknownOptionError: There is no such field.
+        """
+        # As in display.py: what draws stands above this room, and is looked for when something is drawn.
+        pictures = importlib.import_module("mithril_nb.viz.costs.beside")
+        return pictures.beside(pictures.pair_of(self.to_dict(), field), width)
 
     def __str__(self) -> str:
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")

@@ -284,7 +284,7 @@ def _wire(wire: StageWire) -> Iterator[str]:
     dashes = ' stroke-dasharray="5 3"' if wire.is_backward else ""
     yield (
         f'<g class="edge"><title>{escaped(told)}</title><path class="wire" stroke="{t.wire}" stroke-width="1.5" '
-        f'fill="none"{dashes} d="{_rounded(wire.points)}"/>'
+        f'fill="none"{dashes} d="{rounded_path(wire.points)}"/>'
     )
     if wire.is_end:
         x, y = wire.points[-1]
@@ -295,7 +295,7 @@ def _wire(wire: StageWire) -> Iterator[str]:
     yield "</g>"
 
 
-def _rounded(points: Sequence[Point]) -> str:
+def rounded_path(points: Sequence[Point]) -> str:
     """Return a line through corners, each rounded as far as its sides allow."""
     path = [f"M{_n(points[0][0])} {_n(points[0][1])}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):

@@ -210,9 +210,9 @@ def _edge(edge: DiagramEdge, problems: Sequence[Diagnostic]) -> Iterator[str]:
         else f'class="wire" stroke="{t.wire}" stroke-width="1.5"'
     )
     (x0, y0), (x1, y1) = points[-2], points[-1]
-    yield f'<g class="edge"><title>{escaped(told)}</title><path {look} fill="none" d="{_path(points)}"/>'
+    yield f'<g class="edge"><title>{escaped(told)}</title><path {look} fill="none" d="{curve_path(points)}"/>'
     head, colour = ("badtext", t.bad) if bad else ("head", t.wire)
-    yield f'<path class="{head}" fill="{colour}" d="{_arrow(x0, y0, x1, y1)}"/>'
+    yield f'<path class="{head}" fill="{colour}" d="{arrow(x0, y0, x1, y1)}"/>'
     if bad:
         yield from _sign(*_middle(points))
     yield "</g>"
@@ -288,12 +288,13 @@ def _problem(index: int | None, problems: Sequence[Diagnostic]) -> str:
     return f"\nproblem: {problems[index]}" if 0 <= index < len(problems) else "\nproblem"
 
 
-def _path(points: Sequence[Point]) -> str:
+def curve_path(points: Sequence[Point]) -> str:
+    """Return a cubic curve through its control points, as a path."""
     start = f"M{_n(points[0][0])} {_n(points[0][1])}"
     return start + "C" + " ".join(f"{_n(x)} {_n(y)}" for x, y in points[1:])
 
 
-def _arrow(x0: float, y0: float, x1: float, y1: float) -> str:
+def arrow(x0: float, y0: float, x1: float, y1: float) -> str:
     """Return a small triangle whose tip is at `(x1, y1)` and that comes from `(x0, y0)`."""
     dx, dy = x1 - x0, y1 - y0
     length = (dx * dx + dy * dy) ** 0.5

@@ -8,7 +8,7 @@ from typing import Any
 
 from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, times, unnumbered
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import Field, field_of
+from mithril_nb.viz.costs.fields import Field, field_of, is_bound
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect
@@ -20,8 +20,10 @@ from mithril_nb.viz.units import three_figures
 
 Pair = Mapping[str, Any]
 """Two costs as data: `before` and `after`, what they are called; `field`; `blocks`, each with `block`, `before` and
-`after`; `total` with `before` and `after`; `program`, `notes` and `hues` of blocks, if there are any."""
+`after`; `total` with `before` and `after`; `program`, `notes` and `hues` of blocks, if there are any. What has
+`is_bound` is not known in full, so that nobody can tell how it changed."""
 
+FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _MOST_ROWS = 20
 _NARROW = 560
 _BAR_H = 8
@@ -35,6 +37,12 @@ class Row:
     name: str
     before: float | None
     after: float | None
+    is_bound: bool = False
+
+    @property
+    def change(self) -> str:
+        """What has changed, in words."""
+        return "unknown" if self.is_bound else change_text(self.before, self.after)
 
     @property
     def most(self) -> float:
@@ -67,23 +75,54 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
     return Drawing(_svg(pair, kind, rows, max(320, width)), _text(pair, kind, rows))
 
 
+def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
+    """Return one field of a comparison of costs, as `Comparison.to_dict()` gives them.
+
+    Raises:
+        UnknownOptionError: There is no such field.
+    """
+    kind = field_of(field, FIELDS)
+
+    def of(change: Mapping[str, Any]) -> dict[str, Any]:
+        before, after = change["before"], change["after"]
+        return {
+            "before": before.get(kind.name),
+            "after": after.get(kind.name),
+            "is_bound": is_bound(before, kind.name) or is_bound(after, kind.name),
+        }
+
+    first, second = str(comparison["before"]), str(comparison["after"])
+    program = first.rpartition(": ")[0]
+    if program and program == second.rpartition(": ")[0]:  # said once, it is enough
+        first, second = first.removeprefix(f"{program}: "), second.removeprefix(f"{program}: ")
+    blocks = [{"block": path, **of(change)} for path, change in comparison["by_block"].items()]
+    return {
+        "program": program if first != comparison["before"] else "",
+        "before": first,
+        "after": second,
+        "field": field,
+        "blocks": [*blocks, {"block": "", **of(comparison["unattributed"])}],
+        "total": of(comparison["total"]),
+    }
+
+
 def rows_of(pair: Pair) -> list[Row]:
     """Return the rows, the largest first; equal blocks of a stack are one row, and so are those that are small."""
     groups: dict[object, list[Mapping[str, Any]]] = {}
     for one in pair["blocks"]:
         if one["before"] == one["after"] == 0:
             continue
-        key = unnumbered(str(one["block"])), one["before"], one["after"]
+        key = unnumbered(str(one["block"])), one["before"], one["after"], bool(one.get("is_bound"))
         groups.setdefault(key, []).append(one)
     rows = [
-        Row(str(ones[0]["block"]), times(_name(str(ones[0]["block"])), len(ones)), *_sums(ones))
+        Row(str(ones[0]["block"]), times(_name(str(ones[0]["block"])), len(ones)), *_sums(ones), _any_bound(ones))
         for ones in groups.values()
     ]
     rows.sort(key=lambda row: -row.most)
     shown, rest = rows[:_MOST_ROWS], rows[_MOST_ROWS:]
     if len(rest) > 1:
-        each = [{"before": row.before, "after": row.after} for row in rest]
-        rest = [Row(None, f"{len(rest)} smaller", *_sums(each))]
+        each = [vars(row) for row in rest]
+        rest = [Row(None, f"{len(rest)} smaller", *_sums(each), _any_bound(each))]
     return shown + rest
 
 
@@ -117,6 +156,10 @@ def _sums(ones: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None
     return (None if None in before else sum(before)), (None if None in after else sum(after))
 
 
+def _any_bound(ones: Sequence[Mapping[str, Any]]) -> bool:
+    return any(one.get("is_bound") for one in ones)
+
+
 def _labels(pair: Pair) -> tuple[str, str]:
     return one_line(str(pair["before"])), one_line(str(pair["after"]))
 
@@ -147,11 +190,11 @@ def _svg(pair: Pair, kind: Field, rows: Sequence[Row], width: int) -> str:
         page.note(str(note))
     total = _total(pair)
     told = f"{kind.title} of {len(rows)} parts, {first} and {second}: in all {kind.short(total.before)} and "
-    return page.svg(f"{told}{kind.short(total.after)}, {change_text(total.before, total.after)}.")
+    return page.svg(f"{told}{kind.short(total.after)}, {total.change}.")
 
 
 def _total(pair: Pair) -> Row:
-    return Row(None, "total", pair["total"]["before"], pair["total"]["after"])
+    return Row(None, "total", pair["total"]["before"], pair["total"]["after"], bool(pair["total"].get("is_bound")))
 
 
 def _legend(page: Page, first: str, second: str) -> None:
@@ -174,7 +217,7 @@ def _bar(sheet: Sheet, rect: Rect, hue: int, *, solid: bool) -> None:
 def _row(page: Page, row: Row, kind: Field, numbers: _Numbers, largest: float, hue: int) -> None:
     sheet, width = page.sheet, page.width
     told = f"{row.name}\nbefore {kind.exact(row.before)}\nafter {kind.exact(row.after)}\n"
-    sheet.open(told + change_text(row.before, row.after), "pair", row.path or None)
+    sheet.open(told + row.change, "pair", row.path or None)
     if width < _NARROW:  # the name and the numbers above the bars
         numbers.draw(sheet, width - MARGIN, page.y + 11, row)
         sheet.text(MARGIN, page.y + 11, row.name, room=width - 2 * MARGIN - numbers.width - 8)
@@ -205,7 +248,7 @@ class _Numbers:
         self.width = sum(self._widths) + 2 * 14
 
     def _texts(self, row: Row) -> tuple[str, str, str]:
-        return self._kind.short(row.before), self._kind.short(row.after), change_text(row.before, row.after)
+        return self._kind.short(row.before), self._kind.short(row.after), row.change
 
     def draw(self, sheet: Sheet, right: float, y: float, row: Row, *, bold: bool = False) -> None:
         """Write them, right-aligned."""
@@ -221,7 +264,7 @@ def _text(pair: Pair, kind: Field, rows: Sequence[Row]) -> str:
     program = f"{one_line(str(pair['program']))}: " if pair.get("program") else ""
     table: list[tuple[str, ...]] = [("block", first, second, "change")]
     for row in (*rows, _total(pair)):
-        table.append((row.name, kind.short(row.before), kind.short(row.after), change_text(row.before, row.after)))
+        table.append((row.name, kind.short(row.before), kind.short(row.after), row.change))
     head = f"{program}{kind.title} by block: {first}, {second}"
     notes = [str(note) for note in pair.get("notes") or ()]
     return "\n".join((head, columns(table, right=frozenset({1, 2, 3})), *notes))

@@ -76,15 +76,32 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
     return tuple(note for note in notes if re.search(rf"\b{field}\b", note.partition(":")[0]))
 
 
+def is_bound(figures: Mapping[str, Any], field: str) -> bool:
+    """Return whether a number is only a lower bound, as there are rows that have none."""
+    counts = {"flops": "unknown", "transcendentals": "unknown", "bytes_accessed": "unknown_bytes"}
+    return bool(figures.get(field) and field in counts and figures.get(counts[field]))
+
+
 def whole_text(data: Data, field: Field) -> str:
-    """Return the number for the whole program; it is a lower bound if there are notes about its field."""
-    total = data["total"].get(field.name)
-    return f"{'≥ ' if total and notes_of(data, field.name) else ''}{field.short(total)}"
+    """Return the number for the whole program.
+
+    Examples:
+        >>> whole_text({"total": {"flops": 2000, "unknown": 1}}, FIELDS["flops"])
+        '≥ 2.00 kFLOP'
+    """
+    total = data["total"]
+    return f"{'≥ ' if is_bound(total, field.name) else ''}{field.short(total.get(field.name))}"
 
 
 def reason_of(data: Data, field: Field) -> str:
     """Return why there is nothing to draw of a field, as a sentence."""
     if data["total"].get(field.name) is None:
-        told = " ".join(notes_of(data, field.name)).removeprefix(f"{field.name}: ")
+        told = " ".join(notes_of(data, field.name) or _general(data)).removeprefix(f"{field.name}: ")
         return f"{field.title}: unknown. {told or 'The source of these costs does not tell.'}"
     return f"{field.title}: 0 in all blocks. There is nothing to compare."
+
+
+def _general(data: Data) -> tuple[str, ...]:
+    """Return the notes that are about no field in particular."""
+    named = {note for name in FIELDS for note in notes_of(data, name)}
+    return tuple(str(note) for note in data.get("notes") or () if str(note) not in named)

@@ -76,7 +76,8 @@ class Page:
                     break
                 x, row = float(MARGIN), row + 1
                 self.y += _ROW
-            self.sheet.rect(x, self.y + 1, 10, 10, tone or "ground", rx=2, stroke="" if tone else "muted")
+            edge = "" if tone.startswith("hue") else "muted"
+            self.sheet.rect(x, self.y + 1, 10, 10, tone or "ground", rx=2, stroke=edge)
             if not tone:
                 self.sheet.hatched(x, self.y + 1, 10, 10, "muted", 5)
             self.sheet.text(x + 15, self.y + 10, shown)

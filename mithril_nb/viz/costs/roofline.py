@@ -15,10 +15,11 @@ from typing import Any
 from mithril_nb.viz.costs.axes import Scale, decades, mark, tick_text
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, times, unnumbered
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import Data
+from mithril_nb.viz.costs.fields import Data, notes_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL
 from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import text_width
 from mithril_nb.viz.units import percent, si, three_figures
@@ -34,10 +35,32 @@ _ROW_H = 20
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a machine can do at most; `None` if unknown."""
+    """What a machine can do at most; `None` if unknown.
+
+    Attributes:
+        flops_per_s: FLOP/s of the dtype that is the quickest.
+        bytes_per_s: Bytes/s of memory.
+        slower: FLOP/s of the other dtypes.
+        source: Where these are from.
+        dtype: Which is the quickest, `""` if nobody says.
+    """
 
     flops_per_s: float | None
     bytes_per_s: float | None
+    slower: tuple[tuple[str, float], ...] = ()
+    source: str = ""
+    dtype: str = ""
+
+    @classmethod
+    def of(cls, peaks: Mapping[str, Any]) -> Peaks | None:
+        """Return the peaks that data tell; `None` if they tell none."""
+        rate = peaks.get("flops_per_s")
+        rates = {"": rate} if rate is None or isinstance(rate, int | float) else dict(rate)
+        known = sorted(((value, name) for name, value in rates.items() if value), reverse=True)
+        slower = tuple((name, value) for value, name in known[1:])
+        rate, name = known[0] if known else (None, "")
+        found = cls(rate, peaks.get("bytes_per_s"), slower, str(peaks.get("source") or ""), str(name))
+        return found if found.flops_per_s or found.bytes_per_s else None
 
     def at(self, intensity: float) -> float:
         """Return the FLOP/s that can be reached at some FLOPs for each byte."""
@@ -60,6 +83,7 @@ class Spot:
         flops: FLOPs of one of them.
         intensity: FLOPs for each byte.
         rate: FLOP/s reached; `None` if not measured.
+        reached: Which share of what can be reached, if somebody says it who knows better than the roof: which dtypes.
     """
 
     path: str
@@ -67,6 +91,7 @@ class Spot:
     flops: float
     intensity: float
     rate: float | None
+    reached: float | None = None
 
     @property
     def name(self) -> str:
@@ -76,6 +101,12 @@ class Spot:
     def short(self, parts: int) -> str:
         """Return the last parts of its name."""
         return WHOLE if not self.path else times(" / ".join(path_text(self.path).split(" / ")[-parts:]), self.repeat)
+
+    def of_roof(self, peaks: Peaks) -> float | None:
+        """Return which share of the roof is reached; `None` if not measured."""
+        if self.rate is None or self.reached is not None:
+            return self.reached
+        return self.rate / peaks.at(self.intensity)
 
     def height(self, peaks: Peaks) -> float:
         """Return the FLOP/s it reaches, or may reach."""
@@ -88,8 +119,8 @@ def roofline(data: Data, peaks: Mapping[str, Any] | None = None, width: int = 72
     Args:
         data: The costs, as `Cost.to_dict()` gives them; blocks that have `time_s` are drawn where they are, the others
             where they may be at best.
-        peaks: What the machine can do: `flops_per_s`, `bytes_per_s` and `source`, where these are from. Without, only
-            the FLOPs for each byte are drawn.
+        peaks: What the machine can do: `flops_per_s`, one number or one by dtype, `bytes_per_s` and `source`, where
+            these are from. By default those of the data's `machine`; without, only the FLOPs for each byte are drawn.
         width: Width in px, from 320 on.
 
     Examples:
@@ -102,18 +133,14 @@ def roofline(data: Data, peaks: Mapping[str, Any] | None = None, width: int = 72
         whole program    4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
         a                4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
     """
-    known = peaks or {}
-    roof = Peaks(known.get("flops_per_s"), known.get("bytes_per_s"))
-    has_roof = roof != Peaks(None, None)
+    roof = Peaks.of(peaks or data.get("machine") or {})
     spots, missing = spots_of(data)
-    return Drawing(
-        _svg(data, spots, missing, roof if has_roof else None, str(known.get("source") or ""), max(320, width)),
-        _text(data, spots, missing, roof if has_roof else None, str(known.get("source") or "")),
-    )
+    return Drawing(_svg(data, spots, missing, roof, max(320, width)), _text(data, spots, missing, roof))
 
 
 def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     """Return the points, that of the whole program first, then those with most FLOPs; and why others have none."""
+    rates = data.get("rates") or {}
     groups: dict[object, list[str]] = {}
     for path, figures in data["by_block"].items():
         key = unnumbered(path), *(figures.get(name) for name in ("flops", "bytes_accessed", "time_s"))
@@ -125,7 +152,7 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
         figures = data["by_block"][paths[0]]
         flops, size = figures.get("flops"), figures.get("bytes_accessed")
         if flops and size:
-            found.append(_spot(paths[0], len(paths), figures))
+            found.append(_spot(paths[0], len(paths), figures, rates.get(paths[0])))
         elif flops is None or size is None:
             unknown.append(times(path_text(paths[0]), len(paths)))
         else:
@@ -133,22 +160,23 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     found.sort(key=lambda spot: -spot.flops * spot.repeat)
     total = data["total"]
     if total.get("flops") and total.get("bytes_accessed"):
-        found.insert(0, _spot("", 1, total))
-    missing = [f"unknown FLOPs or bytes, not drawn: {_listed(unknown)}"] if unknown else []
+        found.insert(0, _spot("", 1, total, data.get("rate")))
+    missing = [*notes_of(data, "flops"), *notes_of(data, "bytes_accessed")] if unknown else []
+    missing += [f"unknown FLOPs or bytes, not drawn: {_listed(unknown)}"] if unknown else []
     missing += [f"no FLOPs, not drawn: {_listed(idle)}"] if idle else []
     return found, missing
 
 
-def _spot(path: str, repeat: int, figures: Mapping[str, Any]) -> Spot:
+def _spot(path: str, repeat: int, figures: Mapping[str, Any], rate: Mapping[str, Any] | None) -> Spot:
     flops, size, time = figures["flops"], figures["bytes_accessed"], figures.get("time_s")
-    return Spot(path, repeat, flops, flops / size, flops / time if time else None)
+    return Spot(path, repeat, flops, flops / size, flops / time if time else None, (rate or {}).get("roofline"))
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
-def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None, source: str, width: int) -> str:
+def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None, width: int) -> str:
     page = Page(data, None, "Roofline" if roof else "FLOPs for each byte", width)
     if not spots:
         page.plate(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), _nothing(missing))
@@ -159,10 +187,10 @@ def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks 
         told = f"{NO_PEAKS} {len(spots)} points by FLOPs for each byte."
     else:
         page.y = HEAD_H + _plot(page, data, spots, roof)
-        page.note(_roof_text(roof, source))
+        page.note(_roof_text(roof))
         if any(spot.rate is None for spot in spots):
             page.note(NOT_MEASURED)
-        told = f"{_roof_text(roof, source)}. {len(spots)} points below it, the whole program among them."
+        told = f"{_roof_text(roof)}. {len(spots)} points below it, the whole program among them."
     for text in missing:
         page.note(text)
     return page.svg(told)
@@ -225,10 +253,20 @@ def _roof_line(roof: Peaks, x: Scale, y: Scale) -> list[tuple[float, float]]:
 
 def _roof_labels(page: Page, roof: Peaks, x: Scale, y: Scale, area: Rect) -> Iterator[Rect]:
     if roof.flops_per_s is not None:
-        text = si(roof.flops_per_s, "FLOP/s")
+        text = f"{roof.dtype} {si(roof.flops_per_s, 'FLOP/s')}" if roof.slower else si(roof.flops_per_s, "FLOP/s")
         at, width = y.at(roof.flops_per_s), text_width(text, NORMAL)
         page.sheet.text(area.x + area.w - 4, at - 6, text, anchor="end", halo=True)
         yield Rect(area.x + area.w - 4 - width, at - 18, width, 17)
+        for name, rate in roof.slower:
+            low = y.at(rate)
+            if low > y.start or low - at < 18:
+                continue
+            left = x.low if roof.bytes_per_s is None else min(max(x.low, rate / roof.bytes_per_s), x.high)
+            page.sheet.line([(x.at(left), low), (area.x + area.w, low)], "ink", dash="5 3")
+            told = f"{name} {si(rate, 'FLOP/s')}".strip()
+            page.sheet.text(area.x + area.w - 4, low - 5, told, "muted", anchor="end", halo=True)
+            yield Rect(area.x + area.w - 4 - text_width(told, NORMAL), low - 17, text_width(told, NORMAL), 17)
+            at = low
     if roof.bytes_per_s is not None:
         line = _roof_line(roof, x, y)
         (x0, y0), (x1, y1) = line[0], line[1]
@@ -259,7 +297,7 @@ def _told(spot: Spot, roof: Peaks) -> str:
     if spot.rate is None:
         lines.append("not measured")
     else:
-        lines.append(f"reached {si(spot.rate, 'FLOP/s')}, {percent(spot.rate / roof.at(spot.intensity))} of the roof")
+        lines.append(f"reached {si(spot.rate, 'FLOP/s')}, {percent(spot.of_roof(roof))} of the roof")
     lines.append(f"limited by {roof.limit(spot.intensity)}")
     return "\n".join(lines)
 
@@ -336,22 +374,22 @@ def _intensity(value: float) -> str:
     return f"{three_figures(value) if value < 999.5 else si(value)} FLOP/B"
 
 
-def _roof_text(roof: Peaks, source: str) -> str:
+def _roof_text(roof: Peaks) -> str:
     parts = [si(roof.flops_per_s, "FLOP/s")] if roof.flops_per_s else []
     parts += [si(roof.bytes_per_s, "B/s")] if roof.bytes_per_s else []
     text = f"roof: {' and '.join(parts)}"
-    text += f" ({source})" if source else ""
+    text += f" ({one_line(roof.source)})" if roof.source else ""
     if roof.flops_per_s and roof.bytes_per_s:
         text += f", which meet at {_intensity(roof.flops_per_s / roof.bytes_per_s)}"
     return text
 
 
-def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None, source: str) -> str:
+def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None) -> str:
     what = "FLOP/s against FLOP per byte" if roof else "FLOPs for each byte"
     lines = [f"{data['program']}, {data['source']}: {what}"]
     if not spots:
         return "\n".join((*lines, _nothing(missing)))
-    lines.append(_roof_text(roof, source) if roof else NO_PEAKS)
+    lines.append(_roof_text(roof) if roof else NO_PEAKS)
     rows: list[tuple[str, ...]] = [("block", "FLOP/B", "attainable", "reached", "of the roof", "limited by")]
     for spot in spots:
         row = [spot.name, _intensity(spot.intensity).removesuffix(" FLOP/B")]
@@ -359,7 +397,7 @@ def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks
             row += ["", "" if spot.rate is None else si(spot.rate, "FLOP/s"), "", ""]
         else:
             reached = ("not measured", "") if spot.rate is None else (
-                si(spot.rate, "FLOP/s"), percent(spot.rate / roof.at(spot.intensity)))  # fmt: skip
+                si(spot.rate, "FLOP/s"), percent(spot.of_roof(roof)))  # fmt: skip
             row += [si(roof.at(spot.intensity), "FLOP/s"), *reached, roof.limit(spot.intensity)]
         rows.append(tuple(row))
     if roof is None:

@@ -69,8 +69,9 @@ class Sheet:
         self._tones: dict[str, None] = {"ground": None, "ink": None}
 
     def rect(
-        self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0, width: float = 1
-    ) -> None:
+        self, x: float, y: float, w: float, h: float, fill: str, *, stroke: str = "", rx: float = 0, width: float = 1,
+        dash: str = "",
+    ) -> None:  # fmt: skip
         """Draw a rectangle.
 
         Its edges are rounded, not its size, so that neighbours meet.
@@ -78,6 +79,7 @@ class Sheet:
         left, top = round(x, 1), round(y, 1)
         size = f'width="{number(round(x + w, 1) - left)}" height="{number(round(y + h, 1) - top)}"'
         corner = f' rx="{number(rx)}"' if rx else ""
+        corner += f' stroke-dasharray="{dash}"' if dash else ""
         self._parts.append(
             f'<rect {self._look(fill, stroke, width)} x="{number(left)}" y="{number(top)}" {size}{corner}/>'
         )
@@ -143,6 +145,10 @@ class Sheet:
         of_name = f' class="{name}"' if name else ""
         of_block = "" if block is None else f' data-block="{escaped(block_key(block))}"'
         self._parts.append(f"<g{of_name}{of_block}><title>{escaped(told)}</title>")
+
+    def shift(self, x: float, y: float) -> None:
+        """Begin a group that is drawn further to the right and further down."""
+        self._parts.append(f'<g transform="translate({number(x)} {number(y)})">')
 
     def close(self) -> None:
         """End a group."""

@@ -20,7 +20,7 @@ from mithril_nb.viz.units import seconds
 
 Swept = Mapping[str, Any]
 """A sweep as data: `settings`, the values of one or two by name; `fields`; `points`, each with its `settings`, a number
-or `None` for each field, and `reasons` why it is `None`, by field; `program` and `source`, if they are known."""
+or `None` for each field, and `reasons` why it is `None`, by field; `program`, `source` and `notes` if there are any."""
 
 _DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2", "10 4", "4 2 1 2 1 2", "3 5")
 _PANEL_H = 218
@@ -114,7 +114,7 @@ def _svg(swept: Swept, fields: Sequence[Field], width: int) -> str:
         top = HEAD_H + (place // across) * (_PANEL_H + 8)
         _panel(page, swept, kind, Rect(left, top, panel_w, _PANEL_H))
     page.y = HEAD_H + -(-len(known) // across) * (_PANEL_H + 8)
-    for text in unknown:
+    for text in (*unknown, *map(str, swept.get("notes") or ())):
         page.note(text)
     return page.svg(f"{', '.join(kind.title for kind in known)} at {len(swept['points'])} settings.")
 
@@ -227,4 +227,4 @@ def _text(swept: Swept, fields: Sequence[Field]) -> str:
         values = (one_line(str(point["settings"][name])) for name in names)
         rows.append((*values, *(kind.short(point.get(kind.name)) for kind in fields)))
     table = columns(rows, right=frozenset(range(len(rows[0]))))
-    return "\n".join((head, table, *unknowns_of(swept, fields)))
+    return "\n".join((head, table, *unknowns_of(swept, fields), *map(str, swept.get("notes") or ())))

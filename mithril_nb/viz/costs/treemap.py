@@ -291,7 +291,9 @@ def _text(data: Data, kind: Field) -> str:
     rows.append(("total", whole_text(data, kind), "100 %", ""))
     lines = [head, columns(rows, right=frozenset({1, 2}))]
     if hidden:
-        lines.append(f"not listed: {hidden} blocks with less than {percent(_LEAST_TOLD)} each")
+        lines.append(
+            f"not listed: {hidden} {'block' if hidden == 1 else 'blocks'} with less than {percent(_LEAST_TOLD)}"
+        )
     return "\n".join((*lines, *_missing(data, kind)))
 
 
