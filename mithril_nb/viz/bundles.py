@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from mithril_nb.graph.records import Block, LogicalGraph
+from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.memory_timeline import memory_timeline
+from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.viz.curves import curves_svg, curves_text
 from mithril_nb.viz.inspection_summary import summary_html, summary_text
@@ -104,6 +106,20 @@ def _cost(cost: Any) -> Bundle:
     return {"text/plain": cost_text(data), "text/html": cost_html(data)}
 
 
+def _comparison(found: Any) -> Bundle:
+    return {"text/plain": str(found), "image/svg+xml": found.beside().svg}
+
+
+def _sweep(found: Any) -> Bundle:
+    drawing = sweep(found.to_dict())
+    return {"text/plain": drawing.text, "image/svg+xml": drawing.svg}
+
+
+def _change(found: Any) -> Bundle:
+    drawing = change(found.to_dict())
+    return {"text/plain": drawing.text, "image/svg+xml": drawing.svg}
+
+
 def _memory(use: Any) -> Bundle:
     drawing = memory_timeline(use.to_dict())
     return {"text/plain": drawing.text, "image/svg+xml": drawing.svg}
@@ -134,13 +150,15 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Pass": _pass,
     "Kernel": _kernel,
     "Buffer": lambda buffer: {"text/plain": str(buffer)},
+    "Change": _change,
     "Cost": _cost,
     "Costs": _cost,
-    "Comparison": lambda found: {"text/plain": str(found)},
+    "Comparison": _comparison,
     "Difference": lambda found: {"text/plain": str(found)},
     "Drawing": lambda drawing: {"text/plain": drawing.text, "image/svg+xml": drawing.svg},
     "MemoryUse": _memory,
     "Run": _run,
+    "Sweep": _sweep,
     "TransformStep": lambda step: _transforms([step]),
     "TransformSteps": _transforms,
     "PhysicalModel": _physical,

@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import Any
 
 from mithril_nb.cost import Cost, Figures
+from mithril_nb.cost.comparison import Change as Pair
+from mithril_nb.cost.comparison import Comparison
 from mithril_nb.display import Shown
 from mithril_nb.whatif.behind import Later
-from mithril_nb.whatif.settings import plain
+from mithril_nb.whatif.settings import plain, told
 
 NOT_ASKED = "peak_bytes: not asked for yet; change.peak_bytes finds it out"
 
@@ -53,19 +55,26 @@ class Change(Shown):
     _exact: Callable[[], Later[Change]] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
+    def comparison(self) -> Comparison:
+        """Both costs side by side, block by block."""
+        return self.before.compare(self.after)
+
+    @property
     def delta(self) -> Figures:
         """After less before, of the whole; `None` where one of them is not known."""
-        return less(self.before.total, self.after.total)
+        return self.comparison.total.delta
+
+    @property
+    def by_block(self) -> Mapping[str, Pair]:
+        """What each block costs by itself: `.before`, `.after` and `.delta`."""
+        return self.comparison.by_block
 
     @cached_property
-    def by_block(self) -> Mapping[str, tuple[Figures, Figures]]:
-        """What each block costs by itself before and after; nothing where it is not there."""
-        return _paired(self.before.by_block, self.after.by_block)
-
-    @cached_property
-    def by_role(self) -> Mapping[str, tuple[Figures, Figures]]:
-        """What forward, backward and update cost before and after."""
-        return _paired(self.before.by_role, self.after.by_role)
+    def by_role(self) -> Mapping[str, Pair]:
+        """The same for forward, backward and update."""
+        before, after = self.before.by_role, self.after.by_role
+        roles = dict.fromkeys((*before, *after))
+        return {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
 
     @property
     def peaks(self) -> tuple[Peak, Peak]:
@@ -104,15 +113,19 @@ class Change(Shown):
         peaks: list[dict[str, Any]] = [{"bytes": None, "reason": NOT_ASKED}] * 2
         if self._peaks is not None and self._peaks.is_done:
             peaks = [asdict(peak) for peak in self._peaks.result()]
+        found = self.comparison
+        first, second = (", ".join(f"{name}={told(pair[at])}" for name, pair in self.settings.items()) for at in (0, 1))
         return {
             "program": self.program,
             "source": self.before.source,
             "way": self.way,
             "settings": {name: [plain(value) for value in pair] for name, pair in self.settings.items()},
-            "total": _both((self.before.total, self.after.total)),
-            "blocks": [{"block": path, **_both(pair)} for path, pair in self.by_block.items()],
-            "unattributed": _both((self.before.unattributed, self.after.unattributed)),
-            "roles": [{"role": role, **_both(pair)} for role, pair in self.by_role.items()],
+            "before": first or "before",
+            "after": second or "after",
+            "total": found.total.to_dict(),
+            "by_block": {path: pair.to_dict() for path, pair in found.by_block.items()},
+            "unattributed": found.unattributed.to_dict(),
+            "by_role": {role: pair.to_dict() for role, pair in self.by_role.items()},
             "peak_bytes": {"before": peaks[0], "after": peaks[1]},
             "notes": [*self.notes, *(note for note in self.after.notes if note in self.before.notes)],
         }
@@ -120,22 +133,3 @@ class Change(Shown):
     def __repr__(self) -> str:
         told = ", ".join(f"{name}: {before!r} -> {after!r}" for name, (before, after) in self.settings.items())
         return f"Change({self.program!r}, {told or 'nothing'}; {self.way})"
-
-
-def less(before: Figures, after: Figures) -> Figures:
-    """Return after less before; `None` where one of them is not known."""
-
-    def of(name: str) -> Any:
-        first, second = getattr(before, name), getattr(after, name)
-        return None if first is None or second is None else second - first
-
-    return Figures(of("flops"), of("transcendentals"), of("bytes_accessed"), of("params"), of("time_s"))
-
-
-def _paired(before: Mapping[str, Figures], after: Mapping[str, Figures]) -> dict[str, tuple[Figures, Figures]]:
-    paths = dict.fromkeys((*before, *after))
-    return {path: (before.get(path, Figures()), after.get(path, Figures())) for path in paths}
-
-
-def _both(pair: tuple[Figures, Figures]) -> dict[str, Any]:
-    return {"before": asdict(pair[0]), "after": asdict(pair[1])}

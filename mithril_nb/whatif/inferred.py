@@ -220,7 +220,7 @@ def agree(one: Cost, other: Cost) -> bool:
 
 def _figures(cost: Cost) -> list[Any]:
     rows = [
-        (row.opcode, row.blocks, row.role, row.flops, row.transcendentals, row.bytes_accessed, row.repeats)
+        (row.opcode, row.blocks, row.role, row.flops, row.transcendentals, row.bytes_accessed, row.repeats, row.letters)
         for row in cost.rows
     ]
     return [rows, dict(cost.params), cost.notes, cost.once]

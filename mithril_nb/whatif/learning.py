@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.whatif.inferred import Inferred, NotInferredError
+from mithril_nb.whatif.inferred import Inferred
 from mithril_nb.whatif.repeated import Repeated
 from mithril_nb.whatif.settings import Settings, is_size, key_of
 
@@ -77,35 +77,44 @@ def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
         base: Its settings.
         names: Those that are sizes.
     """
-    learned = Learned(base)
-    near: dict[str, int] = {}
+    learned, starts = Learned(base), [base]
+    kept: dict[str, list[int]] = {}
     for name in sorted(names, key=lambda name: _LOOKS_DEEP.search(name) is None):
-        found = _first(trace, base, name, _near(base[name]))
+        found = _first(trace, starts[0], name, _near(base[name]))
         if found is None:
             learned.reasons[name] = "there is no other value at which it can be traced"
-        elif _shape(found[1]) == _shape(trace(base)):
-            near[name] = found[0]
-        elif learned.depth is not None or not _learn_depth(trace, learned, name):
-            learned.reasons.setdefault(name, f"it has other equations at {found[0]} than at {base[name]}")
-    starts = [base] if learned.depth is None else [{**base, learned.depth: depth} for depth in learned.inferred]
-    kept: dict[str, list[int]] = {}
-    for name, value in near.items():
-        values = [
-            value,
-            *_some(trace, starts[0], name, _far(base[name])),
-            *_some(trace, starts[0], name, _low(base[name])),
-        ]
-        values = list(dict.fromkeys(values))
-        if len(values) < 2:
-            learned.reasons[name] = "there are too few values at which it can be traced"
-            continue
-        problem = _problem(trace, starts[0], [{**starts[0], name: one} for one in values])
-        if problem is None:
-            kept[name] = values
+        elif _shape(found[1]) == _shape(trace(starts[0])):
+            kept[name] = [found[0]]
+        elif learned.depth is None and _learn_depth(trace, learned, name):
+            starts = [{**base, name: depth} for depth in learned.inferred]  # Shallow ones are traced in no time.
         else:
-            learned.reasons[name] = problem
+            learned.reasons.setdefault(name, f"it has other equations at {found[0]} than at {base[name]}")
+    for name in tuple(kept):
+        problem = _widen(trace, starts[0], name, kept[name])
+        if len(kept[name]) < 2:
+            learned.reasons[name] = problem or "there are too few values at which it can be traced"
+            del kept[name]
     _infer(trace, learned, starts, kept)
     return learned
+
+
+def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:
+    """Add a large value and a small one at which the program goes by the same rules; return why there are none.
+
+    A cap, or a size that becomes 1, lies beyond: nothing is told of what is not between them.
+    """
+    problem = ""
+    for candidates in (_far(start[name]), _low(start[name])):
+        for value in candidates:
+            try:
+                points = [start, *({**start, name: one} for one in (*values, value))]
+                Inferred(points, [trace(point) for point in points])
+            except Exception as error:
+                problem = first_line(error)
+                continue
+            values.append(value)
+            break
+    return problem
 
 
 def _learn_depth(trace: Trace, learned: Learned, name: str) -> bool:
@@ -175,15 +184,6 @@ def _joint(trace: Trace, start: Settings, kept: dict[str, list[int]]) -> list[di
     return found[:2]
 
 
-def _problem(trace: Trace, start: Settings, points: Sequence[Settings]) -> str | None:
-    try:
-        there = [start, *points]
-        Inferred(there, [trace(point) for point in there])
-    except NotInferredError as error:
-        return str(error)
-    return None
-
-
 def _first(trace: Trace, base: Settings, name: str, values: Iterator[int]) -> tuple[int, Cost] | None:
     for value in values:
         try:
@@ -191,16 +191,6 @@ def _first(trace: Trace, base: Settings, name: str, values: Iterator[int]) -> tu
         except Exception:  # The program needs not exist for every value.
             continue
     return None
-
-
-def _some(trace: Trace, base: Settings, name: str, values: Iterator[int]) -> list[int]:
-    """Return the first of some values at which the program has the same equations; beyond it nothing is told."""
-    like = _shape(trace(base))
-    for value in values:
-        found = _first(trace, base, name, iter((value,)))
-        if found is not None and _shape(found[1]) == like:
-            return [value]
-    return []
 
 
 def _near(size: int) -> Iterator[int]:

@@ -148,8 +148,13 @@ def _paths(cost: Cost) -> tuple[str, ...]:
 def _by_block(cost: Cost) -> dict[str, list[CostRow]]:
     found: dict[str, list[CostRow]] = {}
     for row in cost.rows:
-        found.setdefault(row.blocks[0][0] if row.blocks else "", []).append(replace(row, id=""))
+        found.setdefault(row.blocks[0][0] if row.blocks else "", []).append(_nameless(row))
     return found
+
+
+def _nameless(row: CostRow) -> CostRow:
+    """The row without what tells where in its program it stands."""
+    return replace(row, id="", equations=())
 
 
 def _templates_of(path: str, number: int) -> Iterable[str]:
@@ -170,5 +175,5 @@ def _line(start: int, other: int, at_start: int | None, at_other: int | None, at
 
 def whole(cost: Cost) -> list[Any]:
     """Return all that a cost tells, in whatever order its rows are, and whatever they are called."""
-    rows = Counter(replace(row, id="") for row in cost.rows)
+    rows = Counter(_nameless(row) for row in cost.rows)
     return [rows, dict(cost.params), cost.once.flops, cost.once.transcendentals, cost.once.bytes, cost.notes]

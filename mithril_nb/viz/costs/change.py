@@ -1,0 +1,66 @@
+"""What a change of settings does to costs: the whole as a table, and the blocks side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from mithril_nb.viz.costs.beside import beside, change_text, pair_of
+from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import FIELDS, Field, is_bound
+from mithril_nb.viz.text import columns
+
+Changed = Mapping[str, Any]
+"""A change as data: as `Comparison.to_dict()` has it, with `settings`, `way`, `peak_bytes` and `notes`."""
+_TABLE = ("flops", "transcendentals", "bytes_accessed", "params", "peak_bytes", "time_s")
+
+
+def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
+    r"""Return what a change of settings does to costs; its text tells of the whole and of blocks.
+
+    Args:
+        changed: The change.
+        field: What the picture, and the blocks of the text, are about.
+        width: Width in px, from 320 on.
+
+    Raises:
+        UnknownOptionError: There is no such field.
+
+    Examples:
+        >>> total = {"before": {"flops": 4000}, "after": {"flops": 8000}}
+        >>> data = {"program": "step", "before": "batch=8", "after": "batch=16", "way": "formula", "total": total}
+        >>> made = change({**data, "by_block": {"linear": total}, "unattributed": {"before": {}, "after": {}}})
+        >>> print(made.text.partition("\n\n")[0])
+        step: batch=8 -> batch=16 (formula)
+                 batch=8    batch=16    change
+        FLOPs  4.00 kFLOP  8.00 kFLOP  +100.0 %
+    """
+    pair = {**pair_of(changed, field), "program": str(changed["program"]), "notes": changed.get("notes") or ()}
+    made = beside(pair, width)
+    return Drawing(made.svg, f"{_whole(changed)}\n\n{made.text}")
+
+
+def _whole(changed: Changed) -> str:
+    first, second = str(changed["before"]), str(changed["after"])
+    rows = [("", first, second, "change")]
+    rows += [_row(changed, FIELDS[name]) for name in _TABLE if _is_told(changed, name)]
+    lines = [f"{changed['program']}: {first} -> {second} ({changed['way']})"]
+    return "\n".join([*lines, columns(rows, right=frozenset({1, 2, 3}))])
+
+
+def _row(changed: Changed, field: Field) -> tuple[str, ...]:
+    before, after = _pair(changed, field.name)
+    is_least = any(is_bound(changed["total"][side], field.name) for side in ("before", "after"))
+    told = "unknown" if is_least else change_text(before, after)
+    return (field.title, *(f"{'≥ ' * is_least}{field.short(value)}" for value in (before, after)), told)
+
+
+def _is_told(changed: Changed, name: str) -> bool:
+    return any(value is not None for value in _pair(changed, name))
+
+
+def _pair(changed: Changed, name: str) -> tuple[Any, Any]:
+    if name == "peak_bytes":
+        peaks = changed.get("peak_bytes") or {"before": {}, "after": {}}
+        return peaks["before"].get("bytes"), peaks["after"].get("bytes")
+    return changed["total"]["before"].get(name), changed["total"]["after"].get(name)
