@@ -26,7 +26,7 @@ _NS_PER_S = 1e9
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
 _CONTRACTIONS = ("dot", "convolution")
 _NOTABLE = 0.05
-"""From which share of a run on a note tells what the profiler adds."""
+"""From which share of a run on a note tells that runs with the profiler took longer."""
 
 
 def profile(
@@ -228,7 +228,7 @@ def _notes(
         between_s = middle_mean([one.between_ns / _NS_PER_S for one in times])
         if added_s - between_s > _NOTABLE * wall_s:
             share = (added_s - between_s) / wall_s
-            notes.append(f"times: the profiler makes a run {share:.0%} longer than could be taken out again")
+            notes.append(f"times: with the profiler runs took {share:.0%} longer than without, gaps left aside")
     return tuple(notes)
 
 

@@ -111,6 +111,7 @@ def measured_runs(runner: Runner, runs: int, warm_up: int, module: str, ids: Col
         for _ in range(warm_up):
             runner.run()
         for count in _in_turns(runs):
+            runner.run()  # As under the profiler: the first run after something else is slower.
             walls += [runner.run() for _ in range(count)]
             recordings.append(_recorded(runner, count, profiled_walls, module, ids))
     read = [one for one in recordings if one.unavailable is None]
