@@ -13,7 +13,7 @@ from mithril_nb.cost.hlo_rules import NAMING
 from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_params
 from mithril_nb.cost.rules import sum_of
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
-from mithril_nb.cost.xla import memory_of, source_of
+from mithril_nb.cost.xla import source_of, xla_memory
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.records import Equation, Stage
@@ -79,7 +79,7 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
         except StageUnavailableError as error:
             facts = error.diagnostics[0].facts
             unavailable[source] = facts[0][1].partition("\n")[0] if facts else str(error)
-    memory = memory_of(lambda: inspection.analysis("memory")) if "compiled" in found else None
+    memory = xla_memory(lambda: inspection.analysis("memory")) if "compiled" in found else None
     return Costs(inspection.name, found, memory, unavailable)
 
 

@@ -14,8 +14,7 @@ from mithril_nb.cost.compiled_lives import compiled_lives, set_aside
 from mithril_nb.cost.jaxpr_lives import jaxpr_lives
 from mithril_nb.cost.lives import ARGUMENTS, CONSTANTS, KINDS, OUTPUTS, TEMPORARIES, UNFILLED, Life, held
 from mithril_nb.cost.makers import Makers
-from mithril_nb.cost.xla import Memory
-from mithril_nb.cost.xla import memory_of as told_by_xla
+from mithril_nb.cost.xla import Memory, xla_memory
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.buffers import Buffer
@@ -183,7 +182,7 @@ def _is_spread(leaf: Any) -> bool:
 
 def _compiled(inspection: Inspection) -> MemoryUse:
     stage = inspection.stage("hlo")
-    xla = told_by_xla(lambda: inspection.analysis("memory")) if inspection.is_compiled else None
+    xla = xla_memory(lambda: inspection.analysis("memory")) if inspection.is_compiled else None
     if stage.unavailable is not None and not inspection.is_compiled:
         raise StageUnavailableError(
             f"memory of {inspection.name!r} is not known: it does not compile.",

@@ -84,7 +84,7 @@ def xla_figures(inspection: Inspection, *, lower: bool = False, compile: bool = 
     return tuple(found)
 
 
-def memory_of(figures: Callable[[], Any]) -> Memory | None:
+def xla_memory(figures: Callable[[], Any]) -> Memory | None:
     """Return what a compiled program needs, or `None` if this platform does not say.
 
     Args:

@@ -481,7 +481,7 @@ class PhysicalModel(Shown):
         """Bytes that the compiled forward program needs; compiles it."""
         inspection = self.inspect()
         _ = inspection.compiled
-        return cost.memory_of(lambda: inspection.analysis("memory"))
+        return cost.xla_memory(lambda: inspection.analysis("memory"))
 
 
 # `evaluate` of an instance is the jitted `_evaluate`: help on it shall say the same.

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from fresh import run_fresh
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -133,6 +134,34 @@ def test_it_adds_up_and_agrees_with_xla(name: str) -> None:
     program = inspect(fn, *args)
     check_sums(program.memory)
     check_xla(program, program.memory)
+    assert program.memory.peak_bytes is not None
+    estimated = memory_of(program, "analytic").peak_bytes
+    assert estimated is not None
+    assert 0.6 < estimated / program.memory.peak_bytes < 1.4, "an estimate knows nothing of copies and of packing"
+
+
+SPREAD = """
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from mithril_nb.cost import memory_of
+from mithril_nb.stages import inspect
+
+mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+x = jax.ShapeDtypeStruct((64, 16), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("data")))
+w = jax.ShapeDtypeStruct((16, 16), jnp.float32, sharding=NamedSharding(mesh, PartitionSpec()))
+program = inspect(lambda x, w: jnp.tanh(x @ w), x, w)
+for found in (program.memory, memory_of(program, "analytic")):
+    print(found.peak_bytes - found.kinds["constants"], found.kinds["arguments"], *found.notes)
+"""
+
+
+def test_of_a_program_on_eight_devices_one_part_is_compiled_and_the_whole_is_estimated() -> None:
+    assert run_fresh(SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8").splitlines() == [
+        f"{(8 * 16 + 16 * 16 + 8 * 16) * 4} {(8 * 16 + 16 * 16) * 4}",
+        f"{(64 * 16 + 16 * 16 + 64 * 16) * 4} {(64 * 16 + 16 * 16) * 4} "
+        "arrays that are spread over devices are counted whole, not by device",
+    ]
 
 
 def test_a_source_that_does_not_exist_is_named() -> None:
