@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
@@ -32,6 +32,9 @@ from mithril_nb.cost.xla import Memory, Source
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.stages.records import UNATTRIBUTED
+
+if TYPE_CHECKING:
+    import pandas
 
 NOT_RUN = "time_s: nothing here is run, so no time is known"
 ROLES = ("forward", "backward", "update")
@@ -323,7 +326,7 @@ class Cost(Shown):
         """Return the same as JSON."""
         return json.dumps(self.to_dict(rows=rows), allow_nan=False)
 
-    def to_pandas(self, by: str = "row") -> Any:
+    def to_pandas(self, by: str = "row") -> pandas.DataFrame:
         """Return the same as a table, a `pandas.DataFrame`.
 
         Args:

@@ -16,6 +16,12 @@ _FIELDS = {"flops": "FLOPs", "transcendentals": "transcendentals", "bytes_access
 _ROUNDING = 1e-6
 """XLA adds up in float32: its sum is off by this much and more in large programs."""
 
+_OTHERWISE = {
+    "conditional": "XLA counts what it takes, and for each figure the branch that has most of it; we count one branch",
+    "custom-call": "XLA counts -1 for each, its sign for what it does not know; we leave them out (no rule)",
+}
+"""What XLA's HloCostAnalysis does otherwise than our rules, by opcode."""
+
 
 @dataclass(frozen=True)
 class DifferenceRow:
@@ -89,10 +95,11 @@ class Difference(Shown):
         what = _FIELDS[self.field]
         lines = [f"{self.program}: {what}, loops once, {self.ours} against {self.theirs}"]
         rows = [("total", "", told_sum(self.our_total), told_sum(self.their_total), _less(self.total))]
+        shown = self.rows if self.theirs.startswith("XLA ") else self.differing
         rows = [
             (row.opcode, str(row.count), told_sum(row.ours), "" if row.theirs is None else told_sum(row.theirs),
              "" if row.theirs is None or row.ours is None else _less(row.ours - row.theirs))
-            for row in self.differing
+            for row in shown
         ] + rows  # fmt: skip
         lines += text_table([("opcode", "count", "ours", "theirs", "difference"), *rows])
         if self.total and self.is_rounding:
@@ -113,14 +120,17 @@ def against_xla(cost: Cost, field: str = "flops") -> Difference:
     groups: dict[str, list[CostRow]] = {}
     for row in cost.rows:
         groups.setdefault(row.opcode, []).append(row)
+    ours, theirs = getattr(cost.once, key), None if cost.xla is None else getattr(cost.xla, key)
     rows = tuple(
-        DifferenceRow(opcode, len(found), _once(found, field), None, _reason(found, field))
+        DifferenceRow(
+            opcode, len(found), _once(found, field), None,
+            _OTHERWISE.get(opcode, "") if theirs != ours and opcode in _OTHERWISE else _reason(found, field),
+        )
         for opcode, found in groups.items()
-        if _once(found, field) != 0
-    )
-    theirs = None if cost.xla is None else getattr(cost.xla, key)
+        if _once(found, field) != 0 or (opcode in _OTHERWISE and theirs != ours)
+    )  # fmt: skip
     name = f"XLA {cost.source}" if cost.xla is None else cost.xla.name
-    return Difference(cost.program, cost.source, name, field, getattr(cost.once, key), theirs, rows)
+    return Difference(cost.program, cost.source, name, field, ours, theirs, rows)
 
 
 def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
+
+if TYPE_CHECKING:
+    import pandas
 
 _INTEGERS = ("flops", "transcendentals", "bytes_accessed", "params", "repeats", "unknown", "unknown_bytes")
 
 
-def data_frame(cost: Mapping[str, Any], by: str) -> Any:
+def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
     """Return costs as a table; whole numbers stay whole, and what is unknown is `<NA>`.
 
     Args:
@@ -27,7 +29,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> Any:
             f"costs of {cost['program']!r} have no table by {by!r}.", (("tables", "row, block"),), 'by="block"'
         )
     try:
-        pandas = importlib.import_module("pandas")
+        import pandas
     except ImportError as error:
         raise UnavailableBackendError(
             "a table of costs needs pandas.", (("because", str(error)),), "pip install pandas"

@@ -1,0 +1,175 @@
+"""Costs against XLA's own and against each other: what differs is itemised, what fusion saves is told by fusion."""
+
+from __future__ import annotations
+
+import json
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax_programs import programs, spec
+
+from mithril_nb.cost import Cost, Figures, Source
+from mithril_nb.cost.comparison import Change
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.stages import Inspection, inspect
+
+FIELDS = ("flops", "transcendentals", "bytes_accessed")
+
+
+@pytest.fixture(scope="module")
+def step() -> Inspection:
+    fn, args = programs()["mlp train step"]
+    return inspect(fn, *args, name="step")
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("source", ["lowered", "compiled"])
+def test_nothing_is_left_between_our_sum_and_xlas(step: Inspection, source: str, field: str) -> None:
+    found = step.cost(source).difference(of=field)
+    assert (found.ours, found.theirs, found.field) == (source, f"XLA {source}", field)
+    assert found.is_rounding
+    assert found.differing == ()
+    assert sum(row.ours or 0 for row in found.rows) == found.our_total
+
+
+def test_equations_and_instructions_count_the_same_primitives_the_same(step: Inspection) -> None:
+    found = step.cost().difference(step.cost("lowered"))
+    rows = {row.opcode: (row.ours, row.theirs) for row in found.rows}
+    products = 2 * 128 * (2 * 784 * 512 + 3 * 512 * 256 + 3 * 256 * 10)
+    assert rows["dot_general"] == (products, products)
+    assert sum(ours - theirs for ours, theirs in rows.values()) == found.total == 0
+    assert found.differing == ()
+
+
+def test_what_a_library_does_is_named() -> None:
+    found = inspect(lambda x: jnp.linalg.cholesky(x @ x), spec(4, 4), name="factor")
+    (row,) = found.cost("lowered").difference().differing
+    assert (row.opcode, row.count, row.ours, row.theirs) == ("custom-call", 1, None, None)
+    assert row.reason.startswith("XLA counts -1 for each")
+    against = found.cost().difference(found.cost("lowered"))
+    (row,) = against.differing
+    assert (row.opcode, row.ours, row.reason) == ("cholesky", None, "1 not counted (no rule)")
+    assert against.total == -(row.theirs or 0)  # what XLA does besides, to put zeros and the sign of an error
+
+
+def test_a_switch_is_itemised_where_xla_adds_up_otherwise() -> None:
+    def fn(index, x):
+        return lax.switch(index, [lambda x: x @ x, jnp.tanh, lambda x: x + 1], x)
+
+    cost = inspect(fn, spec(dtype="int32"), spec(16, 16)).cost("lowered")
+    assert cost.difference().total == 0
+    found = cost.difference(of="transcendentals")
+    assert (found.our_total, found.their_total, found.total, found.relative) == (0, 256, -256, -1.0)
+    assert [(row.opcode, row.reason[:22]) for row in found.differing] == [("conditional", "XLA counts what it tak")]
+
+
+def test_a_difference_as_text_and_as_data() -> None:
+    cost = inspect(lambda x, w: jnp.tanh(x @ w), spec(2, 3), spec(3, 4), name="layer").cost("lowered")
+    found = cost.difference()
+    assert str(found) == (
+        "layer: FLOPs, loops once, lowered against XLA lowered\n"
+        "opcode  count  ours  theirs  difference\n"
+        "dot         1    48\n"
+        "total            48      48           0"
+    )
+    data = json.loads(json.dumps(found.to_dict()))
+    assert (data["our_total"], data["their_total"], data["total"], data["relative"]) == (48, 48, 0, 0.0)
+    assert data["rows"] == [{"opcode": "dot", "count": 1, "ours": 48, "theirs": None, "reason": ""}]
+
+
+def test_a_platform_that_does_not_say() -> None:
+    cost = Cost("step", "lowered", (), {}, (), Source("XLA lowered"), Source("lowered, loops once", 0, 0, 0))
+    found = cost.difference()
+    assert (found.total, found.relative, found.is_rounding) == (None, None, False)
+    assert str(found).splitlines()[-1].split() == ["total", "0", "unknown", "unknown"]
+
+
+def test_messages(step: Inspection) -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        step.cost().difference(of="time")
+    assert str(error.value) == (
+        "costs of 'step' do not differ in 'time'.\n"
+        "    known  flops, transcendentals, bytes_accessed\n"
+        '    Try: of="flops"'
+    )
+    with pytest.raises(UnknownOptionError) as error:
+        step.cost().difference()
+    assert str(error.value) == (
+        "XLA has no figure to hold beside the analytic costs of 'step'.\n"
+        "    has one for  lowered, compiled\n"
+        '    Try: inspection.cost().difference(inspection.cost("lowered"))'
+    )
+
+
+def test_a_comparison_adds_up(step: Inspection) -> None:
+    before, after = step.cost("lowered"), step.cost("compiled")
+    found = before.compare(after)
+    assert (found.before, found.after) == ("step: lowered", "step: compiled")
+    assert found.by_block.keys() == before.by_block.keys() | after.by_block.keys()
+    for field in FIELDS:
+        parts = [change.delta for change in (*found.by_block.values(), found.unattributed)]
+        assert sum(getattr(part, field) for part in parts) == getattr(found.total.delta, field)
+    assert found.total.delta.bytes_accessed == after.total.bytes_accessed - before.total.bytes_accessed < 0
+    assert found.total.delta.params == 0
+    data = json.loads(json.dumps(found.to_dict()))
+    assert data["by_block"]["linear_0"]["delta"]["flops"] == found.by_block["linear_0"].delta.flops
+    assert str(found).splitlines()[0] == "step: lowered -> step: compiled"
+
+
+def test_a_fusion_saves_what_its_instructions_hand_to_each_other() -> None:
+    def fn(x, y):
+        with jax.named_scope("sum"):
+            z = x + y
+        with jax.named_scope("squash"):
+            return jnp.tanh(z) * y
+
+    cost = inspect(fn, spec(1000), spec(1000)).cost("compiled")
+    (fusion,) = cost.fusions
+    # By itself each of the three reads and writes: 3 + 2 + 3 arrays. Together they read two, and write one.
+    assert (fusion.count, fusion.alone, fusion.bytes_accessed, fusion.saved) == (3, 8 * 4000, 3 * 4000, 5 * 4000)
+    assert {path for path, _ in fusion.blocks} == {"sum", "squash"}
+    lowered = inspect(fn, spec(1000), spec(1000)).cost("lowered")
+    found = lowered.compare(cost)
+    assert found.saved_by_fusion == -found.total.delta.bytes_accessed == 20_000
+    assert str(found).endswith(
+        "fusions: 1, bytes saved: 20,000\n"
+        f"{'fusion':<{len(fusion.id)}}  instructions  bytes alone   fused   saved\n"
+        f"{fusion.id}             3       32,000  12,000  20,000"
+    )
+
+
+def test_a_fusion_in_a_loop_saves_each_time_round() -> None:
+    def fn(x):
+        return lax.scan(lambda c, _: (jnp.tanh(c) * 2 + c, None), x, None, length=7)[0]
+
+    cost = inspect(fn, spec(1000)).cost("compiled")
+    rows = {row.id: row for row in cost.rows}
+    largest = max(cost.fusions, key=lambda fusion: fusion.saved or 0)
+    assert (largest.bytes_accessed, rows[largest.id].repeats) == (7 * 2 * 4000, 7)
+    assert largest.alone == largest.bytes_accessed + (largest.saved or 0)
+    # Three arrays are handed on inside of it, each to be written and read again, and the argument is read once.
+    assert (largest.saved or 0) // 7 >= 6 * 4000
+    assert (largest.saved or 0) % 7 == 0
+
+
+def test_what_is_not_known_in_full_has_no_difference() -> None:
+    known, part = Figures(10, 1, 100), Figures(20, None, 90, unknown=1)
+    delta = Change(known, part).delta
+    assert (delta.flops, delta.transcendentals, delta.bytes_accessed) == (None, None, -10)
+    assert Change(known, Figures(20, 1, None, unknown_bytes=2)).delta == Figures(10, 0, None)
+    assert Change(Figures(time_s=2.0), Figures(time_s=0.5)).delta.time_s == -1.5
+
+
+def test_costs_of_other_programs_compare_too() -> None:
+    small, large = (inspect(jnp.matmul, spec(2, size), spec(size, 4), name=f"of {size}").cost() for size in (3, 5))
+    found = small.compare(large)
+    assert (found.total.delta.flops, found.fusions, found.saved_by_fusion) == (2 * 2 * 2 * 4, (), 0)
+    assert str(found) == (
+        "of 3: analytic -> of 5: analytic\n"
+        "block           FLOPs before  after  change  bytes before  after  change\n"
+        "matmul                    48     80     +32           104    152     +48\n"
+        "(unattributed)             0      0       0             0      0       0\n"
+        "total                     48     80     +32           104    152     +48"
+    )

@@ -1,0 +1,67 @@
+"""Costs as tables of pandas: exact whole numbers, and what is unknown is missing, never 0."""
+
+from __future__ import annotations
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax_programs import spec
+
+from mithril_nb.cost import Cost
+from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
+from mithril_nb.stages import inspect
+
+
+def cost() -> Cost:
+    def fn(params, x):
+        with jax.named_scope("linear"):
+            x = x @ params
+        with jax.named_scope("solve"):
+            return lax.linalg.triangular_solve(x, jnp.tanh(x))
+
+    return inspect(fn, spec(8, 8), spec(8, 8), name="program").cost()
+
+
+def test_a_row_for_each_equation() -> None:
+    found = cost()
+    table = found.to_pandas()
+    assert list(table.index) == [row.id for row in found.rows]
+    assert table["flops"].sum() == found.total.flops == 2 * 8**3
+    assert (str(table["flops"].dtype), str(table["time_s"].dtype)) == ("Int64", "Float64")
+    assert table.loc[table["opcode"] == "triangular_solve", "flops"].isna().all()
+    assert table["time_s"].isna().all()
+    assert list(table["blocks"]) == [", ".join(path for path, _ in row.blocks) for row in found.rows]
+    assert table.iloc[0]["formula"] == "2·B·M·N·K"
+
+
+def test_a_row_for_each_block() -> None:
+    table = cost().to_pandas(by="block")
+    assert list(table.index) == ["linear", "solve", "(unattributed)"]
+    assert list(table.loc["linear", ["flops", "params", "forward"]]) == [1024, 64, 1024]
+    assert table["bytes_accessed"].sum() == cost().total.bytes_accessed
+    assert table.loc["solve", "unknown"] == 1
+    assert table["flops"].isna()["solve"]
+
+
+def test_an_empty_program_has_an_empty_table() -> None:
+    table = inspect(lambda x: x, spec(3)).cost().to_pandas()
+    assert (len(table), "flops" in table) == (0, True)
+
+
+def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        cost().to_pandas(by="layer")
+    assert str(error.value) == (
+        "costs of 'program' have no table by 'layer'.\n    tables  row, block\n    Try: by=\"block\""
+    )
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(UnavailableBackendError) as error:
+        cost().to_pandas()
+    assert str(error.value) == (
+        "a table of costs needs pandas.\n"
+        "    because  import of pandas halted; None in sys.modules\n"
+        "    Try: pip install pandas"
+    )
