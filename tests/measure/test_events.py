@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax.profiler import ProfileData
 
-from mithril_nb.measure.events import Event, RunEvents, _Raw, _recording
+from mithril_nb.measure.events import Event, RunEvents, _Raw, _recording, read_recording
 from mithril_nb.measure.shares import divided
 
 IDS = ("while", "body", "dot", "tanh")
@@ -78,3 +81,59 @@ def test_accelerators_speak_for_themselves() -> None:
 )
 def test_what_cannot_be_told_has_a_reason(runs: dict[int, RunEvents], events: list[_Raw], reason: str) -> None:
     assert _recording(runs, events, "jit_f", IDS).unavailable == reason
+
+
+def xspace() -> bytes:
+    """Two threads of XLA's CPU runtime, in the form of jaxlib 0.10.2: a tanh goes on after its call has returned."""
+    ours = {"hlo_module": "jit_f", "program_id": 8}
+    events = [
+        ("python", "mithril_nb run", 1_000, 9_000, {"run": 0}),
+        ("worker", "wrapped_tanh", 2_000, 500, {"hlo_op": "wrapped_tanh", **ours, "_p": 5}),
+        ("worker", "dot.1", 6_000, 1_000, {"hlo_op": "dot.1", **ours, "_p": 6}),
+        ("worker", "end: dot.1", 6_900, 50, {"_c": 6}),
+        ("pool", "end: wrapped_tanh", 5_000, 40, {"_c": 5}),
+        ("pool", "ThunkExecutor::Execute", 1_500, 8_000, {}),
+        ("worker", "copy.2", 8_000, 300, {"hlo_op": "copy.2", **ours}),
+    ]  # fmt: skip
+    names = sorted({name for _, name, _, _, _ in events})
+    stats = sorted({stat for *_, found in events for stat in found})
+
+    def value(one: int | str) -> str:
+        return f'str_value: "{one}"' if isinstance(one, str) else f"int64_value: {one}"
+
+    def told(name: str, start: int, length: int, found: dict[str, int | str]) -> str:
+        inner = " ".join(
+            f"stats {{ metadata_id: {stats.index(stat) + 1} {value(one)} }}" for stat, one in found.items()
+        )
+        return (
+            f"events {{ metadata_id: {names.index(name) + 1} offset_ps: {start}000 duration_ps: {length}000 {inner} }}"
+        )
+
+    def line(number: int, thread: str) -> str:
+        found = " ".join(told(*event) for where, *event in events if where == thread)
+        return f'lines {{ id: {number} name: "{thread}" {found} }}'
+
+    lines = " ".join(line(number, thread) for number, thread in enumerate(("python", "worker", "pool")))
+    entry = '{}_metadata {{ key: {} value {{ id: {} name: "{}" }} }}'
+    known = [entry.format("event", place, place, name) for place, name in enumerate(names, 1)]
+    known += [entry.format("stat", place, place, name) for place, name in enumerate(stats, 1)]
+    return ProfileData.text_proto_to_serialized_xspace(f'planes {{ name: "/host:CPU" {lines} {" ".join(known)} }}')
+
+
+def test_an_instruction_lasts_until_it_is_through_wherever_that_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "plugins" / "profile" / "2026_11_22"
+    folder.mkdir(parents=True)
+    (folder / "vm.xplane.pb").write_bytes(xspace())
+    found = read_recording(tmp_path, "jit_f", {"wrapped_tanh", "dot.1", "copy.2"})
+    assert found.unavailable is None
+    (run,) = found.runs.values()
+    assert (run.start_ns, run.end_ns) == (1_000, 10_000)
+    assert sorted(run.events, key=lambda event: event.start_ns) == [
+        Event("wrapped_tanh", 2_000, 5_000),
+        Event("dot.1", 6_000, 6_900),
+        Event("copy.2", 8_000, 8_300),
+    ]
+
+
+def test_a_folder_without_a_trace_has_a_reason(tmp_path: Path) -> None:
+    assert read_recording(tmp_path, "jit_f", IDS).unavailable == "the profiler wrote no file"
