@@ -1,101 +1,87 @@
-"""Costs as a front end shows them: rows in the order of the model, with hues, and whether they are up to date."""
+"""Costs as a page shows them: rows by block with what each role has of them, how much is unknown, and single rows."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from mithril_nb.cost import Cost, Figures, Memory, Source, memory_of, xla_figures
-from mithril_nb.session.analysis import Analysis
-from mithril_nb.stages import Inspection
+from mithril_nb.cost import Cost, CostRow, Figures
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.viz.palette import hue_of
 
-COMPILED = "XLA compiled"
+FIGURES = ("flops", "bytes_accessed", "transcendentals", "params", "time_s")
+_OF_ROWS = ("flops", "bytes_accessed", "transcendentals", "time_s")
+"""What a single equation or instruction has."""
+
+MOST_ROWS = 20
+"""How many equations or instructions of a block are shown."""
 
 
-@dataclass(frozen=True)
-class CostSoFar:
-    """What is known by now of what a program costs.
-
-    Attributes:
-        cost: Its costs, from its equations.
-        xla: XLA's own figures, for the stages that are made.
-        memory: What the compiled program needs, if it is compiled.
-    """
-
-    cost: Cost
-    xla: tuple[Source, ...] = ()
-    memory: Memory | None = None
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether it has the figures of the compiled program."""
-        return any(one.name == COMPILED for one in self.xla)
-
-
-def cost_so_far(cost: Cost, inspection: Inspection, *, lower: bool = False, compile: bool = False) -> CostSoFar:
-    """Return costs with XLA's own figures beside them.
+def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> dict[str, Any]:
+    """Return a table of costs by block, as data.
 
     Args:
         cost: The costs.
-        inspection: The program that they are of.
-        lower: Whether to lower the program for it, rather than to take what is there.
-        compile: Whether to compile it.
-
-    Raises:
-        Exception: What JAX or XLA said when they could not lower or compile it.
+        paths: Paths in the order in which their rows shall stand; others come after them, what no block caused last.
+        hues: Hue of each block that has one of its own, by path.
+        is_stale: Whether they are of an older model than the page shows.
     """
-    figures = xla_figures(inspection, lower=lower, compile=compile)
-    is_compiled = any(one.name == COMPILED for one in figures)
-    return CostSoFar(cost, figures, memory_of(lambda: inspection.analysis("memory")) if is_compiled else None)
-
-
-def cost_view(found: CostSoFar, analysis: Analysis, hues: Mapping[str, int], is_stale: bool) -> dict[str, Any]:
-    """Return the cost table of a snapshot."""
-    return {**cost_rows(found, [path for path, _ in analysis.design.graph.walk()], hues), "stale": is_stale}
-
-
-def cost_rows(found: CostSoFar, paths: Sequence[str], hues: Mapping[str, int]) -> dict[str, Any]:
-    """Return the costs, the rows in the order of some paths."""
-    cost, order = found.cost, {path: index for index, path in enumerate(paths)}
-    data = cost.to_dict(rows=False)
-    blocks = dict(data["by_block"])
+    order = {path: at for at, path in enumerate(paths)}
+    every = dict(cost.by_block)
     if cost.unattributed != Figures():
-        blocks[UNATTRIBUTED] = data["unattributed"]
-    rows = [_row(path, block, hues) for path, block in blocks.items()]
-    rows.sort(key=lambda row: (order.get(row["block"], len(order)), row["block"] == "", row["block"]))
-    total = cost.total
-    sources = [Source("analytic (jaxpr)", total.flops, total.transcendentals, total.bytes_accessed)]
-    if cost.once.flops != (total.flops or 0):
-        sources.append(Source(cost.once.name, cost.once.flops))
+        every[UNATTRIBUTED] = cost.unattributed
+    rows = [_row(path, figures, cost.by_block_and_role.get(path, {}), hues) for path, figures in every.items()]
+    rows.sort(key=lambda row: (row["block"] == UNATTRIBUTED, order.get(row["block"], len(order))))
     return {
-        "program": cost.program,
+        "source": cost.source,
         "rows": rows,
-        "total": _figures(data["total"]),
-        "unattributed_share": data["unattributed"]["share"],
-        "unattributed_bound": data["unattributed"]["share_bound"],
-        "unknown": [{**one, "primitive": one["opcode"]} for one in data["unknown"]],
-        "sources": [asdict(source) for source in (*sources, *found.xla)],
-        "memory": None if found.memory is None else asdict(found.memory),
-        "stale": False,
+        "total": {**_row(UNATTRIBUTED, cost.total, cost.by_role, {}), "label": "total"},
+        "notes": list(cost.notes),
+        "stale": is_stale,
     }
 
 
-def _row(path: str, block: Mapping[str, Any], hues: Mapping[str, int]) -> dict[str, Any]:
+def _row(path: str, figures: Figures, roles: Mapping[str, Figures], hues: Mapping[str, int]) -> dict[str, Any]:
     hue = hue_of(path, hues)
+    unknown = {"flops": figures.unknown, "transcendentals": figures.unknown, "bytes_accessed": figures.unknown_bytes}
     return {
         "block": path,
         "label": path or "unattributed",
         "hue": -1 if hue is None else hue,
-        **_figures(block),
-        **{role: block["roles"][role]["flops"] for role in ("forward", "backward", "update")},
-        "share": block["share"],
-        "share_bound": block["share_bound"],
-    }
+        **{name: getattr(figures, name) for name in FIGURES},
+        # Most roles of most blocks have nothing, and most figures are known: what is not there is 0.
+        "roles": {role: {name: value for name in FIGURES if (value := getattr(found, name))}
+                  for role, found in roles.items() if role},
+        "unknown": {name: count for name, count in unknown.items() if count},
+    }  # fmt: skip
 
 
-def _figures(figures: Mapping[str, Any]) -> dict[str, Any]:
-    kept = ("flops", "transcendentals", "params", "unknown", "unknown_bytes")
-    return {**{key: figures[key] for key in kept}, "bytes": figures["bytes_accessed"]}
+def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
+    """Return the equations or instructions of a block that cost most, and how many more there are.
+
+    Args:
+        cost: The costs.
+        block: Path of the block; what the blocks inside it do is theirs.
+        figure: What is dear, one of `FIGURES`.
+    """
+    own = [row for row in cost.rows if block in dict(row.blocks) or (not row.blocks and not block)]
+    by = figure if figure in _OF_ROWS else "flops"
+    own.sort(key=lambda row: -(_part(row, block, by) or 0))
+    shown = [
+        {
+            "id": row.id,
+            "opcode": row.opcode,
+            "role": row.role,
+            "repeats": row.repeats,
+            "formula": row.formula,
+            "share": dict(row.blocks).get(block, 1.0),
+            "figures": {name: _part(row, block, name) for name in _OF_ROWS},
+        }
+        for row in own[:MOST_ROWS]
+    ]
+    return {"rows": shown, "left": max(0, len(own) - MOST_ROWS)}
+
+
+def _part(row: CostRow, block: str, name: str) -> float | None:
+    value, share = getattr(row, name), dict(row.blocks).get(block, 1.0)
+    return value if value is None or share == 1.0 else value * share

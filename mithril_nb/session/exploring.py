@@ -12,13 +12,16 @@ from typing import Any
 
 import jax
 
-from mithril_nb.cost import cost_of
+from mithril_nb.cost import Cost, cost_of
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
-from mithril_nb.session.costs import CostSoFar, cost_rows, cost_so_far
+from mithril_nb.session.cost_desk import CostDesk, Looked
+from mithril_nb.session.cost_whatif import WhatIfDesk
+from mithril_nb.session.costs import cost_table
 from mithril_nb.session.making import StageState, state_of
 from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.picture import GraphView, Picture
+from mithril_nb.session.subjects import ProgramSubject
 from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
@@ -50,13 +53,15 @@ class Exploration:
         cost: What the program costs; `None` until it is worked out.
         passes: What XLA's passes did.
         transforms: What transforms did.
+        costs: Costs by other ways of counting, and pictures of costs.
+        what_if: What other settings would cost.
     """
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
         self.inspection = inspection
         self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
-        self.cost: CostSoFar | None = None
+        self.cost: Cost | None = None
         self._lock = threading.RLock()
         self._listeners: list[Listener] = []
         self._wanted: set[str] = set(_FIRST)
@@ -67,6 +72,8 @@ class Exploration:
         self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
         self.passes = PassDesk(lambda: (1, lambda: inspection), self._hear_of_passes, self._fail)
         self.transforms = TransformDesk(steps, self._publish, self._fail)
+        self.costs = CostDesk(self._looked, self._tell, self._publish, self._fail)
+        self.what_if = WhatIfDesk(self._subject, self._tell, self._publish, self._fail)
         for name in inspection.stages:
             if name in self._wanted:
                 self.states[name] = StageState("loading")
@@ -89,7 +96,8 @@ class Exploration:
         """Wait until everything asked for is made; return whether it was in time."""
         # What the compiler made is taken over by the quick one.
         workers = (self._quick, self._slow)
-        waits = [one.wait_until_idle for one in workers] + [self.passes.wait, self.transforms.wait]
+        desks = (self.passes, self.transforms, self.costs, self.what_if)
+        waits = [one.wait_until_idle for one in workers] + [desk.wait for desk in desks]
         return all(wait(timeout_s) for wait in (*waits, self._quick.wait_until_idle))
 
     def end(self) -> None:
@@ -98,18 +106,20 @@ class Exploration:
         self._slow.end(0)
         self.passes.end()
         self.transforms.end()
+        self.costs.end()
+        self.what_if.end()
 
     def snapshot(self) -> dict[str, Any]:
         """Return all that a front end paints, but for texts and pictures."""
         with self._lock:
-            known, elapsed = self.cost, self.inspection.elapsed
-            hues = {path: block["hue"] for path, block in self._blocks.items()}
+            cost, elapsed = self.cost, self.inspection.elapsed
             return {
                 "version": 1,
                 "name": self.inspection.name,
                 "backend": f"jax {jax.__version__}",
                 "blocks": dict(self._blocks),
-                "cost": None if known is None else cost_rows(known, list(self._blocks), hues),
+                "cost": None if cost is None else cost_table(cost, list(self._blocks), self._hues()),
+                "costs": {"sources": self.costs.view(), "what_if": self.what_if.view()},
                 "notice": self._notice and {**self._notice.to_dict(), "kind": "error"},
                 "problems": [],
                 "stages": {name: vars(state) for name, state in self.states.items()},
@@ -123,9 +133,9 @@ class Exploration:
                     "trace_s": elapsed.get("trace"),
                     "lower_s": elapsed.get("lower"),
                     "compile_s": elapsed.get("compile"),
-                    "flops": known.cost.total.flops if known else None,
-                    "bytes": known.cost.total.bytes_accessed if known else None,
-                    "attributed": known.cost.attributed_share if known else None,
+                    "flops": cost.total.flops if cost else None,
+                    "bytes": cost.total.bytes_accessed if cost else None,
+                    "attributed": cost.attributed_share if cost else None,
                 },
             }
 
@@ -155,6 +165,8 @@ class Exploration:
             "dismiss": self.dismiss,
             **self.passes.commands,
             **self.transforms.commands,
+            **self.costs.commands,
+            **self.what_if.commands,
         }
         try:
             if name not in commands:
@@ -233,7 +245,7 @@ class Exploration:
         for name in self.inspection.stages:
             if NEEDS[name] == "compile" and wanted():
                 self._try(lambda name=name: self._make(name))
-        self._quick.submit(self._work)  # the graph of what is compiled now, and XLA's own figures
+        self._quick.submit(self._work)  # the graph of what is compiled now
 
     def _try(self, step: Callable[[], None]) -> None:
         try:
@@ -264,7 +276,7 @@ class Exploration:
 
     def _draw(self) -> None:
         if self.states[self._graph.stage].version and self._graph.is_news:
-            self._tell("graph", self._graph.draw({path: block["hue"] for path, block in self._blocks.items()}))
+            self._tell("graph", self._graph.draw(self._hues()))
 
     def _draw_now(self) -> None:
         """Draw in the thread of whoever asks: it takes some milliseconds, once the graph is there."""
@@ -277,24 +289,29 @@ class Exploration:
         """Work the costs out, and put them into the graph."""
         if self.states["jaxpr"].state != "ready":
             return
-        with_compiled = self.inspection.is_compiled
-        if self.cost is None or with_compiled != self.cost.is_compiled:
+        if self.cost is None:
             cost = cost_of(self.inspection)
-            known = cost_so_far(cost, self.inspection, compile=with_compiled)
             with self._lock:
-                self.cost = known
+                self.cost = cost
             shares = {path: cost.share_of(cost.subtree(path))[0] for path in self._blocks}
             self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
             self._publish()
         self._draw()
 
     def _hear_of_passes(self, what: str, value: Any) -> None:
-        if what != "passes_state":
+        if what == "passes_state":
+            self._publish()
+        else:
             self._tell(what, value)
-            return
-        self._publish()
-        if self.inspection.is_compiled:
-            self._quick.submit(self._work)  # XLA's own figures
+
+    def _hues(self) -> dict[str, int]:
+        return {path: block["hue"] for path, block in self._blocks.items()}
+
+    def _looked(self) -> Looked:
+        return Looked(1, lambda: self.inspection, tuple(self._blocks), self._hues())
+
+    def _subject(self) -> ProgramSubject:
+        return ProgramSubject(self.inspection, self._hues())
 
     def _check(self, stage: str, known: Sequence[str]) -> None:
         if stage not in known:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from mithril_nb.cost import Cost
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.session.analysis import Analysis, problem_of
-from mithril_nb.session.costs import CostSoFar, cost_so_far
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import STAGES, Inspection, Stage
 from mithril_nb.stages.pipeline import NEEDS
@@ -55,7 +55,7 @@ class StageMaker:
     def __init__(self, lock: threading.RLock, changed: Callable[[], None], failed: Callable[[BaseException], None]):
         self._lock, self._changed, self._failed = lock, changed, failed
         self.states: dict[str, StageState] = dict.fromkeys(STAGES, StageState())
-        self.cost: CostSoFar | None = None
+        self.cost: Cost | None = None
         self.cost_version = 0
         self._made: dict[str, tuple[int, Inspection]] = {}
         self._wanted = {"jaxpr"}
@@ -113,7 +113,7 @@ class StageMaker:
                     self._failed(error)
 
     def _work_through(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:
-        if self.cost_version != analysis.version and not self._tell(analysis, "jaxpr", CostSoFar(analysis.cost)):
+        if self.cost_version != analysis.version and not self._tell(analysis, "jaxpr", analysis.cost):
             return
         for name in STAGES:
             if name not in self._wanted or self._is_there(name, analysis):
@@ -125,10 +125,6 @@ class StageMaker:
             analysis.inspection.stage(name)
             if not self._tell(analysis, name):
                 return
-        needs = {NEEDS[name] for name in self._wanted}
-        if needs != {"trace"}:
-            known = cost_so_far(analysis.cost, analysis.inspection, lower=True, compile="compile" in needs)
-            self._tell(analysis, cost=known)
 
     def _is_there(self, name: str, analysis: Analysis) -> bool:
         state = self.states[name]
@@ -143,7 +139,7 @@ class StageMaker:
             time.sleep(0.01)
         return True
 
-    def _tell(self, analysis: Analysis, stage: str = "", cost: CostSoFar | None = None) -> bool:
+    def _tell(self, analysis: Analysis, stage: str = "", cost: Cost | None = None) -> bool:
         """Take over what was made, unless the design is another by now; return whether it was taken."""
         with self._lock:
             if self._analysis is not analysis:

@@ -20,7 +20,9 @@ from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.models.model import Model
 from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
-from mithril_nb.session.costs import cost_view
+from mithril_nb.session.cost_desk import CostDesk, Looked
+from mithril_nb.session.cost_whatif import WhatIfDesk, checked_changes
+from mithril_nb.session.costs import cost_table
 from mithril_nb.session.design import EDITS, Change, Design
 from mithril_nb.session.history import History
 from mithril_nb.session.making import StageMaker
@@ -34,6 +36,7 @@ from mithril_nb.session.snapshot import (
     snapshot_of,
     with_shares,
 )
+from mithril_nb.session.subjects import DesignSubject, change_of
 from mithril_nb.session.training import Training
 from mithril_nb.viz.records import Diagram
 
@@ -55,6 +58,8 @@ class Session:
     Attributes:
         errors: What went wrong in commands and in the worker, latest last, with tracebacks.
         passes: What XLA's passes did.
+        costs: Costs by other ways of counting, and pictures of costs.
+        what_if: What other settings would cost.
     """
 
     def __init__(self, design: Design, backend: JaxBackend, training: Mapping[str, Any] | None = None):
@@ -73,6 +78,8 @@ class Session:
         self._diagram: Diagram = diagram_of(self._analysis, self._view, {})
         self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
         self.passes = PassDesk(self._program, self._hear_of_passes, self._stages_failed)
+        self.costs = CostDesk(self._looked, self._tell, self._publish_all, self._stages_failed)
+        self.what_if = WhatIfDesk(self._changeable, self._tell, self._publish_all, self._stages_failed)
         self._maker.follow(self._analysis)
 
     # What is live in the kernel
@@ -103,7 +110,7 @@ class Session:
         analysis, known = self._analysis, self._maker.cost
         if analysis.can_run:
             return analysis.cost
-        return None if known is None else known.cost
+        return known
 
     @property
     def diagram(self) -> Diagram:
@@ -114,13 +121,14 @@ class Session:
         """Return all that a front end paints."""
         with self._lock:
             history, hues = self._history, hues_of(self._history.present.graph)
-            known, is_stale = self._maker.cost, self._maker.cost_version != self._version
+            cost, is_stale = self._maker.cost, self._maker.cost_version != self._version
             return snapshot_of(
                 self._analysis,
                 self._view,
                 self._diagram,
                 backend=f"jax {self.backend.device_name}",
-                cost=cost_view(known, self._analysis, hues, is_stale) if known else None,
+                cost=cost_table(cost, self._paths(), hues, is_stale=is_stale) if cost else None,
+                costs={"sources": self.costs.view(), "what_if": self.what_if.view()},
                 notice=self._notice,
                 stages=self._maker.states,
                 passes=self._passes_view(),
@@ -143,13 +151,16 @@ class Session:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the stages that are wanted are made; return whether they were in time."""
-        return self._maker.wait(timeout_s) and self.passes.wait(timeout_s)
+        waits = (self._maker.wait, self.passes.wait, self.costs.wait, self.what_if.wait)
+        return all(wait(timeout_s) for wait in waits)
 
     def end(self) -> None:
-        """Stop its run, and give up what is asked of the passes."""
+        """Stop its run, and give up what is asked of passes and costs."""
         if self.training.run is not None:
             self.training.run.stop()
         self.passes.end()
+        self.costs.end()
+        self.what_if.end()
 
     def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
         """Do what a front end asks for.
@@ -199,12 +210,16 @@ class Session:
             return partial(self.edit, name)
         if name in _COMMANDS:
             return getattr(self, name)
-        if name in self.passes.commands:
-            return self.passes.commands[name]
+        if name in self._desks:
+            return self._desks[name]
         if name in self.training.commands:
             return self._published(self.training.commands[name])
-        known = sorted({*EDITS, *_COMMANDS, *self.passes.commands, *self.training.commands})
+        known = sorted({*EDITS, *_COMMANDS, *self._desks, *self.training.commands})
         raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(known)),))
+
+    @property
+    def _desks(self) -> Mapping[str, Callable[..., None]]:
+        return {**self.passes.commands, **self.costs.commands, **self.what_if.commands}
 
     # Commands
 
@@ -226,6 +241,16 @@ class Session:
             if name == "place_block" and change.selection:
                 view = view.with_place(change.selection[0], *place)
             self._set_history(self._history.with_change(change, time.monotonic()), view)
+
+    def apply_what_if(self, changes: Sequence[Sequence[Any]]) -> None:
+        """Make changes that were tried in a what-if, as one edit.
+
+        Raises:
+            MithrilError: They cannot be made; the design is as it was.
+        """
+        with self._lock:
+            change = change_of(self._analysis, checked_changes(changes))
+            self._set_history(self._history.with_change(change, time.monotonic()), self._view)
 
     def undo(self) -> None:
         """Go one change back."""
@@ -339,9 +364,9 @@ class Session:
         self._notice = problem_of(error)
 
     def _stages_changed(self) -> None:
-        known = self._maker.cost
-        if known is not None:
-            self._shares = shares_of(known.cost, self._analysis.design.graph)
+        cost = self._maker.cost
+        if cost is not None:
+            self._shares = shares_of(cost, self._analysis.design.graph)
             self._diagram = with_shares(self._diagram, self._shares)
         self._publish()
 
@@ -361,13 +386,28 @@ class Session:
             else:
                 self._tell(what, value)
 
+    def _paths(self) -> list[str]:
+        return [path for path, _ in self._analysis.design.graph.walk()]
+
+    def _looked(self) -> Looked:
+        analysis = self._analysis
+        return Looked(analysis.version, lambda: analysis.inspection, self._paths(), hues_of(analysis.design.graph))
+
+    def _changeable(self) -> DesignSubject:
+        hues = hues_of(self._analysis.design.graph)
+        return DesignSubject(self._analysis, self.backend, self.training.options, hues)
+
+    def _publish_all(self) -> None:
+        with self._lock:
+            self._publish()
+
     def _stages_failed(self, error: BaseException) -> None:
         with self._lock:
             self._fail(error)
             self._publish()
 
     def _status(self) -> dict[str, Any]:
-        cost = None if self._maker.cost is None else self._maker.cost.cost
+        cost = self._maker.cost
         # Of the program whose text is there: while another is made, its figures stay, as its text does.
         made = {what: self._maker.made(stage) for what, stage in _TIMED.items()}
         return {
@@ -378,5 +418,5 @@ class Session:
         }
 
 
-_COMMANDS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage")
+_COMMANDS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage", "apply_what_if")
 _TIMED = {"trace": "jaxpr", "lower": "stablehlo", "compile": "hlo"}

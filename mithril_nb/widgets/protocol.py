@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from mithril_nb.session.cost_desk import BlockRows, CostPicture, CostTable
+from mithril_nb.session.cost_whatif import WhatIfAnswer
 from mithril_nb.session.passes import PassList
 from mithril_nb.session.training import Rows
 from mithril_nb.stages import Inspection, Stage
@@ -162,6 +164,23 @@ def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str
         if one.id in line
     ]
     return {"text": stage.text, "marks": sorted(rows)}
+
+
+def cost_message(found: CostTable | BlockRows | CostPicture | WhatIfAnswer) -> Message:
+    """Return the message and buffer of costs: a table, what is in a row of it, a picture, or an answer to a what-if."""
+    if isinstance(found, CostTable):
+        return {"type": "cost", "source": found.source, "version": found.version}, [packed(found.data)]
+    if isinstance(found, BlockRows):
+        head = {"type": "cost_rows", "source": found.source, "block": found.block, "figure": found.figure}
+        return head, [packed(found.data)]
+    if isinstance(found, CostPicture):
+        return {"type": "cost_picture", "key": found.key}, [packed(drawn(found))]
+    return {"type": "what_if", "key": found.key}, [packed({**found.data, "picture": drawn(found.picture)})]
+
+
+def drawn(picture: CostPicture) -> dict[str, str]:
+    """Return a picture as it travels: markup, the same in words, and why there is none."""
+    return {"svg": picture.svg, "text": picture.text, "reason": picture.reason}
 
 
 def text_message(head: dict[str, Any], text: str) -> Message:

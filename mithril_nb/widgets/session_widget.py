@@ -19,7 +19,7 @@ from mithril_nb.session.worker import Worker
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.widgets.assets import built, shared_assets
 from mithril_nb.widgets.guard import shown_in_widget
-from mithril_nb.widgets.protocol import passes_message, stage_message, text_message
+from mithril_nb.widgets.protocol import cost_message, passes_message, stage_message, text_message
 from mithril_nb.widgets.twin import Twin, live_bundle
 
 
@@ -131,6 +131,8 @@ class SessionWidget(anywidget.AnyWidget):
         elif kind == "diff":
             head = {"type": "diff", "version": value.version, "number": value.number, "cut": value.is_cut}
             self.send(*text_message(head, value.text))
+        elif kind in ("cost", "cost_rows", "cost_picture", "what_if"):
+            self.send(*cost_message(value))
         elif kind == "fate":
             self.send({"type": "fate", **asdict(value)})
 

@@ -98,14 +98,14 @@ def test_the_graph_says_what_each_node_stands_for(program) -> None:
 
 def test_nodes_open_and_close(program) -> None:
     exploration, _ = program
-    closed = exploration.picture()
-    node = next(node for node in closed.nodes if node.opens and not node.opened)
-    assert exploration.run_command("open_node", {"key": node.key}) is None
-    opened = exploration.picture()
-    assert len(opened.nodes) > len(closed.nodes)
-    assert next(one for one in opened.nodes if one.key == node.key).opened
+    first = exploration.picture()
+    node = next(node for node in first.nodes if node.opens and node.opened)
     assert exploration.run_command("close_node", {"key": node.key}) is None
-    assert exploration.picture() == closed
+    closed = exploration.picture()
+    assert len(closed.nodes) < len(first.nodes)
+    assert not next(one for one in closed.nodes if one.key == node.key).opened
+    assert exploration.run_command("open_node", {"key": node.key}) is None
+    assert exploration.picture() == first
 
 
 def test_a_click_on_a_graph_that_is_not_drawn_yet_takes_nothing_from_its_first_view() -> None:
@@ -127,7 +127,7 @@ def test_what_cannot_be_done_is_said(program) -> None:
     assert str(problem) == (
         "unknown command 'explode'.\n"
         "    known  want_stage, show_graph, open_node, close_node, select, dismiss, want_passes, request_diff,"
-        " request_fate"
+        " request_fate, want_cost, want_cost_rows, want_cost_picture, measure, want_settings, what_if"
     )
     assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
         "unknown stage 'asm'.\n    known  jaxpr, stablehlo, hlo_before, hlo\n    Try: stage=\"jaxpr\""
@@ -165,9 +165,8 @@ def test_passes_diffs_and_fates_come_when_they_are_asked_for(program) -> None:
     assert isinstance(fate, FateOf)
     assert (fate.stage, fate.index) == ("hlo_before", gone)
     assert {what for what, _, _ in fate.said} <= {"appeared in", "vanished in"}
-    # With the program compiled, XLA's own figures stand beside ours, and its graph is drawn.
+    # With the program compiled, its graph is drawn.
     assert exploration.snapshot()["status"]["compile_s"] > 0
-    assert {source["name"] for source in exploration.snapshot()["cost"]["sources"]} >= {"XLA compiled"}
     assert exploration.picture().stage == "hlo"
     assert exploration.errors == []
 

@@ -1,243 +1,256 @@
-/** The Cost tab: one sortable table with bars, totals and what is unattributed; sources side by side; XLA's memory. */
+/** The Cost tab: what is shown is chosen above; a table, or a picture that the kernel draws. */
 
+import { Presses, Radios } from "./choice";
+import { Clock } from "./clock";
 import { copyFrom } from "./clipboard";
-import { attr, h, iconButton, keyed, text } from "./dom";
-import { exact, percent, si } from "./format";
-import { UNATTRIBUTED, lineage } from "./links";
+import { FIGURES, FIGURE_TITLES, SOURCES, SOURCE_TITLES, VIEWS, VIEW_TITLES, inOrder, shownSources, toCsv } from "./cost-figures";
+import { type Drawn, Picture } from "./cost-picture";
+import { CostTable } from "./cost-table";
+import { WhatIf } from "./cost-whatif";
+import { attr, h, iconButton, text } from "./dom";
+import { decodeJson } from "./messages";
 import type { Store } from "./store";
-import type { Cost, CostRow } from "./types";
+import { hostTheme } from "./theme";
+import type { Tip } from "./tip";
+import type { Cost, CostView, CostsInfo, Figure, Source } from "./types";
 
-type Column = "label" | "flops" | "share" | "forward" | "backward" | "update" | "transcendentals" | "bytes" | "params";
-
-const COLUMNS: { key: Column; title: string; unit: string; hint: string; bar?: boolean }[] = [
-  { key: "label", title: "Block", unit: "", hint: "Block of the model" },
-  { key: "flops", title: "FLOPs", unit: "FLOP", hint: "Floating-point operations of one run of the program", bar: true },
-  { key: "share", title: "Share", unit: "", hint: "Share of the program's FLOPs" },
-  { key: "forward", title: "Forward", unit: "FLOP", hint: "FLOPs in the forward pass" },
-  { key: "backward", title: "Backward", unit: "FLOP", hint: "FLOPs in the backward pass" },
-  { key: "update", title: "Update", unit: "FLOP", hint: "FLOPs of the optimizer's update" },
-  { key: "transcendentals", title: "Transc.", unit: "", hint: "Transcendental functions: exp, log, tanh, ..." },
-  { key: "bytes", title: "Bytes", unit: "B", hint: "Bytes read and written if nothing is fused", bar: true },
-  { key: "params", title: "Params", unit: "", hint: "Numbers that are trained" },
-];
-
-const NO_COST: Cost = { rows: [], total: { flops: null, transcendentals: null, bytes: null, params: null }, unattributed_share: 0, unknown: [], sources: [], memory: null, stale: false };
-
-const MEMORY_WORDS: Record<string, string> = { argument: "arguments", output: "results", temp: "temporary", alias: "aliased", code: "code" };
-
-/** Rows in the order that a column asks for; text sorts upwards, numbers downwards at first. */
-export function sortRows(rows: readonly CostRow[], key: Column, direction: 1 | -1): CostRow[] {
-  return rows
-    .map((row, i) => ({ row, i }))
-    .sort((a, b) => {
-      const [x, y] = [a.row[key], b.row[key]];
-      const order = typeof x === "string" ? x.localeCompare(String(y), "en", { numeric: true }) : Number(x ?? -1) - Number(y ?? -1);
-      return order * direction || a.i - b.i;
-    })
-    .map(({ row }) => row);
-}
-
-/** What all rows do in a pass: the row of a group has only what its inner blocks do not do. */
-export function sumOf(rows: readonly CostRow[], key: "forward" | "backward" | "update"): number {
-  return rows.reduce((total, row) => total + (row[key] ?? 0), 0);
-}
-
-/** "≥ " before a sum that some of the costs are missing from; 0 is exact: a sum of nothing known is null. */
-export function atLeast(row: Pick<CostRow, "unknown" | "unknown_bytes">, key: Column, value: unknown): string {
-  return value && key !== "params" && (key === "bytes" ? row.unknown_bytes : row.unknown) ? "≥ " : "";
-}
-
-function shareText(share: number | null, bound = ""): string {
-  return (bound && `${bound} `) + percent(share);
-}
-
-/** What is not counted, and why. */
-export function unknownOf({ unknown }: Cost): string {
-  const reasons = new Map<string, string[]>();
-  for (const { primitive, count, reason } of unknown) {
-    const why = reason === "no rule" ? "No FLOP rule" : `${reason[0]!.toUpperCase()}${reason.slice(1)}`;
-    reasons.set(why, [...(reasons.get(why) ?? []), `${primitive}${count > 1 ? ` ×${count}` : ""}`]);
-  }
-  return [...reasons].map(([why, of]) => `${why} for ${of.join(", ")}: not counted.`).join(" ");
-}
-
-function cell(value: string): string {
-  return /[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
-}
-
-/** The table as CSV, exact numbers, totals last. */
-export function toCsv(cost: Cost): string {
-  const keys = COLUMNS.map((column) => column.key);
-  const lines = [["block", ...keys.slice(1)].join(",")];
-  for (const row of cost.rows) lines.push(keys.map((key) => cell(String((key === "label" ? row.block : row[key]) ?? ""))).join(","));
-  const sum = (key: "forward" | "backward" | "update"): number => sumOf(cost.rows, key);
-  const { flops, transcendentals, bytes, params } = cost.total;
-  lines.push(["total", flops, 1, sum("forward"), sum("backward"), sum("update"), transcendentals, bytes, params].join(","));
-  return `${lines.join("\n")}\n`;
-}
+const NO_COSTS: CostsInfo = { sources: {}, what_if: { state: "empty", message: "", settings: null, version: 0 } };
+const MAKING: Record<Source, string> = { analytic: "Tracing", lowered: "Lowering", compiled: "Compiling", measured: "Running the program" };
+/** Notes that stand open; the others are behind them. */
+const FIRST_NOTES = 2;
+/** Pictures are asked for in widths of whole steps, so that a hand on a divider does not ask for hundreds. */
+const STEP_PX = 80;
 
 export class CostTab {
   readonly root: HTMLElement;
-  #sortKey: Column | null = null;
-  #direction: 1 | -1 = -1;
-  readonly #headers = new Map<Column, HTMLElement>();
-  readonly #body = h("tbody");
-  readonly #foot = h("tfoot");
-  readonly #sources = h("tbody");
-  readonly #memory = h("dl", { class: "mnb-facts" });
-  readonly #memoryBox: HTMLElement;
-  readonly #notes = h("p", { class: "mnb-note" });
-  readonly #hint = h("p", { class: "mnb-hint" }, "Costs appear here as soon as the model can run.");
-  #known = new Set<string>();
-  readonly #stale = h("span", { class: "mnb-badge", hidden: true, role: "status" }, "from the previous model");
-  readonly #leave: (() => void)[];
+  private readonly made = new Map<Source, { version: number; cost: Cost }>();
+  private readonly asked = new Map<string, string>();
+  private readonly views = new Radios<CostView>("How costs are shown", "cost.view", VIEWS.map((value) => ({ value, title: VIEW_TITLES[value] })), (view) => this.choose({ view }));
+  private readonly sources = new Presses<Source>("Ways of counting", "cost.source", SOURCES.map((value) => ({ value, title: SOURCE_TITLES[value][0], hint: SOURCE_TITLES[value][1] })), (source) => this.press(source));
+  private readonly figure: HTMLSelectElement;
+  private readonly measure: HTMLButtonElement;
+  private readonly copy: HTMLButtonElement;
+  private readonly table: CostTable;
+  private readonly picture: Picture;
+  private readonly whatIf: WhatIf;
+  private readonly legend = h("span", { class: "mnb-cost-legend" }, ...(["forward", "backward", "update"] as const).map((role) => h("span", {}, h("b", { class: `mnb-role-${role}` }), role)));
+  private readonly hint = h("p", { class: "mnb-hint" }, "Costs appear here as soon as the model can run.");
+  private readonly waiting = h("p", { class: "mnb-hint mnb-cost-waiting", role: "status" });
+  private readonly problems = h("div", { class: "mnb-cost-problems" });
+  private readonly notes = h("div", { class: "mnb-cost-notes" });
+  private readonly stale = h("span", { class: "mnb-badge", hidden: true, role: "status" }, "from the previous model");
+  private readonly clock: Clock;
+  private waitsFor = "";
+  private width = 0;
+  private drawn = "";
+  private readonly watcher: ResizeObserver | null;
+  private readonly leave: (() => void)[];
 
-  constructor(private readonly store: Store) {
-    const head = h("tr");
-    for (const { key, title, hint } of COLUMNS) {
-      const button = h("button", { type: "button", class: "mnb-sort", title: `${hint}. Click to sort.`, "data-mnb-action": `cost.sort.${key}`, onclick: () => this.#sort(key) }, title);
-      const header = h("th", { scope: "col", class: key === "label" ? "" : "mnb-num" }, button);
-      this.#headers.set(key, header);
-      head.append(header);
-    }
-    const copy: HTMLButtonElement = iconButton("copy", "Copy the table as CSV", "cost.csv", () => void copyFrom(copy, toCsv(store.snapshot.cost ?? NO_COST)));
-    this.#memoryBox = h("div", { class: "mnb-cost-memory" }, h("h4", {}, "Memory by XLA"), this.#memory);
+  constructor(
+    private readonly store: Store,
+    tip: Tip,
+  ) {
+    this.figure = h("select", { class: "mnb-input mnb-cost-figure", "aria-label": "Figure", "data-mnb-action": "cost.figure" }, ...FIGURES.map((value) => h("option", { value }, FIGURE_TITLES[value][0])));
+    this.figure.addEventListener("change", () => this.choose({ figure: this.figure.value as Figure }));
+    this.measure = h("button", { type: "button", class: "mnb-button mnb-cost-measure", "data-mnb-action": "cost.measure", title: "Runs the program 20 times on this machine, and reads JAX's profiler. Inputs of which only the shape is known are made up.", onclick: () => this.startMeasuring() }, "Measure");
+    this.copy = iconButton("copy", "Copy the table as CSV", "cost.csv", () => void copyFrom(this.copy, toCsv(this.shown(), store.cost.figure)));
+    this.table = new CostTable(store);
+    this.picture = new Picture(store, tip);
+    this.whatIf = new WhatIf(store, tip);
     this.root = h(
       "div",
-      { class: "mnb-cost", "data-mnb-part": "cost" },
-      h("div", { class: "mnb-cost-main" }, h("table", { class: "mnb-table" }, h("thead", {}, head), this.#body, this.#foot), this.#hint, this.#notes),
-      h(
-        "aside",
-        { class: "mnb-cost-side" },
-        h("div", {}, h("div", { class: "mnb-row" }, h("h4", {}, "By source"), this.#stale, h("span", { class: "mnb-grow" }), copy),
-        h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Source"), h("th", { scope: "col", class: "mnb-num" }, "FLOPs"), h("th", { scope: "col", class: "mnb-num" }, "Transc."), h("th", { scope: "col", class: "mnb-num" }, "Bytes"))), this.#sources)),
-        this.#memoryBox,
-      ),
+      { class: "mnb-costs", "data-mnb-part": "cost" },
+      h("div", { class: "mnb-cost-bar" }, this.views.root, this.sources.root, this.figure, this.legend, this.stale, h("span", { class: "mnb-grow" }), this.measure, this.copy),
+      this.hint, this.waiting, this.problems, this.table.root, this.picture.root, this.whatIf.root, this.notes,
     );
-    this.#leave = [store.on("snapshot", () => this.#update()), store.on("links", () => this.#paintLinks())];
-    this.#update();
+    this.clock = new Clock((elapsed) => elapsed && text(this.waiting, `${this.waitsFor}: ${elapsed}`));
+    this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());
+    this.watcher?.observe(this.root);
+    this.leave = [
+      store.on("snapshot", () => this.update()),
+      store.on("cost", () => this.update()),
+      store.on("tab", () => this.update()),
+      store.kernel.watch(() => this.update()),
+      store.kernel.on("cost", (message: { source: Source; version: number }, buffers) => void this.receive(message, buffers[0])),
+      store.kernel.on("cost_picture", (message: { key: string; version: number }, buffers) => void this.receivePicture(message, buffers[0])),
+    ];
+    this.update();
   }
 
   destroy(): void {
-    for (const leave of this.#leave) leave();
+    for (const leave of this.leave) leave();
+    this.clock.stop();
+    this.watcher?.disconnect();
+    this.table.destroy();
+    this.picture.destroy();
+    this.whatIf.destroy();
   }
 
-  #sort(key: Column): void {
-    const first: 1 | -1 = key === "label" ? 1 : -1;
-    // Third click: back to the order of the model.
-    if (this.#sortKey !== key) [this.#sortKey, this.#direction] = [key, first];
-    else if (this.#direction === first) this.#direction = first === 1 ? -1 : 1;
-    else this.#sortKey = null;
-    this.#update();
+  recolour(): void {
+    this.picture.recolour(hostTheme());
+    this.whatIf.recolour();
   }
 
-  #update(): void {
-    const cost = this.store.snapshot.cost ?? NO_COST;
-    const rows = this.#sortKey ? sortRows(cost.rows, this.#sortKey, this.#direction) : cost.rows;
-    for (const [key, header] of this.#headers) attr(header, "aria-sort", key === this.#sortKey ? (this.#direction === 1 ? "ascending" : "descending") : null);
-    const most = { flops: Math.max(1, ...cost.rows.map((row) => row.flops ?? 0)), bytes: Math.max(1, ...cost.rows.map((row) => row.bytes ?? 0)) };
-    this.#known = new Set(cost.rows.map((row) => row.block));
-    this.#hint.hidden = cost.rows.length > 0;
-    // What no block caused has its own line below.
-    keyed(this.#body, rows.filter((row) => row.block !== ""), (row) => row.block, (row) => this.#row(row.block), (element: HTMLElement, row) => this.#paintRow(element, row, most));
-    this.#paintFoot(cost);
-    keyed(this.#sources, cost.sources, (source) => source.name, () => h("tr", {}, h("td"), h("td", { class: "mnb-num" }), h("td", { class: "mnb-num" }), h("td", { class: "mnb-num" })), (element: HTMLElement, source) => {
-      const cells = element.children;
-      text(cells[0]!, source.name);
-      for (const [i, value, unit] of [[1, source.flops, "FLOP"], [2, source.transcendentals, ""], [3, source.bytes, "B"]] as const) {
-        text(cells[i]!, si(value, unit));
-        attr(cells[i]!, "title", exact(value, unit));
-      }
-    });
-    this.#memoryBox.hidden = cost.memory === null;
-    keyed(this.#memory, Object.entries(cost.memory ?? {}), ([name]) => name, ([name]) => h("div", {}, h("dt", {}, MEMORY_WORDS[name] ?? name), h("dd")), (line: HTMLElement, [, value]) => {
-      text(line.lastElementChild!, si(value, "B"));
-      attr(line, "title", exact(value, "bytes"));
-    });
-    text(this.#notes, unknownOf(cost));
-    this.#notes.hidden = !cost.unknown.length;
-    this.#stale.hidden = !cost.stale;
-    this.root.classList.toggle("mnb-stale", cost.stale);
-    this.#paintLinks();
+  private get info(): CostsInfo {
+    return this.store.snapshot.costs ?? NO_COSTS;
   }
 
-  #row(block: string): HTMLElement {
-    const element = h("tr", { tabindex: 0, "data-mnb-cost": block });
-    for (const { key, bar } of COLUMNS) {
-      element.append(key === "label" ? h("th", { scope: "row" }, h("i", { class: "mnb-swatch" }), h("span")) : h("td", { class: bar ? "mnb-num mnb-barred" : "mnb-num" }, bar ? h("i") : null, h("span")));
+  private get isLost(): boolean {
+    return this.store.kernel.connection === "lost";
+  }
+
+  private choose(part: Partial<Store["cost"]>): void {
+    this.store.showCost(part);
+  }
+
+  private press(source: Source): void {
+    const { view, sources } = this.store.cost;
+    const shown = shownSources(view, sources);
+    // Pictures of one show the one that was pressed last; those of two show the last two.
+    const left = view === "table" || view === "beside" ? [...(view === "table" ? sources : shown)] : [];
+    const next = left.includes(source) && left.length > 1 ? left.filter((one) => one !== source) : [...left.filter((one) => one !== source), source];
+    this.choose({ sources: next });
+  }
+
+  private startMeasuring(): void {
+    const { sources, view } = this.store.cost;
+    this.store.command("measure");
+    this.choose({ sources: view === "table" || view === "beside" ? [...sources.filter((one) => one !== "measured"), "measured"] : ["measured"] });
+  }
+
+  /** The costs that are there, by the sources that are shown. */
+  private shown(): Cost[] {
+    return shownSources(this.store.cost.view, this.store.cost.sources).flatMap((source) => this.costBy(source) ?? []);
+  }
+
+  private costBy(source: Source): Cost | null {
+    if (source === "analytic") return this.store.snapshot.cost;
+    return this.made.get(source)?.cost ?? null;
+  }
+
+  private isOld(source: Source): boolean {
+    if (source === "analytic") return this.store.snapshot.cost?.stale ?? false;
+    return this.made.has(source) && this.made.get(source)!.version !== this.store.snapshot.version;
+  }
+
+  /** Ask for what is shown and is not there, or is of an older model. */
+  private ask(): void {
+    const { version, cost } = this.store.snapshot;
+    if (this.store.tab !== "cost" || this.isLost || cost === null || cost.stale) return;
+    for (const source of shownSources(this.store.cost.view, this.store.cost.sources)) {
+      const has = this.made.get(source)?.version === version;
+      const isReady = this.info.sources.measured?.state === "ready";
+      if (source === "analytic" || has || this.asked.get(source) === String(version) || (source === "measured" && !isReady)) continue;
+      this.asked.set(source, String(version));
+      this.store.kernel.latest(`cost ${source}`, "want_cost", { source });
     }
-    element.addEventListener("pointerenter", () => this.store.setHover([{ kind: "block", path: block }]));
-    element.addEventListener("pointerleave", () => this.store.setHover([]));
-    element.addEventListener("click", (event) => this.store.pinBlocks([block], event.shiftKey));
-    element.addEventListener("keydown", (event) => {
-      const to = event.key === "ArrowDown" ? element.nextElementSibling : event.key === "ArrowUp" ? element.previousElementSibling : null;
-      if (to) (to as HTMLElement).focus();
-      else if (event.key === "Enter" || event.key === " ") this.store.pinBlocks([block], event.shiftKey);
-      else return;
-      event.preventDefault();
-      event.stopPropagation();
-    });
-    return element;
   }
 
-  #paintRow(element: HTMLElement, row: CostRow, most: { flops: number; bytes: number }): void {
-    element.className = row.hue < 0 || row.block.startsWith("(") ? "mnb-pseudo" : `mnb-hue-${((row.hue % 8) + 8) % 8}`;
-    COLUMNS.forEach(({ key, unit }, i) => {
-      const target = element.children[i]!;
-      const value = target.querySelector("span")!;
-      if (key === "label") {
-        text(value, row.label);
-        attr(target, "title", row.block);
-        const inside = lineage(row.block).slice(1).filter((group) => this.#known.has(group)).length;
-        (target as HTMLElement).style.paddingLeft = `${8 + 12 * inside}px`;
-        return;
-      }
-      const bound = atLeast(row, key, row[key]);
-      text(value, key === "share" ? shareText(row.share, row.share_bound) : row[key] === 0 ? "0" : bound + si(row[key], unit));
-      attr(target, "title", key === "share" ? String(row.share ?? "not known") : bound + exact(row[key], unit));
-      value.classList.toggle("mnb-zero", row[key] === 0);
-      const bar = target.querySelector<HTMLElement>("i");
-      if (bar) bar.style.width = `${(100 * (row[key as "flops" | "bytes"] ?? 0)) / most[key as "flops" | "bytes"]}%`;
+  private update(): void {
+    const { snapshot, cost: chosen } = this.store;
+    const { view, figure } = chosen;
+    const sources = shownSources(view, chosen.sources);
+    const isThere = snapshot.cost !== null;
+    this.views.show(view);
+    this.sources.show(sources, (source) => {
+      const state = this.info.sources[source];
+      const reason = state && (state.state === "unavailable" || state.state === "failed") ? state.message : "";
+      return { title: reason ? `Not available: ${reason}` : SOURCE_TITLES[source][1] };
     });
+    this.figure.value = figure;
+    this.sources.root.hidden = view === "what_if";
+    this.figure.hidden = view === "memory" || view === "roofline";
+    this.hint.hidden = isThere;
+    this.table.root.hidden = view !== "table" || !isThere;
+    this.picture.root.hidden = view === "table" || view === "what_if" || !isThere;
+    this.whatIf.root.hidden = view !== "what_if" || !isThere;
+    this.copy.hidden = view !== "table" || !isThere;
+    const isMeasuring = this.info.sources.measured?.state === "loading";
+    attr(this.measure, "aria-disabled", isMeasuring || !isThere ? "true" : null);
+    text(this.measure, isMeasuring ? "Measuring" : this.made.has("measured") ? "Measure again" : "Measure");
+    this.measure.hidden = this.info.sources.measured === undefined;
+    const old = sources.filter((source) => this.isOld(source));
+    this.stale.hidden = old.length === 0;
+    this.root.classList.toggle("mnb-stale", old.length > 0);
+    this.ask();
+    if (view === "table") this.paintTable(sources, figure);
+    this.paintStates(sources);
+    if (view !== "table" && view !== "what_if") this.askPicture(sources);
+    if (view === "what_if") this.whatIf.update();
   }
 
-  #paintFoot(cost: Cost): void {
-    const sum = (key: "forward" | "backward" | "update"): number => sumOf(cost.rows, key);
-    const totals: Record<Column, number | string | null> = { label: "Total", share: 1, flops: cost.total.flops, transcendentals: cost.total.transcendentals, bytes: cost.total.bytes, params: cost.total.params, forward: sum("forward"), backward: sum("backward"), update: sum("update") };
-    const total = h("tr", { class: "mnb-total" });
-    for (const { key, unit } of COLUMNS) {
-      const value = totals[key];
-      if (key === "label") total.append(h("th", { scope: "row" }, "Total"));
-      else total.append(h("td", { class: "mnb-num", title: key === "share" ? "all of it" : exact(value as number | null, unit) }, key === "share" ? "100 %" : atLeast(cost.total, key, value) + si(value as number | null, unit)));
-    }
-    const share = cost.unattributed_share;
-    const own = cost.rows.find((row) => row.block === "");
-    const unattributed = h(
-      "tr",
-      { class: "mnb-unattributed", "data-mnb-cost": UNATTRIBUTED, tabindex: 0, title: "What no block caused, or nobody knows. Click shows its lines.", onclick: () => this.store.pinBlocks([UNATTRIBUTED]) },
-      h("th", { scope: "row" }, "Unattributed"),
-      h("td", { class: "mnb-num" }, own ? atLeast(own, "flops", own.flops) + si(own.flops, "FLOP") : share ? si(Math.round(share * (cost.total.flops ?? 0)), "FLOP") : share === 0 ? "0" : "–"),
-      h("td", { class: "mnb-num" }, shareText(share, cost.unattributed_bound)),
-      h("td", { colspan: COLUMNS.length - 3 }),
+  private paintTable(sources: Source[], figure: Figure): void {
+    const costs = this.shown();
+    this.table.show(costs, figure);
+    this.legend.hidden = !costs.some((cost) => cost.rows.some((row) => row.roles?.backward?.flops || row.roles?.update?.flops));
+    void sources;
+  }
+
+  /** What is on its way, what failed, and what is not known. */
+  private paintStates(sources: Source[]): void {
+    const { view } = this.store.cost;
+    this.legend.hidden ||= view !== "table";
+    const states = sources.map((source) => [source, this.info.sources[source]] as const);
+    const making = states.find(([source, info]) => info?.state === "loading" || (source !== "analytic" && source !== "measured" && this.asked.get(source) === String(this.store.snapshot.version) && !this.made.has(source) && info?.state !== "failed" && info?.state !== "unavailable"));
+    this.waitsFor = making ? MAKING[making[0]] : "";
+    const isWaiting = making !== undefined && !this.isLost && view === "table";
+    this.waiting.hidden = !isWaiting;
+    this.clock.run(isWaiting);
+    if (!isWaiting) text(this.waiting, "");
+    const wrong = view === "what_if" ? [] : states.filter(([, info]) => info?.state === "failed" || info?.state === "unavailable");
+    const said = wrong.map(([source, info]) => `${SOURCE_TITLES[source][0]} costs ${info!.state === "failed" ? "could not be made" : "are not available"}: ${info!.message}`);
+    if (view === "table" && sources.includes("measured") && !this.made.has("measured") && this.info.sources.measured?.state === "empty") said.push("Nothing has been measured yet: “Measure” runs the program.");
+    if (this.isLost && sources.some((source) => source !== "analytic" && !this.made.has(source))) said.push("Costs other than the analytic ones come from the kernel, which is not connected. Run the cell again to see them.");
+    this.problems.replaceChildren(...said.map((words) => h("p", { class: "mnb-note" }, words)));
+    const notes = view === "what_if" ? [] : this.shown().flatMap((cost) => cost.notes.map((note) => (sources.length > 1 ? `${SOURCE_TITLES[cost.source][0]}: ${note}` : note)));
+    const words = [...new Set(notes)];
+    if (this.notes.dataset["said"] === words.join("\n")) return;
+    this.notes.dataset["said"] = words.join("\n");
+    const more = words.slice(FIRST_NOTES);
+    this.notes.replaceChildren(
+      ...words.slice(0, FIRST_NOTES).map((note) => h("p", { class: "mnb-note" }, note)),
+      ...(more.length ? [h("details", { class: "mnb-words" }, h("summary", {}, `${more.length} more ${more.length === 1 ? "note" : "notes"}`), ...more.map((note) => h("p", { class: "mnb-note" }, note)))] : []),
     );
-    unattributed.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" && event.key !== " ") return;
-      event.preventDefault();
-      event.stopPropagation();
-      this.store.pinBlocks([UNATTRIBUTED]);
-    });
-    this.#foot.replaceChildren(...(cost.rows.length ? [unattributed, total] : []));
   }
 
-  #paintLinks(): void {
-    const { hoverLinks, pinLinks } = this.store;
-    for (const element of this.root.querySelectorAll<HTMLElement>("tr[data-mnb-cost]")) {
-      const block = element.dataset["mnbCost"]!;
-      const pinned = pinLinks.blocks.has(block);
-      element.classList.toggle("mnb-pinned", pinned);
-      element.classList.toggle("mnb-hovered", hoverLinks.blocks.has(block));
-      attr(element, "aria-selected", pinned ? "true" : null);
-      attr(element, "data-mnb-linked", pinned ? "pinned" : hoverLinks.blocks.has(block) ? "hover" : null);
-    }
+  private async receive({ source, version }: { source: Source; version: number }, buffer: DataView | undefined): Promise<void> {
+    if (!buffer) return;
+    const cost = await decodeJson<Cost>(buffer);
+    if ((this.made.get(source)?.version ?? 0) > version) return;
+    this.made.set(source, { version, cost });
+    this.table.forget();
+    this.drawn = "";
+    this.update();
+  }
+
+  // Pictures
+
+  private resize(): void {
+    const width = Math.floor(this.root.clientWidth / STEP_PX) * STEP_PX;
+    if (width === this.width || width === 0) return;
+    this.width = width;
+    this.update();
+  }
+
+  private askPicture(sources: Source[]): void {
+    const { view, figure } = this.store.cost;
+    const { version, cost } = this.store.snapshot;
+    if (this.isLost && !this.drawn) return this.picture.say("Pictures come from the kernel, which is not connected. Run the cell again to see them.");
+    if (this.store.tab !== "cost" || cost === null || cost.stale || this.isLost) return;
+    if (sources.includes("measured") && !this.info.sources.measured?.version) return this.picture.say("Nothing has been measured yet: “Measure” runs the program.");
+    const key = JSON.stringify([view, sources, view === "memory" || view === "roofline" ? null : figure, this.width, version, this.info.sources.measured?.version ?? 0]);
+    if (key === this.drawn) return;
+    this.drawn = key;
+    const slowest = inOrder(sources).at(-1)!;
+    this.picture.wait(slowest === "measured" || this.made.get(slowest)?.version === version || slowest === "analytic" ? "Drawing" : MAKING[slowest]);
+    this.store.kernel.latest("cost picture", "want_cost_picture", { key, view, sources, figure, width: this.width || 900 });
+  }
+
+  private async receivePicture({ key }: { key: string }, buffer: DataView | undefined): Promise<void> {
+    if (!buffer || key !== this.drawn) return;
+    const drawn = await decodeJson<Drawn>(buffer);
+    if (key !== this.drawn) return;
+    this.picture.show(drawn, hostTheme());
+    attr(this.root, "data-mnb-drawn", this.store.cost.view);
   }
 }

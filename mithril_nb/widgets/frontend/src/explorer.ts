@@ -47,7 +47,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const panes = new Panes(store, tip);
   const header = new Header(store, panes, () => help.toggle());
   const notice = new Notice(store);
-  const cost = new CostTab(store);
+  const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
   const transforms = store.snapshot.transforms ? new TransformsTab(store) : null;
   if (transforms) store.tab = "transforms";
@@ -63,7 +63,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   panes.root.after(divider("y", "Height of the stages", lower, panes.root, "--mnb-panes"));
   root.append(header.root, notice.root, main, tip.root, help.root);
   listenToKeys(root, { store, header, panes, help });
-  const unfollow = followTheme(root, () => {});
+  const unfollow = followTheme(root, () => cost.recolour());
   const paint = (): void => {
     root.dataset["mnbVersion"] = String(store.snapshot.version);
     header.update();
@@ -126,7 +126,7 @@ class Header {
       ["trace", seconds(status.trace_s), "Seconds that JAX took to trace the program"],
       ["lower", seconds(status.lower_s), "Seconds that JAX took to lower it to StableHLO"],
       ["compile", seconds(status.compile_s), "Seconds that XLA took to compile it; nothing is compiled before somebody asks"],
-      ["cost", status.flops === null ? "–" : `${cost?.total.unknown ? "≥ " : ""}${si(status.flops, "FLOP")}`, exact(status.flops, "FLOP")],
+      ["cost", status.flops === null ? "–" : `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, exact(status.flops, "FLOP")],
       ["attributed", percent(status.attributed), "Share of the FLOPs traced back to a block, the loss or the optimizer"],
     ];
     if (this.figures.childElementCount === 0) this.figures.append(...figures.map(([name]) => h("span", { class: "mnb-figure-small", "data-mnb-status": name }, h("small", {}, name), h("span"))));

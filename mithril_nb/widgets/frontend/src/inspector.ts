@@ -1,6 +1,6 @@
 /** The selected block: its fields, shapes, parameters, formula, sentence and cost. */
 
-import { atLeast } from "./cost";
+import { atLeast } from "./cost-figures";
 import { attr, h, iconButton, keyed, text } from "./dom";
 import { type FieldView, createField } from "./fields";
 import { exact, percent, si } from "./format";
@@ -9,13 +9,15 @@ import type { Store } from "./store";
 import type { BlockDetails, Cost, CostRow, Field } from "./types";
 
 /** What a block costs: its own row, or for a group the sum of the rows of what is inside it. */
-export function costOf(cost: Cost | null, path: string): Pick<CostRow, "flops" | "bytes" | "share" | "unknown" | "unknown_bytes"> | null {
+export function costOf(cost: Cost | null, path: string): (Pick<CostRow, "flops" | "bytes_accessed" | "unknown"> & { share: number | null }) | null {
   const rows = (cost?.rows ?? []).filter((row) => `${row.block}/`.startsWith(`${path}/`));
   if (rows.length === 0) return null;
-  const sum = (key: "flops" | "bytes" | "share" | "unknown" | "unknown_bytes"): number => rows.reduce((total, row) => total + (row[key] ?? 0), 0);
-  const [unknown, unknown_bytes] = [sum("unknown"), sum("unknown_bytes")];
+  const sum = (value: (row: CostRow) => number | null | undefined): number => rows.reduce((total, row) => total + (value(row) ?? 0), 0);
+  const unknown = { flops: sum((row) => row.unknown?.flops), bytes_accessed: sum((row) => row.unknown?.bytes_accessed) };
+  const flops = sum((row) => row.flops) || (unknown.flops ? null : 0);
   // With unknown costs anywhere, a share of several rows is no bound of anything.
-  return { flops: sum("flops") || (unknown ? null : 0), bytes: sum("bytes") || (unknown_bytes ? null : 0), share: cost!.total.unknown ? null : sum("share"), unknown, unknown_bytes };
+  const share = cost!.total.unknown?.flops || flops === null ? null : cost!.total.flops ? flops / cost!.total.flops : 0;
+  return { flops, bytes_accessed: sum((row) => row.bytes_accessed) || (unknown.bytes_accessed ? null : 0), share, unknown };
 }
 
 export class Inspector {
@@ -120,7 +122,7 @@ export class Inspector {
     if (block.children.length) facts.push(["inside", `${block.children.length} blocks`, block.children.join("\n")]);
     if (row) {
       facts.push(["compute", `${atLeast(row, "flops", row.flops)}${si(row.flops, "FLOP")} · ${percent(row.share)}`, exact(row.flops, "FLOP")]);
-      facts.push(["memory traffic", atLeast(row, "bytes", row.bytes) + si(row.bytes, "B"), exact(row.bytes, "bytes")]);
+      facts.push(["memory traffic", atLeast(row, "bytes_accessed", row.bytes_accessed) + si(row.bytes_accessed, "B"), exact(row.bytes_accessed, "bytes")]);
     }
     keyed(
       this.facts,

@@ -31,7 +31,7 @@ export class Status {
     time("trace", status.trace_s);
     time("lower", status.lower_s);
     time("compile", status.compile_s);
-    if (status.flops !== null) parts.push(["flops", `${cost?.total.unknown ? "≥ " : ""}${si(status.flops, "FLOP")}`, exact(status.flops, "FLOP")]);
+    if (status.flops !== null) parts.push(["flops", `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, exact(status.flops, "FLOP")]);
     if (status.bytes !== null) parts.push(["bytes", si(status.bytes, "B"), exact(status.bytes, "bytes")]);
     if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} attributed`, "Share of the FLOPs traced back to a block, the loss or the optimizer"]);
     if (problems.length) parts.push(["problems", `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`, problems[0]!.summary]);

@@ -2,10 +2,10 @@
 
 import type { Kernel } from "./kernel";
 import type { Anchor, Links, StageText } from "./links";
-import type { Diagnostic, Run, Snapshot, StageName } from "./types";
+import type { CostView, Diagnostic, Figure, Run, Snapshot, Source, StageName } from "./types";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
 
-export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes";
+export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost";
 
 export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
@@ -25,6 +25,8 @@ export class Store {
   pinnedIn: StageName | null = null;
   selectedEdge: string | null = null;
   tab = "cost";
+  /** What the Cost tab shows: how, by which ways of counting (the latest chosen last), and which figure. */
+  cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: ["analytic"], figure: "flops" };
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private seenSelection: string[];
   private sentSelection: string[] | null = null;
@@ -157,6 +159,11 @@ export class Store {
   showTab(tab: string): void {
     this.tab = tab;
     this.emit("tab");
+  }
+
+  showCost(part: Partial<Store["cost"]>): void {
+    this.cost = { ...this.cost, ...part };
+    this.emit("cost");
   }
 
   command(name: string, args: Record<string, unknown> = {}): void {

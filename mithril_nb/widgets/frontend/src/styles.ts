@@ -3,6 +3,7 @@
 import uplotCss from "uplot/dist/uPlot.min.css";
 import base from "../styles/base.css";
 import canvas from "../styles/canvas.css";
+import costs from "../styles/costs.css";
 import explorer from "../styles/explorer.css";
 import panes from "../styles/panes.css";
 import parts from "../styles/parts.css";
@@ -16,7 +17,7 @@ export function addStyles(root: Document | ShadowRoot): void {
   if (place.querySelector(`style[data-mnb-styles="${__MNB_KEY__}"]`)) return;
   const style = document.createElement("style");
   style.dataset["mnbStyles"] = __MNB_KEY__;
-  style.textContent = [uplotCss, tokens, base, canvas, panes, parts, tabs, explorer].join("\n");
+  style.textContent = [uplotCss, tokens, base, canvas, panes, parts, tabs, costs, explorer].join("\n");
   place.append(style);
 }
 

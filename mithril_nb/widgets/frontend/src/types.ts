@@ -81,50 +81,49 @@ export interface PaletteItem {
   formula: string;
 }
 
-export interface CostRow {
+/** A way of counting. */
+export type Source = "analytic" | "lowered" | "compiled" | "measured";
+export type Figure = "flops" | "bytes_accessed" | "transcendentals" | "params" | "time_s";
+export type CostView = "table" | "treemap" | "roofline" | "memory" | "beside" | "what_if";
+export type Figures = Record<Figure, number | null>;
+
+export interface CostRow extends Figures {
   block: string;
   label: string;
   hue: number;
-  flops: number | null;
-  transcendentals: number | null;
-  bytes: number | null;
-  params: number | null;
-  share: number | null;
-  forward: number | null;
-  backward: number | null;
-  update: number | null;
-  /** Which bound the share is of the true one: "", "≤" or "≥". */
-  share_bound?: string;
-  /** Equations whose FLOPs, or bytes, are not known: with any, the sums are lower bounds. */
-  unknown?: number;
-  unknown_bytes?: number;
+  /** What of it is forward, backward and update. */
+  roles?: Partial<Record<Role, Partial<Figures>>>;
+  /** How many of its equations or instructions have no known figure: with any, the sum is a lower bound. */
+  unknown?: Partial<Record<Figure, number>>;
 }
 
-export interface CostTotals {
-  flops: number | null;
-  transcendentals: number | null;
-  bytes: number | null;
-  params: number | null;
-  unknown?: number;
-  unknown_bytes?: number;
-}
-
-export interface CostSource {
-  name: string;
-  flops: number | null;
-  transcendentals: number | null;
-  bytes: number | null;
-}
-
+/** What a program costs by one way of counting: rows that add up to the total; the one of no block is what nobody caused. */
 export interface Cost {
+  source: Source;
   rows: CostRow[];
-  total: CostTotals;
-  unattributed_share: number | null;
-  unattributed_bound?: string;
-  unknown: { primitive: string; count: number; reason: string }[];
-  sources: CostSource[];
-  memory: Record<string, number | null> | null;
+  total: CostRow;
+  /** What is not known, and why. */
+  notes: string[];
   stale: boolean;
+}
+
+/** How far the costs are that are made when somebody asks. */
+export interface CostsInfo {
+  sources: Partial<Record<Source, { state: StageState; message: string; version: number }>>;
+  /** How far an answer is; and what can be another of the whole, as it was at a version: null before somebody asked. */
+  what_if: { state: StageState; message: string; settings: Field[] | null; version: number };
+}
+
+/** What one equation or instruction costs, for a page. */
+export interface CostDetail {
+  id: string;
+  opcode: string;
+  role: Role | null;
+  repeats: number | null;
+  formula: string;
+  /** What part of it is the block's: a fusion may be of several. */
+  share: number;
+  figures: Partial<Figures>;
 }
 
 export interface Diagnostic {
@@ -202,6 +201,7 @@ export interface Snapshot {
   run: Run;
   status: StatusFigures;
   passes?: PassesInfo;
+  costs?: CostsInfo;
   /** Of a program whose transforms are stepped through: whether their numbers agree, step by step. */
   transforms?: { state: StageState; message: string; compared: [agrees: boolean | null, said: string][] } | null;
   /** What has to be done for each stage: "trace", "lower" or "compile". */

@@ -70,7 +70,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const panes = new Panes(store, tip);
   const header = new Header(store, panes, () => help.toggle());
   const inspector = new Inspector(store);
-  const cost = new CostTab(store);
+  const cost = new CostTab(store, tip);
   const passes = new PassesTab(store);
   const source = new SourceTab(store);
   const problems = new ProblemsTab(store);
@@ -96,7 +96,10 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   root.addEventListener("mnb-focus-palette", () => palette.input.focus());
   listenToKeys(root, { store, header, panes, train, help });
   const unstack = stack(root, left, lower, inspector.root);
-  const unfollow = followTheme(root, () => train.recolour());
+  const unfollow = followTheme(root, () => {
+    train.recolour();
+    cost.recolour();
+  });
 
   const paintVersion = (): void => {
     root.dataset["mnbVersion"] = String(store.snapshot.version);

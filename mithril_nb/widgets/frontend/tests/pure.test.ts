@@ -1,12 +1,10 @@
 // @vitest-environment node
 import { describe, expect, test } from "vitest";
 import fixture from "../fixtures/mlp.json";
-import { atLeast, sortRows, sumOf, toCsv, unknownOf } from "../src/cost";
 import { readInts } from "../src/fields";
 import { exact, figure, fromSlider, percent, seconds, short, si, toSlider } from "../src/format";
 import { type PortRef, component, middle, pathOf, portsOf, readingOrder, refusal, withInnerProblems } from "../src/graph";
 import { readShape } from "../src/header";
-import { costOf } from "../src/inspector";
 import { RULES, tokens } from "../src/languages";
 import { columnsOf } from "../dev/fake-model";
 import { Curves, decodeStage } from "../src/messages";
@@ -17,7 +15,6 @@ import { gzip } from "../dev/fake-model";
 
 const snapshot = fixture.snapshot as unknown as Snapshot;
 const { graph } = snapshot;
-const cost = snapshot.cost!;
 
 describe("numbers", () => {
   test.each([
@@ -78,43 +75,6 @@ describe("the graph", () => {
     expect(pathOf([[0, 0], [0, 5], [10, 5], [10, 10]])).toBe("M0 0C0 5 10 5 10 10");
     expect(middle([[0, 0], [0, 5], [10, 5], [10, 10]])).toEqual([5, 5]);
     expect(pathOf([])).toBe("");
-  });
-});
-
-describe("costs", () => {
-  test("sort by number and by name, stably, unknown last", () => {
-    const [first] = sortRows(cost.rows, "flops", -1);
-    expect(first!.flops).toBe(Math.max(...cost.rows.map((row) => row.flops ?? 0)));
-    const unknown = [{ ...cost.rows[0]!, flops: null }, cost.rows[1]!];
-    expect(sortRows(unknown, "flops", -1)[1]!.flops).toBeNull();
-    expect(sortRows(cost.rows, "label", 1).map((row) => row.label)).toEqual([...cost.rows.map((row) => row.label)].sort((a, b) => a.localeCompare(b, "en", { numeric: true })));
-  });
-  test("as CSV are exact and quoted", () => {
-    const csv = toCsv({ ...cost, rows: [{ ...cost.rows[0]!, block: 'a "b", c' }] });
-    expect(csv.split("\n")[1]).toContain('"a ""b"", c"');
-    expect(csv.split("\n")[1]).toContain(String(cost.rows[0]!.flops));
-    expect(csv.trim().split("\n")).toHaveLength(3);
-  });
-  test("that are not counted come with the reason", () => {
-    const unknown = [{ primitive: "sort", count: 2, reason: "no rule" }, { primitive: "while", count: 1, reason: "trip count unknown" }, { primitive: "fft", count: 1, reason: "no rule" }];
-    expect(unknownOf({ ...cost, unknown })).toBe("No FLOP rule for sort ×2, fft: not counted. Trip count unknown for while: not counted.");
-    expect(unknownOf({ ...cost, unknown: [] })).toBe("");
-  });
-  test("are lower bounds where some are unknown, and 0 is exact", () => {
-    expect([atLeast({ unknown: 1 }, "flops", 5), atLeast({ unknown: 1 }, "update", 0), atLeast({ unknown: 1 }, "bytes", 5), atLeast({ unknown_bytes: 1 }, "bytes", 5), atLeast({ unknown: 1 }, "params", 5)]).toEqual(["≥ ", "", "", "≥ ", ""]);
-    const row = { ...cost.rows[0]!, block: "a", flops: null, unknown: 1 };
-    const total = { ...cost.total, unknown: 1 };
-    expect(costOf({ ...cost, total, rows: [row] }, "a")).toMatchObject({ flops: null, share: null });
-    expect(costOf({ ...cost, total, rows: [row, { ...row, block: "a/b", flops: 7 }] }, "a")).toMatchObject({ flops: 7, unknown: 2 });
-  });
-  test("of a group are the sum of what is inside, and count once", () => {
-    const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
-    expect(inner.length).toBeGreaterThan(1);
-    expect(costOf(cost, "mlp_0")!.flops).toBe(inner.reduce((sum, row) => sum + row.flops!, 0));
-    const own = { ...inner[0]!, block: "mlp_0", forward: 7 };
-    expect(sumOf([...inner, own], "forward")).toBe(7 + inner.reduce((sum, row) => sum + row.forward!, 0));
-    expect(toCsv({ ...cost, rows: [...inner, own] }).trim().split("\n").at(-1)!.split(",")[3]).toBe(String(sumOf([...inner, own], "forward")));
-    expect(costOf(null, "mlp_0")).toBeNull();
   });
 });
 

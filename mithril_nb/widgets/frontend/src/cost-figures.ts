@@ -1,0 +1,176 @@
+/** What the Cost tab computes: shares and bounds, columns, rows of several ways of counting side by side, CSV. No DOM. */
+
+import { exact, percent, seconds, si } from "./format";
+import type { Cost, CostRow, CostView, Figure, Role, Source } from "./types";
+
+export const SOURCES: readonly Source[] = ["analytic", "lowered", "compiled", "measured"];
+export const SOURCE_TITLES: Record<Source, [title: string, hint: string]> = {
+  analytic: ["Analytic", "Each equation of the jaxpr, by a formula. Nothing is compiled or run."],
+  lowered: ["Lowered", "Each instruction of HLO before XLA's passes, as XLA counts it"],
+  compiled: ["Compiled", "Each instruction of optimized HLO, as XLA counts it. Compiles the program."],
+  measured: ["Measured", "Seconds of each instruction, from JAX's profiler"],
+};
+
+export const FIGURES: readonly Figure[] = ["flops", "bytes_accessed", "transcendentals", "params", "time_s"];
+export const FIGURE_TITLES: Record<Figure, [title: string, unit: string, hint: string]> = {
+  flops: ["FLOPs", "FLOP", "Floating-point operations of one run of the program"],
+  bytes_accessed: ["Bytes", "B", "Bytes read and written in one run of the program"],
+  transcendentals: ["Transcendentals", "", "Calls of exp, log, tanh, ..."],
+  params: ["Params", "", "Numbers that are trained"],
+  time_s: ["Time", "s", "Seconds in one run of the program"],
+};
+
+export const VIEWS: readonly CostView[] = ["table", "treemap", "roofline", "memory", "beside", "what_if"];
+export const VIEW_TITLES: Record<CostView, string> = { table: "Table", treemap: "Treemap", roofline: "Roofline", memory: "Memory", beside: "Before / after", what_if: "What if" };
+
+export const ROLES: readonly Role[] = ["forward", "backward", "update"];
+
+/** How a figure is written. */
+export function told(figure: Figure, value: number | null | undefined): string {
+  if (figure === "time_s") return seconds(value);
+  return value === 0 ? "0" : si(value, FIGURE_TITLES[figure][1]);
+}
+
+export function toldExactly(figure: Figure, value: number | null | undefined): string {
+  return exact(value, FIGURE_TITLES[figure][1]);
+}
+
+/** "≥ " before a sum that some of the costs are missing from; 0 is exact: a sum of nothing known is null. */
+export function atLeast(row: Pick<CostRow, "unknown">, figure: Figure, value: unknown): string {
+  return value && (row.unknown?.[figure] ?? 0) > 0 ? "≥ " : "";
+}
+
+/** Share of a row in the whole, and which bound it is of the true one if some costs are not known. */
+export function shareOf(row: CostRow, total: CostRow, figure: Figure): [share: number | null, bound: "" | "≤ " | "≥ "] {
+  const [value, whole] = [row[figure], total[figure]];
+  const [here, all] = [row.unknown?.[figure] ?? 0, total.unknown?.[figure] ?? 0];
+  if (value === null || !whole || (here > 0 && here < all)) return [value === 0 && !all ? 0 : null, ""];
+  const share = value / whole;
+  // Nothing of nothing, and all of all, are exact whatever is not known.
+  return [share, !all || share === (here ? 1 : 0) ? "" : here ? "≥ " : "≤ "];
+}
+
+/** The sources that a view shows, of those that were chosen, the latest last. */
+export function shownSources(view: CostView, chosen: readonly Source[]): Source[] {
+  if (view === "beside") {
+    const last = [...new Set(chosen)].slice(-2);
+    if (last.length === 2) return inOrder(last);
+    return inOrder([...last, last[0] === "compiled" ? "lowered" : "compiled"]);
+  }
+  return view === "table" ? inOrder(chosen) : chosen.slice(-1);
+}
+
+export function inOrder(sources: readonly Source[]): Source[] {
+  return SOURCES.filter((source) => sources.includes(source));
+}
+
+/** A block with what each source says of it. */
+export interface Line {
+  block: string;
+  label: string;
+  hue: number;
+  by: Partial<Record<Source, CostRow>>;
+}
+
+/** Rows of several sources as one list: in the order of the first, then what only the others have. */
+export function linesOf(costs: readonly Cost[]): Line[] {
+  const found = new Map<string, Line>();
+  for (const cost of costs) {
+    for (const row of cost.rows) {
+      const line = found.get(row.block) ?? { block: row.block, label: row.label, hue: row.hue, by: {} };
+      line.by[cost.source] = row;
+      found.set(row.block, line);
+    }
+  }
+  return [...found.values()];
+}
+
+export function totalLine(costs: readonly Cost[]): Line {
+  return { block: "", label: "Total", hue: -1, by: Object.fromEntries(costs.map((cost) => [cost.source, cost.total])) };
+}
+
+export interface Column {
+  key: string;
+  title: string;
+  hint: string;
+  figure: Figure | null;
+  /** What stands in a row: the number that is sorted by, and how it is written. */
+  value: (line: Line) => number | null;
+  text: (line: Line) => string;
+  title_of: (line: Line) => string;
+  /** Parts of the bar behind the number: of each role, and of none. */
+  bar?: (line: Line) => [role: Role | "", value: number][];
+}
+
+/** The columns of a table of costs; one source has all its figures, several have one figure each, side by side. */
+export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
+  const [first] = costs;
+  if (!first) return [];
+  if (costs.length > 1) return [...costs.map(({ source }) => column(source, figure, source, ...SOURCE_TITLES[source])), shareColumn(first, figure)];
+  const { source, total } = first;
+  const figures = FIGURES.filter((one) => one !== "time_s" || total.time_s !== null || source === "measured");
+  const columns = figures.map((one) => column(source, one, one, FIGURE_TITLES[one][0], FIGURE_TITLES[one][2]));
+  const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
+  const parts = roles.length > 1 ? roles.map((role) => roleColumn(source, figure, role)) : [];
+  return [...columns, shareColumn(first, figure), ...parts];
+}
+
+function column(source: Source, figure: Figure, key: string, title: string, hint: string): Column {
+  const value = (line: Line): number | null => line.by[source]?.[figure] ?? null;
+  const bound = (line: Line): string => (line.by[source] ? atLeast(line.by[source], figure, value(line)) : "");
+  return {
+    key, title, hint, figure, value,
+    text: (line) => bound(line) + told(figure, value(line)),
+    title_of: (line) => bound(line) + toldExactly(figure, value(line)),
+    bar: (line) => partsOf(line.by[source], figure),
+  };
+}
+
+function partsOf(row: CostRow | undefined, figure: Figure): [Role | "", number][] {
+  const value = row?.[figure] ?? 0;
+  if (!row || value <= 0) return [];
+  const parts = ROLES.map((role): [Role, number] => [role, row.roles?.[role]?.[figure] ?? 0]).filter(([, part]) => part > 0);
+  const rest = value - parts.reduce((sum, [, part]) => sum + part, 0);
+  return rest > 0 ? [...parts, ["", rest]] : parts;
+}
+
+function shareColumn({ source, total }: Cost, figure: Figure): Column {
+  const of = (line: Line): ReturnType<typeof shareOf> => (line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""]);
+  return {
+    key: "share", title: "Share", hint: `Share of the program's ${FIGURE_TITLES[figure][0]}`, figure: null,
+    value: (line) => of(line)[0],
+    text: (line) => (of(line)[0] === null ? "–" : of(line)[1] + percent(of(line)[0])),
+    title_of: (line) => (of(line)[0] === null ? "not known" : String(of(line)[0])),
+  };
+}
+
+function roleColumn(source: Source, figure: Figure, role: Role): Column {
+  const title = role[0]!.toUpperCase() + role.slice(1);
+  const value = (line: Line): number | null => (line.by[source] ? (line.by[source].roles?.[role]?.[figure] ?? 0) : null);
+  return { key: role, title, hint: `${FIGURE_TITLES[figure][0]} ${role === "update" ? "of the optimizer's update" : `in the ${role} pass`}`, figure, value, text: (line) => told(figure, value(line)), title_of: (line) => toldExactly(figure, value(line)) };
+}
+
+/** Lines in the order that a column asks for; what is not known stands last. */
+export function sortLines(lines: readonly Line[], column: Column | null, direction: 1 | -1): Line[] {
+  return lines
+    .map((line, i) => ({ line, i, value: column?.value(line) ?? null }))
+    .sort((a, b) => {
+      if (!column) return (direction * a.line.block.localeCompare(b.line.block, "en", { numeric: true })) || a.i - b.i;
+      if (a.value === null || b.value === null) return Number(a.value === null) - Number(b.value === null) || a.i - b.i;
+      return (a.value - b.value) * direction || a.i - b.i;
+    })
+    .map(({ line }) => line);
+}
+
+function cell(value: string): string {
+  return /[",\n\r]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value;
+}
+
+/** The table as CSV: exact numbers, what is not known is empty, the total last. */
+export function toCsv(costs: readonly Cost[], figure: Figure): string {
+  const columns = costColumns(costs, figure);
+  const named = costs.length > 1 ? columns.map(({ key }) => (key === "share" ? "share" : `${key} ${figure}`)) : columns.map(({ key }) => key);
+  const row = (line: Line, name: string): string => [cell(name), ...columns.map((one) => String(one.value(line) ?? ""))].join(",");
+  const lines = linesOf(costs);
+  return `${[["block", ...named].join(","), ...lines.map((line) => row(line, line.block || "(unattributed)")), row(totalLine(costs), "total")].join("\n")}\n`;
+}

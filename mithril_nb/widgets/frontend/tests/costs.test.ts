@@ -1,0 +1,310 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import fixture from "../fixtures/mlp.json";
+import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
+import { type Column, atLeast, costColumns, linesOf, shareOf, shownSources, sortLines, toCsv } from "../src/cost-figures";
+import { drawingOf, pathOfKey, themed } from "../src/cost-picture";
+import { changeOf } from "../src/cost-whatif";
+import { costOf } from "../src/inspector";
+import type { Cost, CostDetail, CostRow, Figure, Snapshot, Source } from "../src/types";
+import { mountWorkbench } from "../src/workbench";
+
+const LINES = 40;
+const data = structuredClone(fixture) as unknown as Fixture;
+for (const stage of Object.values(data.stages)) {
+  stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
+  stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
+}
+const cost = (fixture.snapshot as unknown as Snapshot).cost!;
+
+describe("costs", () => {
+  const empty: CostRow = { block: "a", label: "a", hue: 0, flops: 0, bytes_accessed: 0, transcendentals: 0, params: 0, time_s: null, roles: {}, unknown: {} };
+  const of = (source: Source, rows: Partial<CostRow>[], total: Partial<CostRow> = {}): Cost => ({ source, rows: rows.map((row) => ({ ...empty, ...row })), total: { ...empty, ...total }, notes: [], stale: false });
+  const named = (costs: Cost[], key: string, figure: Figure = "flops"): Column => costColumns(costs, figure).find((column) => column.key === key)!;
+
+  test("sort by number and by name, stably, what is unknown last either way", () => {
+    const lines = linesOf([of("analytic", [{ block: "b", flops: 1 }, { block: "a10", flops: null }, { block: "a9", flops: 7 }])]);
+    const column = named([of("analytic", [])], "flops");
+    expect(sortLines(lines, column, -1).map((line) => line.block)).toEqual(["a9", "b", "a10"]);
+    expect(sortLines(lines, column, 1).map((line) => line.block)).toEqual(["b", "a9", "a10"]);
+    expect(sortLines(lines, null, 1).map((line) => line.block)).toEqual(["a9", "a10", "b"]);
+  });
+  test("of one source have all figures, of several one figure beside each other", () => {
+    expect(costColumns([cost], "flops").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params", "share", "forward", "backward", "update"]);
+    expect(costColumns([cost], "params").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params", "share"]);
+    expect(costColumns([cost, of("measured", [])], "time_s").map(({ key }) => key)).toEqual(["analytic", "measured", "share"]);
+    expect(costColumns([of("measured", [])], "flops").map(({ key }) => key)).toContain("time_s");
+    const lines = linesOf([of("analytic", [{ block: "a" }]), of("compiled", [{ block: "c" }, { block: "a", flops: 5 }])]);
+    expect(lines.map(({ block, by }) => [block, Object.keys(by), by.compiled?.flops])).toEqual([["a", ["analytic", "compiled"], 5], ["c", ["compiled"], 0]]);
+  });
+  test("have bars whose parts are the roles, and what has none", () => {
+    const both = of("analytic", [{ flops: 10, roles: { forward: { flops: 3 }, update: { flops: 4 } } }]);
+    expect(named([both], "flops").bar!(linesOf([both])[0]!)).toEqual([["forward", 3], ["update", 4], ["", 3]]);
+    expect(named([both], "bytes_accessed").bar!(linesOf([both])[0]!)).toEqual([]);
+  });
+  test("add up over roles, and over blocks, in a real program", () => {
+    const total = (figure: Figure): number => cost.rows.reduce((sum, row) => sum + (row[figure] ?? 0), 0);
+    for (const figure of ["flops", "bytes_accessed", "transcendentals", "params"] as const) expect(total(figure)).toBe(cost.total[figure]);
+    for (const row of cost.rows) expect((["forward", "backward", "update"] as const).reduce((sum, role) => sum + (row.roles?.[role]?.flops ?? 0), 0)).toBe(row.flops);
+  });
+  test("as CSV are exact, quoted, empty where unknown, and total last", () => {
+    const lines = toCsv([of("analytic", [{ block: 'a "b", c', flops: 1234567, bytes_accessed: null }, { block: "" }], { flops: 1234567 })], "flops").trim().split("\n");
+    expect(lines).toEqual(["block,flops,bytes_accessed,transcendentals,params,share", '"a ""b"", c",1234567,,0,0,1', "(unattributed),0,0,0,0,0", "total,1234567,0,0,0,1"]);
+    expect(toCsv([of("lowered", []), of("compiled", [])], "bytes_accessed").split("\n")[0]).toBe("block,lowered bytes_accessed,compiled bytes_accessed,share");
+  });
+  test("are lower bounds where some are unknown, shares are bounds, and 0 is exact", () => {
+    const row = { ...empty, unknown: { flops: 1 } };
+    expect([atLeast(row, "flops", 5), atLeast(row, "flops", 0), atLeast(row, "bytes_accessed", 5)]).toEqual(["≥ ", "", ""]);
+    const total = { ...empty, flops: 100, unknown: { flops: 2 } };
+    expect(shareOf({ ...empty, flops: 50 }, total, "flops")).toEqual([0.5, "≤ "]);
+    expect(shareOf({ ...empty, flops: 50, unknown: { flops: 2 } }, total, "flops")).toEqual([0.5, "≥ "]);
+    expect(shareOf({ ...empty, flops: 50, unknown: { flops: 1 } }, total, "flops")).toEqual([null, ""]);
+    expect(shareOf({ ...empty, flops: null }, total, "flops")).toEqual([null, ""]);
+    expect(shareOf(empty, total, "flops")).toEqual([0, ""]);
+    expect(shareOf(empty, empty, "flops")).toEqual([0, ""]);
+    expect(shareOf({ ...empty, flops: 50 }, { ...empty, flops: 200 }, "flops")).toEqual([0.25, ""]);
+  });
+  test("of a group are the sum of what is inside, and count once", () => {
+    const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
+    expect(inner.length).toBeGreaterThan(1);
+    expect(costOf(cost, "mlp_0")!.flops).toBe(inner.reduce((sum, row) => sum + row.flops!, 0));
+    expect(costOf(null, "mlp_0")).toBeNull();
+    const unknown = { ...empty, flops: null, unknown: { flops: 1 } };
+    const total = { ...empty, flops: 7, unknown: { flops: 1 } };
+    expect(costOf(of("analytic", [unknown], total), "a")).toMatchObject({ flops: null, share: null });
+    expect(costOf(of("analytic", [unknown, { ...unknown, block: "a/b", flops: 7 }], total), "a")).toMatchObject({ flops: 7, unknown: { flops: 2 } });
+  });
+  test("are of the sources that a view has room for, the last ones that were chosen", () => {
+    expect(shownSources("table", ["compiled", "analytic"])).toEqual(["analytic", "compiled"]);
+    expect(shownSources("treemap", ["compiled", "analytic"])).toEqual(["analytic"]);
+    expect(shownSources("beside", ["analytic"])).toEqual(["analytic", "compiled"]);
+    expect(shownSources("beside", ["compiled"])).toEqual(["lowered", "compiled"]);
+    expect(shownSources("beside", ["measured", "analytic", "lowered"])).toEqual(["analytic", "lowered"]);
+  });
+  test("change by a factor, or by some percent", () => {
+    expect([changeOf(10, 20), changeOf(10, 11), changeOf(10, 9), changeOf(10, 5), changeOf(10, 10), changeOf(0, 5), changeOf(null, 5)]).toEqual(["×2", "+10.0 %", "−10.0 %", "×0.5", "same", "new", "–"]);
+  });
+});
+
+describe("pictures of costs", () => {
+  const css = ".a{fill:red}@media (prefers-color-scheme:dark){.a{fill:blue}[data-x] .a{fill:green}}.b{fill:white}";
+  test("follow the theme of the page, whatever the reader prefers", () => {
+    expect(themed(css, "light")).toBe(".a{fill:red}.b{fill:white}");
+    expect(themed(css, "dark")).toBe(".a{fill:red}.a{fill:blue}[data-x] .a{fill:green}.b{fill:white}");
+    expect(themed("@media (prefers-color-scheme: dark) {.a{}", "light")).toBe("");
+  });
+  test("name blocks by one word", () => expect([pathOfKey("a%20b/c"), pathOfKey("100%"), pathOfKey("(loss)"), pathOfKey("%E0")]).toEqual(["a b/c", "100%", "(loss)", "%E0"]));
+});
+
+const SVG = `<svg xmlns="http://www.w3.org/2000/svg" class="mnb-cost" role="img" viewBox="0 0 300 100"><title>FLOPs by block</title><style>.f{fill:red}@media (prefers-color-scheme:dark){.f{fill:blue}}</style><script>alert(1)</script>
+<g data-block="linear_0"><title>linear_0\n7 FLOP</title><rect class="f" onclick="alert(1)"/></g><g data-block="mlp_0/linear_0"><title>x</title><rect style="fill:url(http://far.away)"/></g><g data-block=""><title>what no block caused</title><rect fill="url(#hatch)"/></g><image href="http://far.away"/></svg>`;
+const ROWS: CostDetail[] = [{ id: "3", opcode: "dot_general", role: "forward", repeats: 12, formula: "2·B·M·N·K", share: 1, figures: { flops: 7000, bytes_accessed: 12, transcendentals: 0 } }];
+
+class FakeCosts extends FakeSession {
+  lowered = "";
+  protected override answer(command: Sent): void {
+    super.answer(command);
+    void this.reply(command.name, command.args);
+  }
+  turn(source: Source, state: string, message = ""): void {
+    const costs = this.snapshot.costs!;
+    this.change({ costs: { ...costs, sources: { ...costs.sources, [source]: { state, message, version: this.snapshot.version } } } } as Partial<Snapshot>);
+  }
+  async reply(name: string, args: Record<string, any>): Promise<void> {
+    const { version } = this.snapshot;
+    const source = args["source"] as Source;
+    if (name === "want_cost" && this.lowered) this.turn(source, "unavailable", this.lowered);
+    else if (name === "want_cost" || name === "measure") {
+      const by = name === "measure" ? "measured" : source;
+      const table: Cost = { ...cost, source: by, rows: cost.rows.map((row) => ({ ...row, flops: row.flops! * 2, time_s: by === "measured" ? 1e-6 * row.flops! : null })), total: { ...cost.total, flops: cost.total.flops! * 2, time_s: by === "measured" ? 1 : null }, notes: [`${by}: a note`] };
+      this.message({ type: "cost", source: by, version }, [await gzip(JSON.stringify(table))]);
+      this.turn(by, "ready");
+    } else if (name === "want_cost_rows") this.message({ type: "cost_rows", source, block: args["block"], figure: args["figure"] }, [await gzip(JSON.stringify({ rows: ROWS, left: 3 }))]);
+    else if (name === "want_cost_picture") this.message({ type: "cost_picture", key: args["key"] }, [await gzip(JSON.stringify({ svg: args["view"] === "memory" ? "" : SVG, text: "block  FLOPs", reason: args["view"] === "memory" ? "it does not compile" : "" }))]);
+    else if (name === "want_settings") {
+      const costs = this.snapshot.costs!;
+      const batch = { name: "batch", type: "int" as const, value: 32, min: 1, max: 4096, doc: "Number of samples." };
+      this.change({ costs: { ...costs, what_if: { state: "empty", message: "", version, settings: [batch] } } });
+    } else if (name === "what_if") {
+      const row = (figure: string, before: number | null, after: number | null): unknown => ({ figure, before, after, reason: "nobody says" });
+      const rows = [row("flops", 10, 20), row("peak_bytes", null, null)];
+      const problem = args["changes"].some((one: unknown[]) => one[2] === 4095) ? { code: "ShapeError", summary: "it does not fit.", facts: [], advice: "another" } : null;
+      this.message({ type: "what_if", key: args["key"] }, [await gzip(JSON.stringify({ changes: args["changes"], how: "traced anew in 3 ms.", rows, compiled: args["compile"] ? rows : null, picture: { svg: SVG, text: "", reason: "" }, problem }))]);
+    }
+  }
+}
+
+describe("the Cost tab", () => {
+  let session: FakeCosts;
+  let el: HTMLElement;
+  let cleanup: () => void;
+  const find = <T extends Element = HTMLElement>(selector: string, within: ParentNode = el): T => {
+    const found = within.querySelector<T>(selector);
+    if (!found) throw new Error(`nothing is at ${selector}`);
+    return found;
+  };
+  const at = (action: string): HTMLElement => find(`[data-mnb-action="cost.${action}"]`);
+  const key = (target: Element, name: string): void => void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, composed: true, cancelable: true }));
+  const sent = (name: string): any[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
+  const rows = (): string[] => [...el.querySelectorAll<HTMLElement>(".mnb-cost-table > table > tbody > tr[data-mnb-cost]")].map((row) => row.dataset["mnbCost"]!);
+  const drawing = (): ShadowRoot => find(".mnb-picture .mnb-drawing").shadowRoot!;
+  beforeEach(() => {
+    session = new FakeCosts(structuredClone(data));
+    el = document.createElement("div");
+    document.body.append(el);
+    cleanup = mountWorkbench({ model: session, el });
+  });
+  afterEach(() => {
+    cleanup();
+    expect([el.childElementCount, session.listening]).toEqual([0, 0]);
+    el.remove();
+  });
+
+  test("is a tree of rows with one stop in the tab order, whose rows and foot are linked", () => {
+    expect(rows()).toEqual(cost.rows.filter((row) => row.block).map((row) => row.block));
+    expect([...el.querySelectorAll<HTMLElement>('tr[data-mnb-cost][tabindex="0"]')].map((row) => row.dataset["mnbCost"])).toEqual([rows()[0]]);
+    const first = find<HTMLElement>(`tr[data-mnb-cost="${rows()[0]}"]`);
+    first.focus();
+    key(first, "ArrowDown");
+    expect((document.activeElement as HTMLElement).dataset["mnbCost"]).toBe(rows()[1]);
+    key(document.activeElement!, "Enter");
+    expect(find(`tr[data-mnb-cost="${rows()[1]}"]`).dataset["mnbLinked"]).toBe("pinned");
+    key(document.activeElement!, "End");
+    expect((document.activeElement as HTMLElement).dataset["mnbCost"]).toBe("(unattributed)");
+    expect(find(".mnb-total").textContent).toContain("11.7 MFLOP");
+  });
+
+  test("sorts by a column and says so, and comes back to the order of the model", () => {
+    const before = rows();
+    at("sort.flops").click();
+    expect(find('th[aria-sort="descending"]').textContent).toBe("FLOPs");
+    expect(rows()[0]).toBe("mlp_0/linear_0");
+    at("sort.flops").click();
+    expect(find("th[aria-sort]").getAttribute("aria-sort")).toBe("ascending");
+    at("sort.flops").click();
+    expect(rows()).toEqual(before);
+    at("sort.block").click();
+    expect(rows()).toEqual([...before].sort((a, b) => a.localeCompare(b, "en", { numeric: true })));
+  });
+
+  test("sets sources side by side, asking for each once, and keeps the last one pressed", async () => {
+    expect(sent("want_cost")).toEqual([]);
+    at("source.lowered").click();
+    await vi.waitFor(() => expect(find("thead").textContent).toContain("AnalyticLowered"));
+    expect(sent("want_cost")).toEqual([{ source: "lowered" }]);
+    expect(find(".mnb-total").textContent).toContain("11.7 MFLOP23.5 MFLOP100.0 %");
+    expect(find(".mnb-cost-notes").textContent).toContain("Lowered: lowered: a note");
+    at("source.analytic").click();
+    at("source.lowered").click();
+    expect(at("source.lowered").getAttribute("aria-pressed")).toBe("true");
+    const figure = at("figure") as HTMLSelectElement;
+    figure.value = "bytes_accessed";
+    figure.dispatchEvent(new Event("change"));
+    expect(find('[data-mnb-action="cost.sort.share"]').textContent).toBe("Share of Bytes");
+    // Of a new model it is old until it comes.
+    session.alive = false;
+    session.change({ version: 2, cost: { ...session.snapshot.cost!, stale: false } });
+    expect(find(".mnb-costs .mnb-badge").hidden).toBe(false);
+    expect(sent("want_cost")).toHaveLength(2);
+  });
+
+  test("says why a source is not to be had, and shows the others", async () => {
+    session.lowered = "no <b>lowering</b> here";
+    at("source.lowered").click();
+    await vi.waitFor(() => expect(find(".mnb-cost-problems").textContent).toBe("Lowered costs are not available: no <b>lowering</b> here"));
+    expect(at("source.lowered").title).toBe("Not available: no <b>lowering</b> here");
+    expect(rows().length).toBeGreaterThan(3);
+  });
+
+  test("measures when it is asked to, and shows times", async () => {
+    at("source.measured").click();
+    expect(find(".mnb-cost-problems").textContent).toContain("Nothing has been measured yet");
+    expect(sent("want_cost")).toEqual([]);
+    at("measure").click();
+    await vi.waitFor(() => expect(at("measure").textContent).toBe("Measure again"));
+    at("source.analytic").click();
+    expect(find("thead").textContent).toContain("Time");
+    session.turn("measured", "loading");
+    expect([at("measure").textContent, at("measure").getAttribute("aria-disabled")]).toEqual(["Measuring", "true"]);
+  });
+
+  test("opens a row to its equations by keys", async () => {
+    const row = find<HTMLElement>('tr[data-mnb-cost="linear_0"]');
+    row.focus();
+    key(row, "ArrowRight");
+    expect(row.getAttribute("aria-expanded")).toBe("true");
+    await vi.waitFor(() => expect(find(".mnb-cost-detail").textContent).toContain("3dot_generalforward×127.00 kFLOP12 B02·B·M·N·K"));
+    expect(find(".mnb-cost-detail").textContent).toContain("and 3 more, of less FLOPs");
+    expect(sent("want_cost_rows")).toEqual([{ source: "analytic", block: "linear_0", figure: "flops" }]);
+    key(row, "ArrowLeft");
+    expect(el.querySelector(".mnb-cost-detail")).toBeNull();
+    expect(document.activeElement).toBe(row);
+  });
+
+  test("draws pictures whose blocks are linked both ways, in words too", async () => {
+    const radio = at("view.table");
+    radio.focus();
+    key(radio, "ArrowRight");
+    expect(document.activeElement).toBe(at("view.treemap"));
+    expect([at("view.treemap").getAttribute("aria-checked"), at("view.table").getAttribute("tabindex")]).toEqual(["true", "-1"]);
+    await vi.waitFor(() => expect(drawing().querySelectorAll("[data-block]")).toHaveLength(3));
+    expect(find(".mnb-picture .mnb-twin").textContent).toBe("block  FLOPs");
+    const mark = find<SVGElement>('[data-block="linear_0"]', drawing());
+    expect([mark.getAttribute("aria-label"), mark.getAttribute("role"), mark.getAttribute("tabindex")]).toEqual(["linear_0, 7 FLOP", "button", "0"]);
+    mark.dispatchEvent(new MouseEvent("click", { bubbles: true, composed: true }));
+    expect(mark.getAttribute("aria-pressed")).toBe("true");
+    expect(sent("select").at(-1)).toEqual({ paths: ["linear_0"] });
+    key(mark, "ArrowRight");
+    key(drawing().activeElement!, "Enter");
+    expect(sent("select").length).toBeGreaterThan(0);
+    expect(find('[data-block="mlp_0/linear_0"]', drawing()).getAttribute("data-mnb-linked")).toBe("pinned");
+    expect(mark.getAttribute("data-mnb-linked")).toBeNull();
+    at("view.memory").click();
+    await vi.waitFor(() => expect(find(".mnb-picture .mnb-hint").textContent).toBe("it does not compile"));
+    expect(find<HTMLElement>(".mnb-picture .mnb-drawing").hidden).toBe(true);
+    at("view.beside").click();
+    await vi.waitFor(() => expect(sent("want_cost_picture").at(-1)).toMatchObject({ view: "beside", sources: ["analytic", "compiled"], figure: "flops" }));
+  });
+
+  test("answers what other settings cost, applies them, and says what does not fit", async () => {
+    find<HTMLElement>('[data-mnb-node="linear_0"]').dispatchEvent(new MouseEvent("pointerdown", { bubbles: true, button: 0 }));
+    at("view.what_if").click();
+    await vi.waitFor(() => expect(el.querySelector('.mnb-whatif [data-mnb-field="batch"]')).not.toBeNull());
+    const input = find<HTMLInputElement>('.mnb-whatif [data-mnb-field="batch"] .mnb-number');
+    const type = (value: string): void => {
+      input.value = value;
+      input.dispatchEvent(new Event("input"));
+      input.dispatchEvent(new Event("change"));
+    };
+    type("64");
+    await vi.waitFor(() => expect(find('[data-mnb-whatif="flops"]').textContent).toBe("FLOPs10 FLOP20 FLOP×2"));
+    expect(find('[data-mnb-whatif="peak_bytes"] td').title).toBe("nobody says");
+    expect(find('[data-mnb-part="what-if"]').textContent).toBe("traced anew in 3 ms.");
+    find('[data-mnb-action="whatif.compile"]').click();
+    await vi.waitFor(() => expect(find(".mnb-whatif-table thead").textContent).toContain("compiled now"));
+    type("4095");
+    await vi.waitFor(() => expect(find(".mnb-whatif .mnb-notice").textContent).toContain("it does not fit."));
+    type("64");
+    find('[data-mnb-action="whatif.apply"]').click();
+    await vi.waitFor(() => expect(sent("apply_what_if")).toEqual([{ changes: [["", "batch", 64]] }]));
+    await vi.waitFor(() => expect(find('[data-mnb-part="what-if"]').textContent).toContain("Change a setting"));
+    expect(sent("what_if")[0]).toMatchObject({ changes: [["", "batch", 64]], figure: "flops", compile: false });
+  });
+
+  test("says that the kernel is gone, and shows what it has", async () => {
+    session.emit("comm:close");
+    at("source.compiled").click();
+    expect(find(".mnb-cost-problems").textContent).toContain("which is not connected");
+    at("view.treemap").click();
+    expect(find(".mnb-picture .mnb-hint").textContent).toContain("Run the cell again to see them.");
+    expect(sent("want_cost")).toEqual([]);
+  });
+});
+
+test("of a drawing nothing is taken that acts, or that is fetched", () => {
+  const drawing = drawingOf(SVG, "light")!;
+  expect(drawing.querySelectorAll("script, image, [onclick], [style]")).toHaveLength(0);
+  expect(drawing.querySelectorAll("rect")).toHaveLength(3);
+  expect(drawing.querySelector("[fill]")!.getAttribute("fill")).toBe("url(#hatch)");
+  expect(drawingOf("<svg><g>", "light")).toBeNull();
+  expect(drawingOf('<svg xmlns="http://www.w3.org/2000/svg"><style>@import "x";</style></svg>', "light")!.textContent).toBe("");
+});
