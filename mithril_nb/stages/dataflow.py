@@ -108,7 +108,7 @@ class _Flow:
 
     def _call(self, site: Site, known: dict[Any, Value], place: int) -> None:
         body, inner = site.bodies[0]
-        inside = self._given(site, body, site.equation.invars, known, place)
+        inside = self._given(site, body, _matching(body, site.equation.invars), known, place)
         self._walk(inner, inside)
         record = self._program.by_id[site.id]
         for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
@@ -120,9 +120,7 @@ class _Flow:
     def _branches(self, site: Site, known: dict[Any, Value], place: int) -> None:
         """One of several bodies runs; its results are those of the condition."""
         for body, inner in site.bodies:
-            # The index of a branch stands before what it is given.
-            atoms = site.equation.invars[max(0, len(site.equation.invars) - len(body.invars)) :]
-            inside = self._given(site, body, atoms, known, place)
+            inside = self._given(site, body, _matching(body, site.equation.invars), known, place)
             self._walk(inner, inside)
             end = self._places[inner[-1].id] if inner else place
             self._keep(_those(inside, body.outvars), end)
@@ -175,7 +173,7 @@ class _Flow:
         block = self._program.by_id[site.id].block
         inside: dict[Any, Value] = {}
         for number, (var, atom) in enumerate(zip(body.invars, atoms, strict=False)):
-            if jax_versions.is_literal(atom):
+            if atom is None or jax_versions.is_literal(atom):
                 inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, place)
             elif atom in known:  # else it is not needed
                 inside[var] = known[atom]
@@ -192,6 +190,21 @@ class _Flow:
 def _those(known: dict[Any, Value], atoms: Iterable[Any]) -> list[Value]:
     """Those of some operands, or results, that are values. What nothing needs is none."""
     return [known[atom] for atom in atoms if not jax_versions.is_literal(atom) and atom in known]
+
+
+def _matching(body: Any, atoms: Sequence[Any]) -> list[Any]:
+    """Which operand each variable of a body is: all of them in order, or the last of its shape that is not taken yet.
+
+    A condition has its index first, and a linear solve has operands of other jaxprs that do not run among its own.
+    """
+    left = list(atoms)
+    if len(left) == len(body.invars):
+        return left
+    found: list[Any] = []
+    for var in reversed(body.invars):
+        at = next((at for at in reversed(range(len(left))) if _spec(left[at]) == _spec(var)), None)
+        found.append(None if at is None else left.pop(at))
+    return found[::-1]
 
 
 def _spec(var: Any) -> TensorSpec:
