@@ -162,4 +162,5 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "TransformStep": lambda step: _transforms([step]),
     "TransformSteps": _transforms,
     "PhysicalModel": _physical,
+    "Profile": lambda found: {"text/plain": str(found), "text/html": cost_html(found.to_dict())},
 }

@@ -182,6 +182,9 @@ def test_it_shows_as_a_table(loop: Profile) -> None:
     assert sorted(blocks) == sorted(["inside", "choice", "looping", BETWEEN, DISPATCH])
     assert lines[7].split()[0] == "total"
     assert f"machine: {PEAKS}" in lines
+    shown = loop._repr_mimebundle_()
+    assert shown["text/plain"] == str(loop)
+    assert "inside" in shown["text/html"]
     data = json.loads(loop.to_json())
     assert data["total"]["time_s"] == loop.total.time_s
     assert data["machine"]["flops_per_s"] == {"float32": 2e11}
