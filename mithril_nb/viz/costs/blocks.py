@@ -67,7 +67,8 @@ def tree_of(data: Data, name: str, *, fold: bool = True) -> Branch:
         values[path] = figures.get(name)
         parts = path.split("/")
         for count in range(1, len(parts) + 1):
-            children.setdefault("/".join(parts[: count - 1]), {})["/".join(parts[:count])] = None
+            if here := "/".join(parts[:count]):
+                children.setdefault("/".join(parts[: count - 1]), {})[here] = None
     return _branch("", values, children, fold)
 
 

@@ -125,14 +125,13 @@ class Sheet:
         text = one_line(text)
         if room is not None:
             text = elided(text, size, room, bold=bold)
-        more = ' font-weight="600"' if bold else ""
+        more = f' font-size="{number(size)}"' if size != NORMAL else ""
+        more += ' font-weight="600"' if bold else ""
         more += f' text-anchor="{anchor}"' if anchor else ""
         more += f' transform="rotate({number(turn)} {number(x)} {number(y)})"' if turn else ""
         look = self._look(tone, "ground" if halo else "", 3)
         more += ' paint-order="stroke" stroke-linejoin="round"' if halo else ""
-        self._parts.append(
-            f'<text {look} x="{number(x)}" y="{number(y)}" font-size="{number(size)}"{more}>{escaped(text)}</text>'
-        )
+        self._parts.append(f'<text {look} x="{number(x)}" y="{number(y)}"{more}>{escaped(text)}</text>')
 
     def open(self, told: str, name: str = "", block: str | None = None) -> None:
         """Begin a group that a pointer, or a reader that hears the page, is told something about.
@@ -166,7 +165,7 @@ class Sheet:
         size = f'width="{number(width)}" height="{number(height)}"'
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="mnb-cost" role="img" {size} '
-            f'viewBox="0 0 {number(width)} {number(height)}" font-family="{escaped(FONT)}" '
+            f'viewBox="0 0 {number(width)} {number(height)}" font-family="{escaped(FONT)}" font-size="{NORMAL}" '
             'style="max-width:100%;height:auto;font-variant-numeric:tabular-nums">'
         )
         about = f"<title>{escaped(one_line(title))}</title>"

@@ -22,8 +22,10 @@ FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _SMALLEST = 24.0
 """Parts of a block with less area than this, in square px, are drawn as one."""
 _LEAST_TOLD = 0.001
-_OWN, _LOST = " (own)", "unattributed"
+_OWN, _LOST, _PROGRAM = " (own)", "unattributed", "program"
 _PAD = 6
+_GAP = 0.7
+"""How much of a cell stays free on each side, so that neighbours are seen apart."""
 _TINTS = 4
 
 
@@ -140,9 +142,9 @@ def _divide(
             cells.append(Cell(rect, None, (_LOST,), value, 1, NO_HUE, 0, "what no block caused"))
             continue
         if one is branch:  # what it costs by itself
-            alone = names if not branch.inside else (*names[:-1], f"{branch.label}{_OWN}")
-            told = path_text(one.path) + (", without the blocks inside" if branch.inside else "")
-            cells.append(_cell(rect, one, alone, value, hues, place, told))
+            alone = names if not branch.inside else (*names[:-1], f"{branch.label or _PROGRAM}{_OWN}")
+            told = (path_text(one.path) or _PROGRAM) + (", without the blocks inside" if branch.inside else "")
+            cells.append(_cell(rect, one, alone or (_PROGRAM,), value, hues, place, told))
         elif not one.label:
             told = ", ".join(part.label for part in one.inside[:8]) + (" …" if len(one.inside) > 8 else "")
             of = hue_or_grey(branch.path, hues)
@@ -191,8 +193,10 @@ def _labelled(cell: Cell, kind: Field, total: float) -> Cell:
         if text_width(text, NORMAL) <= room and at + 5 <= rect.y + rect.h:
             rows.append(Label(rect.x + _PAD, at, text, NORMAL))
     beside = rect.x + _PAD + rows[0].width + 10
-    if len(rows) == 1 and beside + text_width(both, NORMAL) <= rect.x + rect.w - _PAD:
-        rows.append(Label(beside, rows[0].y, both, NORMAL))
+    for text in (both, share) if len(rows) == 1 else ():
+        if beside + text_width(text, NORMAL) <= rect.x + rect.w - _PAD:
+            rows.append(Label(beside, rows[0].y, text, NORMAL))
+            break
     return Cell(rect, cell.path, cell.names, cell.value, cell.repeat, cell.hue, cell.tint, cell.told, tuple(rows))
 
 
@@ -234,7 +238,8 @@ def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float) -> None:
     tone = f"tint{cell.hue}.{cell.tint}" if cell.path is not None else "ground"
     about = f"{times(cell.told, cell.repeat)}\n{kind.exact(cell.value)}, {percent(cell.value / total)}"
     sheet.open(about, "cell", cell.path or "")
-    sheet.rect(rect.x, rect.y, rect.w, rect.h, tone, stroke="ground", width=1.5)
+    gap_x, gap_y = (_GAP if side > 3 * _GAP else 0.0 for side in (rect.w, rect.h))
+    sheet.rect(rect.x + gap_x, rect.y + gap_y, rect.w - 2 * gap_x, rect.h - 2 * gap_y, tone)
     if cell.path is None:
         sheet.hatched(rect.x + 1, rect.y + 1, rect.w - 2, rect.h - 2, "line")
     for label in cell.labels:
