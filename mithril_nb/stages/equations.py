@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,9 +64,9 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
         stack: NameStack,
         repeats: int | None,
         transforms: tuple[str, ...],
+        known: dict[Any, Constant],
     ) -> list[Site]:
         here = []
-        known: dict[Any, Constant] = {}
         for index, equation in enumerate(jaxpr.eqns):
             own = jax_versions.name_stack(equation)
             site = Site(
@@ -91,11 +92,12 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                     # The condition of a loop is asked once more than its body runs.
                     more = repeats if site.primitive == "while" and jax_versions.is_condition(equation, plain) else 0
                     runs = None if times is None or more is None else times + more
-                    sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within)
+                    given = _given(site, plain)
+                    sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within, given)
                     site.bodies.append((plain, sites))
         return here
 
-    top = walk(jaxpr, "", None, (), 1, ())
+    top = walk(jaxpr, "", None, (), 1, (), {})
     _mark_used(jaxpr, top, [True] * len(jaxpr.outvars))
     return top, everything
 
@@ -114,19 +116,52 @@ def _constants(site: Site, known: dict[Any, Constant]) -> tuple[Constant, ...]:
         operands = tuple([_number(atom) if is_literal(atom) else known.get(atom) for atom in atoms])
     if operands and None not in operands and len(site.equation.outvars) == 1:
         if site.primitive in _KEEPS_VALUE:
-            known[site.equation.outvars[0]] = operands[0]
+            known[site.equation.outvars[0]] = _kept(operands[0], site.equation.outvars[0].aval.dtype)
         elif site.primitive in _FOLDS:
-            known[site.equation.outvars[0]] = "?"
+            known[site.equation.outvars[0]] = _folded(site.primitive, operands)
+    elif site.primitive == "iota" and site.equation.outvars[0].aval.shape[site.equation.params["dimension"]] == 1:
+        known[site.equation.outvars[0]] = 0.0  # a count to one: so do derivatives start
     elif site.primitive == "dim_as_value":
         known[site.equation.outvars[0]] = f"{SIZE}{jax_versions.size_as_value(site.equation)}"
     return operands
+
+
+def _kept(value: Constant, dtype: Any) -> Constant:
+    """Return a constant in another dtype, or `"?"` where it is another number there."""
+    if not isinstance(value, float) or dtype == np.float32:
+        return value
+    with np.errstate(all="ignore"):
+        return value if float(np.asarray(value).astype(dtype)) == value else "?"
+
+
+def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
+    """Return what comes of constants, where it is told without arithmetic that may round; else `"?"`."""
+    if len(operands) == 2 and all(isinstance(one, float) for one in operands):
+        left, right = operands
+        if primitive in _COMPARED:
+            return float(_COMPARED[primitive](left, right))
+        if primitive == "add" and 0.0 in operands:
+            return right if left == 0.0 else left
+    return "?"
+
+
+def _given(site: Site, body: Any) -> dict[Any, Constant]:
+    """Return what is known about what a nested jaxpr is given.
+
+    A function with a derivative of its own is written out where it is called, so that XLA folds constants into it. A
+    jitted one stays a function, and a loop goes round with other values.
+    """
+    if site.primitive not in jax_versions.WRITTEN_OUT or len(body.invars) != len(site.constants):
+        return {}
+    return {var: one for var, one in zip(body.invars, site.constants, strict=True) if one is not None}
 
 
 def _number(literal: Any) -> Constant:
     return float(literal.val) if jax_versions.is_number(literal.val) else None
 
 
-_KEEPS_VALUE = frozenset({"broadcast_in_dim", "reshape", "squeeze", "expand_dims", "convert_element_type", "copy"})
+_KEEPS_VALUE = frozenset("broadcast_in_dim reshape squeeze expand_dims split convert_element_type copy".split())
+_COMPARED = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 _FOLDS = frozenset(
     "add sub mul div max min neg abs exp log sqrt rsqrt integer_pow pow square eq ne lt le gt ge and or not "
     "select_n".split()

@@ -52,6 +52,9 @@ CALL_NAMES = frozenset(
 )
 """Primitives that run one nested jaxpr once on their own operands."""
 
+WRITTEN_OUT = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
+"""Those of them, by their names in every release, whose nested jaxpr stands in StableHLO in their place."""
+
 REMATTED = "rematted_computation"
 """Scope of what `jax.checkpoint` computes again in the backward pass."""
 

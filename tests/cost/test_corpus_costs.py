@@ -1,0 +1,72 @@
+"""Programs of many families: parts add up to the whole, the whole is XLA's, and what is not known says why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_programs import spec
+
+from benchmarks.corpus import corpus
+from mithril_nb.cost import Cost
+from mithril_nb.stages import inspect
+
+CORPUS = {name: make for name, make in corpus().items() if not name.startswith("sharded")}
+FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
+UNKNOWN = {"mixture of experts, forward", "mixture of experts, train step", "while, forward"}
+"""Programs of which something is not known: `top_k` is a library's, and only the run ends the loop."""
+
+
+def check_sums(cost: Cost) -> None:
+    for field in FIELDS:
+        parts = [getattr(one, field) or 0 for one in (*cost.by_block.values(), cost.unattributed)]
+        assert sum(parts) == (getattr(cost.total, field) or 0)
+        if field != "params":
+            assert sum(getattr(row, field) or 0 for row in cost.rows) == sum(parts)
+            assert sum(getattr(one, field) or 0 for one in cost.by_role.values()) == sum(parts)
+
+
+@pytest.mark.parametrize("name", CORPUS)
+def test_equations_cost_what_xla_counts_of_the_lowered_program(name: str) -> None:
+    fn, args = CORPUS[name]()
+    found = inspect(fn, *args, name=name)
+    analytic, lowered = found.cost(), found.cost("lowered")
+    check_sums(analytic)
+    check_sums(lowered)
+    assert lowered.xla is not None
+    assert lowered.once.flops == pytest.approx(lowered.xla.flops, rel=1e-6)  # XLA adds in float32
+    # Before its passes XLA counts a loop's own counting too, which is no equation of a scan.
+    assert analytic.once.flops == pytest.approx(lowered.xla.flops, rel=0.005)
+    unknown = [row for cost in (analytic, lowered) for row in cost.rows if row.flops is None]
+    assert bool(unknown) == (name in UNKNOWN)
+    assert all(row.formula for row in unknown)
+    assert all(row.repeats is None or "no rule" in row.formula for row in unknown)
+
+
+def test_constants_that_are_given_to_functions_with_a_derivative_of_their_own() -> None:
+    """`softplus` subtracts a 0 that it is given, which XLA folds; a jitted function is lowered by itself."""
+
+    @jax.custom_jvp
+    def shifted(x: Any, by: Any) -> Any:
+        return (x - by) * 2
+
+    shifted.defjvp(lambda given, moved: (shifted(*given), moved[0] * 2))
+    x = spec(7)
+    for fn in (lambda x: shifted(x, 0.0), lambda x: jax.jit(lambda x, by: (x - by) * 2)(x, 0.0), jax.nn.softplus):
+        found = inspect(fn, x)
+        assert found.cost().total.flops == found.cost("lowered").total.flops
+
+
+def test_derivatives_along_a_single_axis_start_with_a_one() -> None:
+    found = inspect(jax.jacrev(lambda x: (jnp.sin(x) ** 2).sum(keepdims=True)), spec(7))
+    assert found.cost().total.flops == found.cost("lowered").total.flops
+
+
+def test_a_constant_in_another_dtype_is_another_number() -> None:
+    def program(x: Any) -> Any:
+        return x + jax.lax.convert_element_type(jax.lax.convert_element_type(jnp.full((), 0.4), "int32"), "float32")
+
+    found = inspect(program, spec(7))
+    assert found.cost().total.flops == found.cost("lowered").total.flops
