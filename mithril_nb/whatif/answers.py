@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import jax
 
@@ -11,13 +12,16 @@ from mithril_nb.cost import Cost
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.jax_versions import context_now
 from mithril_nb.whatif.behind import Behind, Turns
+from mithril_nb.whatif.dtypes import in_other_dtype
 from mithril_nb.whatif.inferred import agree
 from mithril_nb.whatif.learning import Learned, first_line, learn
-from mithril_nb.whatif.settings import Key, Settings, is_size, key_of
+from mithril_nb.whatif.settings import Key, Settings, is_size, key_of, told
 from mithril_nb.whatif.subjects import Subject
 
 FORMULA, LEARNED, TRACED, ESTIMATE = "formula", "learned and verified", "traced", "estimate"
 """How costs came about: by formulas in the settings, by polynomials in one, by tracing, or nearly."""
+MOST_KEPT = 16
+"""Traced programs that are kept: one of thousands of equations takes megabytes."""
 WORTH_LEARNING_S = 0.1
 """What is traced as quickly as this is simply traced; more takes a thread that prepares."""
 
@@ -64,6 +68,7 @@ class Answers:
         self._formula: tuple[tuple[str, ...], Cost] | None = None
         self._learned: Learned | None = None
         self._base: Cost | None = None
+        self._start = key_of(subject.base)
         self._asked: set[str] = set()
         self._learns = learns
 
@@ -104,6 +109,8 @@ class Answers:
                     with self.context():
                         inspection = self.subject.inspection(settings)
                         self._traced[key] = inspection, inspection.cost()
+                        if len(self._traced) > MOST_KEPT:
+                            del self._traced[next(one for one in self._traced if one != self._start)]
                 except Exception as error:
                     self._failed[key] = error
                     raise
@@ -151,7 +158,18 @@ class Answers:
         ]
 
     def _estimated(self, settings: Settings) -> Answer | None:
-        return None
+        """The cost in another dtype by the equations of this one, if it takes long to trace it."""
+        before = self.subject.base.get("dtype")
+        after = settings.get("dtype")
+        if not self._learns or before is None or after is None or told(before) == told(after):
+            return None
+        known = self._known({**settings, "dtype": before})
+        program = known.cost.symbolic if known is not None else None
+        if program is None:
+            return None
+        cost = in_other_dtype(program, told(before), told(after))
+        note = f"bytes as if every {told(before)} were {told(after)}; what is converted is in change.exact"
+        return Answer(cost, ESTIMATE, (note,))
 
     # Behind
 
@@ -159,24 +177,31 @@ class Answers:
         """Have everything that there is to know of some settings found out behind, if that is worth it."""
         base = self.subject.base
         new = [name for name in names if name in base and name not in self._asked]
-        sizes = [name for name in new if is_size(base[name]) and base[name] > 1]
-        if not self._learns or not sizes or self._base is None:
+        if not self._learns or not new or self._base is None or self._behind.is_closed:
             return
         self._asked.update(new)
         asked, cost = tuple(name for name in base if name in self._asked), self._base
         self._behind.submit(lambda: self._prepare(asked, cost))
 
-    def told(self) -> dict[str, str]:
+    def known_ways(self) -> dict[str, str]:
         """Return how each setting is answered."""
         return {name: self.ways.get(name, TRACED) for name in self.subject.base}
 
     def _prepare(self, names: tuple[str, ...], cost: Cost) -> None:
         base = dict(self.subject.base)
         sizes = [name for name in names if is_size(base[name]) and base[name] > 1]
-        for name in sizes:
-            self._try_symbol(name, cost)
-        if any(name not in self._symbols for name in sizes):
-            self._learn(base, sizes, cost)
+        try:
+            for name in sizes:
+                self._try_symbol(name, cost)
+            if any(name not in self._symbols for name in sizes):
+                self._learn(base, sizes, cost)
+            for name in names:
+                for value in _usual(name, base[name]):
+                    self._trace_ahead({**base, name: value})
+        except _GivenUp:
+            return
+        except Exception as error:  # then all of them are traced, which is always right
+            self.ways.update({name: f"{TRACED}: {first_line(error)}" for name in sizes})
 
     def _learn(self, base: Settings, sizes: list[str], cost: Cost) -> None:
         costs: dict[Key, Cost | Exception] = {}
@@ -199,7 +224,17 @@ class Answers:
         self.ways.update({name: FORMULA for name in self._symbols})
         self._learned = learned
 
+    def _trace_ahead(self, settings: Settings) -> None:
+        if self._behind.is_closed:
+            raise _GivenUp
+        try:
+            self.traced(settings, behind=True)
+        except Exception:  # kept, for whoever asks
+            pass
+
     def _costed(self, settings: Settings) -> Cost:
+        if self._behind.is_closed:
+            raise _GivenUp
         with self._turns.taken(behind=True), self.context():
             return self.subject.inspection(settings).cost()
 
@@ -230,6 +265,17 @@ class Answers:
             self._formula, self.ways[name] = (symbols, formula), FORMULA
         else:
             self.ways[name] = f"{TRACED}: with a symbol in its place it has other equations"
+
+
+class _GivenUp(BaseException):
+    """Nobody waits any more; no program is told to be missing because of it."""
+
+
+def _usual(name: str, value: Any) -> tuple[Any, ...]:
+    """Values that a setting which is no size is likely to be asked for: there are no others, or the usual dtype."""
+    if isinstance(value, bool):
+        return (not value,)
+    return ("bfloat16",) if name == "dtype" and value is not None and told(value) == "float32" else ()
 
 
 def _with_numbers(formula: Cost, values: Settings) -> Cost:

@@ -113,12 +113,16 @@ class Behind:
     """One thread for jobs, one after the other; it ends when there are none, and starts again with the next.
 
     Jobs say nothing and raise nothing: they are `Later`s, or keep by themselves what went wrong.
+
+    Attributes:
+        is_closed: Whether nobody waits any more for what it prepares.
     """
 
     def __init__(self) -> None:
         self._wake = threading.Condition()
         self._jobs: deque[Callable[[], Any]] = deque()
         self._thread: threading.Thread | None = None
+        self.is_closed = False
         _ALL.add(self)
 
     def submit(self, job: Callable[[], Any]) -> None:
@@ -130,8 +134,9 @@ class Behind:
                 self._thread.start()
 
     def close(self) -> None:
-        """Give up the jobs that wait; the one under way ends by itself."""
+        """Give up the jobs that wait; the one under way ends by itself, or looks at `is_closed`."""
         with self._wake:
+            self.is_closed = True
             self._jobs.clear()
 
     def wait_until_idle(self, timeout: float | None = None) -> bool:
@@ -147,8 +152,11 @@ class Behind:
                     self._wake.notify_all()
                     return
                 job = self._jobs.popleft()
-            job()
-            del job  # What it holds may be let go of while the thread waits.
+            try:
+                job()
+            except Exception:  # kept by the job; a thread that prints would do so into any cell
+                pass
+            del job  # what it holds may be let go of
 
 
 _ALL: weakref.WeakSet[Behind] = weakref.WeakSet()

@@ -63,8 +63,11 @@ def told(value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
-        return np.dtype(value).name
+    if isinstance(value, np.dtype | type) or isinstance(getattr(value, "dtype", None), np.dtype):
+        try:
+            return np.dtype(value).name
+        except TypeError:  # a class that is no number's, or an array
+            pass
     return short_repr(value, 40)
 
 

@@ -19,7 +19,7 @@ from mithril_nb.stages import Inspection
 from mithril_nb.whatif.answers import Answers
 from mithril_nb.whatif.behind import Behind
 from mithril_nb.whatif.change import Peak
-from mithril_nb.whatif.settings import Settings, plain, values_of
+from mithril_nb.whatif.settings import Settings, plain, told, values_of
 from mithril_nb.whatif.what_if import peak as peak_of
 from mithril_nb.whatif.what_if import peak_compiled, reason_of, subject_of
 
@@ -235,14 +235,15 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None,
 
 
 def _notes(points: Sequence[Point]) -> tuple[str, ...]:
-    """Say once for each reason where what is not known, and why."""
-    found: dict[str, list[str]] = {}
+    """Say once for each reason what is not known, and at which points."""
+    found: dict[tuple[str, str], list[str]] = {}
     for point in points:
-        where = ", ".join(f"{name}={plain(value)}" for name, value in point.settings.items())
+        where = ", ".join(f"{name}={told(value)}" for name, value in point.settings.items())
         for reason in dict.fromkeys(point.reasons.values()):
             names = [name for name, why in point.reasons.items() if why == reason]
-            told = "nothing is known" if len(names) == len(FIELDS) else f"{', '.join(names)} not known"
-            found.setdefault(f"{told}: {reason}", []).append(where)
+            what = "nothing is known" if len(names) == len(FIELDS) else ", ".join(names)
+            found.setdefault((what, reason), []).append(where)
     return tuple(
-        text if len(places) == len(points) else f"at {'; '.join(places)} {text}" for text, places in found.items()
+        f"{what}: {reason}" if len(places) == len(points) else f"{what} at {'; '.join(places)}: {reason}"
+        for (what, reason), places in found.items()
     )

@@ -29,7 +29,8 @@ COMPILED = "compiled"
 class WhatIf:
     """A program that can be asked what it would cost with other settings.
 
-    What takes long to trace is prepared behind, in one thread that ends by itself.
+    What takes long to trace is prepared behind, in a thread that ends by itself; what is asked for and takes long, as a
+    compiler does, is made in another.
 
     Args:
         subject: The program.
@@ -37,7 +38,7 @@ class WhatIf:
     """
 
     def __init__(self, subject: Subject, learns: bool | None = None):
-        self._behind = Behind()
+        self._behind, self._asked = Behind(), Behind()
         weakref.finalize(self, self._behind.close)
         self._answers = Answers(subject, self._behind, learns)
         self._answers.start()
@@ -60,7 +61,7 @@ class WhatIf:
         `"formula"`: the program is traced once with a symbol for the setting; `"learned and verified"`: from a few of
         its values, at others checked; `"traced"`: anew for each value. All of them give the same figures.
         """
-        return self._answers.told()
+        return self._answers.known_ways()
 
     def __call__(self, changes: Settings | None = None, /, **settings: Any) -> Change:
         """Return what the costs become with other settings.
@@ -85,7 +86,7 @@ class WhatIf:
             answer.cost,
             answer.way,
             answer.notes,
-            Later(partial(_peaks, self._answers, before, after), self._behind),
+            Later(partial(_peaks, self._answers, before, after), self._asked),
             self._compiled(before, after),
             None if answer.is_exact else partial(self._exact, before, after),
         )
@@ -105,11 +106,11 @@ class WhatIf:
     def _compiled(self, before: Settings, after: Settings) -> Later[Change]:
         key = key_of(after)
         if key not in self._made:
-            self._made[key] = Later(partial(_compiled, self._answers, before, after), self._behind)
+            self._made[key] = Later(partial(_compiled, self._answers, before, after), self._asked)
         return self._made[key]
 
     def _exact(self, before: Settings, after: Settings) -> Later[Change]:
-        return Later(partial(_exactly, self._answers, before, after), self._behind).start()
+        return Later(partial(_exactly, self._answers, before, after), self._asked).start()
 
     def __repr__(self) -> str:
         told = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())

@@ -1,0 +1,235 @@
+"""What is said of settings that there are not, of values that do not fit, and of programs that cannot be made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from whatif.programs import perceptron, spec
+
+from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, UnknownOptionError
+from mithril_nb.models import Linear
+from mithril_nb.targets import inspect
+from mithril_nb.whatif import sweep, what_if
+
+
+def double(x: Any) -> Any:
+    return x + x
+
+
+def needs(batch: int, width: int = 4) -> Any:
+    return double, (spec(batch, width),)
+
+
+def gives_nothing(batch: int = 8) -> Any:
+    return batch
+
+
+CASES: dict[str, tuple[Callable[[], Any], type[MithrilError], str]] = {
+    "a setting that make does not take": (
+        lambda: what_if(perceptron)(btch=16),
+        UnknownOptionError,
+        """\
+perceptron() has no setting 'btch'.
+    settings  batch, width, dtype, layers
+    Try: batch=8""",
+    ),
+    "a setting that is like no other": (
+        lambda: what_if(perceptron)(kernel=3),
+        UnknownOptionError,
+        """\
+perceptron() has no setting 'kernel'.
+    settings  batch, width, dtype, layers
+    Try: def make(..., kernel=3), which uses it.""",
+    ),
+    "a value that is no size": (
+        lambda: what_if(perceptron)(batch="large"),
+        UnknownOptionError,
+        """\
+setting 'batch' of perceptron() must be a whole number, not 'large'.
+    before  8
+    Try: batch=16""",
+    ),
+    "a size below nothing": (
+        lambda: what_if(perceptron)(batch=-2),
+        UnknownOptionError,
+        """\
+setting 'batch' of perceptron() must be a whole number, not -2.
+    before  8
+    Try: batch=16""",
+    ),
+    "a setting without a default": (
+        lambda: what_if(needs),
+        UnknownOptionError,
+        """\
+needs() needs a value for 'batch'.
+    settings  batch, width
+    Try: ml.what_if(needs, batch=...)""",
+    ),
+    "a function that makes no program": (
+        lambda: what_if(gives_nothing),
+        UnknownOptionError,
+        """\
+gives_nothing() must give a function and its arguments, and gave 8.
+    or  a model and the shapes of its inputs, or what ml.inspect gives
+    Try: return step, (jax.ShapeDtypeStruct((batch, 784), 'float32'),)""",
+    ),
+    "a dtype of whole numbers": (
+        lambda: what_if(double, spec(4, 3))(dtype="int32"),
+        UnknownOptionError,
+        """\
+arrays of numbers with a fraction cannot become 'int32'.
+    known  float16, bfloat16, float32, float64
+    Try: dtype="bfloat16\"""",
+    ),
+    "a precision that there is not": (
+        lambda: what_if(perceptron)(precision="best"),
+        UnknownOptionError,
+        """\
+unknown precision 'best'.
+    known  default, high, highest, bfloat16, tensorfloat32, float32
+    Try: precision="highest\"""",
+    ),
+    "remat of a program as it stands": (
+        lambda: what_if(double, spec(4, 3))(remat=True),
+        UnknownOptionError,
+        """\
+'double' is a whole program: what it saves for its gradient cannot be changed from outside.
+    settings  batch, dtype, precision
+    Try: ml.what_if(make), where make(remat=False) returns a step whose loss is jax.checkpoint(loss) with it.""",
+    ),
+    "a batch that is not clear": (
+        lambda: what_if(lambda x, y: (x + 1, y + 1), spec(4, 3), spec(5, 3))(batch=8),
+        ShapeError,
+        """\
+it is not clear what the batch of '<lambda>' is: several first dims could be it.
+    first dim 4  x (4, 3) float32
+    first dim 5  y (5, 3) float32
+    Try: ml.what_if(make), where make(batch=32) returns the function and the shapes of its arguments.""",
+    ),
+    "no batch at all": (
+        lambda: what_if(double, spec())(batch=8),
+        ShapeError,
+        """\
+it is not clear what the batch of 'double' is: no argument consists of arrays that share their first dim.
+    Try: ml.what_if(make), where make(batch=32) returns the function and the shapes of its arguments.""",
+    ),
+    "arguments for what has them": (
+        lambda: what_if(inspect(double, spec(4, 3)), spec(4, 3)),
+        UnknownOptionError,
+        """\
+program 'double' is inspected already: it takes no arguments and no options.
+    Try: ml.what_if(inspection)(batch=64)""",
+    ),
+    "an attribute that a block does not have": (
+        lambda: what_if(Linear(3), shapes={"input": [4, 5]})({"linear.width": 3}),
+        UnknownOptionError,
+        """\
+program 'forward' has no setting 'linear.width'.
+    settings   batch, input.1, dtype, remat
+    of linear  dimension, use_bias, input_size
+    Try: {"linear.dimension": 512}""",
+    ),
+    "a block that there is not": (
+        lambda: what_if(Linear(3), shapes={"input": [4, 5]})({"head.dimension": 3}),
+        UnknownOptionError,
+        """\
+program 'forward' has no setting 'head.dimension'.
+    settings  batch, input.1, dtype, remat
+    blocks    linear
+    Try: {"linear.dimension": 512}""",
+    ),
+    "remat that is no truth value": (
+        lambda: what_if(Linear(3), shapes={"input": [4, 5]})(remat="yes"),
+        UnknownOptionError,
+        """\
+remat must be True or False, not 'yes'.
+    Try: remat=True""",
+    ),
+    "a sweep of nothing": (
+        lambda: sweep(perceptron, batch=8),
+        UnknownOptionError,
+        """\
+a sweep varies one setting, or two, and none was given as a list.
+    settings  batch, width, dtype, layers
+    Try: batch=[8, 16, 32]""",
+    ),
+    "a sweep of too much": (
+        lambda: sweep(perceptron, batch=[8], width=[4], dtype=["float32"]),
+        UnknownOptionError,
+        """\
+a sweep varies one setting, or two, and 'batch', 'width', 'dtype' were given as a list.
+    settings  batch, width, dtype, layers
+    Try: batch=[8, 16, 32]""",
+    ),
+    "a sweep over no values": (
+        lambda: sweep(perceptron, batch=[]),
+        UnknownOptionError,
+        """\
+the values of 'batch' must be a list with something in it, not [].
+    Try: batch=[8, 16, 32]""",
+    ),
+    "a sweep with a value that is no size": (
+        lambda: sweep(perceptron, batch=[8, 2.5]),
+        UnknownOptionError,
+        """\
+setting 'batch' of perceptron() must be a whole number, not 2.5.
+    before  8
+    Try: batch=16""",
+    ),
+    "a sweep from somewhere else": (
+        lambda: sweep(perceptron, batch=[8], source="guessed"),
+        UnknownOptionError,
+        """\
+a sweep of 'perceptron' cannot have its figures from 'guessed'.
+    sources  analytic, compiled, measured
+    Try: source="compiled\"""",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_wrong_is_said(case: str) -> None:
+    do, kind, text = CASES[case]
+    with pytest.raises(kind) as error:
+        do()
+    assert str(error.value) == text
+
+
+def test_what_a_persons_own_function_raises_is_raised() -> None:
+    def make(batch: int = 8) -> Any:
+        if batch > 8:
+            raise ValueError("too many")
+        return double, (spec(batch, 3),)
+
+    found = what_if(make)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="too many"):
+            found(batch=9)
+    assert found(batch=7).delta.flops == -3
+
+
+def test_a_program_that_cannot_be_traced_says_why() -> None:
+    def make(width: int = 4) -> Any:
+        return jnp.matmul, (spec(2, width), spec(4, 3))
+
+    with pytest.raises(StageUnavailableError, match="cannot be traced"):
+        what_if(make)(width=5)
+
+
+def test_a_program_that_xla_refuses_has_its_analytic_figures() -> None:
+    def make(batch: int = 8) -> Any:
+        return inspect(double, spec(batch, 3), compiler_options={"xla_no_such_flag": "1"})
+
+    change = what_if(make)(batch=16)
+    assert change.delta.flops == 24
+    later = change.compiled
+    with pytest.raises(Exception, match="xla_no_such_flag"):
+        later.result(60)
+    assert later.is_done
+    assert repr(later) == "Later(failed)"
+    (point,) = sweep(make, batch=[8], source="compiled").points
+    assert point.flops is None
+    assert "xla_no_such_flag" in point.reasons["flops"]

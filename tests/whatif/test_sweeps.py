@@ -1,0 +1,115 @@
+"""Sweeps over one setting or two."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+from whatif.programs import perceptron, spec
+
+import mithril_nb as ml
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.models import Linear
+from mithril_nb.targets import inspect
+from mithril_nb.whatif import sweep
+
+
+def test_a_sweep_over_two_settings_has_a_point_for_each_pair() -> None:
+    found = ml.sweep(perceptron, batch=[8, 16], width=[4, 6, 8])
+    assert found.settings == {"batch": (8, 16), "width": (4, 6, 8)}
+    assert [tuple(point.settings.values()) for point in found.points] == [
+        (8, 4), (8, 6), (8, 8), (16, 4), (16, 6), (16, 8),
+    ]  # fmt: skip
+    for point in found.points:
+        function, args = perceptron(**point.settings)
+        total = inspect(function, *args).cost().total
+        assert (point.flops, point.bytes_accessed) == (total.flops, total.bytes_accessed)
+        assert (point.transcendentals, point.params, point.way) == (total.transcendentals, total.params, "traced")
+        assert (point.peak_bytes or 0) > 0
+        assert point.time_s is None
+        assert point.reasons == {"time_s": 'nothing is run; source="measured" does'}
+
+
+def test_the_same_setting_at_all_points_is_no_list() -> None:
+    found = sweep(perceptron, batch=[8, 16], width=4, peak=False)
+    assert [point.flops for point in found.points] == [2 * batch * (4 * 32 + 32 * 4) for batch in (8, 16)]
+    assert found.points[0].reasons["peak_bytes"] == "not asked for: peak=True"
+
+
+def test_a_compiled_sweep_tells_what_xla_says() -> None:
+    found = sweep(perceptron, batch=[8], source="compiled")
+    function, args = perceptron(batch=8)
+    (point,) = found.points
+    assert point.flops == inspect(function, *args).cost("compiled").total.flops
+    assert point.way == found.source == "compiled"
+    assert (point.peak_bytes or 0) > 0
+
+
+def test_a_measured_sweep_has_times() -> None:
+    found = sweep(perceptron, batch=[8, 16], source="measured")
+    assert all((point.time_s or 0) > 0 for point in found.points)
+    assert "time_s" in found.to_dict()["fields"]
+
+
+def test_a_model_is_swept_by_its_batch_and_an_attribute() -> None:
+    found = sweep(Linear(3), shapes={"input": [2, 5]}, batch=[2, 4], changes={"linear.dimension": [3, 6]}, peak=False)
+    assert [point.flops for point in found.points] == [
+        2 * batch * 5 * width + batch * width for batch in (2, 4) for width in (3, 6)
+    ]
+
+
+def test_a_point_that_cannot_be_made_is_unknown_and_the_others_stand() -> None:
+    def make(batch: int = 8) -> Any:
+        if batch == 16:
+            raise ValueError("no room for 16")
+        return perceptron(batch)
+
+    found = sweep(make, batch=[8, 16, 32], peak=False)
+    assert [point.flops is None for point in found.points] == [False, True, False]
+    assert found.points[1].reasons["flops"] == "ValueError: no room for 16"
+    assert found.notes == (
+        "peak_bytes at batch=8; batch=32: not asked for: peak=True",
+        'time_s at batch=8; batch=32: nothing is run; source="measured" does',
+        "nothing is known at batch=16: ValueError: no room for 16",
+    )
+    assert "no room for 16" in str(found)
+
+
+def test_a_sweep_may_start_where_the_defaults_cannot_be_made() -> None:
+    def make(batch: int = 8, width: int = 0) -> Any:
+        assert width, "a width is needed"
+        return perceptron(batch, width)
+
+    assert [point.flops for point in sweep(make, width=[4], peak=False).points] == [2 * 8 * (4 * 32 + 32 * 4)]
+
+
+def test_a_sweep_is_plain_data_a_table_and_a_picture() -> None:
+    found = sweep(perceptron, batch=[8, 16], dtype=["float32", "bfloat16"])
+    data = found.to_dict()
+    assert data["settings"] == {"batch": [8, 16], "dtype": ["float32", "bfloat16"]}
+    assert data["fields"] == ["flops", "bytes_accessed", "transcendentals", "params", "peak_bytes"]
+    assert data["points"][1]["settings"] == {"batch": 8, "dtype": "bfloat16"}
+    assert repr(found) == "Sweep('perceptron', batch=[8, 16], dtype=['float32', 'bfloat16']; analytic)"
+    assert found._repr_mimebundle_()["image/svg+xml"].startswith("<svg")
+    frame = found.to_pandas()
+    assert list(frame.columns[:3]) == ["batch", "dtype", "flops"]
+    assert list(frame["flops"]) == [point.flops for point in found.points]
+
+
+def test_without_pandas_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> Any:
+        raise ImportError(name)
+
+    found = sweep(perceptron, batch=[8], peak=False)
+    monkeypatch.setattr(importlib, "import_module", missing)
+    with pytest.raises(UnknownOptionError) as error:
+        found.to_pandas()
+    assert str(error.value) == ("a table of pandas needs pandas, which is not installed.\n    Try: pip install pandas")
+
+
+def test_a_function_with_its_arguments_is_swept_by_its_batch() -> None:
+    def double(x: Any) -> Any:
+        return x + x
+
+    assert [point.flops for point in sweep(double, spec(4, 3), batch=[2, 8], peak=False).points] == [6, 24]

@@ -1,0 +1,211 @@
+"""Changes of programs that are made, of programs as they stand, and of models of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from whatif.programs import perceptron, spec
+
+import mithril_nb as ml
+from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.targets import inspect
+from mithril_nb.whatif import Change, what_if
+
+
+def mlp() -> Model:
+    model = Model()
+    model += Linear(16)
+    model += Relu()
+    model += Linear(4)
+    return model
+
+
+def loss(params: Any, x: Any) -> Any:
+    return jnp.sum(jnp.tanh(x @ params["w"]) ** 2)
+
+
+PARAMS = {"w": np.ones((5, 3), "float32")}
+
+
+def test_a_function_that_makes_a_program_may_give_any_of_three_forms() -> None:
+    def model(batch: int = 8) -> Any:
+        return mlp(), {"input": [batch, 6]}
+
+    def inspected(batch: int = 8) -> Any:
+        return inspect(mlp(), shapes={"input": [batch, 6]})
+
+    def pair(batch: int = 8) -> Any:
+        return loss, (PARAMS, spec(batch, 5))
+
+    changes = [what_if(make)(batch=16) for make in (model, inspected, pair)]
+    wanted = [ml.inspect(mlp(), shapes={"input": [16, 6]}).cost()] * 2 + [ml.inspect(loss, PARAMS, spec(16, 5)).cost()]
+    assert [change.after.total for change in changes] == [cost.total for cost in wanted]
+    assert [change.before.total == change.after.total for change in changes] == [False] * 3
+
+
+def test_settings_may_start_from_other_values_than_the_defaults() -> None:
+    found = ml.what_if(perceptron, batch=32)
+    assert found.settings == {"batch": 32, "width": 16, "dtype": "float32", "layers": (32, 4)}
+    assert repr(found) == "WhatIf('perceptron': batch=32, width=16, dtype='float32', layers=(32, 4))"
+    assert found.cost.total.flops == 2 * 32 * (16 * 32 + 32 * 4)
+    assert found(layers=(64,)).after.total.flops == 2 * 32 * 16 * 64
+
+
+def test_a_change_tells_blocks_roles_and_the_whole() -> None:
+    found = what_if(mlp(), shapes={"input": [8, 6]}, optimizer="adam")
+    change = found(batch=16)
+    before, after = change.before, change.after
+    assert change.settings == {"batch": (8, 16)}
+    assert change.delta.flops == (after.total.flops or 0) - (before.total.flops or 0)
+    assert {path: pair.after for path, pair in change.by_block.items()} == dict(after.by_block)
+    assert change.by_role["update"].delta.flops == 0
+    assert (
+        change.by_block["linear_0"].delta.flops == after.by_block["linear_0"].flops - before.by_block["linear_0"].flops
+    )  # type: ignore[operator]
+    sums = sum(pair.delta.flops or 0 for pair in change.by_block.values())
+    assert sums + (change.comparison.unattributed.delta.flops or 0) == change.delta.flops
+
+
+def test_a_model_changes_by_its_inputs_its_attributes_and_remat() -> None:
+    found = what_if(mlp(), shapes={"input": [8, 6]}, loss="mean_squared_error")
+    assert found.settings == {"batch": 8, "input.1": 6, "dtype": "float32", "remat": False}
+
+    def cost(model: Model, *shape: int) -> Any:
+        return ml.inspect(model, shapes={"input": list(shape)}, loss="mean_squared_error").cost().total
+
+    wide = Model()
+    wide += Linear(40)
+    wide += Relu()
+    wide += Linear(4)
+    assert found({"linear_0.dimension": 40}).after.total == cost(wide, 8, 6)
+    assert found({"input.1": 12}, batch=3).after.total == cost(mlp(), 3, 12)
+    assert (found(remat=True).delta.flops or 0) > 0
+    assert found(precision="highest").delta.flops == 0
+    assert found.settings["linear_0.dimension"] == 16
+
+
+def test_remat_computes_the_forward_pass_again() -> None:
+    change = what_if(mlp(), shapes={"input": [512, 6]}, loss="mean_squared_error")(remat=True)
+    forward = change.before.by_role["forward"].flops
+    assert forward is not None
+    assert 0.5 * forward < (change.delta.flops or 0) < 1.5 * forward
+    assert None not in change.peak_bytes
+
+
+def test_a_compiled_model_keeps_its_backend() -> None:
+    compiled = ml.compile(mlp(), ml.JaxBackend(), shapes={"input": [8, 6]})
+    assert what_if(compiled)(batch=16).after.total == ml.inspect(mlp(), shapes={"input": [16, 6]}).cost().total
+
+
+def test_a_function_changes_by_its_batch_its_dtype_and_its_precision() -> None:
+    found = what_if(loss, PARAMS, spec(7, 5))
+    assert found.settings == {"dtype": "float32"}
+    assert found(batch=14).after.total == inspect(loss, PARAMS, spec(14, 5)).cost().total
+    half = {"w": spec(5, 3, dtype="bfloat16")}
+    assert found(dtype="bfloat16").after.total == inspect(loss, half, spec(7, 5, dtype="bfloat16")).cost().total
+    assert found(dtype=jnp.bfloat16, batch=7).after.total == found(dtype="bfloat16").after.total
+    precise = found(precision="highest").compiled.result(60)
+    assert (precise.way, precise.settings) == ("compiled", {"precision": (None, "highest")})
+
+
+def test_an_inspection_changes_as_its_function_does() -> None:
+    inspection = inspect(jax.jit(loss), PARAMS, spec(7, 5))
+    assert what_if(inspection)(batch=9).after.total == inspect(loss, PARAMS, spec(9, 5)).cost().total
+
+
+def test_of_several_first_dims_the_batch_is_the_one_that_is_free() -> None:
+    """A weight alone is an array with a first dim, too; the product holds for one size of it only."""
+    found = what_if(jnp.matmul, spec(7, 5), spec(5, 3))
+    assert found(batch=14).delta.flops == 2 * 7 * 5 * 3
+
+
+def test_the_compiler_is_asked_behind_and_gives_a_change_of_its_own() -> None:
+    change = what_if(perceptron)(batch=16)
+    later = change.compiled
+    compiled = later.result(60)
+    assert later.is_done
+    assert compiled.before.source == compiled.after.source == "compiled"
+    assert compiled.settings == change.settings
+    function, args = perceptron(batch=16)
+    stats: Any = jax.jit(function).lower(*args).compile().memory_analysis()
+    wanted = stats.argument_size_in_bytes + stats.output_size_in_bytes + stats.temp_size_in_bytes
+    assert compiled.peak_bytes[1] == pytest.approx(wanted, rel=0.05)
+    assert change.compiled.result(0.001) is compiled
+
+
+def test_peaks_grow_with_the_batch() -> None:
+    before, after = what_if(perceptron)(batch=800).peak_bytes
+    assert before is not None
+    assert after is not None
+    assert after > before
+    assert after >= 800 * 16 * 4
+
+
+def test_an_estimate_comes_at_once_and_the_exact_figures_behind() -> None:
+    found = what_if(perceptron, learns=True)
+    found.close()  # so that nothing is traced ahead
+    change = found(dtype="float16")
+    assert change.way == "estimate"
+    assert change.notes == ("bytes as if every float32 were float16; what is converted is in change.exact",)
+    exact = change.exact.result(60)
+    function, args = perceptron(dtype="float16")
+    assert exact.way == "traced"
+    assert exact.after.total == inspect(function, *args).cost().total
+    assert change.after.total.bytes_accessed == exact.after.total.bytes_accessed  # nothing is converted here
+    assert found(dtype="float16").way == "traced"
+    assert exact.exact.result() is exact
+
+
+def test_a_change_is_told_as_text_and_as_plain_data() -> None:
+    change = what_if(perceptron)(batch=16)
+    assert (
+        str(change)
+        == """\
+perceptron: batch=8 -> batch=16 (traced)
+                    batch=8    batch=16    change
+FLOPs            10.2 kFLOP  20.5 kFLOP  +100.0 %
+transcendentals         288         576  +100.0 %
+bytes accessed      7.55 kB     12.5 kB   +66.1 %
+parameters                0           0      same
+
+perceptron: FLOPs by block: batch=8, batch=16
+block     batch=8    batch=16    change
+run    10.2 kFLOP  20.5 kFLOP  +100.0 %
+total  10.2 kFLOP  20.5 kFLOP  +100.0 %
+time_s: nothing here is run, so no time is known"""
+    )
+    data = change.to_dict()
+    assert (data["settings"], data["way"]) == ({"batch": [8, 16]}, "traced")
+    assert data["peak_bytes"]["after"] == {
+        "bytes": None,
+        "reason": "peak_bytes: not asked for yet; change.peak_bytes finds it out",
+    }
+    assert repr(change) == "Change('perceptron', batch: 8 -> 16; traced)"
+    _ = change.peak_bytes
+    assert change.to_dict()["peak_bytes"]["after"]["bytes"] == change.peak_bytes[1]
+    shown = change._repr_mimebundle_()
+    assert shown["image/svg+xml"].startswith("<svg")
+    assert "peak memory" in shown["text/plain"]
+
+
+def test_nothing_changed_is_a_change_of_nothing() -> None:
+    change = what_if(perceptron)()
+    assert isinstance(change, Change)
+    assert (change.settings, change.delta.flops) == ({}, 0)
+
+
+def test_a_mesh_is_a_setting_as_any_other() -> None:
+    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    split = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+
+    def make(sharding: Any = None) -> Any:
+        return loss, (PARAMS, jax.ShapeDtypeStruct((8, 5), "float32", sharding=sharding))
+
+    change = what_if(make)(sharding=split)
+    assert change.delta.flops == 0
+    assert change.compiled.result(60).after.total.flops
+    assert "sharding=NamedSharding" in str(change)
