@@ -14,6 +14,7 @@ from rich.table import Table
 
 from benchmarks.attribution import attribution_tables
 from benchmarks.compose import compose_tables
+from benchmarks.costs import cost_comparisons, cost_tables
 from benchmarks.evaluate import evaluate_comparisons
 from benchmarks.explorer import explorer_figures
 from benchmarks.interleaved import Comparison
@@ -30,7 +31,7 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "train": train_step_comparisons,
     "observation": observation_comparisons,
 }
-PARTS = [*COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution", "explorer", "profile"]
+PARTS = [*COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution", "explorer", "profile", "costs"]
 
 
 def main() -> None:
@@ -88,6 +89,10 @@ def main() -> None:
             ratios = [f"{ratio:.3f}" for ratio in (middle.with_gaps, middle.whole, best.instructions)]
             table.add_row(name, si(middle.wall_s), told, *ratios, f"1 ± {PROFILE_BAR}")
         console.print(table)
+    if "costs" in options.only:
+        for table in cost_tables(options.full):
+            console.print(table)
+        console.print(comparison_table(cost_comparisons(rounds, options.full)))
 
 
 def comparison_table(found: Iterator[Comparison]) -> Table:

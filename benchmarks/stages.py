@@ -47,11 +47,11 @@ def stage_comparisons(rounds: int, full: bool = False) -> Iterator[Comparison]:
     for name, make in stage_programs(full).items():
         fn, args = make()
         yield compare(
-            f"inspect to StableHLO, {name}", *_pair(fn, args, to_stablehlo, lower),
+            f"inspect to StableHLO, {name}", *paired(fn, args, to_stablehlo, lower),
             bar=LOWERING_BAR, rounds=max(5, rounds // 10),
         )  # fmt: skip
         yield compare(
-            f"  to HLO with passes, {name}", *_pair(fn, args, to_hlo, compiled),
+            f"  to HLO with passes, {name}", *paired(fn, args, to_hlo, compiled),
             bar=COMPILING_BAR, rounds=max(3, rounds // 40) if name in stage_programs(False) else 2,
         )  # fmt: skip
 
@@ -104,9 +104,10 @@ def compiled(fn: Callable[..., Any], args: tuple[Any, ...]) -> jax.stages.Compil
     return lower(fn, args).compile()
 
 
-def _pair(
+def paired(
     fn: Callable[..., Any], args: tuple[Any, ...], *programs: Callable[..., object]
 ) -> Iterator[Callable[[int], object]]:
+    """Yield for each program what runs it so many times on a function, as if JAX had never seen the function."""
     for program in programs:
 
         def run(count: int, program: Callable[..., object] = program) -> None:

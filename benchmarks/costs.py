@@ -1,0 +1,223 @@
+"""Whether costs are right, beside what others say of the same programs, and how long it takes to count them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from rich.table import Table
+
+from benchmarks.corpus import Make, corpus
+from benchmarks.corpus.program import Program, spec
+from benchmarks.interleaved import Comparison, compare
+from benchmarks.published import PUBLISHED
+from benchmarks.stages import compiled, paired
+from mithril_nb.cost import SOURCES, Cost, multiply_adds
+from mithril_nb.stages import Inspection, inspect
+
+REPORT_BAR = 1.2
+"""What the whole report of costs may take, over compiling alone."""
+CLOSED_FORMS = {
+    "a scan of ten 128x128 products": 41_943_040,
+    "MLP, train step": 308_150_272,
+    "GPT-2 small, forward": 64_456_359_936,
+    "GPT-2 small, train step": 193_369_079_808,
+    "GPT-2 small by scan, forward": 64_456_359_936,
+    "GPT-2 small by scan, train step": 193_369_079_808,
+    "ResNet-50, forward": 32 * 8_178_368_512,
+}
+"""FLOPs of matrix products and convolutions, padding included, by formulas: `tests/cost/test_closed_forms.py`."""
+_FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
+_MOST_BYTES = 600_000_000
+_COUNT = re.compile(r"│[^│]*│[^│]*│[^│]*│[^│]*│ (\d+) ")
+
+
+def cost_tables(full: bool) -> Iterator[Table]:
+    """Yield what was found, a table for each question.
+
+    Args:
+        full: Whether programs have the sizes that people use rather than small ones where they are compiled.
+    """
+    yield sums_table(full)
+    yield closed_forms_table()
+    yield published_table()
+
+
+def cost_comparisons(rounds: int, full: bool) -> Iterator[Comparison]:
+    """Yield how long the whole report takes, by each way of counting and with the memory, over compiling alone."""
+    programs = corpus(full=True)
+    names = ["MLP, train step", "LeNet, train step", "GPT-2 small, train step" if full else "GPT-2 small, forward"]
+    for name in names:
+        fn, args = programs[name]()
+        is_long = name.startswith("GPT")
+        yield compare(
+            f"costs by all sources and memory, {name}", *paired(fn, args, report, compiled), bar=REPORT_BAR,
+            rounds=2 if is_long else max(3, rounds // 20),
+        )  # fmt: skip
+
+
+def report(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
+    """Count what a program costs in every way there is without running it, and what memory it needs."""
+    inspection = inspect(fn, *args)
+    for source in SOURCES:
+        _ = inspection.cost(source=source).total
+    _ = inspection.memory.peak_bytes
+    return inspection
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What was found of one program.
+
+    Attributes:
+        name: Its name.
+        is_exact: For each source whether all blocks and what is unattributed add up to the total, in every figure.
+        off: For each source how far our sum, loops counted once, is from XLA's FLOPs; XLA has none of equations, which
+            are compared with its figure of the lowered program.
+        peak: How far the predicted peak of memory is from the figure of `memory_analysis()`; `None` if unknown.
+        unknown: How many rows of all sources have no known FLOPs, each with its reason.
+        silent: How many have none, and no reason.
+    """
+
+    name: str
+    is_exact: dict[str, bool]
+    off: dict[str, float | None]
+    peak: float | None
+    unknown: int
+    silent: int
+
+
+def sums(name: str, make: Make) -> Sums:
+    """Return what was found of one program, which is compiled for it."""
+    fn, args = make()
+    inspection = inspect(fn, *args, name=name)
+    costs = {source: inspection.cost(source=source) for source in SOURCES}
+    rows = [row for cost in costs.values() for row in cost.rows if row.flops is None]
+    return Sums(
+        name,
+        {source: all(_adds_up(cost, field) for field in _FIELDS) for source, cost in costs.items()},
+        {source: _off(cost, costs["lowered" if source == "analytic" else source]) for source, cost in costs.items()},
+        _peak_off(inspection),
+        len(rows),
+        sum(not row.formula and row.repeats is not None for row in rows),
+    )
+
+
+def _adds_up(cost: Cost, field: str) -> bool:
+    parts = [getattr(one, field) or 0 for one in (*cost.by_block.values(), cost.unattributed)]
+    return sum(parts) == (getattr(cost.total, field) or 0)
+
+
+def _off(cost: Cost, told: Cost) -> float | None:
+    if told.xla is None or told.xla.flops is None or cost.once.flops is None:
+        return None
+    return cost.once.flops / told.xla.flops - 1 if told.xla.flops else float(cost.once.flops != 0)
+
+
+def _peak_off(inspection: Inspection) -> float | None:
+    memory = inspection.memory
+    if memory.xla is None or memory.peak_bytes is None:
+        return None
+    constants = memory.kinds.get("constants", 0)  # `memory_analysis()` leaves them out
+    told = memory.xla.argument + memory.xla.output + memory.xla.temp - memory.xla.alias
+    return (memory.peak_bytes - constants) / told - 1 if told else None
+
+
+def sums_table(full: bool) -> Table:
+    """Return whether parts add up, and to what XLA says, over the corpus."""
+    off = [f"{source} − XLA" for source in SOURCES]
+    table = Table("sums over the corpus", *SOURCES, *off, "peak − XLA", "unknown", "silent")
+    for name, make in corpus(full).items():
+        if name.startswith("sharded"):  # they want eight devices
+            continue
+        found = sums(name, make)
+        exact = ["exact" if found.is_exact[source] else "[red]not[/red]" for source in SOURCES]
+        far = [_share(found.off.get(source), 0.005) for source in SOURCES]
+        silent = f"[red]{found.silent}[/red]" if found.silent else "0"
+        table.add_row(name, *exact, *far, _share(found.peak, 0.05), str(found.unknown), silent)
+    return table
+
+
+def closed_forms_table() -> Table:
+    """Return what we and others count of programs of which one knows what there is, loops included; nothing is run."""
+    others = {"ours": ours, "XLA, lowered": by_xla, "jax roofline": by_roofline, "flax tabulate": by_flax}
+    table = Table("matrix products and convolutions", "FLOPs", *others)
+    programs = corpus(full=True) | {"a scan of ten 128x128 products": ten_products}
+    for name, expected in CLOSED_FORMS.items():
+        fn, args = programs[name]()
+        table.add_row(name, f"{expected:,}", *(_told(count(fn, args), expected) for count in others.values()))
+    return table
+
+
+def ten_products() -> Program:
+    """Return ten products of matrices in a scan."""
+    return lambda x, w: lax.scan(lambda c, _: (c @ w, None), x, None, length=10)[0], (spec(128, 128),) * 2
+
+
+def ours(fn: Callable[..., Any], args: tuple[Any, ...]) -> int:
+    """Count matrix products and convolutions, padding included."""
+    return 2 * sum(one.count or 0 for one in multiply_adds(inspect(fn, *args)))
+
+
+def by_xla(fn: Callable[..., Any], args: tuple[Any, ...]) -> float | None:
+    """Return what XLA says of the lowered program: all of it."""
+    return (jax.jit(fn).lower(*args).cost_analysis() or {}).get("flops")
+
+
+def by_roofline(fn: Callable[..., Any], args: tuple[Any, ...]) -> float | None:
+    """Return what JAX's own estimate says, which counts matrix products; `None` where it is not installed."""
+    try:
+        from jax.experimental import roofline  # it wants absl, which JAX does not bring along
+    except ImportError:
+        return None
+    _, found = roofline.roofline(fn)(*args)
+    return found.flops
+
+
+def by_flax(fn: Callable[..., Any], args: tuple[Any, ...]) -> float | None:
+    """Return what the table of a module of Flax says that does the same; `None` where it would take much memory."""
+    from flax import linen
+    from flax.linen.summary import tabulate
+
+    if sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(args)) > _MOST_BYTES:
+        return None
+    arrays = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), args)  # it takes no specs
+
+    class Module(linen.Module):
+        def __call__(self, *args: Any) -> Any:
+            return fn(*args)
+
+    options = {"width": 400, "force_terminal": False, "no_color": True}
+    table = tabulate(Module(), jax.random.key(0), compute_flops=True, console_kwargs=options)(*arrays)
+    found = _COUNT.search(table)
+    return float(found.group(1)) if found else None
+
+
+def published_table() -> Table:
+    """Return what networks cost, beside what the literature says."""
+    table = Table("published figures", "ours", "theirs", "off", "unit", "parameters", "source")
+    for one in PUBLISHED:
+        found = one.inspected()
+        counted, params = one.counted(found), found.cost().total.params
+        equal = f"{params:,}" if params == one.params else f"[red]{params:,}, not {one.params:,}[/red]"
+        off = _share(counted / one.figure - 1, 0.01)
+        table.add_row(one.network, f"{counted:,}", f"{one.figure:,.0f}", off, one.unit, equal, one.source)
+    return table
+
+
+def _told(count: float | None, expected: int) -> str:
+    if count is None:
+        return "–"
+    return "exact" if count == expected else f"{100 * (count / expected - 1):+.2f} %"
+
+
+def _share(share: float | None, bar: float) -> str:
+    if share is None:
+        return "unknown"
+    text = f"{100 * share:+.3f} %"
+    return f"[red]{text}[/red]" if abs(share) > bar else text
