@@ -368,7 +368,7 @@ _elementwise(3, 0, "(1 - x)·(1 + x)", "one_minus_square")  # a primitive since 
 
 @rule(
     "broadcast_in_dim", "transpose", "rev", "concatenate", "pad", "slice", "split", "iota", "tile", "device_put",
-    "empty2", "empty", "full",
+    "empty2", "empty", "full", "stack",
     flops="0", note="moves data",
 )  # fmt: skip
 def movement(equation: Equation) -> Letters:
@@ -379,6 +379,7 @@ def movement(equation: Equation) -> Letters:
 @rule(
     "reshape", "squeeze", "expand_dims", "copy", "stop_gradient", "name", "optimization_barrier", "random_wrap",
     "random_unwrap", "random_clone", "reshard", "sharding_constraint", "mesh_cast", "pvary", "pcast", "create_token",
+    "platform_index",
     flops="0", note="another name", moved=no_bytes,
 )  # fmt: skip
 def renaming(equation: Equation) -> Letters:

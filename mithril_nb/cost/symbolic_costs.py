@@ -219,15 +219,19 @@ class SymbolicProgram:
             branches: dict[str, list[tuple[str, Expression]]] = {}
             for one, place in self.kinds.members:
                 if one.id.startswith(f"{condition}.b"):
-                    once = self.counted[place].once or 0
+                    once = self.counted[place].once
                     branch = one.id[len(condition) + 1 :].split(".", 1)[0]
-                    branches.setdefault(branch, []).append((one.id, once if found.get(one.id, True) else 0))
+                    is_idle = found.get(one.id, True) is False
+                    branches.setdefault(branch, []).append((one.id, 0 if once is None or is_idle else once))
             if len(branches) < 2:
                 continue
-            dearest = _dearest({name: total(once for _, once in body) for name, body in branches.items()})
+            is_open = any(found.get(id, True) is None for body in branches.values() for id, _ in body)
+            sums = {name: total(once for _, once in body) for name, body in branches.items()}
+            dearest = None if is_open else _dearest(sums)
             for name, body in branches.items():
                 if dearest != name:
-                    found.update((id, None if dearest is None else False) for id, _ in body)
+                    states = {id: False if dearest or found.get(id, True) is False else None for id, _ in body}
+                    found.update(states)
         return found
 
     def _check_names(self, path: str, field: str, role: str | None) -> None:

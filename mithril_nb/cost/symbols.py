@@ -97,11 +97,13 @@ class Polynomial:
 
     def value(self, sizes: Mapping[str, int]) -> Number:
         """Return its value, which may be a fraction."""
-        return _exact(
-            sum(
-                coefficient * prod(_value(atom, sizes) ** power for atom, power in product)
-                for product, coefficient in self.terms.items()
-            )
+        return _exact(self.at(sizes))
+
+    def at(self, sizes: Mapping[str, Any]) -> Any:
+        """Return its value for sizes of any type that has arithmetic, as the dims of JAX."""
+        return sum(
+            coefficient * prod(_value(atom, sizes) ** power for atom, power in product)
+            for product, coefficient in self.terms.items()
         )
 
     def substitute(self, sizes: Mapping[str, Expression]) -> Polynomial:
@@ -416,10 +418,11 @@ def _order(part: tuple[Atom, int]) -> tuple[bool, str, str]:
     return isinstance(part[0], Call), text.lower(), text
 
 
-def _value(atom: Atom, sizes: Mapping[str, int]) -> Number:
+def _value(atom: Atom, sizes: Mapping[str, Any]) -> Any:
     if isinstance(atom, str):
         return sizes[atom]
-    return FUNCTIONS[atom.function](*(arg.value(sizes) for arg in atom.args))
+    args = [arg.at(sizes) for arg in atom.args]
+    return FUNCTIONS[atom.function](*(_exact(arg) if isinstance(arg, Fraction) else arg for arg in args))
 
 
 def _substituted(atom: Atom, sizes: Mapping[str, Expression]) -> Polynomial:
