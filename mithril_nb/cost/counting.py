@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -73,6 +75,8 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
     """
     found: dict[str, Cost] = {}
     unavailable: dict[str, str] = {}
+    if "compiled" in sources and not inspection.is_compiled:
+        _compile_beside(inspection)
     for source in sources:
         try:
             found[source] = cost_of(inspection, source)
@@ -81,6 +85,18 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
             unavailable[source] = facts[0][1].partition("\n")[0] if facts else str(error)
     memory = xla_memory(lambda: inspection.analysis("memory")) if "compiled" in found else None
     return Costs(inspection.name, found, memory, unavailable)
+
+
+def _compile_beside(inspection: Inspection) -> None:
+    """Have XLA compile while we count what need not be compiled: it holds no lock of Python's."""
+
+    def compile() -> None:
+        # Who asks for the costs of the compiled program is told what went wrong: it is kept.
+        with suppress(Exception):
+            _ = inspection.compiled
+
+    with suppress(RuntimeError):  # A process may have as many threads as it is allowed: then one after the other.
+        threading.Thread(target=compile, name="mithril_nb compiles", daemon=True).start()
 
 
 def costs_so_far(inspection: Inspection) -> Costs:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from math import ceil, log2, prod
 
 from mithril_nb.cost.contractions import valid_pairs
@@ -282,12 +283,17 @@ def _first_specs(*instructions: Instruction) -> tuple[TensorSpec, ...]:
 
 def _made(one: Instruction) -> int | None:
     """Size of the result, all of its arrays."""
-    return sum_of(*map(nbytes, one.shapes))
+    return _spec_bytes(one.shapes[0]) if len(one.shapes) == 1 else sum_of(*map(_spec_bytes, one.shapes))
 
 
 def _bytes(one: Instruction) -> int | None:
     """Size of the result for who takes it: of several arrays that is the table of pointers to them."""
     return POINTER_BYTES * len(one.shapes) if len(one.shapes) > 1 else _made(one)
+
+
+@lru_cache(maxsize=4096)
+def _spec_bytes(spec: TensorSpec) -> int | None:
+    return nbytes(spec)  # a program of thousands of instructions has some tens of specs
 
 
 def _window(one: Instruction) -> int:

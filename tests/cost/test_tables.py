@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +28,7 @@ def cost() -> Cost:
 
 def test_a_row_for_each_equation() -> None:
     found = cost()
-    table = found.to_pandas()
+    table: Any = found.to_pandas()
     assert list(table.index) == [row.id for row in found.rows]
     assert table["flops"].sum() == found.total.flops == 2 * 8**3
     assert (str(table["flops"].dtype), str(table["time_s"].dtype)) == ("Int64", "Float64")
@@ -38,7 +39,7 @@ def test_a_row_for_each_equation() -> None:
 
 
 def test_a_row_for_each_block() -> None:
-    table = cost().to_pandas(by="block")
+    table: Any = cost().to_pandas(by="block")
     assert list(table.index) == ["linear", "solve", "(unattributed)"]
     assert list(table.loc["linear", ["flops", "params", "forward"]]) == [1024, 64, 1024]
     assert table["bytes_accessed"].sum() == cost().total.bytes_accessed
