@@ -1,0 +1,244 @@
+"""Rooflines, costs side by side, sweeps and costs on a graph: readable, exact on hover, and told where unknown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cost_pictures import HOSTILE, check, costs, gpt
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mithril_nb.errors import ModelFileError, UnknownOptionError
+from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
+from mithril_nb.viz.costs.axes import scale_of
+from mithril_nb.viz.costs.beside import beside, pair_of
+from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.overlay import overlay, overlay_of
+from mithril_nb.viz.costs.roofline import roofline, spots_of
+from mithril_nb.viz.costs.sheet import HEAT, TINTS, colour
+from mithril_nb.viz.costs.sweep import sweep
+from mithril_nb.viz.palette import DARK, HUES, LIGHT, contrast
+
+PEAKS = {"flops_per_s": {"float32": 1.2e12, "float64": 3e11}, "bytes_per_s": 28.7e9, "source": "measured"}
+
+
+def timed(data):
+    """Return costs with times in which each block reaches a quarter of the roof of `PEAKS`."""
+    for figures in (*data["by_block"].values(), data["total"]):
+        flops, size = figures["flops"] or 0, figures["bytes_accessed"] or 0
+        figures["time_s"] = 4 * max(flops / 1.2e12, size / 28.7e9)
+    return {**data, "source": "measured"}
+
+
+def pair(blocks, total, **more):
+    entries = [{"block": path, "before": two[0], "after": two[1]} for path, two in blocks.items()]
+    ends = {"before": total[0], "after": total[1]}
+    return {"before": "lowered", "after": "compiled", "field": "flops", "blocks": entries, "total": ends, **more}
+
+
+def swept(values, fields=("flops", "time_s"), missing=(), **second):
+    points = [
+        {"settings": {"batch": value, **dict(zip(second, others, strict=True))},
+         **{field: None if (value, field) in missing else 1000 * at for field in fields},
+         "reasons": {"time_s": "out of memory"}}
+        for at, value in enumerate(values, 1)
+        for others in ([(one,) for one in next(iter(second.values()))] if second else [()])
+    ]  # fmt: skip
+    return {"settings": {"batch": list(values), **second}, "fields": list(fields), "points": points}
+
+
+@pytest.fixture
+def small() -> LogicalGraph:
+    return LogicalGraph(tuple(Node(name, Block("Relu", (), (), (Port("output"),), op="source")) for name in "ab"))
+
+
+def test_golden(golden, nested):
+    golden("roofline.svg", roofline(timed(gpt()), PEAKS).svg)
+    golden("roofline.txt", roofline(timed(gpt()), PEAKS).text)
+    two = pair({"mlp/a": (4000, 1000), "mlp/b": (0, 500), "c": (None, 10)}, (4000, 1510), program="step")
+    golden("beside.svg", beside(two).svg)
+    golden("sweep.svg", sweep(swept([8, 16, 32], missing={(16, "time_s")}, width=[64, 128])).svg)
+    blocks = {"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": 260, "head": 280, "skip": None, "(loss)": 10}
+    golden("overlay.svg", overlay(costs(blocks), nested).svg)
+    golden("overlay.txt", overlay(costs(blocks), nested).text)
+
+
+def test_every_tone_that_carries_text_can_be_read_on():
+    for theme in (LIGHT, DARK):
+        tones = [f"tint{hue}.{level}" for hue in range(HUES + 1) for level in range(len(TINTS[theme]))]
+        tones += [f"heat{level}" for level in range(len(HEAT[theme]))]
+        assert min(contrast(colour(f"on {tone}", theme), colour(tone, theme)) for tone in tones) >= 4.5
+        steps = [contrast(colour(f"heat{level}", theme), theme.ground) for level in range(len(HEAT[theme]))]
+        assert steps == sorted(steps), "the dearer, the further from the ground"
+
+
+@pytest.mark.parametrize("width", [320, 400, 720])
+@pytest.mark.parametrize("peaks", [None, PEAKS, {"flops_per_s": 1e12}, {"bytes_per_s": 1e10}])
+def test_rooflines_can_be_read(width, peaks):
+    for data in (gpt(), timed(gpt()), gpt(25, spread=5), costs({"a": 7}), costs(dict.fromkeys(HOSTILE, 9), 2)):
+        check(roofline(data, peaks, width).svg)
+
+
+def test_points_of_a_roofline_are_where_they_belong():
+    spots, missing = spots_of(timed(gpt()))
+    up = next(spot for spot in spots if spot.path == "block_0/mlp/up")
+    assert (up.repeat, up.intensity) == (12, 3_656_159_232 / 408_674_392)
+    assert up.rate == pytest.approx(28.7e9 * up.intensity / 4)
+    assert missing == ["no FLOPs, not drawn: block_0 / attention / split ×12, block_0 / attention / merge ×12"]
+    told = check(roofline(timed(gpt()), PEAKS).svg).tooltips
+    assert (
+        "block_0 / mlp / up ×12: 8.95 FLOP/B\nattainable 257 GFLOP/s\nreached 64.2 GFLOP/s, 25.0 % of the roof\n"
+        "limited by memory" in told
+    )
+
+
+def test_a_roofline_says_what_it_has_no_number_for():
+    plain = costs({"a": {"flops": 400, "bytes_accessed": 100}})
+    assert "attainable, not measured" in roofline(plain, PEAKS).svg
+    assert roofline(plain).text.splitlines()[1] == "No roof: what this machine can do at most is not known."
+    nothing = roofline(costs({"a": None}, None), PEAKS)
+    assert nothing.text.endswith(
+        "No block has both FLOPs and bytes, so none has a place here. unknown FLOPs or bytes, not drawn: a"
+    )
+    check(nothing.svg)
+
+
+@pytest.mark.parametrize("width", [320, 400, 720])
+def test_pairs_can_be_read(width):
+    blocks = {f"block_{at}/part": (at * 10**9, (50 - at) * 10**8) for at in range(50)}
+    check(beside(pair(blocks, (10**12, 10**11)), width).svg)
+    check(beside(pair(dict.fromkeys(HOSTILE, (3, 4)), (4, 5), program=HOSTILE[0], notes=list(HOSTILE)), width).svg)
+    check(beside(pair({"a": (None, None)}, (None, None)), width).svg)
+    check(beside(pair({}, (0, 0)), width).svg)
+    check(beside(pair({"a": (0, 0)}, (0, 0)), width).svg)
+
+
+def test_lengths_of_bars_are_costs():
+    drawn = check(beside(pair({"a": (1000, 4000), "b": (2000, 0)}, (3000, 4000))).svg)
+    pairs = [group for group in drawn.root.iter() if group.get("class") == "pair"]
+    full = [float(rect.attrib["width"]) for group in pairs for rect in group if rect.tag.endswith("rect")]
+    before_a, after_a, before_b, after_b = full
+    assert after_a / (before_a + 1) == pytest.approx(4, abs=0.05)
+    assert (before_b + 1) / (before_a + 1) == pytest.approx(2, abs=0.02)
+    assert after_b == 0
+
+
+def test_a_bound_tells_of_no_change():
+    change = {"before": {"flops": 10, "unknown": 1}, "after": {"flops": 20, "unknown": 0}}
+    lost = {"before": {"flops": 0}, "after": {"flops": 0}}
+    data = {
+        "before": "f: lowered",
+        "after": "f: compiled",
+        "total": change,
+        "by_block": {"a": change},
+        "unattributed": lost,
+    }
+    drawing = beside(pair_of(data, "flops"))
+    assert drawing.text.splitlines() == [
+        "f: FLOPs by block: lowered, compiled",
+        "block  lowered  compiled   change",
+        "a      10 FLOP   20 FLOP  unknown",
+        "total  10 FLOP   20 FLOP  unknown",
+    ]
+    check(drawing.svg)
+
+
+@pytest.mark.parametrize("width", [320, 400, 720])
+@pytest.mark.parametrize(
+    "data",
+    [
+        swept([8, 16, 32]),
+        swept([1, 10, 100, 10_000, 1_000_000]),
+        swept(["float32", "bfloat16"], missing={("float32", "time_s")}),
+        swept([True, False], width=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+        swept([3]),
+        swept(list(HOSTILE), width=list(HOSTILE[:4])),
+        swept(range(1, 60)),
+        swept([8, 16], fields=("time_s",), missing={(8, "time_s"), (16, "time_s")}),
+    ],
+)
+def test_sweeps_can_be_read(data, width):
+    check(sweep(data, width).svg)
+
+
+def test_a_gap_in_a_sweep_is_no_zero():
+    drawing = sweep(swept([8, 16, 32, 64], missing={(16, "time_s")}))
+    drawn = check(drawing.svg)
+    assert "time unknown at batch=16: out of memory" in drawing.text
+    assert "?" in [one.text for one in drawn.texts]
+    assert "batch=16\n2,000 FLOP" in drawn.tooltips
+    assert sum(told.startswith("batch=16") for told in drawn.tooltips) == 1
+    lines = [path.attrib["d"] for path in drawn.root.iter() if path.get("stroke-width") == "1.8"]
+    assert [d.count("M") for d in lines] == [1, 1], "a lone point before the gap is no line"
+    assert [d.count("L") for d in lines] == [3, 1]
+
+
+@given(st.lists(st.floats(1e-9, 1e18), min_size=1, max_size=9))
+def test_a_scale_holds_its_numbers(values):
+    scale = scale_of(values, 10, 110)
+    assert all(9.99 <= scale.at(value) <= 110.01 for value in values)
+    assert scale.is_log == (max(values) / min(values) > 100)
+    assert all(scale.low * 0.999 <= tick <= scale.high * 1.001 for tick in scale.ticks())
+    assert 1 <= len(scale.ticks()) <= 8
+
+
+def test_the_overlay_adds_up_and_says_what_is_outside(nested):
+    blocks = {"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": 260, "head": 280, "skip": None, "(loss)": 10}
+    drawn = check(overlay(costs(blocks), nested).svg)
+    assert "MLP mlp_0\nFLOPs: 690 FLOP, 69.0 %" in [told.replace("\n256", "") for told in drawn.tooltips]
+    assert "not of this graph: 10 FLOP, 1.0 %" in [one.text for one in drawn.texts]
+    assert "unknown" in [one.text for one in drawn.texts]
+    check(overlay(costs(blocks), nested, expanded={"mlp_0"}).svg)
+
+
+def test_an_overlay_of_nothing_known(small):
+    for value in (0, None):
+        check(overlay(costs({"a": value, "b": value}, value), small).svg)
+
+
+def test_costs_of_another_model_are_refused(small):
+    with pytest.raises(UnknownOptionError) as raised:
+        overlay(costs({"conv_0": 3}), small)
+    assert str(raised.value) == (
+        "the costs of 'train step' name no block of this graph.\n"
+        "    costs  conv_0\n"
+        "    graph  a, b\n"
+        "    Try: ml.inspect(model, ...).cost().overlay(model), of the same model."
+    )
+    with pytest.raises(UnknownOptionError) as raised:
+        overlay_of(costs({"a": 3}), 3)
+    assert str(raised.value) == (
+        "costs of 'train step' cannot be shown on 3.\n"
+        "    needs  a model, its graph, or the graph of a stage\n"
+        "    Try: cost.overlay(inspection.graph())"
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.dictionaries(st.text(max_size=20), st.integers(0, 10**9), max_size=5), st.text(max_size=20))
+def test_any_name_is_a_text(blocks, name):
+    data = {**costs(blocks), "program": name}
+    graph = LogicalGraph(tuple(Node(f"n{at}{path}", Block(name, (), (), (), op="x")) for at, path in enumerate(blocks)))
+    both = costs({node.name.replace("/", "%2F"): 5 for node in graph.nodes} | {"n": 1})
+    check(roofline(data, {**PEAKS, "source": name}).svg)
+    check(beside(pair({path: (value, 1) for path, value in blocks.items()}, (1, 2), program=name)).svg)
+    check(sweep(swept([*blocks, "x"], **{name or "n": [1, name]})).svg)
+    if {path for path, _ in graph.walk()} & both["by_block"].keys():
+        check(overlay(both, graph).svg)
+
+
+def test_a_drawing_is_shown_and_saved(tmp_path: Path):
+    drawing = Drawing("<svg/>", "a table")
+    assert drawing._repr_mimebundle_() == {"text/plain": "a table", "image/svg+xml": "<svg/>"}
+    assert str(drawing) == "a table"
+    assert drawing.save(tmp_path / "a.svg").read_text() == "<svg/>\n"
+    assert drawing.save(tmp_path / "a.txt").read_text() == "a table\n"
+    missing = tmp_path / "none" / "a.svg"
+    with pytest.raises(ModelFileError) as raised:
+        drawing.save(missing)
+    assert str(raised.value) == (
+        f"the picture cannot be written to {str(missing)!r}.\n"
+        "    reason  No such file or directory\n"
+        '    Try: drawing.save("costs.svg")'
+    )
