@@ -167,12 +167,34 @@ def best_memory_of(inspection: Inspection) -> MemoryUse:
 def _analytic(inspection: Inspection) -> MemoryUse:
     equations = inspection.equations
     lives, unknown = jaxpr_lives(inspection.values, equations)
+    lives = _with_state(lives, _state(inspection))
     notes = [f"{unknown} arrays: their size is not known"] if unknown else []
     if any(_is_spread(leaf) for leaf in jax.tree.leaves(inspection.arguments)):
         notes.append("arrays that are spread over devices are counted whole, not by device")
     # What a program without equations is given, it gives back at one go.
     sequence = [equation.id for equation in equations] or [""]
     return _use(inspection, "analytic", lives, sequence, 0, None, notes)
+
+
+def _state(inspection: Inspection) -> dict[str, str]:
+    """Return by name of each argument the one block whose update alone takes it: what the optimizer keeps for it."""
+    equations = inspection.equations
+    found: dict[str, str] = {}
+    for value in inspection.values:
+        if value.is_argument:
+            users = [equations[use] for use in value.uses if not equations[use].is_call]
+            blocks = {one.block for one in users}
+            is_kept = len(blocks) == 1 and all(one.role == "update" for one in users)
+            found[value.id] = blocks.pop() if is_kept else UNATTRIBUTED
+    return found
+
+
+def _with_state(lives: Sequence[Life], blocks: Mapping[str, str]) -> list[Life]:
+    """Give arguments that belong to no block the one of their ids."""
+    return [
+        replace(life, block=blocks.get(life.id, UNATTRIBUTED)) if life.kind == ARGUMENTS and not life.block else life
+        for life in lives
+    ]
 
 
 def _is_spread(leaf: Any) -> bool:
@@ -199,6 +221,9 @@ def _compiled(inspection: Inspection) -> MemoryUse:
     except StageUnavailableError as error:
         return _in_sum(inspection, _sizes(buffers, makers), xla, _reason(error))
     lives, unknown = compiled_lives(buffers, ranges, makers)
+    arguments = {one.id: one.equations[0] for one in stage.instructions if one.opcode == "parameter" and one.equations}
+    state = {f"arg{place}": block for place, block in enumerate(_state(inspection).values())}
+    lives = _with_state(lives, {id: state[argument] for id, argument in arguments.items() if argument in state})
     notes = (f"{unknown} values: XLA does not say when they are needed",) if unknown else ()
     return _use(inspection, "compiled", lives, ranges.sequence, set_aside(buffers), xla, notes)
 

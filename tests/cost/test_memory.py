@@ -353,3 +353,11 @@ def test_random_programs_add_up(steps: list[int], is_donated: bool, is_different
     check_sums(found)
     blocks = {equation.block for equation in program.equations} | {""}
     assert found.at_peak.keys() | program.memory.at_peak.keys() <= blocks
+
+
+@pytest.mark.parametrize("source", ["analytic", "compiled"])
+def test_what_the_optimizer_keeps_for_a_block_is_held_by_it(source: str) -> None:
+    fn, args = corpus()["LeNet, train step"]()
+    found = memory_of(inspect(fn, *args), source)
+    state = {life.block for life in found.lives if life.kind == "arguments" and ("mu" in life.id or "nu" in life.id)}
+    assert state == {"features/conv_1", "features/conv_2", "compute_loss/lenet"}
