@@ -234,17 +234,20 @@ class CostDesk:
     def _make(self, looked: Looked, source: str, wanted: Callable[[], bool]) -> None:
         try:
             cost, version = self._cost(looked, source, wanted)
+            if cost is None:
+                return
+            with paused_collector():  # beside a large traced program it stops everything for as long as this takes
+                table = cost_table(cost, looked.paths, looked.hues)
         except Exception as error:  # a page shows it where the costs would stand
-            self._turn(source, replace(_why_not(error), version=0))
-            if not isinstance(error, MithrilError):
-                self._failed(error)
+            self._refuse(source, error)
             return
-        if cost is None:
-            return
-        with paused_collector():  # beside a large traced program it stops everything for as long as the table takes
-            table = cost_table(cost, looked.paths, looked.hues)
         self._tell("cost", CostTable(source, version, table))
         self._turn(source, SourceState("ready", version=version))
+
+    def _refuse(self, source: str, error: Exception) -> None:
+        self._turn(source, _why_not(error))
+        if not isinstance(error, MithrilError):
+            self._failed(error)
 
     def _cost(self, looked: Looked, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
         """Return the costs, and the version of the design that they are of; `None` if nobody wants them any more."""
@@ -265,9 +268,7 @@ class CostDesk:
         try:
             measured = profile(looked.inspection(), runs=RUNS)
         except Exception as error:  # a page shows it where the costs would stand
-            self._turn("measured", _why_not(error))
-            if not isinstance(error, MithrilError):
-                self._failed(error)
+            self._refuse("measured", error)
             return
         self._measured = looked.version, measured
         self._make(looked, "measured", lambda: True)

@@ -88,7 +88,14 @@ class WhatIfDesk:
         subject = self._subject()
         self._quick.ask("settings", lambda _: self._find_settings(subject))
 
-    def what_if(self, key: str, changes: Sequence[Sequence[Any]], figure: str = "flops", compile: bool = False) -> None:
+    def what_if(
+        self,
+        key: str,
+        changes: Sequence[Sequence[Any]],
+        figure: str = "flops",
+        compile: bool = False,
+        width: float = 720,
+    ) -> None:
         """Tell what a program costs with other settings.
 
         Args:
@@ -96,6 +103,7 @@ class WhatIfDesk:
             changes: The other settings: path of a block or `""`, name, value.
             figure: What the picture shows.
             compile: Whether to compile both for it, which may take long.
+            width: How wide the picture is, in px.
 
         Raises:
             UnknownOptionError: There is no such figure, or what is given are no changes.
@@ -104,7 +112,7 @@ class WhatIfDesk:
             raise UnknownOptionError(f"unknown figure {figure!r}.", (("known", ", ".join(FIGURES)),))
         subject, read = self._subject(), checked_changes(changes)
         worker = self._slow if compile else self._quick
-        worker.ask("what if", lambda wanted: self._answer(subject, str(key), read, figure, compile, wanted))
+        worker.ask("what if", lambda wanted: self._answer(subject, str(key), read, figure, compile, int(width), wanted))
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the answers; return whether they came in time."""
@@ -127,8 +135,9 @@ class WhatIfDesk:
         self._changed()
 
     def _answer(
-        self, subject: Subject, key: str, changes: Changes, figure: str, compile: bool, wanted: Callable[[], bool]
-    ) -> None:
+        self, subject: Subject, key: str, changes: Changes, figure: str, compile: bool, width: int,
+        wanted: Callable[[], bool],
+    ) -> None:  # fmt: skip
         self._turn("loading", "Compiling both" if compile else "Tracing")
         problem: Diagnostic | None = None
         found: _Tried | None = None
@@ -142,7 +151,7 @@ class WhatIfDesk:
             if not isinstance(error, MithrilError):
                 self._failed(error)
         if wanted():
-            self._tell("what_if", self._told(key, changes, figure, found, problem))
+            self._tell("what_if", self._told(key, changes, figure, width, found, problem))
         self._turn("ready")
 
     def _try(self, subject: Subject, changes: Changes) -> _Tried:
@@ -160,7 +169,7 @@ class WhatIfDesk:
         return found
 
     def _told(
-        self, key: str, changes: Changes, figure: str, found: _Tried | None, problem: Diagnostic | None
+        self, key: str, changes: Changes, figure: str, width: int, found: _Tried | None, problem: Diagnostic | None
     ) -> WhatIfAnswer:
         picture = CostPicture(key)
         data: dict[str, Any] = {
@@ -173,7 +182,7 @@ class WhatIfDesk:
             if "compiled" in found.costs:
                 data["compiled"] = _compared(found, "compiled")
             before, after = found.costs["analytic"]
-            drawing = draw_beside(before, after, figure, 720, found.hues, ("now", "then"))
+            drawing = draw_beside(before, after, figure, width, found.hues, ("now", "then"))
             picture = CostPicture(key, drawing.svg, drawing.text)
         return WhatIfAnswer(key, data, picture)
 

@@ -82,7 +82,14 @@ export function linesOf(costs: readonly Cost[]): Line[] {
       found.set(row.block, line);
     }
   }
+  // Rows add up to the total: a block without one costs nothing.
+  for (const line of found.values()) for (const { source, total } of costs) line.by[source] ??= nothing(line, total);
   return [...found.values()];
+}
+
+/** The row of a block that has none. */
+export function nothing({ block, label, hue }: Pick<CostRow, "block" | "label" | "hue">, total: CostRow): CostRow {
+  return { block, label, hue, flops: 0, bytes_accessed: 0, transcendentals: 0, params: 0, time_s: total.time_s === null ? null : 0 };
 }
 
 export function totalLine(costs: readonly Cost[]): Line {
@@ -109,7 +116,7 @@ export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   if (costs.length > 1) return [...costs.map(({ source }) => column(source, figure, source, ...SOURCE_TITLES[source])), shareColumn(first, figure)];
   const { source, total } = first;
   const figures = FIGURES.filter((one) => one !== "time_s" || total.time_s !== null || source === "measured");
-  const columns = figures.map((one) => column(source, one, one, FIGURE_TITLES[one][0], FIGURE_TITLES[one][2]));
+  const columns = figures.map((one) => column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2]));
   const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
   const parts = roles.length > 1 ? roles.map((role) => roleColumn(source, figure, role)) : [];
   return [...columns, shareColumn(first, figure), ...parts];

@@ -57,7 +57,7 @@ export function pathOfKey(key: string): string {
 
 const OWN = `
 :host { display: block; }
-svg { display: block; max-width: 100%; height: auto; font-family: var(--mnb-ui); }
+:host svg.mnb-cost { --ground: var(--mnb-bg); --ink: var(--mnb-ink); display: block; max-width: 100%; height: auto; font-family: var(--mnb-ui); }
 [data-block] { cursor: pointer; outline: none; }
 .mnb-hovered > :is(rect, path, circle, polygon), :is(rect, path, circle, polygon).mnb-hovered { stroke: var(--mnb-accent); stroke-width: 2; }
 .mnb-pinned > :is(rect, path, circle, polygon), :is(rect, path, circle, polygon).mnb-pinned { stroke: var(--mnb-accent); stroke-width: 3; }

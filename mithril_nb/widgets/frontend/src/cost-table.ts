@@ -1,12 +1,12 @@
 /** The table of costs: sortable, with bars by role, rows that open to their equations, totals, and what no block caused. */
 
-import { costColumns, type Column, FIGURE_TITLES, type Line, linesOf, sortLines, told, totalLine } from "./cost-figures";
+import { costColumns, type Column, FIGURE_TITLES, type Line, linesOf, nothing, sortLines, told, totalLine } from "./cost-figures";
 import { attr, h, icon, ICONS, keyed, text } from "./dom";
 import { UNATTRIBUTED, lineage } from "./links";
 import { percent } from "./format";
 import { decodeJson } from "./messages";
 import type { Store } from "./store";
-import type { Cost, CostDetail, CostRow, Figure, Source } from "./types";
+import type { Cost, CostDetail, Figure, Source } from "./types";
 
 const NAME = "block";
 
@@ -76,8 +76,7 @@ export class CostTable {
     const items = sorted.flatMap((line) => (this.opened.has(line.block) ? [{ line, isDetail: false }, { line, isDetail: true }] : [{ line, isDetail: false }]));
     keyed(this.body, items, ({ line, isDetail }) => `${isDetail ? "in" : "of"} ${this.signature()} ${line.block}`, ({ line, isDetail }) => (isDetail ? this.detailRow() : this.row(line.block)), (element: HTMLElement, { line, isDetail }) => (isDetail ? this.paintDetails(element, line) : this.paintRow(element, line, most)));
     const outside = all.find(({ block }) => block === "");
-    const zero = (cost: Cost): CostRow => ({ ...cost.total, flops: 0, bytes_accessed: 0, transcendentals: 0, params: 0, time_s: cost.total.time_s === null ? null : 0, roles: {}, unknown: {} });
-    const lost: Line = { block: "", label: "Unattributed", hue: -1, by: Object.fromEntries(this.costs.map((cost) => [cost.source, outside?.by[cost.source] ?? zero(cost)])) };
+    const lost: Line = { block: "", label: "Unattributed", hue: -1, by: Object.fromEntries(this.costs.map(({ source, total }) => [source, outside?.by[source] ?? nothing({ block: "", label: "", hue: -1 }, total)])) };
     const feet = this.costs.length ? [{ line: lost, isTotal: false }, { line: totalLine(this.costs), isTotal: true }] : [];
     keyed(this.foot, feet, ({ isTotal }) => `${isTotal} ${this.signature()}`, ({ isTotal }) => this.footRow(isTotal), (element: HTMLElement, { line }) => this.columns.forEach((column, i) => this.paintCell(element.children[i + 1]!, column, line, 0)));
     this.roving(sorted.map(({ block }) => block));

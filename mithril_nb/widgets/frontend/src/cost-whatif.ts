@@ -62,6 +62,7 @@ export class WhatIf {
   private readonly heads = h("tr");
   private readonly table: HTMLElement;
   private readonly picture: Picture;
+  private readonly main: HTMLElement;
   private readonly clock: Clock;
   private answer: Answer | null = null;
   private sent = "";
@@ -77,11 +78,12 @@ export class WhatIf {
     this.compile = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "whatif.compile", title: "Compiles the program as it is and as it would be", onclick: () => this.send(true) }, "Compile both");
     this.table = h("table", { class: "mnb-table mnb-whatif-table" }, h("thead", {}, this.heads), this.body);
     this.picture = new Picture(store, tip);
+    this.main = h("div", { class: "mnb-whatif-main" }, this.said, this.problem, this.table, this.picture.root);
     this.root = h(
       "div",
       { class: "mnb-whatif", "aria-label": VIEW_TITLES.what_if },
-      h("div", { class: "mnb-whatif-side" }, this.whole, this.blockTitle, this.ofBlock, this.hint, this.chips, h("div", { class: "mnb-row mnb-wrap" }, this.reset, this.compile, this.apply)),
-      h("div", { class: "mnb-whatif-main" }, this.said, this.problem, this.table, this.picture.root),
+      h("div", { class: "mnb-whatif-side" }, this.whole, this.blockTitle, this.ofBlock, this.hint, this.chips, h("div", { class: "mnb-row mnb-wrap" }, this.apply, this.compile, this.reset)),
+      this.main,
     );
     this.clock = new Clock((elapsed) => elapsed && text(this.said, `${this.info.message || "Working it out"}: ${elapsed}`));
     this.leave = [
@@ -196,7 +198,7 @@ export class WhatIf {
     const key = JSON.stringify([this.store.snapshot.version, figure, changes]);
     if (this.store.kernel.connection === "lost" || (key === this.sent && !compile) || this.store.snapshot.cost?.stale) return;
     this.sent = key;
-    this.store.kernel.latest("what if", "what_if", { key, changes, figure, compile });
+    this.store.kernel.latest("what if", "what_if", { key, changes, figure, compile, width: Math.floor((this.main.clientWidth || 720) / 40) * 40 });
   }
 
   private async receive({ key }: { key: string }, buffer: DataView | undefined): Promise<void> {

@@ -60,8 +60,8 @@ export class CostTab {
     this.root = h(
       "div",
       { class: "mnb-costs", "data-mnb-part": "cost" },
-      h("div", { class: "mnb-cost-bar" }, this.views.root, this.sources.root, this.figure, this.legend, this.stale, h("span", { class: "mnb-grow" }), this.measure, this.copy),
-      this.hint, this.waiting, this.problems, this.table.root, this.picture.root, this.whatIf.root, this.notes,
+      h("div", { class: "mnb-cost-bar" }, this.views.root, this.sources.root, this.figure, this.measure, this.copy, this.stale),
+      this.hint, this.waiting, this.problems, this.table.root, this.legend, this.picture.root, this.whatIf.root, this.notes,
     );
     this.clock = new Clock((elapsed) => elapsed && text(this.waiting, `${this.waitsFor}: ${elapsed}`));
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());

@@ -34,7 +34,8 @@ describe("costs", () => {
     expect(costColumns([cost, of("measured", [])], "time_s").map(({ key }) => key)).toEqual(["analytic", "measured", "share"]);
     expect(costColumns([of("measured", [])], "flops").map(({ key }) => key)).toContain("time_s");
     const lines = linesOf([of("analytic", [{ block: "a" }]), of("compiled", [{ block: "c" }, { block: "a", flops: 5 }])]);
-    expect(lines.map(({ block, by }) => [block, Object.keys(by), by.compiled?.flops])).toEqual([["a", ["analytic", "compiled"], 5], ["c", ["compiled"], 0]]);
+    expect(lines.map(({ block, by }) => [block, Object.keys(by), by.compiled?.flops])).toEqual([["a", ["analytic", "compiled"], 5], ["c", ["compiled", "analytic"], 0]]);
+    expect(lines[1]!.by.analytic).toMatchObject({ flops: 0, params: 0, time_s: null });
   });
   test("have bars whose parts are the roles, and what has none", () => {
     const both = of("analytic", [{ flops: 10, roles: { forward: { flops: 3 }, update: { flops: 4 } } }]);

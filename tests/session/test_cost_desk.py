@@ -1,0 +1,229 @@
+"""Costs, pictures and profiles that a page asks for: made in threads, told when they are there, or why they are not."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from waiting import PATIENCE_S
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.session import Session, cost_desk, design_of
+from mithril_nb.session.cost_desk import BlockRows, CostDesk, CostPicture, CostTable, Looked
+from mithril_nb.session.cost_pictures import PICTURES
+from mithril_nb.session.costs import FIGURES, MOST_ROWS
+from mithril_nb.session.wishes import Wishes
+from mithril_nb.stages import Inspection
+from mithril_nb.targets import inspect
+
+Told = list[tuple[str, Any]]
+
+
+def net(params: Any, x: Any) -> Any:
+    for at, w in enumerate(params):
+        with jax.named_scope(f"layer_{at}"):
+            x = jnp.tanh(x @ w)
+    return x.sum()
+
+
+def spec(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def desk_of(inspection: Inspection, version: int = 1) -> tuple[CostDesk, Told, list[BaseException]]:
+    told: Told = []
+    failed: list[BaseException] = []
+    looked = Looked(version, lambda: inspection, ("layer_1", "layer_0"), {"layer_0": 5, "layer_1": 3})
+    return CostDesk(lambda: looked, lambda *what: told.append(what), lambda: None, failed.append), told, failed
+
+
+@pytest.fixture(scope="module")
+def program() -> Inspection:
+    return inspect(jax.grad(net), [spec(5, 7), spec(7, 3)], spec(2, 5))
+
+
+@pytest.mark.parametrize("source", ["analytic", "lowered", "compiled"])
+def test_a_table_adds_up_and_stands_in_the_order_of_the_model(program, source) -> None:
+    desk, told, failed = desk_of(program)
+    desk.want_cost(source)
+    assert desk.wait(PATIENCE_S)
+    [(kind, table)] = told
+    assert (kind, table.source, table.version) == ("cost", source, 1)
+    data = json.loads(json.dumps(table.data))
+    assert [row["block"] for row in data["rows"]][:2] == ["layer_1", "layer_0"]
+    assert [row["hue"] for row in data["rows"]][:2] == [3, 5]
+    for figure in FIGURES[:-1]:
+        assert sum(row[figure] for row in data["rows"]) == data["total"][figure]
+    for row in (*data["rows"], data["total"]):
+        parts = [of.get("flops", 0) for of in row["roles"].values()]
+        assert sum(parts) <= row["flops"], "what has no role is the rest"
+    assert data["total"]["flops"] == program.cost(source).total.flops
+    assert desk.view()[source] == {"state": "ready", "message": "", "version": 1}
+    assert failed == []
+
+
+def test_rows_of_a_block_are_the_dearest_first_and_the_rest_is_counted() -> None:
+    def long(x: Any) -> Any:
+        with jax.named_scope("many"):
+            for _ in range(MOST_ROWS + 3):
+                x = jnp.sin(x) + 1
+        return x
+
+    desk, told, _ = desk_of(inspect(long, spec(9)))
+    desk.want_cost_rows("analytic", "many", "transcendentals")
+    assert desk.wait(PATIENCE_S)
+    [(_, found)] = told
+    assert isinstance(found, BlockRows)
+    rows = found.data["rows"]
+    assert len(rows) == MOST_ROWS
+    assert found.data["left"] == 2 * (MOST_ROWS + 3) - MOST_ROWS
+    assert {row["opcode"] for row in rows} == {"sin"}
+    assert rows[0]["figures"]["transcendentals"] == 9
+    assert rows[0]["formula"] == "n transcendentals"
+
+
+def test_a_fusion_of_several_blocks_gives_each_its_share(program) -> None:
+    cost = program.cost("compiled")
+    desk, told, _ = desk_of(program)
+    for block in ("layer_0", "layer_1", ""):
+        desk.want_cost_rows("compiled", block)
+        assert desk.wait(PATIENCE_S)
+    flops = sum(row["figures"]["flops"] for _, found in told for row in found.data["rows"])
+    assert all(found.data["left"] == 0 for _, found in told)
+    assert flops == pytest.approx(cost.total.flops)
+
+
+@pytest.mark.parametrize("view", sorted(PICTURES))
+def test_every_picture_is_drawn_with_its_twin_and_in_the_hues_of_the_page(program, view) -> None:
+    desk, told, failed = desk_of(program)
+    sources = ["lowered", "compiled"] if view == "beside" else ["compiled"]
+    desk.want_cost_picture("the key", view, sources, "flops", 640)
+    assert desk.wait(PATIENCE_S)
+    [(kind, picture)] = told
+    assert (kind, picture.key, picture.reason) == ("cost_picture", "the key", "")
+    assert 'data-block="layer_1"' in picture.svg
+    assert "layer_1" in picture.text
+    assert "hue3" in picture.svg or "tint3" in picture.svg, "the hue that the page gives layer_1"
+    assert failed == []
+
+
+def test_a_program_that_cannot_be_compiled_says_why_and_keeps_what_needs_no_compiler() -> None:
+    def f(x: Any) -> Any:
+        return jax.pure_callback(lambda y: y, jax.ShapeDtypeStruct((3,), "float32"), x) + jnp.ones(4)
+
+    desk, told, failed = desk_of(inspect(f, spec(3)))
+    desk.want_cost("compiled")
+    desk.want_cost_picture("k", "memory", ["compiled"])
+    desk.measure()
+    assert desk.wait(PATIENCE_S)
+    states = desk.view()
+    assert states["compiled"]["state"] == states["measured"]["state"] == "unavailable"
+    assert "3" in states["compiled"]["message"]
+    assert "4" in states["compiled"]["message"]
+    [picture] = [value for _, value in told if isinstance(value, CostPicture)]
+    assert picture.reason == states["compiled"]["message"]
+    assert picture.svg == ""
+    assert failed == [], "it is no fault of ours"
+
+
+def test_what_is_measured_fills_table_and_roofline_and_outlives_the_model() -> None:
+    model = Model(name="net")
+    model |= Linear(7)
+    model += Relu()
+    session = Session(design_of(model, {"input": [4, 5]}), JaxBackend())
+    told: Told = []
+    session.listen(lambda *what: told.append(what))
+    assert session.run_command("measure", {}) is None
+    assert session.wait(PATIENCE_S)
+    [table] = [value for kind, value in told if kind == "cost"]
+    assert table.source == "measured"
+    assert table.data["total"]["time_s"] > 0
+    assert sum(row["time_s"] or 0 for row in table.data["rows"]) == pytest.approx(table.data["total"]["time_s"])
+    assert any("made-up" in note for note in table.data["notes"]), "values nobody gave are said to be made up"
+    assert session.run_command("want_cost_picture", {"key": "k", "view": "roofline", "sources": ["measured"]}) is None
+    assert session.wait(PATIENCE_S)
+    assert "linear_0" in told[-1][1].text
+    session.do("set_attribute", path="linear_0", name="dimension", value=9)
+    assert session.wait(PATIENCE_S)
+    snapshot = session.snapshot()
+    assert snapshot["costs"]["sources"]["measured"] == {"state": "ready", "message": "", "version": 1}
+    assert snapshot["version"] == 2
+    assert session.errors == []
+
+
+def test_what_cannot_be_asked_is_said(program) -> None:
+    desk, _, _ = desk_of(program)
+    known = "flops, bytes_accessed, transcendentals, params, time_s"
+    for command, args, text in (
+        ("want_cost", ["told"], "unknown source 'told'.\n    known  analytic, lowered, compiled, measured"),
+        ("want_cost_rows", ["analytic", "a", "cents"], f"unknown figure 'cents'.\n    known  {known}"),
+        (
+            "want_cost_picture", ["k", "pie", ["analytic"]],
+            "unknown view 'pie'.\n    known  treemap, roofline, memory, beside",
+        ),
+        (
+            "want_cost_picture", ["k", "beside", ["analytic"]],
+            "a picture 'beside' is not of 1 ways of counting.\n    needs  2, before and after\n"
+            '    Try: sources=["lowered", "compiled"]',
+        ),
+    ):  # fmt: skip
+        with pytest.raises(UnknownOptionError) as caught:
+            desk.commands[command](*args)
+        assert str(caught.value) == text
+
+
+def test_an_error_that_nobody_expected_is_kept_and_shown(program, monkeypatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("one / zero")
+
+    monkeypatch.setattr(cost_desk, "cost_table", broken)
+    desk, _, failed = desk_of(program)
+    monkeypatch.setattr(cost_desk, "PICTURES", {"treemap": broken})
+    desk.want_cost_picture("k", "treemap", ["analytic"])
+    assert desk.wait(PATIENCE_S)
+    assert [type(one) for one in failed] == [ZeroDivisionError]
+    desk.want_cost("analytic")
+    assert desk.wait(PATIENCE_S)
+    assert len(failed) == 2
+    assert desk.view()["analytic"]["state"] == "failed"
+    assert "one / zero" in desk.view()["analytic"]["message"]
+
+
+def test_of_each_kind_only_the_latest_wish_is_done() -> None:
+    hold, done, failed = threading.Event(), [], []
+    wishes = Wishes("test", failed.append)
+    began = threading.Event()
+    wishes.ask("slow", lambda wanted: (began.set(), hold.wait(PATIENCE_S), done.append(("slow", wanted()))))
+    assert began.wait(PATIENCE_S)
+    for number in range(3):
+        wishes.ask("picture", lambda wanted, number=number: done.append((number, wanted())))
+    wishes.ask("broken", lambda _: [][0])
+    wishes.ask("slow", lambda wanted: done.append(("again", wanted())))
+    hold.set()
+    assert wishes.wait(PATIENCE_S)
+    assert done == [("slow", False), (2, True), ("again", True)]
+    assert [type(one) for one in failed] == [IndexError]
+    wishes.ask("late", lambda _: done.append("late"))
+    wishes.end()
+
+
+def test_a_table_names_what_is_not_known() -> None:
+    def f(x: Any) -> Any:
+        with jax.named_scope("search"):
+            return jax.lax.while_loop(lambda v: v.sum() < 100, lambda v: v * 2 + 1, x)
+
+    desk, told, _ = desk_of(inspect(f, spec(3)))
+    desk.want_cost("analytic")
+    assert desk.wait(PATIENCE_S)
+    [(_, table)] = told
+    assert isinstance(table, CostTable)
+    row = next(row for row in table.data["rows"] if row["block"] == "search")
+    assert row["unknown"]["flops"] > 0
+    assert row["unknown"]["flops"] == table.data["total"]["unknown"]["flops"]
+    assert any("while" in note or "mul" in note for note in table.data["notes"])

@@ -1,0 +1,185 @@
+"""What other settings would cost: answered on a copy, at once without a compiler, and with one if somebody asks."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from waiting import PATIENCE_S
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.session import Session, design_of
+from mithril_nb.session.cost_whatif import WhatIfAnswer, WhatIfDesk
+from mithril_nb.session.exploring import Exploration
+from mithril_nb.session.subjects import ProgramSubject
+from mithril_nb.targets import inspect
+
+
+def spec(*shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, "float32")
+
+
+def dense(w: Any, x: Any) -> Any:
+    with jax.named_scope("dense"):
+        return jnp.tanh(x @ w).sum()
+
+
+@pytest.fixture
+def session() -> Session:
+    model = Model(name="net")
+    model |= Linear(7)
+    model += Relu()
+    model += Linear(3)
+    return Session(design_of(model, {"input": [4, 5]}), JaxBackend())
+
+
+def ask(looked: Session | Exploration, changes: list[list[Any]], **more: Any) -> tuple[WhatIfAnswer, Any]:
+    """Return the answer, and what went wrong with the command."""
+    told: list[Any] = []
+    leave = looked.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
+    problem = looked.run_command("what_if", {"key": "k", "changes": changes, **more})
+    assert looked.wait(PATIENCE_S)
+    leave()
+    return (told[-1] if told else None), problem
+
+
+def figures(rows: Any) -> dict[str, tuple[Any, Any]]:
+    return {row["figure"]: (row["before"], row["after"]) for row in rows}
+
+
+def test_a_design_with_other_sizes_costs_what_it_costs_when_it_is_so(session) -> None:
+    before = session.cost.total
+    changes = [["", "batch", 9], ["linear_0", "dimension", 11]]
+    answer, problem = ask(session, changes)
+    assert problem is None
+    assert session.design.shapes == (("input", (4, 5)),), "the model stays as it is"
+    assert session.snapshot()["can_undo"] is False
+    found = figures(answer.data["rows"])
+    assert found["flops"][0] == before.flops
+    assert json.loads(json.dumps(answer.data))["changes"] == changes
+    assert answer.data["how"].startswith("Analytic, traced anew in ")
+    assert 'data-block="linear_0"' in answer.picture.svg
+    assert "then" in answer.picture.text
+    # The same changes made in earnest, as one edit.
+    assert session.run_command("apply_what_if", {"changes": changes}) is None
+    assert session.wait(PATIENCE_S)
+    after = session.cost.total
+    assert found["flops"] == (before.flops, after.flops)
+    assert found["bytes_accessed"] == (before.bytes_accessed, after.bytes_accessed)
+    assert found["params"] == (before.params, after.params)
+    snapshot = session.snapshot()
+    assert snapshot["shapes"] == {"input": [9, 5]}
+    assert snapshot["undo_label"] == "what-if: batch, linear_0.dimension"
+    session.undo()
+    assert session.design.shapes == (("input", (4, 5)),)
+    assert session.errors == []
+
+
+def test_settings_of_a_design_are_its_batch_and_dtype_as_they_are_now(session) -> None:
+    assert session.snapshot()["costs"]["what_if"]["settings"] is None, "nobody has asked"
+    for size in (4, 6):
+        session.do("set_shape", name="input", shape=[size, 5])
+        session.run_command("want_settings", {})
+        assert session.wait(PATIENCE_S)
+        view = session.snapshot()["costs"]["what_if"]
+        fields = [(field["name"], field["value"]) for field in view["settings"]]
+        assert fields == [("batch", size), ("dtype", "float32")]
+        assert view["version"] == session.snapshot()["version"]
+
+
+def test_another_dtype_is_that_of_another_backend(session) -> None:
+    answer, _ = ask(session, [["", "dtype", "bfloat16"]])
+    other = Session(session.design, JaxBackend(dtype="bfloat16")).cost.total
+    before = session.cost.total
+    found = figures(answer.data["rows"])
+    assert found["bytes_accessed"] == (before.bytes_accessed, other.bytes_accessed)
+    assert found["flops"] == (before.flops, other.flops)
+    assert before.bytes_accessed > other.bytes_accessed
+    assert str(session.backend.default_dtype) == "float32"
+    problem = session.run_command("apply_what_if", {"changes": [["", "dtype", "bfloat16"]]})
+    assert str(problem) == (
+        "the dtype is not part of the model: it is the backend's.\n"
+        '    Try: ml.workbench(model, backend=ml.JaxBackend(dtype="bfloat16"))'
+    )
+
+
+def test_both_are_compiled_if_somebody_asks(session) -> None:
+    answer, _ = ask(session, [["", "batch", 8]])
+    assert answer.data["compiled"] is None
+    answer, _ = ask(session, [["", "batch", 8]], compile=True)
+    now, then = figures(answer.data["compiled"])["flops"]
+    assert now == session.analysis.inspection.cost("compiled").total.flops
+    assert then > now
+    peak = figures(answer.data["compiled"])["peak_bytes"]
+    assert peak[0] == session.analysis.inspection.memory.peak_bytes
+    answer, _ = ask(session, [["", "batch", 8]], figure="bytes_accessed")
+    assert answer.data["compiled"] is not None, "what is compiled once is known"
+
+
+def test_what_cannot_be_is_said_where_the_answer_would_stand(session) -> None:
+    for changes, said in (
+        ([["linear_0", "dimension", -1]], "dimension"),
+        ([["", "depth", 3]], "unknown setting 'depth'"),
+        ([["", "dtype", "int8"]], "unknown dtype 'int8'"),
+        ([["nobody", "dimension", 3]], "nobody"),
+    ):
+        answer, problem = ask(session, changes)
+        assert problem is None
+        assert said in answer.data["problem"]["summary"]
+        assert answer.data["rows"] == []
+    for args, text in (
+        ({"changes": [["a", 1]]}, "[['a', 1]] are no changes."),
+        ({"changes": [], "figure": "cents"}, "unknown figure 'cents'."),
+    ):
+        problem = session.run_command("what_if", {"key": "k", **args})
+        assert str(problem).startswith(text)
+
+
+def test_a_program_takes_another_batch_dtype_and_precision() -> None:
+    exploration = Exploration(inspect(jax.grad(dense), spec(5, 3), spec(8, 5)))
+    exploration.start()
+    assert exploration.wait(PATIENCE_S)
+    exploration.run_command("want_settings", {})
+    assert exploration.wait(PATIENCE_S)
+    fields = exploration.snapshot()["costs"]["what_if"]["settings"]
+    assert [(field["name"], field["value"]) for field in fields] == [
+        ("batch", 8), ("dtype", "float32"), ("precision", "default"),
+    ]  # fmt: skip
+    answer, _ = ask(exploration, [["", "batch", 16], ["", "precision", "highest"]])
+    other = inspect(jax.grad(dense), spec(5, 3), spec(16, 5)).cost().total
+    assert figures(answer.data["rows"])["flops"] == (exploration.cost.total.flops, other.flops)
+    answer, _ = ask(exploration, [["dense", "dimension", 3]])
+    assert answer.data["problem"]["summary"] == (
+        "'dimension' of 'dense' cannot be another: this program is no design of blocks."
+    )
+    assert exploration.errors == []
+
+
+def test_a_batch_that_nobody_can_tell_is_no_setting() -> None:
+    subject = ProgramSubject(inspect(lambda x: x.sum(), spec()), {})
+    assert [field["name"] for field in subject.settings] == ["dtype", "precision"]
+
+
+def test_programs_that_were_tried_are_kept_but_not_all() -> None:
+    inspection = inspect(dense, spec(5, 3), spec(8, 5))
+    made: list[Any] = []
+
+    class Subject(ProgramSubject):
+        def altered(self, changes: Any) -> Any:
+            made.append(changes)
+            return super().altered(changes)
+
+    told: list[Any] = []
+    desk = WhatIfDesk(
+        lambda: Subject(inspection, {}), lambda *what: told.append(what), lambda: None, pytest.fail
+    )  # fmt: skip
+    for size in [*range(2, 12), 11, 2]:
+        desk.what_if("k", [["", "batch", size]])
+        assert desk.wait(PATIENCE_S)
+    assert len(told) == 12
+    assert len(made) == 11, "11 was still there, 2 was not"
+    desk.end()
