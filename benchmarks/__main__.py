@@ -25,13 +25,17 @@ from benchmarks.stages import DIFF_BAR_S, MEMORY_BAR, median_ms, pass_times, sta
 from benchmarks.starting import deep_chain, starting_times
 from benchmarks.startup import startup_times
 from benchmarks.train_step import train_step_comparisons
+from benchmarks.whatif import what_if_tables
 
 COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "evaluate": evaluate_comparisons,
     "train": train_step_comparisons,
     "observation": observation_comparisons,
 }
-PARTS = [*COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution", "explorer", "profile", "costs"]
+PARTS = [
+    *COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution", "explorer", "profile", "costs",
+    "whatif",
+]  # fmt: skip
 
 
 def main() -> None:
@@ -93,6 +97,9 @@ def main() -> None:
         for table in cost_tables(options.full):
             console.print(table)
         console.print(comparison_table(cost_comparisons(rounds, options.full)))
+    if "whatif" in options.only:
+        for table in what_if_tables(options.full):
+            console.print(table)
 
 
 def comparison_table(found: Iterator[Comparison]) -> Table:

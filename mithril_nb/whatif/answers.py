@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -227,10 +227,8 @@ class Answers:
     def _trace_ahead(self, settings: Settings) -> None:
         if self._behind.is_closed:
             raise _GivenUp
-        try:
+        with suppress(Exception):  # kept, for whoever asks
             self.traced(settings, behind=True)
-        except Exception:  # kept, for whoever asks
-            pass
 
     def _costed(self, settings: Settings) -> Cost:
         if self._behind.is_closed:

@@ -7,7 +7,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Generic, TypeVar
 
 from mithril_nb.stages.once import Once
@@ -67,12 +67,9 @@ class Later(Generic[Value]):
         return self._once.get()
 
     def _make(self) -> None:
-        try:
+        with suppress(Exception):  # `Once` keeps it, for whoever asks
             self._once.get()
-        except Exception:  # kept by `Once`, for whoever asks
-            pass
-        finally:
-            self._has_ended.set()
+        self._has_ended.set()
 
     def __repr__(self) -> str:
         state = "failed" if self._once.has_failed else "done" if self.is_done else "not done"
@@ -152,10 +149,8 @@ class Behind:
                     self._wake.notify_all()
                     return
                 job = self._jobs.popleft()
-            try:
+            with suppress(Exception):  # kept by the job; a thread that prints would do so into any cell
                 job()
-            except Exception:  # kept by the job; a thread that prints would do so into any cell
-                pass
             del job  # what it holds may be let go of
 
 

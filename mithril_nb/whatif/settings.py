@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
@@ -64,10 +65,8 @@ def told(value: Any) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, np.dtype | type) or isinstance(getattr(value, "dtype", None), np.dtype):
-        try:
+        with suppress(TypeError):  # a class that is no number's, or an array
             return np.dtype(value).name
-        except TypeError:  # a class that is no number's, or an array
-            pass
     return short_repr(value, 40)
 
 
