@@ -174,6 +174,11 @@ def test_a_gap_in_a_sweep_is_no_zero():
     assert [d.count("L") for d in lines] == [3, 1]
 
 
+def test_long_times_have_whole_ticks():
+    ticks = [one.text for one in check(sweep(swept([8, 16, 32], fields=("time_s",))).svg).texts]
+    assert {"1 ks", "2 ks", "3 ks"} <= set(ticks)
+
+
 @given(st.lists(st.floats(1e-9, 1e18), min_size=1, max_size=9))
 def test_a_scale_holds_its_numbers(values):
     scale = scale_of(values, 10, 110)

@@ -26,6 +26,7 @@ _DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2", "10 4", "4 2 1 2 1 2", "3 5")
 _PANEL_H = 218
 _NARROW = 560
 _LONG = 100_000
+_MINUTE_S = 59
 _LEFT, _TOP, _BOTTOM = 52, 24, 40
 
 
@@ -133,7 +134,7 @@ def _panel(page: Page, swept: Swept, kind: Field, within: Rect) -> None:
     for value in y.ticks(5):
         at = y.at(value)
         sheet.line([(area.x, at), (area.x + area.w, at)], "track")
-        text = seconds(value) if kind.name == "time_s" else tick_text(value)
+        text = _tick(kind, value)
         sheet.text(area.x - 6, at + 3.5, text, "muted", size=SMALL, anchor="end", room=_LEFT - 8)
     places = _places(page, swept["settings"][names[0]], area)
     sheet.text(area.x + area.w / 2, area.y + area.h + 31, names[0], "muted", anchor="middle", room=area.w)
@@ -144,6 +145,12 @@ def _panel(page: Page, swept: Swept, kind: Field, within: Rect) -> None:
     for place in sorted(gaps):  # a sign at the foot says that a number is missing, not small
         sheet.text(places[place], area.y + area.h - 4, "?", "muted", bold=True, anchor="middle", halo=True)
     _end_labels(page, lines, labels, y, area, right)
+
+
+def _tick(kind: Field, value: float) -> str:
+    if kind.name != "time_s":
+        return tick_text(value)
+    return seconds(value) if value < _MINUTE_S else f"{tick_text(value)} s".replace(" k s", " ks")
 
 
 def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
