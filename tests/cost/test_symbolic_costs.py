@@ -61,6 +61,68 @@ def test_numbers_in_the_place_of_names_cost_what_tracing_with_them_costs(name: s
         assert found.by_role == traced.by_role
         assert found.once == traced.once
         assert found.notes == traced.notes
+        assert named.symbolic is not None
+        for path in ("", *(path for path in traced.by_block if path)):
+            for field in ("flops", "transcendentals", "bytes_accessed", "params"):
+                polynomial, unknown = named.symbolic.polynomial(path, field)
+                assert (not unknown) is (name != "dearest branch" or field == "params")
+                if not unknown:
+                    assert polynomial.evaluate(**sizes) == getattr(traced.subtree(path), field)
+        for role in ("forward", "backward", "update"):
+            polynomial, unknown = named.symbolic.polynomial("", "flops", role)
+            if not unknown:
+                assert polynomial.evaluate(**sizes) == traced.by_role[role].flops
+
+
+def test_formulas_of_blocks_and_of_the_whole() -> None:
+    cost = costs("attention", *symbolic_shape("b, t"))
+    assert cost.formula("scores") == "12·b·t² + 72·b·t"
+    assert cost.formula("mix", "transcendentals") == "b·t²"
+    assert cost.formula() == "28·b·t² + 71·b·t"
+    assert cost.formula(field="params") == "0"
+    assert costs("sort", *symbolic_shape("b, t")).formula() == "b·t·ceil(log2(b·t))"
+    assert cost.at(b=2, t=3).formula("scores") == "2·6·6·6 + 2·2·3·3·6"
+
+
+def test_a_row_says_what_its_letters_stand_for() -> None:
+    (batch,) = symbolic_shape("batch")
+    for size, shown in ((32, "32"), (batch, "batch")):
+        (row,) = inspect(jnp.matmul, spec(size, 784), spec(784, 10)).cost().rows
+        assert row.explained == f"2·B·M·N·K with B=1, M={shown}, N=10, K=784"
+
+
+def test_what_has_no_formula_is_named() -> None:
+    (batch,) = symbolic_shape("batch")
+    found = inspect(lambda x: lax.top_k(x, 2)[0] + 1, spec(batch, 9)).cost()
+    assert found.formula() == "2·batch + what nobody knows (1 × top_k: no rule)"
+    assert found.notes[1] == "flops of 1 × top_k: no rule"
+    branches = costs("dearest branch", *symbolic_shape("b, t"))
+    assert branches.formula().endswith("dot_general: which branch costs more depends on sizes)")
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (("net",), "has no block 'net' to give a formula of.\n    blocks  mix, scores"),
+        (("", "time_s"), "has no figure 'time_s' to give a formula of.\n    figures  "
+            "flops, transcendentals, bytes_accessed, params"),
+        (("", "flops", "loss"), "has no role 'loss' to give a formula of.\n    roles  forward, backward, update"),
+    ],
+)  # fmt: skip
+def test_formulas_of_what_there_is_not(given: tuple[str, ...], text: str) -> None:
+    cost = costs("attention", 2, 3)
+    with pytest.raises(UnknownOptionError) as error:
+        cost.formula(*given)
+    assert str(error.value) == f'program \'attention\' {text}\n    Try: cost.formula("", "flops")'
+
+
+def test_what_xla_counts_has_no_formula() -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        inspect(jnp.sin, spec(3)).cost("lowered").formula()
+    assert str(error.value) == (
+        "costs of 'sin' that XLA counts have no formulas.\n    source  lowered\n"
+        '    Try: inspection.cost(source="analytic").formula()'
+    )
 
 
 def test_what_depends_on_a_size_without_a_number_has_none() -> None:

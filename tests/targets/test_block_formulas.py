@@ -1,0 +1,249 @@
+"""The formula of every kind of block against numbers: at three settings each, it is what tracing with numbers gives."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mithril_nb.cost import Cost
+from mithril_nb.errors import ShapeError, StageUnavailableError
+from mithril_nb.models import MLP, Flatten, Glu, LearnedPositions, Length, Linear, Model, Relu
+from mithril_nb.targets.symbolic import block_formula, inspect_with_names
+from tests.blocks.case import Arrays, Case, all_cases
+
+CASES = {case.name: case for case in all_cases()}
+FIELDS = ("flops", "transcendentals", "bytes_accessed", "params")
+OTHERWISE = "JAX traces other equations"
+"""As a gather for `x[0]` and `x[:3]`, slices where sizes are numbers, and two operations more for `arange`."""
+
+NOT_EVERY_SIZE: dict[str, set[str]] = {
+    "AUC": {"InconclusiveDimensionOperation", "ValueError"},
+    "AUCCore": {"InconclusiveDimensionOperation"},
+    "AdaptiveAvgPool2d": {"TracerArrayConversionError"},
+    "AdaptiveMaxPool2d": {"TracerArrayConversionError"},
+    "AvgPool1d": {"TracerBoolConversionError"},
+    "AvgPool2d": {"TracerBoolConversionError"},
+    "AvgPool3d": {"TracerBoolConversionError"},
+    "BatchNorm": {"InconclusiveDimensionOperation", OTHERWISE},
+    "BatchNorm1d": {"InconclusiveDimensionOperation", OTHERWISE},
+    "BatchNorm2D": {"InconclusiveDimensionOperation", OTHERWISE},
+    "BatchNorm2d": {"InconclusiveDimensionOperation", OTHERWISE},
+    "BroadcastTo": {"ValueError"},
+    "CNN": {"InconclusiveDimensionOperation"},
+    "ClassesSeen": {"TypeError"},
+    "Conv1d": {"ValueError"},
+    "Conv2d": {"ValueError"},
+    "Conv3d": {"ValueError"},
+    "ConvTranspose1d": {"ValueError"},
+    "ConvTranspose2d": {"ValueError"},
+    "ConvTranspose3d": {"ValueError"},
+    "Convolution2D": {"ValueError"},
+    "CrossEntropy": {OTHERWISE, "TypeError", "ValueError"},
+    "CrossEntropy, probabilities": {"TypeError"},
+    "Eigvalsh": {OTHERWISE},
+    "F1": {"TypeError"},
+    "Flatten": {"InconclusiveDimensionOperation"},
+    "GPRAlpha": {OTHERWISE},
+    "GPRVOuter": {OTHERWISE},
+    "GPT": {"ValueError"},
+    "GRUCell": {"TypeError"},
+    "GaussProcessRegressionCore": {OTHERWISE},
+    "Glu": {"ValueError"},
+    "Indexer": {OTHERWISE, "UserWarning"},
+    "InfoNCE": {OTHERWISE},
+    "LSTMCell": {OTHERWISE, "TypeError"},
+    "LearnedPositions": {OTHERWISE, "ValueError"},
+    "Length": {"TypeError"},
+    "MaxPool1D": {"TracerBoolConversionError"},
+    "MaxPool1d": {"TracerBoolConversionError"},
+    "MaxPool2D": {"TracerBoolConversionError"},
+    "MaxPool2d": {"TracerBoolConversionError"},
+    "MaxPool3d": {"TracerBoolConversionError"},
+    "MultiHeadAttention": {OTHERWISE},
+    "PolynomialFeatures": {OTHERWISE, "TypeError"},
+    "PolynomialRegression": {OTHERWISE, "TypeError"},
+    "PositionalEncoding": {OTHERWISE, "ShapeError"},
+    "Precision": {"TypeError"},
+    "PrimitiveConvolution1D": {"ConnectionError", "ValueError"},
+    "PrimitiveConvolution2D": {"ConnectionError", "ValueError"},
+    "PrimitiveMaxPool1D": {"TracerBoolConversionError"},
+    "PrimitiveMaxPool2D": {"TracerBoolConversionError"},
+    "RNNCell": {"TypeError"},
+    "Recall": {"TypeError"},
+    "Reshape": {"AttributeError"},
+    "Residual": {"TypeError"},
+    "RotaryEmbedding": {OTHERWISE, "TracerBoolConversionError"},
+    "ScaledDotProduct": {"InconclusiveDimensionOperation", "TypeError"},
+    "Slice": {OTHERWISE},
+    "SoftCrossEntropy": {"TypeError"},
+    "Split": {"ValueError"},
+    "SplitHeads": {"ConcretizationTypeError"},
+    "Squeeze": {"ValueError"},
+    "TSNE": {"TypeError"},
+    "TensorToList": {"TypeError"},
+    "TopKAccuracy": {OTHERWISE},
+    "TopKHits": {OTHERWISE},
+    "TransformerBlock": {OTHERWISE},
+    "TransformerEncoder": {OTHERWISE},
+    "TransposedDiagonal": {"InconclusiveDimensionOperation"},
+    "Trapezoid": {OTHERWISE},
+    "TsnePJoint": {"TypeError"},
+    "Unique": {OTHERWISE},
+}
+"""Kinds of which some sizes may have to be numbers, and why: an array of NumPy or a Python loop as long as the size, an
+attribute that must divide it, a comparison of it. Which of them comes up depends on the block that is drawn."""
+
+
+class DiffersError(Exception):
+    """JAX traces a program with names otherwise than with numbers."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_formula_of_a_block_is_its_cost_in_numbers(name: str) -> None:
+    model, inputs = richest(CASES[name])
+    _, why = symbols_that_work(model, inputs)
+    wrong = [error for error in why.values() if isinstance(error, AssertionError)]
+    if wrong:
+        raise wrong[0]
+    assert not why or name in NOT_EVERY_SIZE, {reason: str(error) for reason, error in why.items()}
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "said"),
+    [
+        (LearnedPositions(5), [2, "time", 8], "Incompatible shapes for broadcasting"),
+        (Flatten(1), ["batch", "height", "width"], "used in a context that requires a constant"),
+        (Length(), ["batch", 3], "cannot be interpreted as an integer"),
+        (Glu(), ["batch", "width"], "does not result in an equal division"),
+    ],
+    ids=lambda value: getattr(value, "kind", None),
+)
+def test_what_jax_says_of_a_size_that_must_be_a_number(model: Model, shape: list[int | str], said: str) -> None:
+    with pytest.raises(StageUnavailableError, match=said):
+        inspect_with_names(model, {"input": shape}).cost()
+
+
+def test_the_formula_of_a_block_in_the_names_of_all_its_sizes() -> None:
+    shapes = {"input": ["B", "I"], "weight": ["I", "O"], "bias": ["O"]}
+    assert block_formula(Linear(), shapes) == "2·B·I·O + B·O"
+    assert block_formula(Linear(), shapes, "bytes_accessed") == "4·B·I + 12·B·O + 4·I·O + 12·O"
+    assert block_formula(Linear(10), {"input": ["B", "I"]}) == "20·B·I + 10·B"
+    assert block_formula(Linear(10), {"input": ["B", "I"]}, "params") == "10·I + 10"
+    model = MLP([Relu(), Relu()], [64, 10])
+    assert block_formula(model, {"input": ["B", "I"]}) == "128·B·I + 1428·B"
+    assert block_formula(model, {"input": ["B", "I"]}, path="layer_0/linear_0") == "128·B·I + 64·B"
+
+
+def test_shapes_of_which_nothing_follows_are_refused() -> None:
+    with pytest.raises(ShapeError) as error:
+        inspect_with_names(Linear(10), {})
+    assert str(error.value) == (
+        "the shape of 'input' does not follow from those of the inputs.\n"
+        "    so far  ('...',) float32\n"
+        "    sizes   none\n"
+        "    Try: a name, or a number, for each size of every input."
+    )
+
+
+def test_kinds_are_listed_once_and_exist() -> None:
+    assert NOT_EVERY_SIZE.keys() <= CASES.keys()
+
+
+def symbols_that_work(model: Model, inputs: Arrays) -> tuple[Cost | None, dict[str, Exception]]:
+    """Give as many sizes a name as can have one; return the costs, and why others cannot."""
+    sizes = sizes_of(inputs)
+    if not sizes or any(not array.size for array in inputs.values()):  # of empty arrays JAX traces other equations
+        return None, {}
+    try:
+        return compared(model, inputs, sizes), {}
+    except Exception as error:
+        why = {reason(error): error}
+    named, kept = None, list[int]()
+    for size in sizes if len(sizes) > 1 else ():
+        try:
+            named = compared(model, inputs, [*kept, size])
+            kept.append(size)
+        except Exception as error:
+            why[reason(error)] = error
+    return named, why
+
+
+def compared(model: Model, inputs: Arrays, sizes: Sequence[int]) -> Cost:
+    """Return the costs with names for these sizes, held beside those with numbers at three settings.
+
+    Raises:
+        DiffersError: JAX traces another program.
+    """
+    named = cost(model, inputs, {size: f"s{size}" for size in sizes})
+    # What an attribute of the block says is that number, whatever name it was given.
+    sizes = [size for size in sizes if f"s{size}" in named.symbols]
+    assert len(sizes) == len(named.symbols)
+    for numbers in settings_of(sizes):
+        try:
+            traced = cost(model, inputs, numbers)
+        except Exception:  # windows, heads and groups divide: multiples of what is drawn do so too
+            numbers = {size: size * max(numbers.values(), default=1) for size in sizes}
+            traced = cost(model, inputs, numbers)
+        given = {f"s{size}": number for size, number in numbers.items()}
+        found = named.at(**given)
+        if opcodes(found) != opcodes(traced):
+            raise DiffersError(OTHERWISE)
+        assert found.total == traced.total
+        assert found.by_block == traced.by_block
+        assert found.by_role == traced.by_role
+        assert named.symbolic is not None
+        for field in FIELDS:
+            polynomial, unknown = named.symbolic.polynomial("", field)
+            if not unknown:
+                assert polynomial.value(given) == getattr(traced.total, field), (field, polynomial, given)
+    return named
+
+
+def cost(model: Model, inputs: Arrays, dims: Mapping[int, int | str]) -> Cost:
+    shapes = {port: [dims.get(size, size) for size in array.shape] for port, array in inputs.items()}
+    dtypes = {port: {"f": "float32", "b": "bool"}.get(array.dtype.kind, "int32") for port, array in inputs.items()}
+    return inspect_with_names(model, shapes, dtypes).cost()
+
+
+def opcodes(cost: Cost) -> Counter[str]:
+    return Counter(row.opcode for row in cost.rows)
+
+
+def settings_of(sizes: Sequence[int]) -> Iterator[dict[int, int]]:
+    draw = random.Random(0)
+    yield {size: size * draw.choice((2, 3)) for size in sizes}
+    for _ in range(2):
+        yield {size: size * draw.choice((1, 2, 3)) + draw.randrange(4) for size in sizes}
+
+
+def reason(error: Exception) -> str:
+    """What went wrong, without what depends on the sizes that were drawn."""
+    return OTHERWISE if isinstance(error, DiffersError) else type(error.__cause__ or error).__name__
+
+
+def sizes_of(inputs: Arrays) -> list[int]:
+    return sorted({size for array in inputs.values() for size in array.shape if size > 1})
+
+
+def richest(case: Case) -> tuple[Model, Arrays]:
+    """Of a few examples the one with most sizes that differ: they can have names of their own."""
+    found: list[tuple[Model, Arrays]] = []
+
+    @settings(max_examples=3, database=None, derandomize=True)
+    @given(st.composite(case.draw)())
+    def take(drawn: tuple[Model, Arrays]) -> None:
+        found.append(drawn)
+
+    take()
+
+    def wealth(drawn: tuple[Model, Arrays]) -> tuple[bool, int, int]:
+        arrays = drawn[1].values()
+        return all(np.size(a) for a in arrays), len(sizes_of(drawn[1])), sum(np.ndim(a) for a in arrays)
+
+    return max(found, key=wealth)
