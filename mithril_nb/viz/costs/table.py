@@ -185,7 +185,7 @@ def cost_css() -> str:
         ".mnb .cost th:first-child,.mnb .cost td:first-child{text-align:left;font-weight:400;max-width:320px;"
         "overflow:hidden;text-overflow:ellipsis}"
         ".mnb .cost thead tr+tr th:first-child{text-align:right}"
-        ".mnb .cost td.words{text-align:left}"
+        ".mnb .cost .words{text-align:left}"
         ".mnb .cost tfoot td,.mnb .cost tfoot th{border-bottom:0}"
         ".mnb .cost tfoot .total>*{font-weight:600;border-top:1px solid var(--muted)}"
         ".mnb .cost .bar{display:inline-block;width:96px;height:8px;border-radius:2px;background:var(--track);"
@@ -400,7 +400,7 @@ def _formulas(table: _Table) -> Iterator[str]:
             continue
         yield (
             f'<details class="formulas"><summary>how it is counted: {escaped(one_line(name))}</summary>'
-            '<table class="cost"><thead><tr><th scope="col">opcode</th><th scope="col">FLOPs of one run</th>'
+            '<table class="cost"><thead><tr><th scope="col">opcode</th><th scope="col" class="words">FLOPs of one run</th>'
             '<th scope="col">rows</th><th scope="col">FLOPs</th><th scope="col">bytes</th></tr></thead><tbody>'
         )
         for (opcode, formula), rows in found[:_MOST_FORMULAS]:
