@@ -401,7 +401,8 @@ def _formulas(table: _Table) -> Iterator[str]:
         yield (
             f'<details class="formulas"><summary>how it is counted: {escaped(one_line(name))}</summary>'
             '<table class="cost"><thead><tr><th scope="col">opcode</th>'
-            '<th scope="col" class="words">FLOPs of one run</th><th scope="col">rows</th><th scope="col">FLOPs</th><th scope="col">bytes</th></tr></thead><tbody>'
+            '<th scope="col" class="words">FLOPs of one run</th>'
+            '<th scope="col">rows</th><th scope="col">FLOPs</th><th scope="col">bytes</th></tr></thead><tbody>'
         )
         for (opcode, formula), rows in found[:_MOST_FORMULAS]:
             yield (
