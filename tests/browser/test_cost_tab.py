@@ -1,0 +1,239 @@
+"""The Cost tab in a real browser: sources side by side, linked pictures, measuring, what if; by hand and by keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from lab import DARK, LIGHT
+from small_workbench import MODEL, OPEN, node, settled, shown
+
+PANEL = '[data-mnb-panel="cost"]'
+
+FAINT = """(panel) => {
+    // Every text against the ground that it stands on, by WCAG 2's formula.
+    const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
+    const rgba = (colour) => {
+        canvas.clearRect(0, 0, 1, 1);
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+        return [...canvas.getImageData(0, 0, 1, 1).data];
+    };
+    const over = (top, below) => [0, 1, 2].map((i) => (top[i] * top[3] + below[i] * (255 - top[3])) / 255);
+    const ground = (element) => {
+        const layers = [];
+        for (let at = element; at; at = at.parentElement) {
+            const colour = rgba(getComputedStyle(at).backgroundColor);
+            layers.push(colour);
+            if (colour[3] === 255) break;
+        }
+        return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255]);
+    };
+    const light = (colour) => {
+        const part = colour.map((one) => one / 255).map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * part[0] + 0.7152 * part[1] + 0.0722 * part[2];
+    };
+    const faint = [];
+    for (const element of document.querySelectorAll(`${panel} *`)) {
+        const said = [...element.childNodes].some((one) => one.nodeType === 3 && one.textContent.trim());
+        if (!said || !element.checkVisibility() || element.closest('[aria-disabled], option')) continue;
+        const below = ground(element);
+        const [a, b] = [light(over(rgba(getComputedStyle(element).color), below)), light(below)].sort((x, y) => y - x);
+        const ratio = (a + 0.05) / (b + 0.05);
+        if (ratio < 4.5) faint.push([element.textContent.slice(0, 40), Number(ratio.toFixed(2))]);
+    }
+    return faint;
+}"""
+
+
+@pytest.fixture
+def tab(run_cells):
+    """Open the workbench and return the notebook and what finds a control of the Cost tab."""
+
+    def open_one(cell: str = OPEN, root: str = ".mnb-workbench") -> tuple[Any, Any]:
+        notebook = run_cells([MODEL, cell], width=1280, height=1000)
+        shown(notebook)
+        notebook.page.locator(f"{root} tr[data-mnb-cost]").first.wait_for()
+        notebook.page.locator(f"{root} .mnb-tabs").scroll_into_view_if_needed()
+        return notebook, lambda action: notebook.page.locator(f'{root} [data-mnb-action="{action}"]')
+
+    return open_one
+
+
+def rows(notebook: Any) -> list[str]:
+    found = notebook.page.locator(f"{PANEL} tbody tr[data-mnb-cost]").all()
+    return [row.get_attribute("data-mnb-cost") for row in found]
+
+
+def is_sound(notebook: Any, name: str = "wb") -> bool:
+    return notebook.problems == [] and notebook.evaluate(f"[str(one) for one in {name}.errors]") == []
+
+
+def test_the_table_is_sorted_by_keys_and_sets_sources_side_by_side(tab) -> None:
+    notebook, at = tab()
+    page = notebook.page
+    model_order = rows(notebook)
+    assert model_order[:5] == ["linear_0", "relu_0", "linear_1", "relu_1", "linear_2"]
+    at("cost.sort.flops").focus()
+    page.keyboard.press("Enter")
+    header = page.locator(f'{PANEL} th[aria-sort="descending"]')
+    assert header.inner_text().startswith("FLOPs")
+    flops = notebook.evaluate("{path: one.flops for path, one in wb.cost.by_block.items()}")
+    assert rows(notebook) == sorted(model_order, key=lambda path: -flops[path])
+    page.keyboard.press("Enter")
+    page.keyboard.press("Enter")
+    assert rows(notebook) == model_order
+    # Arrows go from source to source, Space presses one.
+    at("cost.source.analytic").focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    at("cost.sort.lowered").wait_for()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Space")
+    at("cost.sort.compiled").wait_for()
+    total = page.locator(f"{PANEL} .mnb-total td")
+    told = [total.nth(place).get_attribute("title") for place in range(3)]
+    expected = notebook.evaluate(
+        "[wb.session.analysis.inspection.cost(one).total.flops for one in ('analytic', 'lowered', 'compiled')]"
+    )
+    assert told == [f"{value:,} FLOP" for value in expected]
+    # A row opens to its equations, the dearest first.
+    at("cost.source.lowered").click()
+    at("cost.source.compiled").click()
+    page.locator(f'{PANEL} tr[data-mnb-cost="linear_1"]').focus()
+    page.keyboard.press("ArrowRight")
+    page.locator(f"{PANEL} .mnb-cost-detail", has_text="dot_general").wait_for()
+    page.keyboard.press("ArrowLeft")
+    for theme in (DARK, LIGHT):
+        notebook.set_theme(theme)
+        assert page.evaluate(FAINT, PANEL) == [], theme
+    assert is_sound(notebook)
+
+
+def test_a_click_on_a_cell_of_the_treemap_selects_the_block_everywhere(tab) -> None:
+    notebook, at = tab()
+    page = notebook.page
+    settled(notebook, "jaxpr")
+    at("cost.view.table").focus()
+    page.keyboard.press("ArrowRight")
+    cell = page.locator(f'{PANEL} .mnb-drawing [data-block="linear_1"]')
+    cell.wait_for()
+    size = page.evaluate(
+        """(panel) => [...document.querySelector(`${panel} .mnb-drawing`).shadowRoot.querySelectorAll('[data-block]')]
+            .map((one) => [one.dataset.block, one.querySelector('rect').width.baseVal.value
+                * one.querySelector('rect').height.baseVal.value])""",
+        PANEL,
+    )
+    flops = notebook.evaluate("{path: one.flops for path, one in wb.cost.by_block.items()}")
+    largest = max(size, key=lambda one: one[1])
+    assert largest[0] == max(flops, key=flops.get), "the largest area is the dearest block"
+    cell.click()
+    notebook.wait_for("wb.selection == ('linear_1',)")
+    assert node(notebook, "linear_1").get_attribute("data-mnb-linked") == "pinned"
+    assert page.locator('[data-mnb-pane="jaxpr"] [data-mnb-linked="pinned"]').count() > 0
+    assert cell.get_attribute("data-mnb-linked") == "pinned"
+    node(notebook, "linear_0").click()
+    page.locator(f'{PANEL} .mnb-drawing [data-block="linear_0"][data-mnb-linked="pinned"]').wait_for()
+    page.locator(f"{PANEL} .mnb-words summary").first.click()
+    assert "linear_1" in page.locator(f"{PANEL} .mnb-twin").first.inner_text()
+    # In the dark it is another picture, at once.
+    fill = f"getComputedStyle(document.querySelector('{PANEL} .mnb-drawing').shadowRoot.querySelector('text')).fill"
+    before = page.evaluate(fill)
+    notebook.set_theme(DARK)
+    page.wait_for_function(f"{fill} !== {before!r}")
+    notebook.set_theme(LIGHT)
+    assert is_sound(notebook)
+
+
+def test_memory_and_before_and_after_are_drawn_by_what_is_compiled(tab) -> None:
+    notebook, at = tab()
+    page = notebook.page
+    at("cost.source.compiled").click()
+    at("cost.view.memory").click()
+    page.locator('[data-mnb-drawn="memory"]').wait_for()
+    peak = notebook.evaluate("wb.session.analysis.inspection.memory.peak_bytes")
+    words = page.locator(f"{PANEL} .mnb-picture .mnb-twin").first.text_content()
+    assert f"{peak:,}" in words or f"{peak / 1e3:.1f} kB" in words
+    at("cost.view.beside").click()
+    page.locator('[data-mnb-drawn="beside"]').wait_for()
+    pressed = page.locator(f'{PANEL} [data-mnb-action^="cost.source"][aria-pressed="true"]').all_inner_texts()
+    assert pressed == ["Analytic", "Compiled"]
+    assert "linear_1" in page.locator(f"{PANEL} .mnb-picture .mnb-twin").first.text_content()
+    assert is_sound(notebook)
+
+
+def test_what_is_measured_fills_the_table_and_the_roofline(tab) -> None:
+    notebook, at = tab()
+    page = notebook.page
+    at("cost.measure").click()
+    at("cost.measure").get_by_text("Measure again").wait_for(timeout=60_000)
+    at("cost.source.analytic").click()
+    time = page.locator(f'{PANEL} tr[data-mnb-cost="linear_1"] td').nth(4)
+    assert time.inner_text().split()[-1] in ("µs", "ms", "s")
+    at("cost.view.roofline").click()
+    page.locator('[data-mnb-drawn="roofline"]').wait_for(timeout=60_000)
+    assert "reached" in page.locator(f"{PANEL} .mnb-picture .mnb-twin").first.text_content()
+    assert page.locator(f'{PANEL} .mnb-drawing [data-block="linear_1"]').count() > 0
+    assert is_sound(notebook)
+
+
+def test_what_if_tells_the_difference_and_applies_it(tab) -> None:
+    notebook, at = tab()
+    page = notebook.page
+    node(notebook, "linear_0").click()
+    at("cost.view.what_if").click()
+    batch = page.locator('.mnb-whatif [data-mnb-field="batch"] .mnb-number')
+    batch.fill("14")
+    batch.press("Enter")
+    width = page.locator('.mnb-whatif [data-mnb-field="dimension"] .mnb-number')
+    width.fill("74")
+    width.press("Enter")
+    row = page.locator('[data-mnb-whatif="params"]')
+    was = notebook.evaluate("wb.cost.total.params")
+    page.wait_for_function(
+        "(was) => { const cell = document.querySelector('[data-mnb-whatif=\"params\"]')?.children[2];"
+        " return cell && cell.title && cell.title !== was; }",
+        arg=f"{was:,}",
+    )
+    told = [row.locator("td").nth(place).get_attribute("title") for place in range(2)]
+    flops = page.locator('[data-mnb-whatif="flops"] td').nth(1).get_attribute("title")
+    assert notebook.evaluate("wb.snapshot['shapes']") == {"input": [7, 29]}, "nothing is changed yet"
+    at("whatif.apply").click()
+    notebook.wait_for("wb.snapshot['shapes'] == {'input': [14, 29]}")
+    notebook.wait_for("wb.session.wait(20)")
+    assert told == [f"{was:,}", f"{notebook.evaluate('wb.cost.total.params'):,}"]
+    assert flops == f"{notebook.evaluate('wb.cost.total.flops'):,} FLOP"
+    notebook.execute("wb.do('undo')")
+    notebook.wait_for("wb.snapshot['shapes'] == {'input': [7, 29]}")
+    assert is_sound(notebook)
+
+
+EXPLORER = """
+import jax, jax.numpy as jnp
+def net(params, x):
+    for at, w in enumerate(params):
+        with jax.named_scope(f"layer_{at}"):
+            x = jnp.tanh(x @ w)
+    return x.sum()
+spec = lambda *shape: jax.ShapeDtypeStruct(shape, "float32")
+e = ml.explore(jax.grad(net), [spec(29, 37), spec(37, 53)], spec(7, 29))
+e
+"""
+
+
+def test_an_explorer_has_the_same_and_compiles_nothing_unasked(tab) -> None:
+    notebook, at = tab(EXPLORER, ".mnb-explorer")
+    page = notebook.page
+    at("cost.view.treemap").click()
+    page.locator('.mnb-explorer [data-mnb-drawn="treemap"]').wait_for()
+    page.locator('.mnb-explorer .mnb-drawing [data-block="layer_1"]').click()
+    page.locator('.mnb-stage-graph [data-node="layer_1"][data-mnb-linked="pinned"]').wait_for()
+    at("cost.view.what_if").click()
+    batch = page.locator('.mnb-whatif [data-mnb-field="batch"] .mnb-number')
+    batch.fill("14")
+    batch.press("Enter")
+    page.locator('[data-mnb-whatif="flops"]', has_text="×2").wait_for()
+    assert not notebook.evaluate("e.inspection.is_compiled")
+    assert at("whatif.apply").count() == 1
+    assert not at("whatif.apply").is_visible(), "a program is not edited"
+    assert is_sound(notebook, "e")
