@@ -19,7 +19,7 @@ from mithril_nb.stages import Inspection
 from mithril_nb.whatif.answers import Answers
 from mithril_nb.whatif.behind import Behind
 from mithril_nb.whatif.change import Peak
-from mithril_nb.whatif.settings import Settings, plain, told, values_of
+from mithril_nb.whatif.settings import Settings, plain, values_of
 from mithril_nb.whatif.what_if import peak as peak_of
 from mithril_nb.whatif.what_if import peak_compiled, reason_of, subject_of
 
@@ -85,7 +85,7 @@ class Sweep(Shown):
             "program": self.program,
             "source": self.source,
             "settings": {name: [plain(value) for value in values] for name, values in self.settings.items()},
-            "fields": [name for name in FIELDS if any(getattr(point, name) is not None for point in self.points)],
+            "fields": _known_somewhere(self.points),
             "points": [
                 {
                     **asdict(point),
@@ -234,16 +234,20 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None,
     return Point(point, **known, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons)
 
 
+def _known_somewhere(points: Sequence[Point]) -> list[str]:
+    return [name for name in FIELDS if any(getattr(point, name) is not None for point in points)]
+
+
 def _notes(points: Sequence[Point]) -> tuple[str, ...]:
-    """Say once for each reason what is not known, and at which points."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """Say why some figures are known at no point; what is known at some of them says so by itself."""
+    known = _known_somewhere(points)
+    found: dict[str, list[str]] = {}
     for point in points:
-        where = ", ".join(f"{name}={told(value)}" for name, value in point.settings.items())
-        for reason in dict.fromkeys(point.reasons.values()):
-            names = [name for name, why in point.reasons.items() if why == reason]
-            what = "nothing is known" if len(names) == len(FIELDS) else ", ".join(names)
-            found.setdefault((what, reason), []).append(where)
+        for name, reason in point.reasons.items():
+            if name not in known and name not in found.setdefault(reason, []):
+                found[reason].append(name)
+    # What went wrong at one point went wrong for all of its figures, and is no reason why others have no time.
+    only = {reason for point in points if len(point.reasons) == len(FIELDS) for reason in point.reasons.values()}
     return tuple(
-        f"{what}: {reason}" if len(places) == len(points) else f"{what} at {'; '.join(places)}: {reason}"
-        for (what, reason), places in found.items()
+        f"{', '.join(names)}: {reason}" for reason, names in found.items() if names and not (known and reason in only)
     )

@@ -59,7 +59,8 @@ class WhatIf:
         """How a change of each setting is answered by now, and why it is traced if it is.
 
         `"formula"`: the program is traced once with a symbol for the setting; `"learned and verified"`: from a few of
-        its values, at others checked; `"traced"`: anew for each value. All of them give the same figures.
+        its values, at others checked; `"traced"`: anew for each value. All of them give the same figures, unless the
+        program does something else at a size between those that were looked at: `learns=False` has all of them traced.
         """
         return self._answers.known_ways()
 
@@ -110,7 +111,8 @@ class WhatIf:
         return self._made[key]
 
     def _exact(self, before: Settings, after: Settings) -> Later[Change]:
-        return Later(partial(_exactly, self._answers, before, after), self._asked).start()
+        compiled = self._compiled(before, after)
+        return Later(partial(_exactly, self._answers, before, after, compiled), self._asked).start()
 
     def __repr__(self) -> str:
         told = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
@@ -220,10 +222,10 @@ def _compiled(answers: Answers, before: Settings, after: Settings) -> Change:
     return Change(answers.subject.name, _changed(before, after), costs[0], costs[1], COMPILED, (), peaks)
 
 
-def _exactly(answers: Answers, before: Settings, after: Settings) -> Change:
+def _exactly(answers: Answers, before: Settings, after: Settings, compiled: Later[Change]) -> Change:
     found = [answers.traced(settings)[1] for settings in (before, after)]
     peaks = Later(partial(_peaks, answers, before, after), Behind())
-    return Change(answers.subject.name, _changed(before, after), found[0], found[1], TRACED, (), peaks)
+    return Change(answers.subject.name, _changed(before, after), found[0], found[1], TRACED, (), peaks, compiled)
 
 
 def _changed(before: Settings, after: Settings) -> dict[str, tuple[Any, Any]]:

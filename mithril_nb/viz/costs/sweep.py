@@ -83,14 +83,17 @@ def lines_of(swept: Swept, field: str) -> list[Line]:
 
 
 def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
-    """Return for each reason why there is no number: which field, at which settings, and the reason."""
+    """Return for each reason why there is no number: which fields, at which settings, and the reason."""
     groups: dict[tuple[str, str], list[str]] = {}
     for point in swept["points"]:
+        reasons: dict[str, list[str]] = {}
         for kind in fields:
             if point.get(kind.name) is None:
                 why = str((point.get("reasons") or {}).get(kind.name) or "nobody says why")
-                where = ", ".join(f"{name}={value}" for name, value in point["settings"].items())
-                groups.setdefault((kind.title, why), []).append(where)
+                reasons.setdefault(why, []).append(kind.title)
+        where = ", ".join(f"{name}={value}" for name, value in point["settings"].items())
+        for why, titles in reasons.items():
+            groups.setdefault((", ".join(titles), why), []).append(where)
     told: list[str] = []
     for (title, why), places in groups.items():
         everywhere = len(places) == len(swept["points"])
