@@ -110,6 +110,9 @@ class Comparison(Shown):
         pictures = importlib.import_module("mithril_nb.viz.costs.beside")
         return pictures.beside(pictures.pair_of(self.to_dict(), field), width)
 
+    def __repr__(self) -> str:
+        return f"Comparison({self.before!r} -> {self.after!r})"
+
     def __str__(self) -> str:
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
         rows = [*self.by_block.items(), ("(unattributed)", self.unattributed), ("total", self.total)]

@@ -374,6 +374,12 @@ class Cost(Shown):
         """
         return _picture("overlay").overlay_of(self.to_dict(rows=False), graph, field, expanded)
 
+    def __repr__(self) -> str:
+        total = self.total
+        figures = {"flops": total.flops, "bytes_accessed": total.bytes_accessed, "time_s": total.time_s}
+        told = ", ".join(f"{name}={value}" for name, value in figures.items() if value is not None)
+        return f"{type(self).__name__}({self.program!r}, {self.source}: {told})"
+
     def __str__(self) -> str:
         rows = [*self.by_block.items(), ("(unattributed)", self.unattributed), ("total", self.total)]
         shown = [(path, figures) for path, figures in rows if figures != Figures() or path == "total"]
@@ -449,6 +455,9 @@ class Costs(Shown):
     def to_json(self, *, rows: bool = True) -> str:
         """Return the same as JSON."""
         return json.dumps(self.to_dict(rows=rows), allow_nan=False)
+
+    def __repr__(self) -> str:
+        return f"Costs({self.program!r}: {', '.join(self.by_source)})"
 
     def __str__(self) -> str:
         none = (f"{self.program}: no {name} costs: {why}" for name, why in self.unavailable.items())

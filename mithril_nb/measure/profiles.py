@@ -67,7 +67,7 @@ class Rate:
     limit: Literal["compute", "memory"] | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Profile(Cost):
     """What a program takes when it runs; `ml.profile` makes it.
 

@@ -96,12 +96,13 @@ class Made:
     def _inspected(self, made: Any) -> Inspection:
         if isinstance(made, Inspection):
             return made
-        if isinstance(made, tuple) and len(made) == 2:  # pyright: ignore[reportUnknownArgumentType]
-            target, given = made  # pyright: ignore[reportUnknownVariableType]
-            if is_own(target) and isinstance(given, Mapping):
-                return inspect(target, shapes=given)  # pyright: ignore[reportUnknownArgumentType]
+        if isinstance(made, tuple) and len(made) > 1:  # pyright: ignore[reportUnknownArgumentType]
+            target, *given = made  # pyright: ignore[reportUnknownVariableType]
+            if is_own(target) and len(given) == 1 and isinstance(given[0], Mapping):
+                return inspect(target, shapes=given[0])  # pyright: ignore[reportUnknownArgumentType]
             if callable(target) or is_own(target):
-                args: tuple[Any, ...] = given if isinstance(given, tuple) else (given,)
+                is_whole = len(given) == 1 and isinstance(given[0], tuple)
+                args: tuple[Any, ...] = given[0] if is_whole else tuple(given)
                 return inspect(target, *args)
         raise UnknownOptionError(
             f"{self.name}() must give a function and its arguments, and gave {short_repr(made, 60)}.",

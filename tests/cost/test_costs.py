@@ -177,3 +177,12 @@ def test_a_scan_within_a_scan() -> None:
     for source in SOURCES:
         products = [row for row in found.cost(source).rows if "dot" in row.opcode]
         assert [(row.repeats, row.flops) for row in products] == [(15, 15 * 2 * 8**3)]
+
+
+def test_a_value_of_costs_is_told_in_one_line():
+    square = jax.ShapeDtypeStruct((8, 8), jnp.float32)
+    program = inspect(jnp.matmul, square, square)
+    analytic, lowered = program.cost(), program.cost("lowered")
+    assert repr(analytic) == "Cost('matmul', analytic: flops=1024, bytes_accessed=768)"
+    assert repr(program.costs("analytic", "lowered")) == "Costs('matmul': analytic, lowered)"
+    assert repr(analytic.compare(lowered)) == "Comparison('matmul: analytic' -> 'matmul: lowered')"

@@ -31,7 +31,7 @@ def loss(params: Any, x: Any) -> Any:
 PARAMS = {"w": np.ones((5, 3), "float32")}
 
 
-def test_a_function_that_makes_a_program_may_give_any_of_three_forms() -> None:
+def test_a_function_that_makes_a_program_may_give_any_of_four_forms() -> None:
     def model(batch: int = 8) -> Any:
         return mlp(), {"input": [batch, 6]}
 
@@ -41,10 +41,14 @@ def test_a_function_that_makes_a_program_may_give_any_of_three_forms() -> None:
     def pair(batch: int = 8) -> Any:
         return loss, (PARAMS, spec(batch, 5))
 
-    changes = [what_if(make)(batch=16) for make in (model, inspected, pair)]
-    wanted = [ml.inspect(mlp(), shapes={"input": [16, 6]}).cost()] * 2 + [ml.inspect(loss, PARAMS, spec(16, 5)).cost()]
+    def flat(batch: int = 8) -> Any:
+        return loss, PARAMS, spec(batch, 5)
+
+    changes = [what_if(make)(batch=16) for make in (model, inspected, pair, flat)]
+    ours, theirs = ml.inspect(mlp(), shapes={"input": [16, 6]}).cost(), ml.inspect(loss, PARAMS, spec(16, 5)).cost()
+    wanted = [ours, ours, theirs, theirs]
     assert [change.after.total for change in changes] == [cost.total for cost in wanted]
-    assert [change.before.total == change.after.total for change in changes] == [False] * 3
+    assert [change.before.total == change.after.total for change in changes] == [False] * 4
 
 
 def test_settings_may_start_from_other_values_than_the_defaults() -> None:

@@ -26,6 +26,8 @@ _DASHES = ("", "6 3", "2 3", "8 3 2 3", "1 2", "10 4", "4 2 1 2 1 2", "3 5")
 _PANEL_H = 218
 _NARROW = 560
 _LONG = 100_000
+_BEYOND = 20.0
+"""How far the name of a value may reach beyond the end of its axis, in px."""
 _MINUTE_S = 59
 _LEFT, _TOP, _BOTTOM = 52, 24, 40
 
@@ -170,7 +172,9 @@ def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
     else:
         step = (end - start) / max(1, len(values) - 1)
         places = [(start + end) / 2] if len(values) == 1 else [start + step * at for at in range(len(values))]
-        texts = [elided(one_line(str(value)), SMALL, max(step - 6, 24)) for value in values]
+        # The first and the last stand at the ends: half of them may reach beyond the axis, but not far.
+        room = [min(step - 6, 2 * (min(place - area.x, area.x + area.w - place) + _BEYOND)) for place in places]
+        texts = [elided(one_line(str(value)), SMALL, max(most, 24)) for value, most in zip(values, room, strict=True)]
     free = float("-inf")
     order = sorted(range(len(values)), key=places.__getitem__)
     for at in order:
