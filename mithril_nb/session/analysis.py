@@ -17,6 +17,7 @@ from mithril_nb.models.naming import input_specs
 from mithril_nb.physical import PhysicalModel
 from mithril_nb.session.design import Design
 from mithril_nb.targets.own import inspect_own
+from mithril_nb.whatif import WhatIf, what_if
 
 
 class Analysis:
@@ -112,6 +113,19 @@ class Analysis:
         """What each block costs, from the jaxpr alone."""
         return self.program.cost(self.physical, self._training)
 
+    def what_if(self, training: Mapping[str, Any]) -> WhatIf:
+        """Begin to ask what the program would cost with other settings.
+
+        Args:
+            training: Options of the loss and the optimizer.
+        """
+        loss, optimizer = _loss_and_optimizer(training)
+        return what_if(self.physical, program=self.design.program, loss=loss, optimizer=optimizer)
+
+
+def _loss_and_optimizer(training: Mapping[str, Any]) -> tuple[Any, Any]:
+    return training.get("loss", "cross_entropy"), training.get("optimizer", "adam")
+
 
 _SEVERAL_OUTPUTS = "connect all outputs but one to a block, or look at the program 'forward'."
 
@@ -129,7 +143,7 @@ class LazyProgram:
         """Return the stages of the program."""
         with self._lock:
             if self._inspection is None:
-                loss, optimizer = training.get("loss", "cross_entropy"), training.get("optimizer", "adam")
+                loss, optimizer = _loss_and_optimizer(training)
                 self._inspection = inspect_own(model, self._name, loss, optimizer, {}, _SEVERAL_OUTPUTS)
             return self._inspection
 

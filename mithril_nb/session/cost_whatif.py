@@ -1,28 +1,31 @@
-"""What other settings would make of the costs: tried on a copy of the program, which stays as it is."""
+"""What other settings would make of the costs: asked of `ml.what_if`, while what is looked at stays as it is."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.cost import Cost
-from mithril_nb.cost.memory import memory_of
-from mithril_nb.errors import Diagnostic, MithrilError, StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_desk import CostPicture
 from mithril_nb.session.cost_pictures import draw_beside
 from mithril_nb.session.costs import FIGURES
-from mithril_nb.session.subjects import Changes, Subject
+from mithril_nb.session.subjects import Changes, Subject, settings_of
 from mithril_nb.session.wishes import Wishes
-from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.whatif import Change, Peak, WhatIf
 
-_KEPT = 8
-"""Programs with other settings that are kept, so that a slider that comes back finds them."""
+_COMPARED = ("flops", "bytes_accessed", "transcendentals", "params")
 _UNKNOWN = "not known: the notes of the table say why"
-_TOLD = ("flops", "bytes_accessed", "transcendentals", "params")
+_BEING_FOUND = Peak(None, "being worked out")
+_WAYS = {
+    "formula": "by a formula in which the setting has a name",
+    "learned and verified": "learned from other values, and verified",
+    "traced": "traced anew",
+    "estimate": "an estimate: the equations of now with the dtype of then",
+}
 
 
 @dataclass(frozen=True)
@@ -40,23 +43,24 @@ class WhatIfAnswer:
     picture: CostPicture
 
 
-@dataclass
-class _Tried:
-    """A program that was tried: the programs before and after, and their costs as far as they are made."""
+@dataclass(frozen=True)
+class _Asked:
+    """What a page asked for."""
 
-    before: Inspection
-    after: Inspection
-    hues: Mapping[str, int]
-    took_s: float
-    costs: dict[str, tuple[Cost, Cost]] = field(default_factory=dict[str, tuple[Cost, Cost]])
+    subject: Subject
+    key: str
+    changes: Changes
+    figure: str
+    width: int
 
 
 class WhatIfDesk:
     """Answers what other settings would cost.
 
     Args:
-        subject: Returns the program that is looked at now.
-        tell: Told `("what_if", WhatIfAnswer)`, in a thread.
+        subject: Returns what is looked at now.
+        tell: Told `("what_if", WhatIfAnswer)`, in a thread: at once, again with the memory at its peak and with exact
+            figures in the place of an estimate, and with what the compiler makes of it if that is asked for.
         changed: Called where `view` is another, in a thread.
         failed: Told what nobody expected.
 
@@ -74,7 +78,8 @@ class WhatIfDesk:
         self._subject, self._tell, self._changed, self._failed = subject, tell, changed, failed
         self._view: dict[str, Any] = {"state": "empty", "message": ""}
         self._settings: tuple[int, list[dict[str, Any]]] | None = None
-        self._tried: dict[str, _Tried] = {}
+        self._what_if: tuple[int, WhatIf] | None = None
+        self._compiled: dict[Any, Change] = {}
         self._quick, self._slow = Wishes("mithril_nb-what-if", failed), Wishes("mithril_nb-what-if-compiled", failed)
         self.commands: dict[str, Callable[..., None]] = {"want_settings": self.want_settings, "what_if": self.what_if}
 
@@ -110,9 +115,11 @@ class WhatIfDesk:
         """
         if figure not in FIGURES:
             raise UnknownOptionError(f"unknown figure {figure!r}.", (("known", ", ".join(FIGURES)),))
-        subject, read = self._subject(), checked_changes(changes)
-        worker = self._slow if compile else self._quick
-        worker.ask("what if", lambda wanted: self._answer(subject, str(key), read, figure, compile, int(width), wanted))
+        asked = _Asked(self._subject(), str(key), checked_changes(changes), figure, int(width))
+        if compile:
+            self._slow.ask("what if", lambda wanted: self._compile(asked, wanted))
+        else:
+            self._quick.ask("what if", lambda wanted: self._answer(asked, wanted))
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the answers; return whether they came in time."""
@@ -122,69 +129,94 @@ class WhatIfDesk:
         """Give up what is asked."""
         self._quick.end()
         self._slow.end()
+        if self._what_if is not None:
+            self._what_if[1].close()
 
     # In the threads
 
-    def _find_settings(self, subject: Subject) -> None:
+    def _asks(self, subject: Subject) -> WhatIf:
+        """Return what answers; that of an older design is given up."""
+        known = self._what_if
+        if known is not None and known[0] == subject.version:
+            return known[1]
+        if known is not None:
+            known[1].close()
+            self._compiled.clear()
         with paused_collector():
-            self._settings = subject.version, subject.settings
+            made = subject.ask()
+        self._what_if = subject.version, made
+        return made
+
+    def _find_settings(self, subject: Subject) -> None:
+        found: list[dict[str, Any]] = []
+        try:
+            found = settings_of(subject, self._asks(subject))
+        except MithrilError as error:  # of a program that cannot be traced, nothing can be another
+            self._view = {"state": "unavailable", "message": str(problem_of(error))}
+        self._settings = subject.version, found
         self._changed()
 
     def _turn(self, state: str, message: str = "") -> None:
         self._view = {"state": state, "message": message}
         self._changed()
 
-    def _answer(
-        self, subject: Subject, key: str, changes: Changes, figure: str, compile: bool, width: int,
-        wanted: Callable[[], bool],
-    ) -> None:  # fmt: skip
-        self._turn("loading", "Compiling both" if compile else "Tracing")
-        problem: Diagnostic | None = None
-        found: _Tried | None = None
+    def _answer(self, asked: _Asked, wanted: Callable[[], bool]) -> None:
+        self._turn("loading", "Working it out")
         try:
-            with paused_collector():
-                found = self._try(subject, changes)
-                if compile:
-                    found.costs["compiled"] = found.before.cost("compiled"), found.after.cost("compiled")
+            start = time.perf_counter()
+            change = self._asks(asked.subject)(_named(asked.changes))
+            took_s = time.perf_counter() - start
+            self._show(asked, wanted, change, took_s, (_BEING_FOUND, _BEING_FOUND))
+            if wanted():
+                self._show(asked, wanted, change, took_s, change.peaks)
+            exact = change.exact.result() if wanted() else change
+            if exact is not change:
+                self._show(asked, wanted, exact, time.perf_counter() - start, exact.peaks)
         except Exception as error:  # the page shows it where the answer would stand
-            problem = problem_of(error)
-            if not isinstance(error, MithrilError):
-                self._failed(error)
-        if wanted():
-            self._tell("what_if", self._told(key, changes, figure, width, found, problem))
+            self._refuse(asked, wanted, error)
         self._turn("ready")
 
-    def _try(self, subject: Subject, changes: Changes) -> _Tried:
-        key = repr((subject.version, changes))
-        found = self._tried.pop(key, None)
-        if found is None:
+    def _compile(self, asked: _Asked, wanted: Callable[[], bool]) -> None:
+        self._turn("loading", "Compiling both")
+        try:
             start = time.perf_counter()
-            after = subject.altered(changes)
-            costs = subject.inspection.cost(), after.cost()
+            change = self._asks(asked.subject)(_named(asked.changes))
             took_s = time.perf_counter() - start
-            found = _Tried(subject.inspection, after, subject.hues, took_s, {"analytic": costs})
-        self._tried[key] = found
-        while len(self._tried) > _KEPT:
-            del self._tried[next(iter(self._tried))]
-        return found
+            self._compiled[_key(asked)] = change.compiled.result()
+            self._show(asked, wanted, change, took_s, change.peaks)
+        except Exception as error:  # the page shows it where the answer would stand
+            self._refuse(asked, wanted, error)
+        self._turn("ready")
 
-    def _told(
-        self, key: str, changes: Changes, figure: str, width: int, found: _Tried | None, problem: Diagnostic | None
-    ) -> WhatIfAnswer:
-        picture = CostPicture(key)
+    def _show(
+        self, asked: _Asked, wanted: Callable[[], bool], change: Change, took_s: float, peaks: tuple[Peak, Peak]
+    ) -> None:
+        if not wanted():
+            return
+        compiled = self._compiled.get(_key(asked))  # as soon as somebody has asked for it
+        how = f"Analytic, {_WAYS.get(change.way, change.way)}, in {1000 * took_s:.0f} ms."
         data: dict[str, Any] = {
-            "changes": [list(one) for one in changes], "how": "", "rows": [], "compiled": None,
-            "problem": None if problem is None else problem.to_dict(),
+            "changes": [list(one) for one in asked.changes],
+            "how": " ".join([how, *change.notes]),
+            "rows": _compared(change, peaks),
+            "compiled": None if compiled is None else _compared(compiled, compiled.peaks),
+            "problem": None,
+        }
+        drawing = draw_beside(
+            change.before, change.after, asked.figure, asked.width, asked.subject.hues, ("now", "then")
+        )
+        self._tell("what_if", WhatIfAnswer(asked.key, data, CostPicture(asked.key, drawing.svg, drawing.text)))
+
+    def _refuse(self, asked: _Asked, wanted: Callable[[], bool], error: Exception) -> None:
+        if not isinstance(error, MithrilError):
+            self._failed(error)
+        problem: Diagnostic = problem_of(error)
+        data = {
+            "changes": [list(one) for one in asked.changes], "how": "", "rows": [], "compiled": None,
+            "problem": problem.to_dict(),
         }  # fmt: skip
-        if found is not None:
-            data["how"] = f"Analytic, traced anew in {1000 * found.took_s:.0f} ms."
-            data["rows"] = _compared(found, "analytic")
-            if "compiled" in found.costs:
-                data["compiled"] = _compared(found, "compiled")
-            before, after = found.costs["analytic"]
-            drawing = draw_beside(before, after, figure, width, found.hues, ("now", "then"))
-            picture = CostPicture(key, drawing.svg, drawing.text)
-        return WhatIfAnswer(key, data, picture)
+        if wanted():
+            self._tell("what_if", WhatIfAnswer(asked.key, data, CostPicture(asked.key)))
 
 
 def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:
@@ -205,19 +237,23 @@ def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, A
     return tuple((path, name, value) for path, name, value in changes)
 
 
-def _compared(found: _Tried, source: str) -> list[dict[str, Any]]:
-    before, after = found.costs[source]
+def _named(changes: Changes) -> dict[str, Any]:
+    """Return changes by the names that `ml.what_if` has for them."""
+    return {f"{path}.{name}" if path else name: value for path, name, value in changes}
+
+
+def _key(asked: _Asked) -> str:
+    return repr((asked.subject.version, asked.changes))
+
+
+def _compared(change: Change, peaks: tuple[Peak, Peak]) -> list[dict[str, Any]]:
+    before, after = change.before.total, change.after.total
     rows = [
-        {"figure": name, "before": getattr(before.total, name), "after": getattr(after.total, name), "reason": _UNKNOWN}
-        for name in _TOLD
+        {"figure": name, "before": getattr(before, name), "after": getattr(after, name), "reason": _UNKNOWN}
+        for name in _COMPARED
     ]
-    (now, why), (then, why_then) = (_peak(one, source) for one in (found.before, found.after))
-    return [*rows, {"figure": "peak_bytes", "before": now, "after": then, "reason": why or why_then}]
-
-
-def _peak(inspection: Inspection, source: str) -> tuple[int | None, str]:
-    try:
-        found = memory_of(inspection, source)
-    except StageUnavailableError as error:
-        return None, str(error)
-    return found.peak_bytes, "; ".join(found.notes)
+    now, then = peaks
+    return [
+        *rows,
+        {"figure": "peak_bytes", "before": now.bytes, "after": then.bytes, "reason": now.reason or then.reason},
+    ]

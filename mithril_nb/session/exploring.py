@@ -21,7 +21,7 @@ from mithril_nb.session.costs import cost_table
 from mithril_nb.session.making import StageState, state_of
 from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.picture import GraphView, Picture
-from mithril_nb.session.subjects import ProgramSubject
+from mithril_nb.session.subjects import Subject
 from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
@@ -29,6 +29,7 @@ from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import NEEDS
 from mithril_nb.stages.transforms import TransformSteps
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
+from mithril_nb.whatif import what_if
 
 Listener = Callable[[str, Any], None]
 """Is told `("snapshot", dict)`, `("graph", Picture)`, and what `PassDesk` tells, on any thread."""
@@ -310,8 +311,8 @@ class Exploration:
     def _looked(self) -> Looked:
         return Looked(1, lambda: self.inspection, tuple(self._blocks), self._hues())
 
-    def _subject(self) -> ProgramSubject:
-        return ProgramSubject(self.inspection, self._hues())
+    def _subject(self) -> Subject:
+        return Subject(1, lambda: what_if(self.inspection), self._hues(), self.inspection)
 
     def _check(self, stage: str, known: Sequence[str]) -> None:
         if stage not in known:

@@ -36,7 +36,7 @@ from mithril_nb.session.snapshot import (
     snapshot_of,
     with_shares,
 )
-from mithril_nb.session.subjects import DesignSubject, change_of
+from mithril_nb.session.subjects import Subject, change_of
 from mithril_nb.session.training import Training
 from mithril_nb.viz.records import Diagram
 
@@ -393,9 +393,9 @@ class Session:
         analysis = self._analysis
         return Looked(analysis.version, lambda: analysis.inspection, self._paths(), hues_of(analysis.design.graph))
 
-    def _changeable(self) -> DesignSubject:
-        hues = hues_of(self._analysis.design.graph)
-        return DesignSubject(self._analysis, self.backend, self.training.options, hues)
+    def _changeable(self) -> Subject:
+        analysis, training = self._analysis, self.training.options
+        return Subject(analysis.version, lambda: analysis.what_if(training), hues_of(analysis.design.graph))
 
     def _publish_all(self) -> None:
         with self._lock:

@@ -12,7 +12,7 @@ from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph import edit
 from mithril_nb.graph.paths import split_path
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.graph.spec import Dim
+from mithril_nb.graph.spec import Dim, as_dtype
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.stages import Inspection
@@ -86,15 +86,21 @@ class OwnModel:
             for name, value in settings.items()
             if "." in name and name.rpartition(".")[0] not in self._shapes and value != self.base[name]
         }
-        if attributes or shapes != self._shapes:
+        dtype, backend = settings.get("dtype"), model.backend
+        if dtype is not None and dtype != self.base.get("dtype"):
+            # What it makes by itself, as constants, has the dtype of its backend: only to cast what it is given would
+            # have it cast back at every block.
+            backend = copy.copy(backend)
+            backend.default_dtype = as_dtype(dtype)
+        if attributes or shapes != self._shapes or backend is not model.backend:
             graph = self._graph
             for name, value in attributes.items():
                 graph = _with_attribute(graph, name, value)
-            model = compile(Model.of(graph), model.backend, shapes=shapes, jit=model.jit)
+            model = compile(Model.of(graph), backend, shapes=shapes, jit=model.jit)
         if settings.get("remat"):
             model = rematerialized(model)
-        changed = {name: settings.get(name) for name in OUTSIDE if settings.get(name) != self.base.get(name)}
-        return outside(lambda: inspect(model, **self._options), changed)
+        # What the loss and the optimizer keep in another dtype stays in it, as with such a backend.
+        return outside(lambda: inspect(model, **self._options), {"precision": settings.get("precision")})
 
     def _shape(self, name: str, settings: Settings) -> tuple[Any, ...]:
         shape = self._shapes[name]

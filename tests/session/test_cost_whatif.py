@@ -15,8 +15,9 @@ from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.cost_whatif import WhatIfAnswer, WhatIfDesk
 from mithril_nb.session.exploring import Exploration
-from mithril_nb.session.subjects import ProgramSubject
+from mithril_nb.session.subjects import Subject, settings_of
 from mithril_nb.targets import inspect
+from mithril_nb.whatif import what_if
 
 
 def spec(*shape: int) -> jax.ShapeDtypeStruct:
@@ -61,7 +62,7 @@ def test_a_design_with_other_sizes_costs_what_it_costs_when_it_is_so(session) ->
     found = figures(answer.data["rows"])
     assert found["flops"][0] == before.flops
     assert json.loads(json.dumps(answer.data))["changes"] == changes
-    assert answer.data["how"].startswith("Analytic, traced anew in ")
+    assert answer.data["how"].startswith("Analytic, traced anew, in ")
     assert 'data-block="linear_0"' in answer.picture.svg
     assert "then" in answer.picture.text
     # The same changes made in earnest, as one edit.
@@ -87,7 +88,9 @@ def test_settings_of_a_design_are_its_batch_and_dtype_as_they_are_now(session) -
         assert session.wait(PATIENCE_S)
         view = session.snapshot()["costs"]["what_if"]
         fields = [(field["name"], field["value"]) for field in view["settings"]]
-        assert fields == [("batch", size), ("dtype", "float32")]
+        assert fields == [
+            ("batch", size), ("input.1", 5), ("dtype", "float32"), ("remat", False), ("precision", "default"),
+        ]  # fmt: skip
         assert view["version"] == session.snapshot()["version"]
 
 
@@ -102,7 +105,7 @@ def test_another_dtype_is_that_of_another_backend(session) -> None:
     assert str(session.backend.default_dtype) == "float32"
     problem = session.run_command("apply_what_if", {"changes": [["", "dtype", "bfloat16"]]})
     assert str(problem) == (
-        "the dtype is not part of the model: it is the backend's.\n"
+        "'dtype' is not part of the model.\n    can be applied  batch, input.0, attributes of blocks\n"
         '    Try: ml.workbench(model, backend=ml.JaxBackend(dtype="bfloat16"))'
     )
 
@@ -123,9 +126,9 @@ def test_both_are_compiled_if_somebody_asks(session) -> None:
 def test_what_cannot_be_is_said_where_the_answer_would_stand(session) -> None:
     for changes, said in (
         ([["linear_0", "dimension", -1]], "dimension"),
-        ([["", "depth", 3]], "unknown setting 'depth'"),
-        ([["", "dtype", "int8"]], "unknown dtype 'int8'"),
-        ([["nobody", "dimension", 3]], "nobody"),
+        ([["", "depth", 3]], "has no setting 'depth'"),
+        ([["", "dtype", "int8"]], "cannot become 'int8'"),
+        ([["nobody", "dimension", 3]], "has no setting 'nobody.dimension'"),
     ):
         answer, problem = ask(session, changes)
         assert problem is None
@@ -153,33 +156,59 @@ def test_a_program_takes_another_batch_dtype_and_precision() -> None:
     other = inspect(jax.grad(dense), spec(5, 3), spec(16, 5)).cost().total
     assert figures(answer.data["rows"])["flops"] == (exploration.cost.total.flops, other.flops)
     answer, _ = ask(exploration, [["dense", "dimension", 3]])
-    assert answer.data["problem"]["summary"] == (
-        "'dimension' of 'dense' cannot be another: this program is no design of blocks."
-    )
+    assert "has no setting 'dense.dimension'" in answer.data["problem"]["summary"]
     assert exploration.errors == []
 
 
+def test_an_answer_comes_at_once_and_again_with_the_memory(session) -> None:
+    told: list[WhatIfAnswer] = []
+    session.listen(lambda kind, value: told.append(value) if kind == "what_if" else None)
+    session.run_command("what_if", {"key": "k", "changes": [["", "batch", 6]]})
+    assert session.wait(PATIENCE_S)
+    first, last = (row(one) for one in (told[0], told[-1]))
+    assert first == {"figure": "peak_bytes", "before": None, "after": None, "reason": "being worked out"}
+    assert last["after"] > last["before"] > 0
+    assert [one.data["rows"][0] for one in told] == [told[0].data["rows"][0]] * len(told)
+
+
+def row(answer: WhatIfAnswer) -> Any:
+    return next(one for one in answer.data["rows"] if one["figure"] == "peak_bytes")
+
+
 def test_a_batch_that_nobody_can_tell_is_no_setting() -> None:
-    subject = ProgramSubject(inspect(lambda x: x.sum(), spec()), {})
-    assert [field["name"] for field in subject.settings] == ["dtype", "precision"]
+    program = inspect(lambda x: x.sum(), spec())
+    subject = Subject(1, lambda: what_if(program), {}, program)
+    assert [field["name"] for field in settings_of(subject, subject.ask())] == ["dtype", "precision"]
 
 
-def test_programs_that_were_tried_are_kept_but_not_all() -> None:
-    inspection = inspect(dense, spec(5, 3), spec(8, 5))
-    made: list[Any] = []
+def test_of_a_newer_design_it_is_asked_anew() -> None:
+    program, versions, asked = inspect(dense, spec(5, 3), spec(8, 5)), [1, 1, 2], []
 
-    class Subject(ProgramSubject):
-        def altered(self, changes: Any) -> Any:
-            made.append(changes)
-            return super().altered(changes)
+    def begin() -> Any:
+        asked.append(len(asked))
+        return what_if(program)
+
+    desk = WhatIfDesk(
+        lambda: Subject(versions[0], begin, {}, program), lambda *_: None, lambda: None, pytest.fail
+    )  # fmt: skip
+    while versions:
+        desk.what_if("k", [["", "batch", 16]])
+        assert desk.wait(PATIENCE_S)
+        versions.pop(0)
+    assert asked == [0, 1]
+    desk.end()
+
+
+def test_what_nobody_expected_is_kept_and_shown() -> None:
+    def broken() -> Any:
+        raise ZeroDivisionError("one / zero")
 
     told: list[Any] = []
-    desk = WhatIfDesk(
-        lambda: Subject(inspection, {}), lambda *what: told.append(what), lambda: None, pytest.fail
-    )  # fmt: skip
-    for size in [*range(2, 12), 11, 2]:
-        desk.what_if("k", [["", "batch", size]])
-        assert desk.wait(PATIENCE_S)
-    assert len(told) == 12
-    assert len(made) == 11, "11 was still there, 2 was not"
-    desk.end()
+    failed: list[BaseException] = []
+    desk = WhatIfDesk(lambda: Subject(1, broken, {}), lambda *what: told.append(what), lambda: None, failed.append)
+    desk.what_if("k", [["", "batch", 16]])
+    assert desk.wait(PATIENCE_S)
+    assert [type(one) for one in failed] == [ZeroDivisionError]
+    [(_, answer)] = told
+    assert answer.data["problem"]["summary"] == "ZeroDivisionError: one / zero"
+    assert desk.view()["state"] == "ready"
