@@ -6,7 +6,6 @@ What compiles or runs the program has a thread of its own, so that it keeps no t
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,7 @@ from mithril_nb.measure import profile
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_pictures import PICTURES
 from mithril_nb.session.costs import FIGURES, cost_table, rows_of
-from mithril_nb.session.wishes import Wishes
+from mithril_nb.session.wishes import Wishes, rests
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 
@@ -254,7 +253,7 @@ class CostDesk:
         if source == "measured":
             return (None, 0) if self._measured is None else (self._measured[1], self._measured[0])
         inspection = looked.inspection()
-        if source == "compiled" and not inspection.is_compiled and not _rests(wanted):
+        if source == "compiled" and not inspection.is_compiled and not rests(wanted, _REST_S):
             return None, 0
         with paused_collector():
             return inspection.cost(source), looked.version
@@ -292,16 +291,6 @@ class CostDesk:
                 self._failed(error)
             picture = replace(empty, reason=_why_not(error).message)
         self._tell("cost_picture", picture)
-
-
-def _rests(wanted: Callable[[], bool]) -> bool:
-    """Wait a moment; return whether nothing newer came."""
-    until = time.monotonic() + _REST_S
-    while time.monotonic() < until:
-        if not wanted():
-            return False
-        time.sleep(0.01)
-    return True
 
 
 def _why_not(error: Exception) -> SourceState:

@@ -13,10 +13,11 @@ from mithril_nb.session.cost_desk import CostPicture
 from mithril_nb.session.cost_pictures import draw_beside
 from mithril_nb.session.costs import FIGURES
 from mithril_nb.session.subjects import Changes, Subject, settings_of
-from mithril_nb.session.wishes import Wishes
+from mithril_nb.session.wishes import Wishes, rests
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.whatif import Change, Peak, WhatIf
 
+_REST_S = 0.2
 _COMPARED = ("flops", "bytes_accessed", "transcendentals", "params")
 _UNKNOWN = "not known: the notes of the table say why"
 _BEING_FOUND = Peak(None, "being worked out")
@@ -167,7 +168,7 @@ class WhatIfDesk:
             change = self._asks(asked.subject)(_named(asked.changes))
             took_s = time.perf_counter() - start
             self._show(asked, wanted, change, took_s, (_BEING_FOUND, _BEING_FOUND))
-            if wanted():
+            if rests(wanted, _REST_S):  # a slider that is being moved waits for none of this
                 self._show(asked, wanted, change, took_s, change.peaks)
             exact = change.exact.result() if wanted() else change
             if exact is not change:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 
 from mithril_nb.session.worker import Worker
@@ -59,3 +60,13 @@ class Wishes:
                 work(lambda kind=kind, number=number: self._latest[kind] == number)
             except Exception as error:  # nobody else hears of it
                 self._failed(error)
+
+
+def rests(wanted: Callable[[], bool], rest_s: float) -> bool:
+    """Wait a moment before something that cannot be given up half way; return whether nothing newer came."""
+    until = time.monotonic() + rest_s
+    while time.monotonic() < until:
+        if not wanted():
+            return False
+        time.sleep(0.01)
+    return wanted()
