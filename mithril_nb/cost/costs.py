@@ -56,6 +56,7 @@ class Cost(Shown):
         once: The sum of the rows with loops once, to stand beside `xla`.
         fusions: What each fusion of a compiled program saves.
         symbolic: The program with sizes that may have names and no numbers; `None` if XLA counted.
+        order: Blocks in the order in which the program comes to them, which XLA does not keep; by default that of rows.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -76,6 +77,7 @@ class Cost(Shown):
     once: Source
     fusions: tuple[Fusion, ...] = ()
     symbolic: SymbolicProgram | None = field(default=None, repr=False, compare=False)
+    order: tuple[str, ...] = field(default=(), repr=False, compare=False)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -164,10 +166,9 @@ class Cost(Shown):
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
         """What each block costs by itself in each role; `""` is no block, or no role."""
-        return {
-            path: {role: self._sum(found) for role, found in roles.items()}
-            for path, roles in rows_by_block(self.rows).items()
-        }
+        known = rows_by_block(self.rows)
+        ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
+        return {path: {role: self._sum(found) for role, found in known[path].items()} for path in ordered}
 
     @cached_property
     def unknown(self) -> tuple[Unknown, ...]:

@@ -138,6 +138,7 @@ def _counted(inspection: Inspection, source: str) -> Cost:
         source_of(f"XLA {source}", lambda: inspection.analysis(source)),
         once_of(source, rows),
         _fusions(costs),
+        order=tuple(dict.fromkeys(one.block for one in inspection.equations)),
     )
 
 

@@ -186,3 +186,12 @@ def test_a_value_of_costs_is_told_in_one_line():
     assert repr(analytic) == "Cost('matmul', analytic: flops=1024, bytes_accessed=768)"
     assert repr(program.costs("analytic", "lowered")) == "Costs('matmul': analytic, lowered)"
     assert repr(analytic.compare(lowered)) == "Comparison('matmul: analytic' -> 'matmul: lowered')"
+
+
+def test_blocks_stand_in_the_order_of_the_program_however_they_are_counted():
+    fn, args = programs()["mlp train step"]
+    program = inspect(fn, *args)
+    wanted = list(program.cost().by_block)
+    for source in ("lowered", "compiled"):
+        found = list(program.cost(source).by_block)
+        assert found == [block for block in wanted if block in found]
