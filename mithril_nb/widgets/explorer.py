@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.lazy import LazyStages
 from mithril_nb.session.picture import Picture
@@ -14,6 +14,7 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.transforms import TransformSteps, step_through
 from mithril_nb.targets import inspect
 from mithril_nb.viz.bundles import Bundle, bundle
+from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.widgets.guard import shown_in_widget
 from mithril_nb.widgets.protocol import Message, packed, transforms_message
 from mithril_nb.widgets.session_widget import SessionWidget
@@ -35,7 +36,7 @@ class Explorer(SessionWidget):
         super().__init__(
             Exploration(inspection, steps),
             "explorer.js",
-            lambda: _together(*map(bundle, shown)),
+            lambda: _together(*map(bundle, shown), *_costs(inspection)),
             {"text/plain": "\n".join(map(repr, shown))},
         )
 
@@ -80,6 +81,16 @@ class Explorer(SessionWidget):
 def _graph_message(picture: Picture) -> Message:
     data = {"svg": picture.svg, "nodes": [asdict(node) for node in picture.nodes]}
     return {"type": "graph", "stage": picture.stage}, [packed(data)]
+
+
+def _costs(inspection: Inspection) -> list[Bundle]:
+    """Return the table of costs, which needs no compiler; of a program that cannot be traced there is none."""
+    try:
+        cost = inspection.cost()
+    except StageUnavailableError:
+        return []
+    data = cost.to_dict(rows=False)
+    return [{"text/plain": cost_text(data), "text/html": cost_html(data)}]
 
 
 def _together(*bundles: Bundle) -> Bundle:

@@ -177,6 +177,7 @@ def test_transforms_travel_with_a_mark_on_each_equation() -> None:
     assert next(mark[4] for mark in vmap["before"]["marks"]) == "a batch axis of 2"
     assert page.explorer.snapshot["transforms"]["state"] == "empty"
     data, _ = page.explorer._repr_mimebundle_()
+    assert 'class="cost"' in data["text/html"], "with no kernel the costs are a table"
     assert "carry them back" in data["text/html"]
     assert "carry them back" in data["text/plain"]
 

@@ -7,6 +7,7 @@ export type Keys = [string, [string, string][]][];
 /** What is done the same way wherever a program is looked at. */
 export const LOOKING: Keys = [
   ["Code", [["↑ ↓", "move the caret"], ["Enter", "pin the line"], ["Shift click", "add to the pins"], ["[ ]", "previous, next linked line"], ["Alt ↑ ↓", "to the same thing one stage up or down"]]],
+  ["Cost", [["↑ ↓", "previous, next block"], ["→ ←", "open, close its equations"], ["Enter", "select"], ["← →", "on the bar: previous, next choice"]]],
   ["Passes, transforms", [["↑ ↓", "previous, next step"]]],
 ];
 const KEYS: Keys = [
