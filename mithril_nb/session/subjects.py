@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.errors import ShapeError, UnknownOptionError
 from mithril_nb.session.analysis import Analysis
 from mithril_nb.session.design import Change, set_attribute, set_shape
 from mithril_nb.stages import Inspection
@@ -54,10 +55,8 @@ def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
     """
     values = dict(what_if.settings)
     if subject.program is not None and "batch" not in values:
-        try:
+        with suppress(ShapeError):  # which dim it is, or whether there is one, cannot always be told from outside
             values = {"batch": batch_of(subject.program).size, **values}
-        except MithrilError:  # which dim it is, or whether there is one, nobody can tell from outside
-            pass
     values.setdefault("precision", "default")
     return [_field(name, value) for name, value in values.items() if value is not None and _is_of_whole(name)]
 
