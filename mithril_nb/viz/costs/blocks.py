@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
 
 _NUMBERS = re.compile(r"\d+")
-_NUMBERED = re.compile(r"(.*?)(\d+)")
+_NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class Branch:
         own: What it costs without those inside; `None` if unknown.
         inside: The blocks inside.
         repeat: How many equal blocks it stands for.
+        paths: The paths of all the blocks it stands for.
+        alike: What equal blocks have in common.
     """
 
     path: str
@@ -34,6 +36,8 @@ class Branch:
     own: float | None
     inside: tuple[Branch, ...] = field(default=(), repr=False)
     repeat: int = 1
+    paths: tuple[str, ...] = field(default=(), repr=False)
+    alike: Hashable = field(default=None, repr=False)
 
     @cached_property
     def value(self) -> float:
@@ -47,13 +51,19 @@ class Branch:
             yield from one.walk()
 
 
-def tree_of(data: Data, name: str, *, fold: bool = True) -> Branch:
+def tree_of(
+    data: Data, name: str, *, fold: bool = True, alike: Callable[[str], Hashable] | None = None,
+    apart: float | None = None,
+) -> Branch:  # fmt: skip
     """Return what each block costs of one field, as a tree.
 
     Args:
         data: The costs.
         name: Name of the field.
         fold: Whether equal blocks with numbered names are one.
+        alike: Gives what blocks that are one have in common, by path; by default what they cost of the field.
+        apart: How far apart, as a share of the first, the values of blocks that are one may be; only blocks that are
+            around others are then one. By default it is `alike` alone that says what is one.
 
     Examples:
         >>> one = {"flops": 5}
@@ -69,37 +79,38 @@ def tree_of(data: Data, name: str, *, fold: bool = True) -> Branch:
         for count in range(1, len(parts) + 1):
             if here := "/".join(parts[:count]):
                 children.setdefault("/".join(parts[: count - 1]), {})[here] = None
-    return _branch("", values, children, fold)
+
+    def branch(path: str) -> Branch:
+        inside = [branch(child) for child in children.get(path, ())]
+        own = values.get(path, 0)
+        kept = tuple(_folded(inside, apart) if fold else inside)
+        return Branch(path, label_of(path), own, kept, 1, (path,), alike(path) if alike else own)
+
+    return branch("")
 
 
-def _branch(path: str, values: Mapping[str, float | None], children: Mapping[str, Iterable[str]], fold: bool) -> Branch:
-    inside = [_branch(child, values, children, fold) for child in children.get(path, ())]
-    return Branch(path, label_of(path), values.get(path, 0), tuple(_folded(inside) if fold else inside))
-
-
-def _folded(branches: Iterable[Branch]) -> list[Branch]:
-    """Return branches with neighbours that are numbered on and cost the same, part by part, as one."""
+def _folded(branches: Iterable[Branch], apart: float | None) -> list[Branch]:
+    """Return branches with neighbours that are numbered on and alike, part by part, as one."""
     rows: list[list[Branch]] = []
     for one in branches:
-        if rows and _follows(rows[-1][-1], one):
+        if rows and _follows(rows[-1][-1], one) and (apart is None or _is_near(rows[-1][0], one, apart)):
             rows[-1].append(one)
         else:
             rows.append([one])
-    return [_times(row) for row in rows]
+    return [_together(row, f"{row[0].label}–{_split_number(row[-1].label)[1]}") for row in rows]
 
 
-def _times(row: list[Branch]) -> Branch:
-    first, count = row[0], len(row)
-    if count == 1:
+def _together(row: Sequence[Branch], label: str) -> Branch:
+    """Return branches with the same parts as one, with their sums."""
+    first = row[0]
+    if len(row) == 1:
         return first
-    _, last = _split_number(row[-1].label)
-    return _multiplied(first, count, f"{first.label}–{last}")
-
-
-def _multiplied(branch: Branch, count: int, label: str) -> Branch:
-    own = None if branch.own is None else branch.own * count
-    inside = tuple(_multiplied(one, count, one.label) for one in branch.inside)
-    return Branch(branch.path, label, own, inside, branch.repeat * count)
+    own = None if any(one.own is None for one in row) else sum(one.own or 0 for one in row)
+    inside = tuple(
+        _together(parts, parts[0].label) for parts in zip(*(one.inside for one in row), strict=True)
+    )  # fmt: skip
+    paths = tuple(path for one in row for path in one.paths)
+    return Branch(first.path, label, own, inside, sum(one.repeat for one in row), paths, first.alike)
 
 
 def _follows(one: Branch, other: Branch) -> bool:
@@ -107,8 +118,12 @@ def _follows(one: Branch, other: Branch) -> bool:
     return name == other_name and at is not None and other_at == at + 1 and _content(one) == _content(other)
 
 
+def _is_near(one: Branch, other: Branch, apart: float) -> bool:
+    return bool(one.inside) and abs(one.value - other.value) <= apart * one.value
+
+
 def _content(branch: Branch) -> object:
-    return branch.own, branch.repeat, tuple((one.label, _content(one)) for one in branch.inside)
+    return branch.alike, branch.repeat, tuple((one.label, _content(one)) for one in branch.inside)
 
 
 def _split_number(label: str) -> tuple[str, int | None]:
@@ -124,7 +139,7 @@ def label_of(path: str) -> str:
         ('linear_1', 'loss')
     """
     last = path.rpartition("/")[2]
-    return one_line(name_of(last)) if not last.startswith("(") else last.strip("()")
+    return one_line(name_of(last) if not last.startswith("(") else last.strip("()"))
 
 
 def path_text(path: str) -> str:
@@ -134,8 +149,7 @@ def path_text(path: str) -> str:
         >>> path_text("mlp_0/linear_1"), path_text("(loss)")
         ('mlp_0 / linear_1', 'loss')
     """
-    names = split_path(path)
-    return one_line(" / ".join(names)) if not path.startswith("(") else path.strip("()")
+    return one_line(" / ".join(split_path(path)) if not path.startswith("(") else path.strip("()"))
 
 
 def times(name: str, repeat: int) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
-from mithril_nb.graph.paths import split_path
+from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.style import base_css
@@ -22,6 +23,8 @@ _AT_LEAST = "≥ "
 _ROLES = ("forward", "backward", "update")
 _MEMORY = ("argument", "output", "temp", "alias", "code")
 _MOST_FORMULAS = 40
+_DEEPEST = 8
+"""How many times a row is set in at most, so that its name stays in sight."""
 _QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("FLOPs", "flops", "unknown", flops),
     ("transcendentals", "transcendentals", "unknown", si),
@@ -104,40 +107,64 @@ class _Table:
         """Whether shares are those of the time, as there is nothing else that stands for the whole."""
         return self.main.get("source") == "measured"
 
-    def figures(self, column: _Column, path: str) -> Mapping[str, Any] | None:
-        """Return what a block costs by the source of a column; `None` if that does not know the block."""
-        return self.sources[column.source]["by_block"].get(path)
+    @cached_property
+    def folded(self) -> list[Row]:
+        """The rows that a person can take in."""
+        return folded_rows([cost["by_block"] for cost in self.sources.values()], "time_s" if self.is_timed else "flops")
 
-    def share(self, figures: Mapping[str, Any] | None) -> tuple[float | None, str]:
-        """Return the share of a block, and which bound it is."""
+    def figures(self, source: str, row: Row) -> Mapping[str, Any] | None:
+        """Return what a row costs by a way of counting; `None` if that knows no block of it."""
+        cost = self.sources[source]
+        parts = [cost["by_block"][path] for path in row.paths if path in cost["by_block"]]
+        return summed(parts, cost["total"]) if parts else None
+
+    def share(self, figures: Mapping[str, Any] | None, row: Row | None = None) -> tuple[float | None, str]:
+        """Return the share of a row, or of what is unattributed, and which bound it is."""
         if figures is None:
             return 0.0, ""
         if self.is_timed:
             whole, part = self.main["total"].get("time_s"), figures.get("time_s")
             return (part or 0.0) / whole if whole else None, ""
-        return figures.get("share"), figures.get("share_bound", "")
+        if row is None or "share" in figures:
+            return figures.get("share"), figures.get("share_bound", "")
+        inside = set(row.paths)
+        others = (one for path, one in self.main["by_block"].items() if path not in inside)
+        return share_of(figures, chain(others, [self.main["unattributed"]]), self.main["total"])
+
+    def shares(self, rows: Sequence[Row]) -> list[tuple[float | None, str]]:
+        """Return the share of each row, and which bound it is."""
+        name = next(iter(self.sources), "")
+        return [self.share(self.figures(name, row), row) for row in rows]
 
 
 def cost_html(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
-    """Return the cost of a program, block by block, as one self-contained HTML fragment.
+    """Return the cost of a program as one self-contained HTML fragment.
+
+    Its rows are the blocks, as a tree: equal ones of a stack are one row with their sums, and so are the small ones
+    of many. Groups have the sums of the rows below them.
 
     Args:
         cost: The costs as data (`Cost.to_dict()` or `Costs.to_dict()`).
         hues: Hue of each top-level block, by path; by default in the order of the rows.
     """
-    return f'<div class="mnb"><style>{base_css()}{cost_css()}</style>{cost_tables(cost, hues)}</div>'
+    return f'<div class="mnb"><style>{base_css()}{cost_css()}</style>{_tables(cost, hues, is_folded=True)}</div>'
 
 
 def cost_tables(cost: Cost, hues: Mapping[str, int] | None = None) -> str:
-    """Return the tables alone, without a style sheet."""
+    """Return the tables alone, without a style sheet, with a row for each block, as a page links them."""
+    return _tables(cost, hues, is_folded=False)
+
+
+def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> str:
     table = _Table(cost)
+    rows = table.folded if is_folded else flat_rows(table.blocks)
     known = hues_of_blocks(path for path in table.blocks if path not in _OWN) if hues is None else hues
     whole = ('<div class="costs">', *_sources(table), *_memory(table), "</div>")
-    return "".join((*_blocks(table, known), *_unknown(table), *whole, *_formulas(table)))
+    return "".join((*_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
 
 
 def cost_text(cost: Cost) -> str:
-    """Return the same as plain text.
+    """Return the same as plain text; what is below a row is set in.
 
     Examples:
         >>> block = {"flops": 750, "transcendentals": 0, "bytes_accessed": 64, "params": 8, "share": 0.75}
@@ -154,9 +181,9 @@ def cost_text(cost: Cost) -> str:
     rows: list[tuple[str, ...]] = [("block", *(title for title, _ in table.titles), "share")]
     if table.is_deep:
         rows.append(("", *(source for _, source in table.titles), ""))
-    for path in table.blocks:
-        cells = [_told(column, table.figures(column, path)) for column in table.columns]
-        rows.append((block_name(path), *cells, _percent(*table.share(table.main["by_block"].get(path)))))
+    for row, share in zip(table.folded, table.shares(table.folded), strict=True):
+        cells = [_told(column, table.figures(column.source, row)) for column in table.columns]
+        rows.append(("  " * row.depth + row.told, *cells, _percent(*share)))
     for name, key in (("unattributed", "unattributed"), ("total", "total")):
         cells = [_told(column, table.sources[column.source][key]) for column in table.columns]
         rows.append((name, *cells, "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))))
@@ -204,23 +231,14 @@ def cost_css() -> str:
     )
 
 
-def block_name(path: str) -> str:
-    """Return a block's path as a person reads it.
-
-    Examples:
-        >>> block_name("mlp_0/linear_1"), block_name("(loss)")
-        ('mlp_0 / linear_1', 'loss')
-    """
-    if path in _OWN:
-        return path.strip("()")
-    return one_line(" / ".join(split_path(path)))
-
-
 # The table of blocks
 
 
-def _blocks(table: _Table, hues: Mapping[str, int]) -> Iterator[str]:
-    by_block = table.main.get("by_block", {})
+def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iterator[str]:
+    by_block, name = table.main.get("by_block", {}), next(iter(table.sources), "")
+    lost = table.main.get("unattributed")
+    shares = table.shares(rows)
+    largest = max((share or 0.0 for share, _ in (*shares, table.share(lost))), default=0.0)
     has_parts = any(_role(one, role) for one in by_block.values() for role in ("backward", "update"))
     yield '<table class="cost"><caption>cost by block'
     if has_parts and not table.is_timed:
@@ -231,20 +249,29 @@ def _blocks(table: _Table, hues: Mapping[str, int]) -> Iterator[str]:
     yield "</caption><thead>"
     yield from _heads(table)
     yield "</thead><tbody>"
-    for path in table.blocks:
-        hue = hue_of(path, hues)
-        dot = f'<span class="dot{"" if hue is None else f" h{int(hue) % HUES}"}"></span>'
-        yield (
-            f'<tr data-block="{escaped(block_key(path))}" tabindex="0">'
-            f'<th scope="row" title="{escaped(one_line(path))}">{dot}{escaped(block_name(path))}</th>'
-        )
-        yield from (_cell(column, table.figures(column, path)) for column in table.columns)
-        yield f"<td>{_share(table, by_block.get(path))}</td></tr>"
+    for row, share in zip(rows, shares, strict=True):
+        yield from _row_head(row, hues)
+        yield from (_cell(column, table.figures(column.source, row)) for column in table.columns)
+        yield f"<td>{_share(table, table.figures(name, row), share, largest)}</td></tr>"
     yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>unattributed</th>'
     yield from (_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
-    yield f'<td>{_share(table, table.main.get("unattributed"))}</td></tr><tr class="total"><th scope="row">total</th>'
+    yield f"<td>{_share(table, lost, table.share(lost), largest)}</td></tr>"
+    yield '<tr class="total"><th scope="row">total</th>'
     yield from (_cell(column, table.sources[column.source]["total"]) for column in table.columns)
     yield "<td></td></tr></tfoot></table>"
+
+
+def _row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
+    hue = None if row.path is None else hue_of(row.path, hues)
+    dot = f'<span class="dot{"" if hue is None else f" h{int(hue) % HUES}"}"></span>'
+    link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
+    deep = f' style="padding-left:{10 + 16 * min(row.depth, _DEEPEST)}px"' if row.depth else ""
+    more = f' <span class="quiet">{row.closed} inside</span>' if row.closed else ""
+    quiet = ' class="quiet"' if row.path is None else ""
+    yield (
+        f'<tr{link}><th scope="row"{deep} title="{escaped(one_line(row.about))}">{dot}'
+        f"<span{quiet}>{escaped(row.label)}</span>{more}</th>"
+    )
 
 
 def _heads(table: _Table) -> Iterator[str]:
@@ -293,15 +320,16 @@ def _percent(share: float | None, bound: str) -> str:
     return f"{bound} {told}" if bound else told
 
 
-def _share(table: _Table, figures: Mapping[str, Any] | None) -> str:
-    share, bound = table.share(figures)
+def _share(table: _Table, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
+    """A share in figures and as a bar, which the largest one fills."""
+    share, bound = of
     told_share = _percent(share, bound)
     if share is None:
         return f'<span class="unknown">{UNKNOWN}</span>'
     known = [] if figures is None or table.is_timed else [(role, _role(figures, role)) for role in _ROLES]
     known = [(role, value) for role, value in known if value]
     whole = sum(value for _, value in known)
-    length = 100 * min(1.0, max(0.0, share))
+    length = 100 * min(1.0, max(0.0, share / largest)) if largest > 0 else 0.0
     if len(known) < 2:
         look = known[0][0][0] if known else "f"
         return f'{told_share}<span class="bar"><i class="{look}" style="width:{length:.1f}%"></i></span>'
