@@ -12,6 +12,7 @@ import site
 import sys
 import sysconfig
 import threading
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -351,6 +352,25 @@ def without_compilation_cache() -> Iterator[None]:
             _without_cache.pop()
             if len(_without_cache) == 1:
                 cache._cache_checked, cache._cache_used = _without_cache.pop()
+
+
+@lru_cache(maxsize=1)
+def make_type_of_stats() -> None:
+    """Make ready to read what the profiler wrote, where warnings are errors too.
+
+    jaxlib 0.12 makes the type of an event's stats when the first are read, and Python warns that this type names no
+    module: where that is an error, jaxlib ends the process. Once made, it is there for good.
+    """
+    trace = "planes { lines { events { metadata_id: 1 } } event_metadata { key: 1 value { id: 1 } } }"
+    data = jax.profiler.ProfileData.from_serialized_xspace(
+        jax.profiler.ProfileData.text_proto_to_serialized_xspace(trace)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for plane in data.planes:
+            for line in plane.lines:
+                for event in line.events:
+                    list(event.stats)
 
 
 _cache_lock = threading.Lock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fresh import run_fresh
 from hypothesis import given
 from hypothesis import strategies as st
 from jax.profiler import ProfileData
@@ -133,6 +134,19 @@ def test_an_instruction_lasts_until_it_is_through_wherever_that_is_said(tmp_path
         Event("dot.1", 6_000, 6_900),
         Event("copy.2", 8_000, 8_300),
     ]
+
+
+READING = """
+import sys
+from pathlib import Path
+from mithril_nb.measure.events import read_recording
+print(read_recording(Path(sys.argv[1]), "jit_f", {"dot.1"}).planes)
+"""
+
+
+def test_a_trace_is_read_where_warnings_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "vm.xplane.pb").write_bytes(xspace())
+    assert run_fresh(READING, str(tmp_path)) == "('/host:CPU',)\n"  # a fresh process: the first trace that it reads
 
 
 def test_a_folder_without_a_trace_has_a_reason(tmp_path: Path) -> None:
