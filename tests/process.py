@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,12 @@ QUICK_ROOMS = {"backends", "blocks", "interop", "physical", "seeds", "session", 
 """Rooms whose tests ask what a program computes, or what XLA's passes make of it, and not what LLVM makes of that."""
 ANSWERS = {"backends", "blocks", "interop", "physical", "seeds", "train"}
 """Those of them that ask only what a program computes. With MITHRIL_NB_EXAMPLES set they run what users run."""
-QUICK_CODE = {"xla_cpu_use_fusion_emitters": False, "xla_cpu_parallel_codegen_split_count": 1}
+_JAXLIB = tuple(int(part) for part in version("jaxlib").split(".")[:2])
+QUICK_CODE = {
+    # XLA of jaxlib 0.12 has no other way than through MLIR, nor this flag: it ends a process that names it.
+    **({"xla_cpu_use_fusion_emitters": False} if _JAXLIB < (0, 12) else {}),
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
 """Have XLA write LLVM IR itself rather than through MLIR, and in one piece: a quarter of the time."""
 EIGHT_DEVICES = {
     "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",

@@ -111,7 +111,9 @@ def test_a_scan_costs_what_it_costs_written_out(name: str, source: str) -> None:
     loop, without = pair(name)
     if "remat" in name and source == "compiled":
         # Written out, XLA sees that remat computes the same again, and keeps the first; over a loop it cannot.
-        assert (loop.cost(source).total.flops or 0) > 1.2 * (without.cost(source).total.flops or 0)
+        # That of jax 0.12 leaves it as it is asked for: it computes twice in both.
+        is_kept = jax.__version_info__ < (0, 12)
+        assert is_kept == ((loop.cost(source).total.flops or 0) > 1.2 * (without.cost(source).total.flops or 0))
         check(loop.cost(source), without.cost("lowered"))
     else:
         check(loop.cost(source), without.cost(source))
