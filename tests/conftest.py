@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,12 @@ from hypothesis import HealthCheck, settings
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")  # else jupyter_core warns, and a warning is an error here
+# Tests neither read nor write what is kept for the user, such as the machine's peaks; nor do processes they start.
+if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the folder of the process that started it
+    CACHES = tempfile.TemporaryDirectory(prefix="mithril_nb-tests-", ignore_cleanup_errors=True)
+    os.environ["XDG_CACHE_HOME"] = CACHES.name
+    if sys.platform == "win32":
+        os.environ["LOCALAPPDATA"] = CACHES.name
 
 sys.path.insert(0, str(Path(__file__).parent))  # strategies.py serves several rooms
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path))
     return found
+
+
+def test_tests_leave_what_is_kept_for_the_user() -> None:
+    assert cache_folder().is_relative_to(tempfile.gettempdir())
 
 
 def test_each_peak_is_measured_once(measured: list[str]) -> None:
