@@ -204,12 +204,24 @@ def test_a_loop_of_python_is_found_again_in_calls_of_the_same_functions() -> Non
 
 
 def test_inputs_that_the_forward_pass_takes_are_nodes_with_their_names() -> None:
-    def used(params, batch, unused):
-        return params["w"] * batch
+    def used(params, data, batch, unused):
+        return params["w"] * data["x"] * batch
 
-    graph = stage_graph(inspect(used, {"w": f32(3)}, f32(3), f32(7)).stage("jaxpr"))
-    assert [(node.kind, node.name) for node in graph.level()][:2] == [("input", "params['w']"), ("input", "batch")]
-    assert "unused" not in {node.name for node in graph.nodes.values()}
+    graph = stage_graph(inspect(used, {"w": f32(3)}, {"x": f32(3)}, f32(3), f32(7)).stage("jaxpr"))
+    assert [(node.kind, node.name) for node in graph.level()][:2] == [("input", "data['x']"), ("input", "batch")]
+    # Nobody takes the last, and the parameter belongs to the block that computes with it.
+    assert {"unused", "params['w']"}.isdisjoint(node.name for node in graph.nodes.values())
+
+
+def test_a_parameter_of_several_blocks_is_a_node() -> None:
+    def tied(params, batch):
+        with jax.named_scope("embed"):
+            batch = batch * params["w"]
+        with jax.named_scope("head"):
+            return batch + params["w"]
+
+    graph = stage_graph(inspect(tied, {"w": f32(3)}, f32(3)).stage("jaxpr"))
+    assert ("input", "params['w']") in {(node.kind, node.name) for node in graph.level()}
 
 
 def test_a_stage_that_is_not_there_has_no_nodes() -> None:
