@@ -212,7 +212,7 @@ def cost_css() -> str:
         ".mnb .cost th:first-child,.mnb .cost td:first-child{text-align:left;font-weight:400;max-width:320px;"
         "overflow:hidden;text-overflow:ellipsis}"
         ".mnb .cost thead tr+tr th:first-child{text-align:right}"
-        ".mnb .cost .words{text-align:left}"
+        ".mnb .cost .words{text-align:left}.mnb .cost .dot.none{background:none}"
         ".mnb .cost tfoot td,.mnb .cost tfoot th{border-bottom:0}"
         ".mnb .cost tfoot .total>*{font-weight:600;border-top:1px solid var(--muted)}"
         ".mnb .cost .bar{display:inline-block;width:96px;height:8px;border-radius:2px;background:var(--track);"
@@ -263,7 +263,7 @@ def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iter
 
 def _row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
     hue = None if row.path is None else hue_of(row.path, hues)
-    dot = f'<span class="dot{"" if hue is None else f" h{int(hue) % HUES}"}"></span>'
+    dot = f'<span class="dot{" none" if row.path is None else "" if hue is None else f" h{int(hue) % HUES}"}"></span>'
     link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
     deep = f' style="padding-left:{10 + 16 * min(row.depth, _DEEPEST)}px"' if row.depth else ""
     more = f' <span class="quiet">{row.closed} inside</span>' if row.closed else ""
