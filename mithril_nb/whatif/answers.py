@@ -14,7 +14,7 @@ from mithril_nb.stages.jax_versions import context_now
 from mithril_nb.whatif.behind import Behind, Turns
 from mithril_nb.whatif.dtypes import in_other_dtype
 from mithril_nb.whatif.inferred import agree
-from mithril_nb.whatif.learning import Learned, first_line, learn
+from mithril_nb.whatif.learning import Learned, first_line, learn, where_wrong
 from mithril_nb.whatif.settings import Key, Settings, is_size, key_of, told
 from mithril_nb.whatif.subjects import Subject
 
@@ -259,10 +259,19 @@ class Answers:
         except Exception as error:
             self.ways[name] = f"{TRACED}: no symbol can take its place: {first_line(error)}"
             return
-        if agree(found, cost):
+        if not agree(found, cost):
+            self.ways[name] = f"{TRACED}: with a symbol in its place it has other equations"
+            return
+
+        def told(settings: Settings) -> Cost:
+            return _with_numbers(formula, {one: settings[one] for one in symbols})
+
+        # A symbol equals no number: an `if` on a remainder goes one way with it, whatever the number would be.
+        where = where_wrong(told, self._costed, base, name)
+        if where is None:
             self._formula, self.ways[name] = (symbols, formula), FORMULA
         else:
-            self.ways[name] = f"{TRACED}: with a symbol in its place it has other equations"
+            self.ways[name] = f"{TRACED}: at {where} it has other equations than with a symbol in its place"
 
 
 class _GivenUp(BaseException):

@@ -67,9 +67,11 @@ class Later(Generic[Value]):
         return self._once.get()
 
     def _make(self) -> None:
-        with suppress(Exception):  # `Once` keeps it, for whoever asks
-            self._once.get()
-        self._has_ended.set()
+        try:
+            with suppress(Exception):  # `Once` keeps it, for whoever asks
+                self._once.get()
+        finally:
+            self._has_ended.set()
 
     def __repr__(self) -> str:
         state = "failed" if self._once.has_failed else "done" if self.is_done else "not done"
@@ -149,7 +151,9 @@ class Behind:
                     self._wake.notify_all()
                     return
                 job = self._jobs.popleft()
-            with suppress(Exception):  # kept by the job; a thread that prints would do so into any cell
+            # Kept by the job; a thread that prints would do so into any cell. Nor does `sys.exit()` of a person's own
+            # function end it: whoever waits for what comes after would wait forever.
+            with suppress(BaseException):
                 job()
             del job  # what it holds may be let go of
 

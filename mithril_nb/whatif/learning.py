@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.whatif.inferred import Inferred
+from mithril_nb.whatif.inferred import Inferred, agree
 from mithril_nb.whatif.repeated import Repeated
 from mithril_nb.whatif.settings import Settings, is_size, key_of
 
@@ -96,6 +96,22 @@ def learn(trace: Trace, base: Settings, names: Sequence[str]) -> Learned:
             del kept[name]
     _infer(trace, learned, starts, kept)
     return learned
+
+
+def where_wrong(told: Trace, trace: Trace, base: Settings, name: str) -> int | None:
+    """Return a value of a setting, next to its own or far off, at which tracing gives other costs than are told.
+
+    Args:
+        told: Tells costs without tracing.
+        trace: Traces the program.
+        base: Its settings.
+        name: The setting.
+    """
+    for values in (_near(base[name]), _far(base[name])):
+        found = _first(trace, base, name, values)
+        if found is not None and not agree(told({**base, name: found[0]}), found[1]):
+            return found[0]
+    return None
 
 
 def _widen(trace: Trace, start: Settings, name: str, values: list[int]) -> str:

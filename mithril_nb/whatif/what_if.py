@@ -58,9 +58,10 @@ class WhatIf:
     def ways(self) -> Mapping[str, str]:
         """How a change of each setting is answered by now, and why it is traced if it is.
 
-        `"formula"`: the program is traced once with a symbol for the setting; `"learned and verified"`: from a few of
-        its values, at others checked; `"traced"`: anew for each value. All of them give the same figures, unless the
-        program does something else at a size between those that were looked at: `learns=False` has all of them traced.
+        `"formula"`: the program is traced with a symbol for the setting, which is verified; `"learned and verified"`:
+        from a few of its values, at others checked; `"traced"`: anew for each value. All of them give the same
+        figures, unless the program does something else at a size between those that were looked at: `learns=False` has
+        all of them traced.
         """
         return self._answers.known_ways()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import threading
 import weakref
 from typing import Any
@@ -47,6 +48,17 @@ def test_waiting_ends_and_the_work_goes_on() -> None:
         later.result(0.01)
     wait.set()
     assert later.result(30)
+
+
+def test_a_job_that_wants_to_end_the_thread_does_not() -> None:
+    """`sys.exit()` in a function that makes a program: whoever waits would wait forever."""
+    behind = Behind()
+    later = Later(lambda: sys.exit(3), behind).start()
+    after = Later(lambda: 42, behind).start()
+    assert after.result(30) == 42
+    assert behind.wait_until_idle(30)
+    with pytest.raises(SystemExit):
+        later.result()
 
 
 def test_what_was_given_up_is_made_when_it_is_asked_for() -> None:

@@ -108,6 +108,21 @@ def test_formulas_are_exact_where_jax_takes_symbols() -> None:
         assert same(change.after, traced(perceptron, **settings))
 
 
+def test_a_formula_is_verified_at_other_values() -> None:
+    """A symbol is equal to no number: with one in its place, every `if` on a remainder goes the same way."""
+
+    def paired(batch: int = 7, width: int = 16) -> Any:
+        def run(x: Any, weight: Any) -> Any:
+            return (x.reshape(-1, 2, width).sum(1) if batch % 2 == 0 else x) @ weight
+
+        return run, (spec(batch, width), spec(width, width))
+
+    found = prepared(paired)
+    assert found.ways["batch"].startswith("traced: ")
+    for batch in (2, 8, 9, 64):
+        assert same(found(batch=batch).after, traced(paired, batch=batch)), batch
+
+
 def test_a_size_that_is_rounded_up_is_not_told_by_rule() -> None:
     found = prepared(padded)
     assert found.ways["width"].startswith("traced: ")
