@@ -10,7 +10,7 @@ from typing import Any
 
 from jax.profiler import ProfileData
 
-from mithril_nb.stages.jax_versions import make_type_of_stats
+from mithril_nb.stages.jax_versions import hold_types_of_stats
 
 MARKER = "mithril_nb run"
 """Name of the annotation around each run; its `RUN` says which."""
@@ -96,7 +96,7 @@ def read_recording(folder: Path, module: str, ids: Collection[str]) -> Recording
         return Recording({}, unavailable="the profiler wrote no file")
     runs: dict[int, RunEvents] = {}
     found: list[_Raw] = []
-    make_type_of_stats()
+    hold_types_of_stats()
     for file in files:
         for plane in ProfileData.from_file(str(file)).planes:
             found.extend(_events_of(plane, runs))

@@ -355,11 +355,11 @@ def without_compilation_cache() -> Iterator[None]:
 
 
 @lru_cache(maxsize=1)
-def make_type_of_stats() -> None:
-    """Make ready to read what the profiler wrote, where warnings are errors too.
+def hold_types_of_stats() -> tuple[type, ...]:
+    """Make ready to read what the profiler wrote, where warnings are errors too; return what has to be kept for that.
 
-    jaxlib 0.12 makes the type of an event's stats when the first are read, and Python warns that this type names no
-    module: where that is an error, jaxlib ends the process. Once made, it is there for good.
+    jaxlib 0.12 makes the type of an event's stats when it is asked for some and has none, and Python warns that this
+    type names no module: where that is an error, jaxlib ends the process. Once made, it lasts while it is held.
     """
     trace = "planes { lines { events { metadata_id: 1 } } event_metadata { key: 1 value { id: 1 } } }"
     data = jax.profiler.ProfileData.from_serialized_xspace(
@@ -367,10 +367,7 @@ def make_type_of_stats() -> None:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        for plane in data.planes:
-            for line in plane.lines:
-                for event in line.events:
-                    list(event.stats)
+        return tuple(type(event.stats) for plane in data.planes for line in plane.lines for event in line.events)
 
 
 _cache_lock = threading.Lock()
