@@ -267,11 +267,8 @@ def _row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
     link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
     deep = f' style="padding-left:{10 + 16 * min(row.depth, _DEEPEST)}px"' if row.depth else ""
     more = f' <span class="quiet">{row.closed} inside</span>' if row.closed else ""
-    quiet = ' class="quiet"' if row.path is None else ""
-    yield (
-        f'<tr{link}><th scope="row"{deep} title="{escaped(one_line(row.about))}">{dot}'
-        f"<span{quiet}>{escaped(row.label)}</span>{more}</th>"
-    )
+    label = escaped(row.label) if row.path is not None else f'<span class="quiet">{escaped(row.label)}</span>'
+    yield (f'<tr{link}><th scope="row"{deep} title="{escaped(one_line(row.about))}">{dot}{label}{more}</th>')
 
 
 def _heads(table: _Table) -> Iterator[str]:
