@@ -13,11 +13,13 @@ from mithril_nb.errors import ModelFileError, UnknownOptionError
 from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
 from mithril_nb.viz.costs.axes import scale_of
 from mithril_nb.viz.costs.beside import beside, pair_of
+from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.overlay import overlay, overlay_of
 from mithril_nb.viz.costs.roofline import roofline, spots_of
 from mithril_nb.viz.costs.sheet import HEAT, TINTS, colour
 from mithril_nb.viz.costs.sweep import sweep
+from mithril_nb.viz.costs.treemap import treemap
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, contrast
 
 PEAKS = {"flops_per_s": {"float32": 1.2e12, "float64": 3e11}, "bytes_per_s": 28.7e9, "source": "measured"}
@@ -172,6 +174,27 @@ def test_a_gap_in_a_sweep_is_no_zero():
     lines = [path.attrib["d"] for path in drawn.root.iter() if path.get("stroke-width") == "1.8"]
     assert [d.count("M") for d in lines] == [1, 1], "a lone point before the gap is no line"
     assert [d.count("L") for d in lines] == [3, 1]
+
+
+def test_a_line_goes_from_left_to_right_in_whatever_order_values_are_given():
+    drawn = check(sweep(swept([8, 32, 16], fields=("flops",))).svg)
+    (line,) = [path.attrib["d"] for path in drawn.root.iter() if path.get("stroke-width") == "1.8"]
+    across = [float(point.split()[0]) for point in line.removeprefix("M").split("L")]
+    assert across == sorted(across)
+    assert len(across) == 3
+
+
+def test_texts_act_on_no_terminal():
+    name = "a\nb\x1b[31m\ud800"
+    data = {**costs({"a": 400}), "program": name, "notes": [f"flops: {name}"]}
+    two = {"before": name, "after": name, "way": "traced", "unattributed": {"before": {}, "after": {}}}
+    total = {"before": {"flops": 1}, "after": {"flops": 2}}
+    changed = {**two, "program": name, "total": total, "by_block": {"a": total}, "notes": [name]}
+    point = {"settings": {"dtype": name}, "flops": None, "reasons": {"flops": name}}
+    over = {"settings": {"dtype": [name]}, "fields": ["flops"], "points": [point], "notes": [name]}
+    for drawing in (treemap(data), roofline(data, PEAKS), change(changed), sweep(over)):
+        assert all(line.isprintable() for line in drawing.text.splitlines())
+        assert "a⏎b" in drawing.text
 
 
 def test_long_times_have_whole_ticks():

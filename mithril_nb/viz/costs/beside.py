@@ -227,7 +227,7 @@ def _row(page: Page, row: Row, kind: Field, numbers: _Numbers, largest: float, h
         numbers.draw(sheet, width - MARGIN, page.y + 14, row)
         sheet.text(MARGIN, page.y + 14, row.name, room=names)
         left, top, height = MARGIN + names + 10, page.y + 1, 26
-        length = width - MARGIN - numbers.width - 12 - left
+        length = max(0.0, width - MARGIN - numbers.width - 12 - left)
     for place, value in enumerate((row.before, row.after)):
         at = top + place * (_BAR_H + 1)
         if value is None:
@@ -266,5 +266,5 @@ def _text(pair: Pair, kind: Field, rows: Sequence[Row]) -> str:
     for row in (*rows, _total(pair)):
         table.append((row.name, kind.short(row.before), kind.short(row.after), row.change))
     head = f"{program}{kind.title} by block: {first}, {second}"
-    notes = [str(note) for note in pair.get("notes") or ()]
+    notes = [one_line(str(note)) for note in pair.get("notes") or ()]
     return "\n".join((head, columns(table, right=frozenset({1, 2, 3})), *notes))

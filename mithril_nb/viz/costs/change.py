@@ -8,6 +8,7 @@ from typing import Any
 from mithril_nb.viz.costs.beside import beside, change_text, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS, Field, is_bound
+from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 
 Changed = Mapping[str, Any]
@@ -41,10 +42,10 @@ def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
 
 
 def _whole(changed: Changed) -> str:
-    first, second = str(changed["before"]), str(changed["after"])
+    first, second, program = (one_line(str(changed[name])) for name in ("before", "after", "program"))
     rows = [("", first, second, "change")]
     rows += [_row(changed, FIELDS[name]) for name in _TABLE if _is_told(changed, name)]
-    lines = [f"{changed['program']}: {first} -> {second} ({changed['way']})"]
+    lines = [f"{program}: {first} -> {second} ({changed['way']})"]
     return "\n".join([*lines, columns(rows, right=frozenset({1, 2, 3}))])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.viz import units
+from mithril_nb.viz.escape import one_line
 
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
@@ -72,8 +73,7 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
         >>> notes_of({"notes": ["time_s: nothing is run", "flops of 2 × sort: no rule"]}, "flops")
         ('flops of 2 × sort: no rule',)
     """
-    notes = (str(note) for note in data.get("notes") or ())
-    return tuple(note for note in notes if re.search(rf"\b{field}\b", note.partition(":")[0]))
+    return tuple(note for note in _notes(data) if re.search(rf"\b{field}\b", note.partition(":")[0]))
 
 
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
@@ -104,4 +104,8 @@ def reason_of(data: Data, field: Field) -> str:
 def _general(data: Data) -> tuple[str, ...]:
     """Return the notes that are about no field in particular."""
     named = {note for name in FIELDS for note in notes_of(data, name)}
-    return tuple(str(note) for note in data.get("notes") or () if str(note) not in named)
+    return tuple(note for note in _notes(data) if note not in named)
+
+
+def _notes(data: Data) -> tuple[str, ...]:
+    return tuple(one_line(str(note)) for note in data.get("notes") or ())

@@ -386,7 +386,7 @@ def _roof_text(roof: Peaks) -> str:
 
 def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks | None) -> str:
     what = "FLOP/s against FLOP per byte" if roof else "FLOPs for each byte"
-    lines = [f"{data['program']}, {data['source']}: {what}"]
+    lines = [f"{one_line(str(data['program']))}, {data['source']}: {what}"]
     if not spots:
         return "\n".join((*lines, _nothing(missing)))
     lines.append(_roof_text(roof) if roof else NO_PEAKS)

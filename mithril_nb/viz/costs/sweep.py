@@ -71,6 +71,8 @@ def lines_of(swept: Swept, field: str) -> list[Line]:
     """Return the lines of a panel: one for each value of the second setting."""
     names = list(swept["settings"])
     first = list(swept["settings"][names[0]])
+    # From left to right, whatever the order in which values were given.
+    rank = {place: at for at, place in enumerate(_order(first))}
     others = list(swept["settings"][names[1]]) if len(names) > 1 else [None]
     found: list[Line] = []
     for other in others:
@@ -80,7 +82,7 @@ def lines_of(swept: Swept, field: str) -> list[Line]:
             if (len(names) == 1 or of[names[1]] == other) and of[names[0]] in first:
                 points[first.index(of[names[0]])] = point.get(field)
         label = "" if len(names) == 1 else one_line(str(other))
-        found.append(Line(label, tuple(sorted(points.items(), key=lambda one: one[0]))))
+        found.append(Line(label, tuple(sorted(points.items(), key=lambda one: rank[one[0]]))))
     return found
 
 
@@ -93,14 +95,14 @@ def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
             if point.get(kind.name) is None:
                 why = str((point.get("reasons") or {}).get(kind.name) or "nobody says why")
                 reasons.setdefault(why, []).append(kind.title)
-        where = ", ".join(f"{name}={value}" for name, value in point["settings"].items())
+        where = one_line(", ".join(f"{name}={value}" for name, value in point["settings"].items()))
         for why, titles in reasons.items():
             groups.setdefault((", ".join(titles), why), []).append(where)
     told: list[str] = []
     for (title, why), places in groups.items():
         everywhere = len(places) == len(swept["points"])
         at = "" if everywhere else f" at {'; '.join(places[:4])}" + (f" and {len(places) - 4} more" * (len(places) > 4))
-        told.append(f"{title} unknown{at}: {why}")
+        told.append(f"{title} unknown{at}: {one_line(why)}")
     return told
 
 
@@ -186,6 +188,11 @@ def _places(page: Page, values: Sequence[Any], area: Rect) -> list[float]:
     return places
 
 
+def _order(values: Sequence[Any]) -> list[int]:
+    places = range(len(values))
+    return sorted(places, key=values.__getitem__) if _are_numbers(values) else list(places)
+
+
 def _are_numbers(values: Sequence[Any]) -> bool:
     return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
 
@@ -241,4 +248,6 @@ def _text(swept: Swept, fields: Sequence[Field]) -> str:
         values = (one_line(str(point["settings"][name])) for name in names)
         rows.append((*values, *(kind.short(point.get(kind.name)) for kind in fields)))
     table = columns(rows, right=frozenset(range(len(rows[0]))))
-    return "\n".join((head, table, *unknowns_of(swept, fields), *map(str, swept.get("notes") or ())))
+    return "\n".join(
+        (head, table, *unknowns_of(swept, fields), *(one_line(str(note)) for note in swept.get("notes") or ()))
+    )

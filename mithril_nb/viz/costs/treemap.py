@@ -14,6 +14,7 @@ from mithril_nb.viz.costs.fields import Data, Field, field_of, notes_of, reason_
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import LARGE, NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect, squarified
+from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import elided, text_width
 from mithril_nb.viz.units import percent
@@ -277,7 +278,7 @@ def _missing(data: Data, kind: Field) -> Iterator[str]:
 
 
 def _text(data: Data, kind: Field) -> str:
-    head = f"{data['program']}: {kind.title} by block, {data['source']}"
+    head = f"{one_line(str(data['program']))}: {kind.title} by block, {data['source']}"
     tree, lost = tree_of(data, kind.name), data["unattributed"].get(kind.name) or 0
     total = tree.value + lost
     if total <= 0:
