@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from mithril_nb.cost import contractions, randomness, reductions  # noqa: F401  They register their rules.
-from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures
-from mithril_nb.cost.rules import counted
+from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
+from mithril_nb.cost.rules import counted, repeated
 from mithril_nb.stages.records import Equation
 
 
@@ -34,6 +34,9 @@ def equation_rows(equations: Iterable[Equation]) -> tuple[CostRow, ...]:
 def dearest_branches(conditions: Iterable[str], found: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
     """Return the same costs with those of all branches but the dearest at nothing.
 
+    The dearest is that with most FLOPs and transcendentals, its loops as often as they go round. Of another that is not
+    known in full, nobody can tell that it costs less: nor is it known then how often it runs.
+
     Args:
         conditions: Ids of the conditions, those that hold others first.
         found: The costs of all equations.
@@ -57,11 +60,11 @@ def equation_row(equation: Equation) -> CostRow:
         equation.primitive,
         ((equation.block, 1.0),) if equation.block else (),
         equation.role,
-        _times(flops, repeats),
-        _times(transcendentals, repeats),
-        _times(moved, repeats),
+        repeated(flops, repeats),
+        repeated(transcendentals, repeats),
+        repeated(moved, repeats),
         repeats,
-        each.formula if flops is None or repeats is not None else f"{each.formula}; {NO_TRIP_COUNT}",
+        each.formula if not (flops or transcendentals) or repeats is not None else f"{each.formula}; {NO_TRIP_COUNT}",
         None,
         Figures(once, transcendentals, moved),
         (equation.id,),
@@ -69,27 +72,48 @@ def equation_row(equation: Equation) -> CostRow:
     )
 
 
-def _times(each: int | None, repeats: int | None) -> int | None:
-    return None if each is None or repeats is None else each * repeats
-
-
 def _dearest_branch(condition: str, found: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
-    branches: dict[str, int] = {}
-    start = len(condition) + 1
+    start = f"{condition}.b"
+    branches: dict[str, list[CostRow]] = {}
     for row in found:
-        if row.id.startswith(f"{condition}.b"):
-            branch = row.id[start:].split(".", 1)[0]
-            known = 0 if row.once is None else row.once.flops or 0
-            branches[branch] = branches.get(branch, 0) + known
+        if row.id.startswith(start):
+            branches.setdefault(_branch(row, start), []).append(row)
     if len(branches) < 2:
         return found
-    dearest = max(branches, key=lambda branch: branches[branch])
+    dearest = max(branches, key=lambda branch: sum(map(_weight, branches[branch])))
+    is_known = {branch: not any(map(is_unknown, rows)) for branch, rows in branches.items()}
     return tuple(
-        replace(
-            row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(),
-            formula="0: another branch costs more",
-        )
-        if row.id.startswith(f"{condition}.b") and not row.id.startswith(f"{condition}.{dearest}.")
-        else row
+        row
+        if not row.id.startswith(start) or _branch(row, start) == dearest
+        else _idle(row)
+        if is_known[_branch(row, start)]
+        else _maybe(row)
         for row in found
+    )
+
+
+def _branch(row: CostRow, start: str) -> str:
+    return row.id[len(start) :].split(".", 1)[0]
+
+
+def _weight(row: CostRow) -> int:
+    """What a row costs in all its runs; where that is not known, in one."""
+    known = row.once if is_unknown(row) else row
+    return 0 if known is None else (known.flops or 0) + (known.transcendentals or 0)
+
+
+def _idle(row: CostRow) -> CostRow:
+    return replace(
+        row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(),
+        formula="0: another branch costs more",
     )  # fmt: skip
+
+
+def _maybe(row: CostRow) -> CostRow:
+    """What a row costs of a branch that may be the dearest or not."""
+    flops, transcendentals, moved = (
+        0 if value == 0 else None for value in (row.flops, row.transcendentals, row.bytes_accessed)
+    )
+    has_rule = row.once is not None and row.once.flops is not None
+    once = Figures() if has_rule else Figures(None, None)
+    return replace(row, flops=flops, transcendentals=transcendentals, bytes_accessed=moved, repeats=None, once=once)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import ceil, log2
+from math import ceil
 from typing import Any
 
 from mithril_nb.cost.rules import Formula, Letters, as_size, count, length, rule, times
@@ -99,16 +99,22 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
     )
 
 
-@rule("fft", flops="8·n·rounds", note="log2 of the length, over all axes")
+@rule("fft", flops="8·n·rounds", note="floor(log2) of the length, over all axes")
 def fourier(equation: Equation) -> Letters:
-    """Complex multiply-adds in `log2` rounds: `8·n·rounds`."""
+    """Complex multiply-adds in `floor(log2)` rounds, as XLA counts them: `8·n·rounds`."""
     lengths: Any = equation.param["fft_lengths"]
     return {"n": count(equation.inputs[0]), "rounds": times(call("rounds", as_size(one)) for one in lengths)}
 
 
-def _rounds(length: int) -> int:
-    return round(log2(length)) if length > 1 else 0
+def rounds(length: int) -> int:
+    """Return in how many rounds a Fourier transform of some length is done, as XLA counts them.
+
+    Examples:
+        >>> rounds(16), rounds(31), rounds(1)
+        (4, 4, 0)
+    """
+    return max(length.bit_length() - 1, 0)
 
 
 FUNCTIONS["valid"] = lambda outputs, window, inputs, *place: valid_pairs(outputs, window, inputs, place)
-FUNCTIONS["rounds"] = _rounds
+FUNCTIONS["rounds"] = rounds

@@ -18,6 +18,7 @@ from mithril_nb.cost.records import (
     Fusion,
     Unknown,
     figures_of,
+    is_unknown,
     notes_of,
     notes_of_params,
     rows_by_block,
@@ -187,7 +188,7 @@ class Cost(Shown):
         rows = [row for row in self._unknown_rows if any(block in inside for block, _ in row.blocks)]
         return replace(
             found,
-            unknown=sum(row.flops is None for row in rows),
+            unknown=sum(map(is_unknown, rows)),
             unknown_bytes=sum(row.bytes_accessed is None for row in rows),
         )
 
@@ -285,7 +286,7 @@ class Cost(Shown):
 
     @cached_property
     def _unknown_rows(self) -> list[CostRow]:
-        return [row for row in self.rows if row.flops is None or row.bytes_accessed is None]
+        return [row for row in self.rows if is_unknown(row) or row.bytes_accessed is None]
 
     def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
         """Return the same as plain data: what pictures, the workbench and JSON read.

@@ -13,7 +13,7 @@ from mithril_nb.cost.costs import NOT_RUN, Cost, Costs, of_equations, once_of
 from mithril_nb.cost.hlo_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo_rules import NAMING
 from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_params
-from mithril_nb.cost.rules import sum_of
+from mithril_nb.cost.rules import repeated, sum_of
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.xla import source_of, xla_memory
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
@@ -145,9 +145,9 @@ def _counted(inspection: Inspection, source: str) -> Cost:
 def _row(one: InstructionCost) -> CostRow:
     instruction, repeats = one.instruction, one.repeats
     return CostRow(
-        instruction.id, instruction.opcode, instruction.shares, instruction.role, _times(one.flops, repeats),
-        _times(one.transcendentals, repeats), _times(one.bytes, repeats), repeats, one.formula, None,
-        Figures(_times(one.flops, one.once), _times(one.transcendentals, one.once), _times(one.bytes, one.once)),
+        instruction.id, instruction.opcode, instruction.shares, instruction.role, repeated(one.flops, repeats),
+        repeated(one.transcendentals, repeats), repeated(one.bytes, repeats), repeats, one.formula, None,
+        Figures(repeated(one.flops, one.once), repeated(one.transcendentals, one.once), repeated(one.bytes, one.once)),
         instruction.equations,
     )  # fmt: skip
 
@@ -161,8 +161,8 @@ def _fusions(costs: Sequence[InstructionCost]) -> tuple[Fusion, ...]:
         Fusion(
             one.instruction.id, one.instruction.shares, one.instruction.role,
             sum(inner.instruction.opcode not in NAMING for inner in held[one.instruction.id]),
-            _times(sum_of(*(inner.alone for inner in held[one.instruction.id])), one.repeats),
-            _times(one.bytes, one.repeats),
+            repeated(sum_of(*(inner.alone for inner in held[one.instruction.id])), one.repeats),
+            repeated(one.bytes, one.repeats),
         )
         for one in costs
         if one.instruction.id in held
@@ -194,9 +194,3 @@ def _rounds(loop: Equation) -> int | None:
     """How often the loop of a scan goes round: several of its steps may be written out in its body."""
     length, unroll = loop.param.get("length"), loop.param.get("unroll", 1)
     return length // max(unroll, 1) if isinstance(length, int) and isinstance(unroll, int) else None
-
-
-def _times(each: int | None, repeats: int | None) -> int | None:
-    if each == 0 or repeats == 0:
-        return 0
-    return None if each is None or repeats is None else each * repeats

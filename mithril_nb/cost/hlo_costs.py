@@ -22,7 +22,8 @@ class InstructionCost:
         flops: Arithmetic operations of one run; `None` if nobody knows.
         transcendentals: The same for transcendental functions.
         bytes: Bytes that one run reads and writes, of memory: 0 inside of a fusion.
-        repeats: How often it runs in a run of the program; `None` if a loop does not say how often it goes round.
+        repeats: How often it runs in a run of the program; `None` if a loop does not say how often it goes round,
+            or nobody can tell whether the branch that it is in is the dearest.
         once: How often if loops are counted once, as XLA counts them; 0 in a branch that is not the dearest.
         formula: How the FLOPs were computed, or why not.
         alone: Bytes that one run would read and write by itself, outside of the fusion that holds it.
@@ -59,6 +60,7 @@ class _Costs:
         self._once: dict[str, int] = dict.fromkeys(module.computations, 0)
         self._fused: dict[str, str] = {}  # by computation, the fusion that holds it
         self._sums = cache(self._sum_of_body)
+        self._is_known = cache(self._is_body_known)
 
     def found(self) -> tuple[InstructionCost, ...]:
         self._runs[self._module.entry.name] = self._once[self._module.entry.name] = 1
@@ -101,7 +103,12 @@ class _Costs:
         if one.opcode == "conditional":
             branches = module.branches(one)
             dearest = max(branches, key=lambda branch: self._weight(branch.name), default=None)
-            return [(branch, runs if branch is dearest else 0, once * (branch is dearest)) for branch in branches]
+            # Of a branch that is not known in full, nobody can tell that it costs less.
+            others = {branch.name: 0 if runs == 0 or self._is_known(branch.name) else None for branch in branches}
+            return [
+                (branch, runs if branch is dearest else others[branch.name], once * (branch is dearest))
+                for branch in branches
+            ]
         if one.opcode in ("fusion", "call", "async-start"):
             return [(callee, runs, once) for callee in module.called(one, "calls", "to_apply", "called_computations")]
         return []
@@ -155,3 +162,13 @@ class _Costs:
                 flops += times * inner.flops
                 transcendentals += times * inner.transcendentals
         return Work(flops, transcendentals)
+
+    def _is_body_known(self, name: str) -> bool:
+        """Whether all that one run of a computation takes is known."""
+        for one in self._module.computations[name].by_id.values():
+            if self._each(one, self._module.computations[name])[0] is None:
+                return False
+            for callee, runs, _ in self._runs_of(one, 1, 1):
+                if runs != 0 and (runs is None or not self._is_known(callee.name)):
+                    return False
+        return True

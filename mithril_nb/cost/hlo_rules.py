@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import ceil, log2, prod
 
-from mithril_nb.cost.contractions import valid_pairs
+from mithril_nb.cost.contractions import rounds, valid_pairs
 from mithril_nb.cost.hlo_module import Computation
 from mithril_nb.cost.rules import Work, nbytes, size, sum_of
 from mithril_nb.graph.spec import TensorSpec
@@ -238,10 +238,10 @@ def _random(one: Instruction, operands: Sequence[Instruction], combiner: Combine
     return Work(0, _items(one))
 
 
-@_rule("fft", formula="8·n·log2(length), over all axes")
+@_rule("fft", formula="8·n·floor(log2(length)), over all axes")
 def _fourier(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     lengths = _numbers(dict(one.attributes).get("fft_length", ""))
-    return Work(8 * size(operands[0].shapes[0]) * prod(round(log2(length)) if length > 1 else 0 for length in lengths))
+    return Work(8 * size(operands[0].shapes[0]) * prod(map(rounds, lengths)))
 
 
 @_rule("cholesky", formula="n³/3")

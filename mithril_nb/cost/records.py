@@ -15,6 +15,7 @@ from mithril_nb.stages.records import Role
 if TYPE_CHECKING:
     from mithril_nb.stages.traced import Input
 
+_COUNTED = ("flops", "transcendentals", "bytes_accessed")
 NO_TRIP_COUNT = "trip count unknown"
 TICKS_PER_S = 1 << 40
 """Times that are measured are whole multiples of this part of a second: floats that add up exactly in any order."""
@@ -31,8 +32,8 @@ class Figures:
         bytes_accessed: Bytes read and written.
         params: Number of parameters.
         time_s: Seconds.
-        unknown: How many equations or instructions have no known FLOPs: if there are any, FLOPs and transcendentals are
-            lower bounds.
+        unknown: Of how many equations or instructions FLOPs or transcendentals are not known: if there are any, both
+            are lower bounds.
         unknown_bytes: The same for bytes.
     """
 
@@ -191,10 +192,15 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
     )  # fmt: skip
 
 
+def is_unknown(row: CostRow) -> bool:
+    """Whether FLOPs or transcendentals of a row are not known."""
+    return row.flops is None or row.transcendentals is None
+
+
 def figures_of(row: CostRow) -> Figures:
     """Return what a row costs as figures."""
     return Figures(
-        row.flops, row.transcendentals, row.bytes_accessed, 0, row.time_s, int(row.flops is None),
+        row.flops, row.transcendentals, row.bytes_accessed, 0, row.time_s, int(is_unknown(row)),
         int(row.bytes_accessed is None),
     )  # fmt: skip
 
@@ -209,7 +215,7 @@ def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
     flops, transcendentals, moved = (
         split_number(value, shares) for value in (row.flops, row.transcendentals, row.bytes_accessed)
     )
-    unknown, unknown_bytes = int(row.flops is None), int(row.bytes_accessed is None)
+    unknown, unknown_bytes = int(is_unknown(row)), int(row.bytes_accessed is None)
     ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
     times = [None if part is None else part / TICKS_PER_S for part in ticks]
     return [
@@ -259,13 +265,14 @@ def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
 
 
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
-    """Return in words which FLOPs and bytes are not known, and why."""
+    """Return in words which figures are not known, and why."""
     groups: dict[tuple[str, str, str], int] = {}
     for row in rows:
-        unknown = [name for name in ("flops", "bytes_accessed") if getattr(row, name) is None]
+        unknown = [name for name in _COUNTED if getattr(row, name) is None]
         if unknown:
             why = "nobody knows how often it runs" if row.repeats is None else row.formula
-            key = " and ".join(unknown), row.opcode, why
+            *first, last = unknown
+            key = f"{', '.join(first)} and {last}" if first else last, row.opcode, why
             groups[key] = groups.get(key, 0) + 1
     return tuple(f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items())
 

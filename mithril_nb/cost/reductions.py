@@ -16,8 +16,9 @@ _COMBINER = "combiner_equations"
     flops="in - out",
 )  # fmt: skip
 def reduction(equation: Equation) -> Letters:
-    """Combining `k` items takes `k - 1` operations: `in - out`."""
-    return {"in": count(equation.inputs[0]), "out": count(equation.outputs[0])}
+    """Combining `k` items takes `k - 1` operations: `in - out`. Where there are none, the result is a constant."""
+    given = count(equation.inputs[0])
+    return {"in": given, "out": 0 if given == 0 else count(equation.outputs[0])}
 
 
 @rule("reduce", flops="(in - out)·combiner")

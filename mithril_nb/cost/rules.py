@@ -219,6 +219,18 @@ def sum_of(*values: int | None) -> int | None:
     return sum(known) if len(known) == len(values) else None
 
 
+def repeated(each: int | None, repeats: int | None) -> int | None:
+    """Return what something costs in all its runs; `None` if it costs something, and how much or how often is unknown.
+
+    Examples:
+        >>> repeated(3, 2), repeated(3, None), repeated(None, 2), repeated(0, None), repeated(None, 0)
+        (6, None, None, 0, 0)
+    """
+    if each == 0 or repeats == 0:
+        return 0
+    return None if each is None or repeats is None else each * repeats
+
+
 def bytes_sum(*specs: TensorSpec) -> Expression | None:
     """Return the bytes of several specs together; `None` if one of them is not known."""
     whole: Expression = 0
@@ -354,7 +366,8 @@ _elementwise(
 # What JAX or XLA writes out in simpler ops; measured on the lowered module.
 _elementwise(3, 1, "1 / (1 + exp(-x))", "logistic")
 _elementwise(1, 1, "exp(x log 2)", "exp2")
-_elementwise(3, 2, "written out", "acos", "asin", "cosh")
+_elementwise(3, 2, "written out", "acos", "cosh")
+_elementwise(5, 2, "written out", "asin")
 _elementwise(10, 3, "written out", "sinh")
 _elementwise(11, 3, "written out", "asinh")
 _elementwise(7, 4, "written out", "acosh")

@@ -148,7 +148,7 @@ class SymbolicProgram:
             repeats = self._repeats(place)
             value = getattr(each, _FIELDS[field])
             if is_run is None or value is None or (repeats is None and value != 0):
-                why = "which branch costs more depends on sizes" if is_run is None else each.formula
+                why = self._undecided if is_run is None else each.formula
                 reason = f"{one.primitive}: {why if value is None or is_run is None else NO_TRIP_COUNT}"
                 unknown[reason] = unknown.get(reason, 0) + times
             elif repeats is not None:
@@ -156,10 +156,14 @@ class SymbolicProgram:
         return total(parts), [f"{times} × {reason}" for reason, times in unknown.items()]
 
     @property
+    def _undecided(self) -> str:
+        return "which branch costs more " + ("depends on sizes" if self.symbols else "is not known")
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What is not known of a program whose sizes have names, and why."""
         told = f"what depends on {', '.join(self.symbols)} has no number: see cost.at(...), cost.formula()"
-        fields = ("flops", "bytes_accessed")
+        fields = ("flops", "transcendentals", "bytes_accessed")
         return (told, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
 
     def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
@@ -213,16 +217,18 @@ class SymbolicProgram:
 
     @cached_property
     def _branches(self) -> Mapping[str, bool | None]:
-        """For equations in branches whether theirs is the dearest; `None` if that depends on sizes."""
+        """For equations in branches whether theirs is the dearest; `None` if sizes, or what is unknown, decide."""
         found: dict[str, bool | None] = {}
         for condition in reversed(self.kinds.conditions):
             branches: dict[str, list[tuple[str, Expression]]] = {}
+            unknown: set[str] = set()
             for one, place in self.kinds.members:
                 if one.id.startswith(f"{condition}.b"):
-                    once = self.counted[place].once
                     branch = one.id[len(condition) + 1 :].split(".", 1)[0]
                     is_idle = found.get(one.id, True) is False
-                    branches.setdefault(branch, []).append((one.id, 0 if once is None or is_idle else once))
+                    each = 0 if is_idle else self._weight(place)
+                    unknown.update([branch] if each is None else [])
+                    branches.setdefault(branch, []).append((one.id, each or 0))
             if len(branches) < 2:
                 continue
             is_open = any(found.get(id, True) is None for body in branches.values() for id, _ in body)
@@ -230,9 +236,18 @@ class SymbolicProgram:
             dearest = None if is_open else _dearest(sums)
             for name, body in branches.items():
                 if dearest != name:
-                    states = {id: False if dearest or found.get(id, True) is False else None for id, _ in body}
+                    is_idle = dearest is not None and name not in unknown
+                    states = {id: False if is_idle or found.get(id, True) is False else None for id, _ in body}
                     found.update(states)
         return found
+
+    def _weight(self, place: int) -> Expression | None:
+        """What an equation of a kind costs in all its runs; `None` if nobody knows."""
+        each, repeats = self.counted[place], self._repeats(place)
+        if each.flops is None or each.transcendentals is None:
+            return None
+        whole = each.flops + each.transcendentals
+        return 0 if whole == 0 else None if repeats is None else constant(whole) * repeats
 
     def _check_names(self, path: str, field: str, role: str | None) -> None:
         blocks = {one.block for one, _ in self.kinds.members} | {one.block for one in self.inputs if one.is_param}

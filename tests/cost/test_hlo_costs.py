@@ -26,6 +26,7 @@ PROGRAMS = {
     "top k": (lambda x: lax.top_k(x, 3), spec(5, 33)),
     "argmax": (lambda x: jnp.argmax(x, 1), spec(5, 33)),
     "fft": (lambda x: jnp.abs(jnp.fft.fft(x)), spec(4, 64)),
+    "fft of odd lengths": (lambda x: jnp.abs(jnp.fft.fft2(x)), spec(7, 30)),
     "random": (lambda k: jax.random.normal(jax.random.wrap_key_data(k), (8, 8)), spec(2, dtype="uint32")),
     "cumsum": (lambda x: jnp.cumsum(x, 0), spec(50, 3)),
     "scatter": (lambda x, i, u: x.at[i].add(u), spec(50, 3), spec(4, dtype="int32"), spec(4, 3)),
@@ -132,11 +133,12 @@ def test_what_many_call_is_counted_for_each_and_looked_at_once() -> None:
     assert (negate.flops, negate.repeats, negate.once) == (2, 2**40, 2**40)
 
 
-def test_a_loop_in_a_branch_that_is_not_taken_never_runs() -> None:
+def test_a_loop_of_which_nobody_knows_may_be_in_the_dearest_branch() -> None:
     def loop(x):
         return lax.while_loop(lambda c: c.sum() < 10, lambda c: -c, x)
 
     costs = hlo_costs(
         inspect(lambda x: lax.cond(x[0, 0] > 0, lambda x: x @ x @ x, loop, x), spec(8, 8)).stage("hlo_before")
     )
-    assert [one.repeats for one in costs if one.instruction.opcode == "negate"] == [0]
+    assert [(one.repeats, one.once) for one in costs if one.instruction.opcode == "negate"] == [(None, 0)]
+    assert [one.repeats for one in costs if one.instruction.opcode == "dot"] == [1, 1]

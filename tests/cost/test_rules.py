@@ -32,7 +32,7 @@ def conv(x, kernel, **options):
 
 
 UNARY = (
-    "neg sign floor ceil round is_finite exp exp2 log expm1 log1p tanh logistic sin cos tan acos atan sinh cosh "
+    "neg sign floor ceil round is_finite exp exp2 log expm1 log1p tanh logistic sin cos tan asin acos atan sinh cosh "
     "asinh acosh atanh sqrt rsqrt cbrt square abs erf erfc erf_inv"
 ).split()
 BINARY = "add sub mul div rem max min pow atan2 nextafter complex eq ne lt le gt ge".split()
@@ -106,6 +106,12 @@ CASES = {
     ),
     "fft": (lambda x: jnp.fft.fft2(x), (spec(3, 8, 16, dtype="complex64"),)),
     "rfft": (lambda x: jnp.fft.rfft(x), (spec(3, 16),)),
+    "fft of odd lengths": (lambda x: jnp.fft.fft2(x), (spec(3, 7, 30, dtype="complex64"),)),
+    "sums of nothing": (lambda x: (x.sum(), x.sum(0), x.any(0), jnp.cumsum(x, 0)), (spec(0, 8),)),
+    "product over nothing": (jnp.matmul, (spec(8, 0), spec(0, 9))),
+    "dearest branch by transcendentals": (
+        lambda x: lax.cond(x.sum() > 0, lambda x: jnp.sin(jnp.tanh(x)), lambda x: x, x), (spec(8, 8),),
+    ),
     "dearest branch": (
         lambda x: lax.cond(x.sum() > 0, lambda x: x + 1, lambda x: (x * x) @ x * x, x), (spec(8, 8),),
     ),

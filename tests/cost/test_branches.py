@@ -1,0 +1,70 @@
+"""Of the branches of a condition the dearest counts; of one that is not known, nobody says that it costs nothing."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax_programs import spec
+
+from mithril_nb.cost import SOURCES, Cost
+from mithril_nb.stages import inspect
+
+SQUARE = spec(8, 8)
+
+
+def costs(source: str, first, second) -> Cost:
+    return inspect(lambda p, x: lax.cond(p, first, second, x), spec(dtype="bool"), SQUARE).cost(source)
+
+
+def hundred(x):
+    return lax.scan(lambda c, _: (c * x, None), x, None, length=100)[0]
+
+
+def until(x):
+    return lax.while_loop(lambda c: c[0, 0] < 9, lambda c: c * x, x)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_branch_is_as_dear_as_its_loops_go_round(source: str) -> None:
+    found = costs(source, hundred, lambda x: x @ x)
+    assert found.total.flops == pytest.approx(100 * 64, rel=0.05)
+    assert found.total.unknown == 0
+    assert all(row.flops == 0 for row in found.rows if "dot" in row.opcode)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_transcendentals_make_a_branch_dear(source: str) -> None:
+    found = costs(source, lambda x: jnp.sin(jnp.tanh(x)), lambda x: x + 1)
+    assert (found.total.flops or 0, found.total.transcendentals) == (pytest.approx(0, abs=2), 128)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_branch_of_which_nobody_knows_is_not_nothing(source: str) -> None:
+    found = costs(source, until, lambda x: x @ x)
+    assert found.total.flops == pytest.approx(2 * 8**3, abs=2)
+    assert found.total.unknown > 0
+    assert any(note.startswith("flops") and "nobody knows how often it runs" in note for note in found.notes)
+
+
+def test_what_has_no_rule_in_a_branch_is_named() -> None:
+    found = costs("analytic", lambda x: lax.top_k(x, 8)[0] * 2, lambda x: x @ x)
+    flops = {row.opcode: row.flops for row in found.rows}
+    assert (flops["top_k"], flops["mul"], flops["dot_general"]) == (None, None, 2 * 8**3)
+    assert [(one.opcode, one.reason) for one in found.unknown] == [
+        ("top_k", "no rule"), ("mul", "trip count unknown"),
+    ]  # fmt: skip
+    assert found.formula() == (
+        "2·8·8·8 + 1 + what nobody knows (1 × top_k: which branch costs more is not known; "
+        "1 × mul: which branch costs more is not known)"
+    )
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_transcendentals_that_are_not_known_are_named(source: str) -> None:
+    found = inspect(lambda x: lax.while_loop(lambda c: c[0, 0] < 9, jnp.tanh, x), SQUARE).cost(source)
+    assert found.total.transcendentals is None
+    assert any(note.startswith("transcendentals") and "1 × tanh" in note for note in found.notes)
+    assert found.total.unknown >= 2  # the comparison too
+    products = inspect(lambda x: lax.while_loop(lambda c: c[0, 0] < 9, lambda c: c @ c, x), SQUARE).cost(source)
+    assert (products.total.flops, products.total.transcendentals) == (None, 0)
