@@ -52,7 +52,10 @@ def cells(html: str) -> list[tuple[int, list[int]]]:
     found: list[tuple[int, list[int]]] = []
     for row in re.findall(r"<tr.*?</tr>", html[html.index("<tbody>") : html.index("</tfoot>")]):
         shift = re.search(r"padding-left:(\d+)px", row)
-        values = re.findall(r'<td(?: data-value="(\d+)"| class="unknown")', row)
+        values = [
+            told.replace(",", "")
+            for told in re.findall(r'<td(?: title="(?:at least )?([\d,]+)"| class="unknown")', row)
+        ]
         found.append((int(shift[1]) if shift else 10, [int(value or 0) for value in values]))
     return found
 

@@ -298,11 +298,11 @@ def _cell(column: _Column, figures: Mapping[str, Any] | None) -> str:
 
 
 def _value_cell(text: str, value: float | None, is_blank: bool = False) -> str:
-    """A figure, with the exact one for who points at it or sorts by it."""
+    """A figure, with the exact one for who points at it."""
     if value is None:
         return "<td></td>" if is_blank else f'<td class="unknown">{UNKNOWN}</td>'
     at_least = "at least " if text.startswith(_AT_LEAST) else ""
-    return f'<td data-value="{value}" title="{at_least}{exact(value)}">{escaped(text)}</td>'
+    return f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>'
 
 
 def _told(column: _Column, figures: Mapping[str, Any] | None) -> str:
@@ -432,7 +432,7 @@ def _formulas(table: _Table) -> Iterator[str]:
         for (opcode, formula), rows in found[:_MOST_FORMULAS]:
             yield (
                 f'<tr><th scope="row">{escaped(one_line(opcode))}</th>'
-                f'<td class="words">{escaped(one_line(formula))}</td><td data-value="{len(rows)}">{len(rows):,}</td>'
+                f'<td class="words">{escaped(one_line(formula))}</td><td>{len(rows):,}</td>'
             )
             for key, written in (("flops", flops), ("bytes_accessed", nbytes)):
                 value = None if all(row.get(key) is None for row in rows) else _sum(rows, key)
