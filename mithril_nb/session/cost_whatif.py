@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,7 @@ class WhatIfDesk:
         self._view: dict[str, Any] = {"state": "empty", "message": ""}
         self._settings: tuple[int, list[dict[str, Any]]] | None = None
         self._what_if: tuple[int, WhatIf] | None = None
+        self._lock = threading.Lock()
         self._compiled: dict[Any, Change] = {}
         self._quick, self._slow = Wishes("mithril_nb-what-if", failed), Wishes("mithril_nb-what-if-compiled", failed)
         self.commands: dict[str, Callable[..., None]] = {"want_settings": self.want_settings, "what_if": self.what_if}
@@ -135,23 +137,34 @@ class WhatIfDesk:
 
     # In the threads
 
-    def _asks(self, subject: Subject) -> WhatIf:
-        """Return what answers; that of an older design is given up."""
-        known = self._what_if
-        if known is not None and known[0] == subject.version:
-            return known[1]
-        if known is not None:
-            known[1].close()
-            self._compiled.clear()
-        with paused_collector():
-            made = subject.ask()
-        self._what_if = subject.version, made
-        return made
+    def _asks(self, subject: Subject) -> WhatIf | None:
+        """Return what answers; that of an older design is given up, and of one that is older now nobody asks."""
+        with self._lock:  # both threads need it, and to make it takes long
+            version, made = self._what_if or (0, None)
+            if version > subject.version:
+                return None
+            if made is None or version < subject.version:
+                if made is not None:
+                    made.close()
+                    self._compiled.clear()
+                with paused_collector():
+                    made = subject.ask()
+                self._what_if = subject.version, made
+            return made
+
+    def _changed_by(self, asked: _Asked) -> Change | None:
+        made = self._asks(asked.subject)
+        return None if made is None else made(_named(asked.changes))
 
     def _find_settings(self, subject: Subject) -> None:
         found: list[dict[str, Any]] = []
         try:
-            found = settings_of(subject, self._asks(subject))
+            made = self._asks(subject)
+            if made is None:
+                return
+            found = settings_of(subject, made)
+            if self._view["state"] == "unavailable":
+                self._view = {"state": "ready", "message": ""}
         except MithrilError as error:  # of a program that cannot be traced, nothing can be another
             self._view = {"state": "unavailable", "message": str(problem_of(error))}
         self._settings = subject.version, found
@@ -165,7 +178,9 @@ class WhatIfDesk:
         self._turn("loading", "Working it out")
         try:
             start = time.perf_counter()
-            change = self._asks(asked.subject)(_named(asked.changes))
+            change = self._changed_by(asked)
+            if change is None:
+                return
             took_s = time.perf_counter() - start
             self._show(asked, wanted, change, took_s, (_BEING_FOUND, _BEING_FOUND))
             if rests(wanted, _REST_S):  # a slider that is being moved waits for none of this
@@ -175,19 +190,23 @@ class WhatIfDesk:
                 self._show(asked, wanted, exact, time.perf_counter() - start, exact.peaks)
         except Exception as error:  # the page shows it where the answer would stand
             self._refuse(asked, wanted, error)
-        self._turn("ready")
+        finally:
+            self._turn("ready")
 
     def _compile(self, asked: _Asked, wanted: Callable[[], bool]) -> None:
         self._turn("loading", "Compiling both")
         try:
             start = time.perf_counter()
-            change = self._asks(asked.subject)(_named(asked.changes))
+            change = self._changed_by(asked)
+            if change is None:
+                return
             took_s = time.perf_counter() - start
             self._compiled[_key(asked)] = change.compiled.result()
             self._show(asked, wanted, change, took_s, change.peaks)
         except Exception as error:  # the page shows it where the answer would stand
             self._refuse(asked, wanted, error)
-        self._turn("ready")
+        finally:
+            self._turn("ready")
 
     def _show(
         self, asked: _Asked, wanted: Callable[[], bool], change: Change, took_s: float, peaks: tuple[Peak, Peak]

@@ -97,7 +97,7 @@ def change_of(analysis: Analysis, changes: Changes) -> Change:
         if path:
             design = set_attribute(design, path, name, value).design
         elif name == "batch":
-            shapes = {one: [value, *shape[1:]] for one, shape in shapes.items()}
+            shapes = {one: [value, *shape[1:]] if shape else shape for one, shape in shapes.items()}
         elif port in shapes and axis.isdigit() and int(axis) < len(shapes[port]):
             shapes[port][int(axis)] = value
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 from waiting import PATIENCE_S
 
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.models import Linear, Model, Multiply, Relu
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.cost_whatif import WhatIfAnswer, WhatIfDesk
 from mithril_nb.session.exploring import Exploration
@@ -78,6 +79,17 @@ def test_a_design_with_other_sizes_costs_what_it_costs_when_it_is_so(session) ->
     session.undo()
     assert session.design.shapes == (("input", (4, 5)),)
     assert session.errors == []
+
+
+def test_an_input_without_dims_has_no_batch() -> None:
+    model = Model(name="net")
+    model |= Multiply()(left="x", right="scale", output="y")
+    session = Session(design_of(model, {"x": [4, 5], "scale": []}), JaxBackend())
+    changes = [["", "batch", 9]]
+    answer, _ = ask(session, changes)
+    assert session.run_command("apply_what_if", {"changes": changes}) is None
+    assert session.design.shapes == (("x", (9, 5)), ("scale", ()))
+    assert figures(answer.data["rows"])["flops"][1] == session.cost.total.flops
 
 
 def test_settings_of_a_design_are_its_batch_and_dtype_as_they_are_now(session) -> None:
@@ -196,6 +208,51 @@ def test_of_a_newer_design_it_is_asked_anew() -> None:
         assert desk.wait(PATIENCE_S)
         versions.pop(0)
     assert asked == [0, 1]
+    desk.end()
+
+
+def test_two_threads_that_need_it_ask_once_and_an_older_design_takes_nothing_away() -> None:
+    program, asked = inspect(dense, spec(5, 3), spec(8, 5)), []
+    version, has_begun, go_on = [1], threading.Event(), threading.Event()
+
+    def subject() -> Subject:
+        number = version[0]
+
+        def begin() -> Any:
+            asked.append(number)
+            has_begun.set()
+            assert go_on.wait(PATIENCE_S)
+            return what_if(program)
+
+        return Subject(number, begin, {}, program)
+
+    told: list[Any] = []
+    desk = WhatIfDesk(subject, lambda _, answer: told.append(answer), lambda: None, pytest.fail)
+    desk.what_if("quick", [["", "batch", 16]])
+    assert has_begun.wait(PATIENCE_S)
+    desk.what_if("slow", [["", "batch", 16]], compile=True)
+    desk.what_if("old", [["", "batch", 24]], compile=True)  # the design is another before this one's turn
+    version[0] = 2
+    desk.what_if("new", [["", "batch", 16]])
+    go_on.set()
+    assert desk.wait(PATIENCE_S)
+    assert asked == [1, 2]
+    assert told[-1].data["problem"] is None
+    desk.end()
+
+
+def test_what_can_be_another_is_found_after_a_design_that_could_not_be_traced() -> None:
+    broken = inspect(lambda x, y: x @ y, spec(5, 3), spec(8, 5))
+    good = inspect(dense, spec(5, 3), spec(8, 5))
+    looked = [Subject(1, lambda: what_if(broken), {}, broken)]
+    desk = WhatIfDesk(lambda: looked[0], lambda *_: None, lambda: None, pytest.fail)
+    states = []
+    for subject in (looked[0], Subject(2, lambda: what_if(good), {}, good)):
+        looked[0] = subject
+        desk.want_settings()
+        assert desk.wait(PATIENCE_S)
+        states.append((desk.view()["state"], bool(desk.view()["settings"]), bool(desk.view()["message"])))
+    assert states == [("unavailable", False, True), ("ready", True, False)]
     desk.end()
 
 
