@@ -160,16 +160,22 @@ class Answers:
     def _estimated(self, settings: Settings) -> Answer | None:
         """The cost in another dtype by the equations of this one, if it takes long to trace it."""
         before = self.subject.base.get("dtype")
-        after = settings.get("dtype")
-        if not self._learns or before is None or after is None or told(before) == told(after):
+        after = self._dtype(settings.get("dtype"))
+        if not self._learns or before is None or not after or told(before) == after:
             return None
         known = self._known({**settings, "dtype": before})
         program = known.cost.symbolic if known is not None else None
-        if program is None:
+        if program is None or not self._is_there(settings, ESTIMATE):
             return None
-        cost = in_other_dtype(program, told(before), told(after))
-        note = f"bytes as if every {told(before)} were {told(after)}; what is converted is in change.exact"
+        cost = in_other_dtype(program, told(before), after)
+        note = f"bytes as if every {told(before)} were {after}; what is converted is in change.exact"
         return Answer(cost, ESTIMATE, (note,))
+
+    def _dtype(self, given: Any) -> str:
+        """Return the dtype that JAX takes in the place of one; `""` if it is none."""
+        with self.context(), suppress(TypeError):
+            return "" if given is None else jax.dtypes.canonicalize_dtype(given).name
+        return ""
 
     # Behind
 

@@ -84,6 +84,7 @@ class Made:
         around = {name: value for name, value in changes.items() if name in OUTSIDE and name not in self.base}
         own = {name: value for name, value in changes.items() if name not in around}
         check_outside(around)
+        _check_width(around.get("dtype"))
         return {**checked(self.base, own, f"{self.name}()", self._takes_any), **around}
 
     def inspection(self, settings: Settings) -> Inspection:
@@ -143,6 +144,7 @@ class Fixed:
             self.base["batch"] = self._batch.size
         known |= self.base
         check_outside({name: value for name, value in changes.items() if name in OUTSIDE})
+        _check_width(changes.get("dtype"))
         settings = checked(known, changes, repr(self.name))
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
 
@@ -190,6 +192,16 @@ def check_outside(settings: Settings) -> None:
             f"arrays of numbers with a fraction cannot become {told(dtype)!r}.",
             (("known", "float16, bfloat16, float32, float64"),),
             'dtype="bfloat16"',
+        )
+
+
+def _check_width(dtype: Any) -> None:
+    """Raise if JAX would take another dtype in its place without a word: the costs would be those of that one."""
+    if dtype is not None and jax.dtypes.canonicalize_dtype(dtype) != jax.numpy.dtype(dtype):
+        raise UnknownOptionError(
+            f"JAX makes no arrays of {told(dtype)} unless it is told to.",
+            (("because", "it computes with 32 bits by default, and would cut these off"),),
+            'jax.config.update("jax_enable_x64", True), before arrays are made; else dtype="float32".',
         )
 
 

@@ -84,6 +84,14 @@ arrays of numbers with a fraction cannot become 'int32'.
     known  float16, bfloat16, float32, float64
     Try: dtype="bfloat16\"""",
     ),
+    "a dtype that JAX makes none of": (
+        lambda: what_if(double, spec(4, 3))(dtype="float64"),
+        UnknownOptionError,
+        """\
+JAX makes no arrays of float64 unless it is told to.
+    because  it computes with 32 bits by default, and would cut these off
+    Try: jax.config.update("jax_enable_x64", True), before arrays are made; else dtype="float32".""",
+    ),
     "a precision that there is not": (
         lambda: what_if(perceptron)(precision="best"),
         UnknownOptionError,

@@ -11,9 +11,11 @@ import pytest
 from whatif.programs import perceptron, spec
 
 import mithril_nb as ml
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.targets import inspect
 from mithril_nb.whatif import Change, what_if
+from mithril_nb.whatif.answers import ESTIMATE, TRACED
 
 
 def mlp() -> Model:
@@ -213,3 +215,15 @@ def test_a_mesh_is_a_setting_as_any_other() -> None:
     assert change.delta.flops == 0
     assert change.compiled.result(60).after.total.flops
     assert "sharding=NamedSharding" in str(change)
+
+
+def test_no_estimate_of_a_dtype_that_there_is_not() -> None:
+    """As tracing: 64 bits become 32 unless JAX is told otherwise, and what is no dtype raises what it raises there."""
+    found = what_if(perceptron, learns=True)
+    assert found.ready(60)
+    assert (found(dtype="float16").way, found(dtype="float64").way) == (ESTIMATE, TRACED)
+    assert found(dtype="float64").delta.bytes_accessed == 0
+    model = what_if(Linear(4), shapes={"input": [3, 5]}, learns=True)
+    assert model.ready(60)
+    with pytest.raises(UnknownOptionError, match="makes no arrays of float64"):
+        model(dtype="float64")
