@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pandas
 
 NOT_RUN = "time_s: nothing here is run, so no time is known"
+ON_EACH_DEVICE = "shard_map: what runs on each device is counted for one of them"
 ROLES = ("forward", "backward", "update")
 
 
@@ -411,7 +412,9 @@ def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> Cost:
         program: The program.
     """
     unknown = program.notes if program.symbols else notes_of(rows)
-    notes = (*unknown, *notes_of_params(program.inputs), NOT_RUN)
+    on_devices = any("shard_map" in one.transforms for one in program.equations)
+    spread = (ON_EACH_DEVICE,) if on_devices else ()
+    notes = (*unknown, *notes_of_params(program.inputs), *spread, NOT_RUN)
     once = once_of("analytic", rows)
     return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program)
 

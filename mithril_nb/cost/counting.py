@@ -9,6 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+import jax
+
 from mithril_nb.cost.costs import NOT_RUN, Cost, Costs, of_equations, once_of
 from mithril_nb.cost.hlo_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo_rules import NAMING
@@ -134,12 +136,22 @@ def _counted(inspection: Inspection, source: str) -> Cost:
         source,
         rows,
         SymbolicProgram(inspection.name, (), inspection.inputs).params,
-        (*notes_of(rows), *notes_of_params(inspection.inputs), NOT_RUN),
+        (*notes_of(rows), *notes_of_params(inspection.inputs), *_notes_of_devices(inspection, source), NOT_RUN),
         source_of(f"XLA {source}", lambda: inspection.analysis(source)),
         once_of(source, rows),
         _fusions(costs),
         order=tuple(dict.fromkeys(one.block for one in inspection.equations)),
     )
+
+
+def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:
+    """Return in words that XLA compiles what one device does, if there are several; before its passes it is all."""
+    if source != "compiled":
+        return ()
+    compiled = inspection.compiled
+    shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
+    count = max((len(sharding.device_set) for sharding in shardings), default=1)
+    return (f"flops, transcendentals and bytes_accessed are those of one of {count} devices",) if count > 1 else ()
 
 
 def _row(one: InstructionCost) -> CostRow:

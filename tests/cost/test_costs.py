@@ -8,6 +8,7 @@ from fractions import Fraction
 import jax
 import jax.numpy as jnp
 import pytest
+from fresh import run_fresh
 from hypothesis import given
 from hypothesis import strategies as st
 from jax import lax
@@ -195,3 +196,32 @@ def test_blocks_stand_in_the_order_of_the_program_however_they_are_counted():
     for source in ("lowered", "compiled"):
         found = list(program.cost(source).by_block)
         assert found == [block for block in wanted if block in found]
+
+
+SPREAD = """
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from mithril_nb.stages import inspect
+
+mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+rows, whole = (NamedSharding(mesh, spec) for spec in (PartitionSpec("d"), PartitionSpec()))
+x = jax.ShapeDtypeStruct((8, 16), "float32", sharding=rows)
+w = jax.ShapeDtypeStruct((16, 4), "float32", sharding=whole)
+program = inspect(jnp.matmul, x, w)
+for source in ("analytic", "lowered", "compiled"):
+    cost = program.cost(source)
+    print(cost.total.flops, *cost.notes[:-1])
+double = jax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=PartitionSpec("d"), out_specs=PartitionSpec("d"))
+cost = inspect(double, x).cost()
+print(cost.total.flops, *cost.notes[:-1])
+"""
+
+
+def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
+    assert run_fresh(SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8").splitlines() == [
+        "1024",
+        "1024",
+        "128 flops, transcendentals and bytes_accessed are those of one of 8 devices",
+        "16 shard_map: what runs on each device is counted for one of them",
+    ]
