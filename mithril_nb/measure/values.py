@@ -131,8 +131,9 @@ def _told(leaf: Any) -> str:
 
 def _put(leaf: Any, aval: Any, sharding: Any) -> Any:
     if isinstance(leaf, np.ndarray | np.generic):
-        leaf = np.asarray(leaf, aval.dtype)
-    return jax.device_put(leaf, sharding)
+        leaf = jnp.asarray(np.asarray(leaf, aval.dtype))
+    # What is put anywhere keeps a layout, and JAX refuses that of 4-bit integers where it compiled for another.
+    return leaf if leaf.sharding == sharding else jax.device_put(leaf, sharding)
 
 
 def _made_up(aval: Any, is_param: bool, place: int) -> Any:

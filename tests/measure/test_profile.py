@@ -112,6 +112,12 @@ def test_the_persons_arrays_are_intact_though_the_program_may_take_them() -> Non
     assert [np.asarray(one).sum() for one in (params["w"], params["b"], x)] == [64, 8, 3]
 
 
+@pytest.mark.parametrize("given", [jax.ShapeDtypeStruct((8,), "int4"), jnp.ones(8, "int4"), np.ones(8, jnp.int4)])
+def test_integers_of_four_bits_have_the_layout_that_is_compiled_for(given: Any) -> None:
+    found = ml.profile(lambda x: x.astype("int8") + 1, given, runs=1, warm_up=0, peaks=PEAKS)
+    assert (found.total.flops, found.times_run) == (16, 4)
+
+
 def test_values_are_made_up_where_there_are_none() -> None:
     def lookup(table: Any, tokens: Any) -> Any:
         return table[tokens]
