@@ -24,6 +24,10 @@ export class CostTable {
   private readonly headers = new Map<string, HTMLElement>();
   private readonly opened = new Set<string>();
   private readonly details = new Map<string, Details>();
+  /** Rows of which it is asked what is in them. */
+  private readonly fetched = new Set<string>();
+  /** What the details are of. */
+  private detailsOf = "";
   private sortKey: string | null = null;
   private direction: 1 | -1 = -1;
   private costs: Cost[] = [];
@@ -48,7 +52,9 @@ export class CostTable {
 
   /** Show the costs by some sources; `figure` is the one that is set side by side, and of which shares are shares. */
   show(costs: Cost[], figure: Figure): void {
-    if (figure !== this.figure || costs[0]?.source !== this.costs[0]?.source) this.details.clear();
+    const of = JSON.stringify([this.store.snapshot.version, costs[0]?.source, costs[0]?.stale, figure]);
+    if (of !== this.detailsOf) this.forget();
+    this.detailsOf = of;
     this.costs = costs;
     this.figure = figure;
     this.columns = costColumns(costs, figure);
@@ -149,7 +155,10 @@ export class CostTable {
 
   private toggle(block: string, open = !this.opened.has(block)): void {
     if (open) this.opened.add(block);
-    else this.opened.delete(block);
+    else {
+      this.opened.delete(block);
+      this.fetched.delete(block);
+    }
     this.paint();
   }
 
@@ -201,6 +210,8 @@ export class CostTable {
     if (!first) return;
     if (!found) {
       text(target, "Fetching what is in it.");
+      if (this.fetched.has(block)) return;
+      this.fetched.add(block);
       void this.store.kernel.send("want_cost_rows", { source: first.source, block, figure: this.figure });
       return;
     }
@@ -225,6 +236,7 @@ export class CostTable {
   /** What is in the rows may be another now. */
   forget(): void {
     this.details.clear();
+    this.fetched.clear();
   }
 
   private paintLinks(): void {

@@ -241,6 +241,21 @@ describe("the Cost tab", () => {
     expect(document.activeElement).toBe(row);
   });
 
+  test("asks anew what is in a row when the model is another, and once each time", async () => {
+    const row = find<HTMLElement>('tr[data-mnb-cost="linear_0"]');
+    key(row, "ArrowRight");
+    session.change({ selection: [] } as Partial<Snapshot>);
+    expect(sent("want_cost_rows")).toHaveLength(1);
+    await vi.waitFor(() => expect(find(".mnb-cost-detail").textContent).toContain("dot_general"));
+    const version = session.snapshot.version + 1;
+    session.change({ version, cost: { ...session.snapshot.cost!, stale: true } } as Partial<Snapshot>);
+    const asked = sent("want_cost_rows").length;
+    session.change({ cost: { ...session.snapshot.cost!, stale: false } } as Partial<Snapshot>);
+    expect(sent("want_cost_rows").length).toBe(asked + 1);
+    expect(find(".mnb-cost-detail").textContent).toBe("Fetching what is in it.");
+    await vi.waitFor(() => expect(find(".mnb-cost-detail").textContent).toContain("dot_general"));
+  });
+
   test("draws pictures whose blocks are linked both ways, in words too", async () => {
     const radio = at("view.table");
     radio.focus();
