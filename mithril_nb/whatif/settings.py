@@ -32,6 +32,15 @@ def _hashable(value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
+        if isinstance(value, list | tuple):
+            every: Sequence[Any] = value
+            return tuple((type(one), _hashable(one)) for one in every)
+        if isinstance(value, dict):
+            named: dict[Any, Any] = value
+            return tuple((name, type(one), _hashable(one)) for name, one in named.items())
+        if hasattr(value, "shape") and hasattr(value, "dtype"):  # of a long array only the ends are printed
+            array = np.asarray(value)
+            return array.shape, array.dtype.name, array.tobytes()
         return repr(value)
     return value
 
@@ -116,7 +125,8 @@ def values_of(name: str, values: Any) -> tuple[Any, ...]:
     Raises:
         UnknownOptionError: No value, or what is no list.
     """
-    if not isinstance(values, Sequence | range | np.ndarray) or isinstance(values, str) or not len(values):
+    is_list = isinstance(values, Sequence | range) and not isinstance(values, str)
+    if not (is_list or (isinstance(values, np.ndarray) and values.ndim)) or not len(values):
         raise UnknownOptionError(
             f"the values of {name!r} must be a list with something in it, not {short_repr(values, 40)}.",
             advice=f"{name}=[8, 16, 32]",

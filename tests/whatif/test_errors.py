@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from whatif.programs import perceptron, spec
 
@@ -177,6 +178,13 @@ a sweep varies one setting, or two, and 'batch', 'width', 'dtype' were given as 
         UnknownOptionError,
         """\
 the values of 'batch' must be a list with something in it, not [].
+    Try: batch=[8, 16, 32]""",
+    ),
+    "a sweep over an array of no dims": (
+        lambda: sweep(perceptron, batch=np.array(5)),
+        UnknownOptionError,
+        """\
+the values of 'batch' must be a list with something in it, not array(5).
     Try: batch=[8, 16, 32]""",
     ),
     "a sweep with a value that is no size": (

@@ -227,3 +227,17 @@ def test_no_estimate_of_a_dtype_that_there_is_not() -> None:
     assert model.ready(60)
     with pytest.raises(UnknownOptionError, match="makes no arrays of float64"):
         model(dtype="float64")
+
+
+def test_settings_that_differ_in_the_middle_of_an_array_are_others() -> None:
+    """What is printed of a long array is its ends."""
+
+    def make(tables: list[Any]) -> Any:
+        return (jnp.sin if tables[0].any() else jnp.negative), (spec(4),)
+
+    found, table = what_if(make, tables=[np.zeros(5000)]), np.zeros(5000)
+    table[2500] = 1
+    change = found(tables=[table])
+    assert list(change.settings) == ["tables"]
+    assert change.delta.transcendentals == 4
+    assert not found(tables=[np.zeros(5000)]).settings
