@@ -118,7 +118,13 @@ def gather(equation: Equation) -> Formula:
 
 @rule("scatter", "scatter-update", flops="0", note="indices if clipped", moved=_scatter_bytes)
 def scatter_write(equation: Equation) -> Formula:
-    """Writing takes no arithmetic; clipping takes one operation for each index."""
+    """Writing takes no arithmetic, unless a function is applied; clipping takes one operation for each index."""
+    if equation.param.get(_COMBINER):
+        letters = {"updates": count(equation.inputs[2]), "combiner": _combiner(equation)}
+        if not _clips(equation):
+            return Formula("updates·combiner", letters)
+        letters["indices"] = count(equation.inputs[1])
+        return Formula("updates·combiner + indices", letters, note="clipped")
     if not _clips(equation):
         return Formula("0", note="moves data")
     return Formula("indices", {"indices": count(equation.inputs[1])}, note="clipped")

@@ -438,12 +438,12 @@ def polynomial(equation: Equation) -> Letters:
     return {"k": len(equation.inputs) - 1, **of_items(equation)}
 
 
-@rule("select_n", flops="n", note="2·(cases - 1)·n for more than two cases")
+@rule("select_n", flops="n", note="2·(cases - 1)·n if numbers select")
 def select(equation: Equation) -> Formula:
-    """One selection for each item; with more than two cases they are chosen one by one, each with a comparison."""
+    """One selection for each item; where numbers select, cases are chosen one by one, each with a comparison."""
     cases = len(equation.inputs) - 1
     if cases < 2:
         return Formula("0", note="there is no choice")
-    if cases == 2:
+    if equation.inputs[0].dtype == "bool":
         return Formula("n", of_items(equation))
     return Formula("2·(cases - 1)·n", {"cases": cases, **of_items(equation)})

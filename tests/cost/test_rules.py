@@ -52,6 +52,7 @@ CASES = {
     "conjugate": (lax.conj, (COMPLEX,)),
     "real part": (lambda z: lax.real(z) + lax.imag(z), (COMPLEX,)),
     "select": (lax.select, (BOOLS, X, X)),
+    "select by a number": (lambda i, x: lax.select_n(i, x, x * 2), (INTS, X)),
     "select of three": (lambda i, x: lax.select_n(i, x, x * 2, x * 3), (INTS, X)),
     "clamp": (lambda x: lax.clamp(0.0, x, 1.0), (X,)),
     "convert": (lambda x: x.astype("int32"), (X,)),
@@ -100,6 +101,7 @@ CASES = {
     "add at": (lambda t, i, u: t.at[i].add(u), (TABLE, ROWS, UPDATES)),
     "add at, clipped": (lambda t, i, u: t.at[i].add(u, mode="clip"), (TABLE, ROWS, UPDATES)),
     "write at": (lambda t, i, u: t.at[i].set(u), (TABLE, ROWS, UPDATES)),
+    "apply at": (lambda t, i: t.at[i].apply(lambda x: x * x + 1.0), (TABLE, ROWS)),
     "greatest at": (lambda t, i, u: t.at[i].max(u), (TABLE, ROWS, UPDATES)),
     "slices": (
         lambda x, i: lax.dynamic_update_slice(x, lax.dynamic_slice(x, (i,), (9,)), (i,)), (X, spec(dtype="int32")),
