@@ -30,23 +30,29 @@ class Spread:
         lower: A quarter of the runs take less.
         median: Half of them do.
         upper: A quarter of them take more.
+        least: The quickest run.
+        most: The slowest.
     """
 
     lower: float
     median: float
     upper: float
+    least: float
+    most: float
 
     @classmethod
     def of(cls, samples: Sequence[float]) -> Spread | None:
-        """Return the quartiles of some times; `None` if there are none.
+        """Return how far some times spread; `None` if there are none.
 
         Examples:
             >>> Spread.of([4.0, 1.0, 2.0, 3.0, 5.0])
-            Spread(lower=2.0, median=3.0, upper=4.0)
+            Spread(lower=2.0, median=3.0, upper=4.0, least=1.0, most=5.0)
         """
-        if len(samples) < 2:
-            return cls(samples[0], samples[0], samples[0]) if samples else None
-        return cls(*statistics.quantiles(samples, n=4, method="inclusive"))
+        if not samples:
+            return None
+        quartiles = statistics.quantiles(samples, n=4, method="inclusive") if len(samples) > 1 else [samples[0]] * 3
+        lower, median, upper = quartiles
+        return cls(lower, median, upper, min(samples), max(samples))
 
 
 @dataclass(frozen=True)
@@ -71,9 +77,9 @@ class Rate:
 class Profile(Cost):
     """What a program takes when it runs; `ml.profile` makes it.
 
-    Seconds are those of one run: the mean over the middle half of the runs, by their length, so that blocks add up to
-    the whole and a run that the machine interrupted does not count. `source` is `"measured"`; FLOPs and bytes are
-    those of `cost("compiled")`.
+    Seconds are those of one run. The whole is what the clock says of runs without the profiler. Instructions are means
+    over that half of the runs under it that took most nearly as long; what is left is the time between and around
+    them, so that blocks add up to the whole. `source` is `"measured"`; FLOPs and bytes are those of `cost("compiled")`.
 
     Attributes:
         runs: How many runs count, without the profiler, and as many with it.
@@ -178,7 +184,7 @@ class Profile(Cost):
         overhead = [row for row in self.rows if row.id in (*OVERHEAD, WHOLE)]
         return profile_text(
             self.to_dict(rows=False),
-            {row.id: (row.time_s, Spread.of(self.samples[row.id])) for row in overhead},
+            {row.id: row.time_s for row in overhead},
             self._working.unattributed.time_s,
             "" if self.machine is None else str(self.machine),
         )

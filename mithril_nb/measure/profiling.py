@@ -14,7 +14,7 @@ from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.measure.events import TRIED_PLANES
 from mithril_nb.measure.machines import MATMUL, Machine, machine
-from mithril_nb.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profile, middle_half, middle_mean
+from mithril_nb.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profile, middle_mean
 from mithril_nb.measure.runs import Runner, Runs, measured_runs
 from mithril_nb.measure.shares import RunTimes, callers_of, divided
 from mithril_nb.measure.values import Values, values_for
@@ -181,18 +181,24 @@ def _timed(
     samples = {id: tuple(one.by_id.get(id, 0.0) / _NS_PER_S for one in times) for id in ids}
     samples[BETWEEN] = tuple(one.between_ns / _NS_PER_S for one in times)
     samples[DISPATCH] = tuple(one.dispatch_ns / _NS_PER_S for one in times)
-    middle = middle_half([one.wall_ns for one in times])
-    means = {id: sum(seconds[place] for place in middle) / len(middle) for id, seconds in samples.items()}
-    # Events are written between instructions: that time is the profiler's, and no run without it has it.
-    added_s = sum(times[place].wall_ns for place in middle) / len(middle) / _NS_PER_S - middle_mean(found.walls_s)
-    means[BETWEEN] = max(0.0, means[BETWEEN] - max(0.0, added_s))
+    wall_s = middle_mean(found.walls_s)
+    # The half that took most nearly as long as runs do without the profiler: the others were held up.
+    nearest = sorted(range(len(times)), key=lambda place: abs(times[place].wall_ns / _NS_PER_S - wall_s))
+    counted = nearest[: (len(times) + 1) // 2]
+    means = {id: sum(seconds[place] for place in counted) / len(counted) for id, seconds in samples.items()}
+    # The profiler starts, stops and writes events around and between instructions: that time is its own. Runs without
+    # it tell how much is the program's.
+    around_s = means[BETWEEN] + means[DISPATCH]
+    own_s = max(0.0, wall_s - (sum(means.values()) - around_s))
+    if around_s:
+        means[BETWEEN], means[DISPATCH] = (means[id] * own_s / around_s for id in (BETWEEN, DISPATCH))
     known = {row.id for row in cost.rows}
     rows = [replace(row, time_s=_on_ticks(means[row.id])) if row.id in means else row for row in cost.rows]
     for id, mean in means.items():
         if id == BETWEEN:
-            rows.append(_row(id, "time between instructions", mean))
+            rows.append(_row(id, "time between instructions, without the profiler's", mean))
         elif id == DISPATCH:
-            rows.append(_row(id, "time before the first instruction and after the last", mean))
+            rows.append(_row(id, "time before the first instruction and after the last, without the profiler's", mean))
         elif id not in known:
             rows.append(_row(id, "not in the text of the program; what it costs is counted where that has it", mean))
     return tuple(rows), samples

@@ -6,17 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 _MOST_BLOCKS = 30
-_HEADS = ("", "time", "share", "middle half", "GFLOP/s", "GB/s", "of roofline")
+_HEADS = ("", "time", "share", "least to most", "GFLOP/s", "GB/s", "of roofline")
 
 
 def profile_text(
-    profile: Mapping[str, Any], overhead: Mapping[str, tuple[float | None, Any]], nobody_s: float | None, machine: str
+    profile: Mapping[str, Any], overhead: Mapping[str, float | None], nobody_s: float | None, machine: str
 ) -> str:
     """Return a profile as a table, the blocks that take longest first.
 
     Args:
         profile: What `Profile.to_dict` gives.
-        overhead: Time and spread of what is no instruction, by the name of its row.
+        overhead: Time of what is no instruction, by the name of its row.
         nobody_s: Seconds of the instructions that no block caused.
         machine: The peaks, in words.
     """
@@ -33,8 +33,7 @@ def profile_text(
     if len(shown) < len(order):
         rest = order[len(shown) :]
         table.append(_line(f"({len(rest)} more blocks)", sum(blocks[path] for path in rest), whole_s))
-    for name, (time_s, spread) in overhead.items():
-        table.append(_line(name, time_s, whole_s, None if spread is None else vars(spread)))
+    table += [_line(name, time_s, whole_s) for name, time_s in overhead.items()]
     table.append(_line("total", whole_s, whole_s, profile["spread"], profile["rate"]))
     roles = [
         f"{role or '(no role)'} {seconds(figures['time_s'])}"
@@ -78,12 +77,13 @@ def _line(
     rate: Mapping[str, Any] | None = None,
 ) -> tuple[str, ...]:
     share = "" if time_s is None or not whole_s else f"{time_s / whole_s:.1%}"
-    middle = "" if spread is None else f"{seconds(spread['lower'])} to {seconds(spread['upper'])}"
+    # The time is a mean over some of the runs: it lies between these, whatever the others did.
+    spreads = "" if spread is None else f"{seconds(spread['least'])} to {seconds(spread['most'])}"
     rates = ("", "", "")
     if rate is not None:
         roofline = rate["roofline"]
         rates = (_giga(rate["flops_per_s"]), _giga(rate["bytes_per_s"]), "" if roofline is None else f"{roofline:.0%}")
-    return (name, seconds(time_s), share, middle, *rates)
+    return (name, seconds(time_s), share, spreads, *rates)
 
 
 def _giga(per_s: float | None) -> str:

@@ -69,6 +69,15 @@ def test_each_run_under_the_profiler_is_divided_whole(loop: Profile) -> None:
         assert sum(samples[place] for samples in loop.samples.values()) == pytest.approx(wall_s)
 
 
+def test_the_whole_is_what_the_clock_says_without_the_profiler(loop: Profile) -> None:
+    assert loop.total.time_s is not None
+    assert loop.instructions_s is not None
+    assert loop.total.time_s == pytest.approx(max(loop.wall_s, loop.instructions_s), abs=1e-9)
+    spread = loop.spread
+    assert spread is not None
+    assert spread.least <= loop.wall_s <= spread.most
+
+
 def test_bodies_of_loops_and_branches_have_times_of_their_own(loop: Profile) -> None:
     opcodes = {row.opcode for row in loop.rows if row.time_s is not None}
     assert {"while", "conditional", "sort"} <= opcodes
@@ -183,7 +192,7 @@ def test_it_shows_as_a_table(loop: Profile) -> None:
     lines = str(loop).splitlines()
     assert lines[0].startswith("looping: ")
     assert lines[0].endswith(" a run, measured in 6 runs after 1 to warm up")
-    assert lines[1].split() == ["time", "share", "middle", "half", "GFLOP/s", "GB/s", "of", "roofline"]
+    assert lines[1].split() == ["time", "share", "least", "to", "most", "GFLOP/s", "GB/s", "of", "roofline"]
     blocks = [line.split("  ")[0] for line in lines[2:7]]
     assert sorted(blocks) == sorted(["inside", "choice", "looping", BETWEEN, DISPATCH])
     assert lines[7].split()[0] == "total"
