@@ -415,7 +415,7 @@ def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> Cost:
     on_devices = any("shard_map" in one.transforms for one in program.equations)
     spread = (ON_EACH_DEVICE,) if on_devices else ()
     notes = (*unknown, *notes_of_params(program.inputs), *spread, NOT_RUN)
-    once = once_of("analytic", rows)
+    once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
     return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program)
 
 

@@ -167,3 +167,12 @@ def test_a_program_whose_sizes_have_numbers_takes_none() -> None:
         cost.at(b=3)
     with pytest.raises(UnknownOptionError):
         inspect(jnp.sin, spec(3)).cost("lowered").at(b=3)
+
+
+def test_no_sum_is_told_where_sizes_have_no_numbers():
+    (b,) = jax.export.symbolic_shape("b")
+    cost = inspect(
+        jnp.matmul, jax.ShapeDtypeStruct((b, 3), jnp.float32), jax.ShapeDtypeStruct((3, 4), jnp.float32)
+    ).cost()
+    assert cost.once.flops is None
+    assert cost.at(b=2).once.flops == cost.at(b=2).total.flops == 48
