@@ -167,7 +167,6 @@ def test_what_is_measured_fills_the_table_and_the_roofline(tab) -> None:
     page = notebook.page
     at("cost.measure").click()
     at("cost.measure").get_by_text("Measure again").wait_for(timeout=60_000)
-    at("cost.source.analytic").click()
     time = page.locator(f'{PANEL} tr[data-mnb-cost="linear_1"] td').nth(4)
     assert time.inner_text().split()[-1] in ("µs", "ms", "s")
     at("cost.view.roofline").click()

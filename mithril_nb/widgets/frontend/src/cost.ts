@@ -113,9 +113,9 @@ export class CostTab {
   }
 
   private startMeasuring(): void {
-    const { sources, view } = this.store.cost;
     this.store.command("measure");
-    this.choose({ sources: view === "table" || view === "beside" ? [...sources.filter((one) => one !== "measured"), "measured"] : ["measured"] });
+    // Who measures wants times: nothing else has them, so nothing else stands beside them.
+    this.choose({ sources: ["measured"], figure: "time_s" });
   }
 
   /** The costs that are there, by the sources that are shown. */

@@ -222,8 +222,7 @@ describe("the Cost tab", () => {
     expect(sent("want_cost")).toEqual([]);
     at("measure").click();
     await vi.waitFor(() => expect(at("measure").textContent).toBe("Measure again"));
-    at("source.analytic").click();
-    expect(find("thead").textContent).toContain("Time");
+    expect(find("thead").textContent).toContain("Share of Time");
     session.turn("measured", "loading");
     expect([at("measure").textContent, at("measure").getAttribute("aria-disabled")]).toEqual(["Measuring", "true"]);
   });
