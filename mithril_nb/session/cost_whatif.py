@@ -175,12 +175,7 @@ class WhatIfDesk:
         self._changed()
 
     def _answer(self, asked: _Asked, wanted: Callable[[], bool]) -> None:
-        self._turn("loading", "Working it out")
-        try:
-            start = time.perf_counter()
-            change = self._changed_by(asked)
-            if change is None:
-                return
+        def tell(change: Change, start: float) -> None:
             took_s = time.perf_counter() - start
             self._show(asked, wanted, change, took_s, (_BEING_FOUND, _BEING_FOUND))
             if rests(wanted, _REST_S):  # a slider that is being moved waits for none of this
@@ -188,21 +183,26 @@ class WhatIfDesk:
             exact = change.exact.result() if wanted() else change
             if exact is not change:
                 self._show(asked, wanted, exact, time.perf_counter() - start, exact.peaks)
-        except Exception as error:  # the page shows it where the answer would stand
-            self._refuse(asked, wanted, error)
-        finally:
-            self._turn("ready")
+
+        self._work("Working it out", asked, wanted, tell)
 
     def _compile(self, asked: _Asked, wanted: Callable[[], bool]) -> None:
-        self._turn("loading", "Compiling both")
-        try:
-            start = time.perf_counter()
-            change = self._changed_by(asked)
-            if change is None:
-                return
+        def tell(change: Change, start: float) -> None:
             took_s = time.perf_counter() - start
             self._compiled[_key(asked)] = change.compiled.result()
             self._show(asked, wanted, change, took_s, change.peaks)
+
+        self._work("Compiling both", asked, wanted, tell)
+
+    def _work(
+        self, doing: str, asked: _Asked, wanted: Callable[[], bool], tell: Callable[[Change, float], None]
+    ) -> None:
+        self._turn("loading", doing)
+        try:
+            start = time.perf_counter()
+            change = self._changed_by(asked)
+            if change is not None:
+                tell(change, start)
         except Exception as error:  # the page shows it where the answer would stand
             self._refuse(asked, wanted, error)
         finally:

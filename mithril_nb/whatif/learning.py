@@ -194,7 +194,7 @@ def _joint(trace: Trace, start: Settings, kept: dict[str, list[int]]) -> list[di
         point = {name: values[place] for name, values in kept.items()}
         try:
             trace({**start, **point})
-        except Exception:
+        except Exception:  # Nor for every combination of values.
             continue
         found.append(point)
     return found[:2]

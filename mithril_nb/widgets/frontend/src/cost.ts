@@ -173,17 +173,16 @@ export class CostTab {
     this.stale.hidden = old.length === 0;
     this.root.classList.toggle("mnb-stale", old.length > 0);
     this.ask();
-    if (view === "table") this.paintTable(sources, figure);
+    if (view === "table") this.paintTable(figure);
     this.paintStates(sources);
     if (view !== "table" && view !== "what_if") this.askPicture(sources);
     if (view === "what_if") this.whatIf.update();
   }
 
-  private paintTable(sources: Source[], figure: Figure): void {
+  private paintTable(figure: Figure): void {
     const costs = this.shown();
     this.table.show(costs, figure);
     this.legend.hidden = !costs.some((cost) => cost.rows.some((row) => row.roles?.backward?.flops || row.roles?.update?.flops));
-    void sources;
   }
 
   /** What is on its way, what failed, and what is not known. */
