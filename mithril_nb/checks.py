@@ -9,7 +9,7 @@ from numbers import Real
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.cost.memory import MemoryUse
+from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.errors import CostBoundError, Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.records import UNATTRIBUTED

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mithril_nb.cost import contractions, randomness, reductions  # noqa: F401  They register their rules.
+from mithril_nb.cost.formulas.rules import counted, repeated
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, Figures, is_unknown
-from mithril_nb.cost.rules import counted, repeated
 from mithril_nb.stages.records import Equation
 
 

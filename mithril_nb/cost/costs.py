@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
+from mithril_nb.cost.hlo.xla import Memory, Source
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -29,7 +30,6 @@ from mithril_nb.cost.records import (
 )  # fmt: skip
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
-from mithril_nb.cost.xla import Memory, Source
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.stages.records import UNATTRIBUTED

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.rules import NO_RULE, NO_SIZE
+from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import Role
 

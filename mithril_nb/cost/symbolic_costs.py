@@ -8,9 +8,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.analytic import dearest_branches, equation_row
+from mithril_nb.cost.formulas.rules import Counted, count, counted
+from mithril_nb.cost.formulas.symbols import (
+    Expression,
+    Polynomial,
+    UndecidedError,
+    constant,
+    parse,
+    total,
+    written_with,
+)
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
-from mithril_nb.cost.rules import Counted, count, counted
-from mithril_nb.cost.symbols import Expression, Polynomial, UndecidedError, constant, parse, total, written_with
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.collector import paused_collector

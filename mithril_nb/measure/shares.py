@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mithril_nb.cost.hlo_module import HloModule
+from mithril_nb.cost.hlo.module import HloModule
 from mithril_nb.measure.events import RunEvents
 from mithril_nb.stages.records import Stage
 

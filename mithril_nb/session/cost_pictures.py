@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.cost.memory import memory_of
+from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.measure import machine
 from mithril_nb.stages import Inspection
 from mithril_nb.viz.costs.beside import beside

@@ -305,7 +305,7 @@ class Inspection(Shown):
             >>> memory.peak_bytes, sum(memory.at_peak.values())
             (3584, 3584)
         """
-        return importlib.import_module("mithril_nb.cost.memory").best_memory_of(self)
+        return importlib.import_module("mithril_nb.cost.memory.use").best_memory_of(self)
 
     def cost(self, source: str = "analytic") -> Any:
         """Return what one run of the program costs, by block, by role, and for each equation or instruction.

@@ -10,7 +10,7 @@ import jax
 
 from mithril_nb import stages
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.cost.symbols import UndecidedError, parse
+from mithril_nb.cost.formulas.symbols import UndecidedError, parse
 from mithril_nb.errors import ShapeError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec, as_shape

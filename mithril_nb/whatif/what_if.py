@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.cost.memory import memory_of
+from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.stages import Inspection

@@ -9,7 +9,7 @@ from jax import lax
 from jax_programs import spec
 
 from benchmarks.corpus import corpus
-from mithril_nb.cost.hlo_costs import InstructionCost, hlo_costs
+from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.hlo import read_hlo
 from mithril_nb.stages.records import Stage

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.corpus import corpus
-from mithril_nb.cost.lives import held
-from mithril_nb.cost.memory import MemoryUse, memory_of
+from mithril_nb.cost.memory.lives import held
+from mithril_nb.cost.memory.use import MemoryUse, memory_of
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages import inspect
 from mithril_nb.stages.inspection import Inspection

@@ -11,8 +11,8 @@ from jax import export, lax
 from jax_programs import spec
 
 from mithril_nb.cost import cost_of
-from mithril_nb.cost.rules import RULES, counted, is_folded, nbytes
-from mithril_nb.cost.symbols import parse
+from mithril_nb.cost.formulas.rules import RULES, counted, is_folded, nbytes
+from mithril_nb.cost.formulas.symbols import parse
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import Equation, inspect
 

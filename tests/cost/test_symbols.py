@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jax.export import symbolic_shape
 
-from mithril_nb.cost.symbols import (
+from mithril_nb.cost.formulas.symbols import (
     FUNCTIONS,
     Polynomial,
     UndecidedError,

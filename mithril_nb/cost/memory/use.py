@@ -10,11 +10,11 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-from mithril_nb.cost.compiled_lives import compiled_lives, set_aside
-from mithril_nb.cost.jaxpr_lives import jaxpr_lives
-from mithril_nb.cost.lives import ARGUMENTS, CONSTANTS, KINDS, OUTPUTS, TEMPORARIES, UNFILLED, Life, held
-from mithril_nb.cost.makers import Makers
-from mithril_nb.cost.xla import Memory, xla_memory
+from mithril_nb.cost.hlo.xla import Memory, xla_memory
+from mithril_nb.cost.memory.compiled_lives import compiled_lives, set_aside
+from mithril_nb.cost.memory.jaxpr_lives import jaxpr_lives
+from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, KINDS, OUTPUTS, TEMPORARIES, UNFILLED, Life, held
+from mithril_nb.cost.memory.makers import Makers
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.buffers import Buffer

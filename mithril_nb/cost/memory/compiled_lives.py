@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from mithril_nb.cost.lives import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, Life
-from mithril_nb.cost.makers import Makers
+from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, Life
+from mithril_nb.cost.memory.makers import Makers
 from mithril_nb.stages.buffers import Buffer, Held
 from mithril_nb.stages.live_ranges import LiveRanges
 

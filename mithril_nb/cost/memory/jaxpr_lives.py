@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mithril_nb.cost.lives import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, Life
-from mithril_nb.cost.rules import nbytes
+from mithril_nb.cost.formulas.rules import nbytes
+from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, Life
 from mithril_nb.stages.dataflow import BEFORE, Value
 from mithril_nb.stages.records import Equation
 

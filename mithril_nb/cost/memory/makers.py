@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mithril_nb.cost.hlo_module import Computation, HloModule
+from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Stage
 
 _NUMBERS = re.compile(r"\d+")

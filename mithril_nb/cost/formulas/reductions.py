@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.rules import Formula, Letters, as_size, bytes_sum, count, items, length, rule, times
-from mithril_nb.cost.symbols import Expression
+from mithril_nb.cost.formulas.rules import Formula, Letters, as_size, bytes_sum, count, items, length, rule, times
+from mithril_nb.cost.formulas.symbols import Expression
 from mithril_nb.stages.records import Equation
 
 _COMBINER = "combiner_equations"

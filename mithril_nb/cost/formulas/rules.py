@@ -15,7 +15,7 @@ from functools import wraps
 from math import prod
 from typing import Any, TypeVar
 
-from mithril_nb.cost.symbols import Expression, UndecidedError, parse, substituted
+from mithril_nb.cost.formulas.symbols import Expression, UndecidedError, parse, substituted
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
 from mithril_nb.stages.records import Equation
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.rules import Formula, Letters, as_size, count, length, of_items, rule, times
-from mithril_nb.cost.symbols import FUNCTIONS, call
+from mithril_nb.cost.formulas.rules import Formula, Letters, as_size, count, length, of_items, rule, times
+from mithril_nb.cost.formulas.symbols import FUNCTIONS, call
 from mithril_nb.stages.records import Equation
 
 _THREEFRY = "key<fry>"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
 
-from mithril_nb.cost.hlo_module import Computation, HloModule
-from mithril_nb.cost.hlo_rules import fusion_bytes, hlo_bytes, hlo_work
-from mithril_nb.cost.rules import Work, sum_of
+from mithril_nb.cost.formulas.rules import Work, sum_of
+from mithril_nb.cost.hlo.module import Computation, HloModule
+from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work
 from mithril_nb.stages.records import Instruction, Stage
 
 
