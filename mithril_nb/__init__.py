@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mithril_nb.backends.jax import JaxBackend
     from mithril_nb.checks import assert_cost
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
-    from mithril_nb.measure import profile
+    from mithril_nb.measure import machine, profile
     from mithril_nb.models import Model, load, save
     from mithril_nb.models.custom import op, register_primitive
     from mithril_nb.physical import PhysicalModel, compile
@@ -55,6 +55,7 @@ _HOMES = {
     "inspect": "mithril_nb.targets",
     "load": "mithril_nb.models",
     "load_params": "mithril_nb.interop",
+    "machine": "mithril_nb.measure",
     "op": "mithril_nb.models.custom",
     "profile": "mithril_nb.measure",
     "register_primitive": "mithril_nb.models.custom",
@@ -125,6 +126,7 @@ __all__ = [
     "int64",
     "load",
     "load_params",
+    "machine",
     "models",
     "op",
     "profile",

@@ -1,7 +1,7 @@
 """What a program costs, block by block: FLOPs, transcendentals, bytes, parameters; checked against XLA."""
 
 from mithril_nb.cost.comparison import Change, Comparison
-from mithril_nb.cost.costs import Cost, Costs
+from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.counting import SOURCES, cost_of, costs_of, costs_so_far
 from mithril_nb.cost.difference import Difference, DifferenceRow
 from mithril_nb.cost.hlo.xla import Memory, Source, xla_figures, xla_memory
@@ -9,6 +9,7 @@ from mithril_nb.cost.memory.lives import Life
 from mithril_nb.cost.memory.use import MemoryUse, Moment, memory_of
 from mithril_nb.cost.multiply_adds import MultiplyAdds, multiply_adds
 from mithril_nb.cost.records import CostRow, Figures, Fusion, Unknown
+from mithril_nb.cost.side_by_side import Costs
 
 __all__ = [
     "SOURCES", "Change", "Comparison", "Cost", "CostRow", "Costs", "Difference", "DifferenceRow", "Figures", "Fusion",

@@ -7,12 +7,12 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
-from mithril_nb.cost.hlo.xla import Memory, Source
+from mithril_nb.cost.hlo.xla import Source
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -24,14 +24,12 @@ from mithril_nb.cost.records import (
     notes_of_params,
     rows_by_block,
     sum_of_figures,
-    text_table,
-    told_sum,
     unknown_of,
 )  # fmt: skip
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
 from mithril_nb.display import Shown
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.stages.records import UNATTRIBUTED
 
 if TYPE_CHECKING:
@@ -150,7 +148,8 @@ class Cost(Shown):
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
         """What each block costs by itself, without the blocks inside it. Shares of a fusion are split exactly."""
-        return {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
+        known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
+        return ByBlock(f"costs of {self.program!r}", known)
 
     @property
     def unattributed(self) -> Figures:
@@ -235,7 +234,7 @@ class Cost(Shown):
             of: `"flops"`, `"transcendentals"` or `"bytes_accessed"`.
 
         Raises:
-            UnknownOptionError: There is no such figure, or XLA has none for this way of counting.
+            UnknownOptionError: There is no such figure, XLA has none for this way of counting, or `other` is no cost.
 
         Examples:
             >>> import jax.numpy as jnp
@@ -250,7 +249,7 @@ class Cost(Shown):
                 f"costs of {self.program!r} do not differ in {of!r}.", (("known", ", ".join(known)),), 'of="flops"'
             )
         if other is not None:
-            return between(self, other, of)
+            return between(self, _costs(other, f"the difference of {self.program!r} is to"), of)
         if self.xla is None:
             raise UnknownOptionError(
                 f"XLA has no figure to hold beside the {self.source} costs of {self.program!r}.",
@@ -265,6 +264,9 @@ class Cost(Shown):
         Args:
             other: Costs of another stage, or of another program.
 
+        Raises:
+            UnknownOptionError: These are no costs.
+
         Examples:
             >>> import jax.numpy as jnp
             >>> from mithril_nb.stages import inspect
@@ -272,7 +274,7 @@ class Cost(Shown):
             >>> program.cost("lowered").compare(program.cost("compiled")).saved_by_fusion > 0
             True
         """
-        return compared(self, other)
+        return compared(self, _costs(other, f"costs of {self.program!r} are compared with"))
 
     @cached_property
     def _every(self) -> Mapping[str, Figures]:
@@ -358,11 +360,16 @@ class Cost(Shown):
 
         Args:
             peaks: What the machine can do, as `mithril_nb.measure.machine()` gives it, or `flops_per_s`, `bytes_per_s`
-                and `source` by name. By default those of a profile; other costs are drawn without a roof.
+                and `source` by name. By default those of a profile, or what was measured of this machine before
+                (`ml.machine()` does); else there is no roof.
             width: Width in px.
         """
-        known = peaks.to_dict() if hasattr(peaks, "to_dict") else peaks
-        return _picture("roofline").roofline(self.to_dict(rows=False), known, width)
+        data = self.to_dict(rows=False)
+        known: Any = peaks
+        if peaks is None and not data.get("machine"):
+            # What measures stands above this room, as what draws does.
+            known = importlib.import_module("mithril_nb.measure.machines").known_machine()
+        return _picture("roofline").roofline(data, known.to_dict() if hasattr(known, "to_dict") else known, width)
 
     def overlay(self, graph: Any, field: str = "flops", expanded: Collection[str] = ()) -> Any:
         """Return the graph of the program with the cost of each block on it, a `Drawing` too.
@@ -384,19 +391,23 @@ class Cost(Shown):
         return f"{type(self).__name__}({self.program!r}, {self.source}: {told})"
 
     def __str__(self) -> str:
-        rows = [*self.by_block.items(), ("(unattributed)", self.unattributed), ("total", self.total)]
-        shown = [(path, figures) for path, figures in rows if figures != Figures() or path == "total"]
-        is_timed = self.total.time_s is not None
-        table = [("block", "FLOPs", "transcendentals", "bytes", "params", *(("seconds",) if is_timed else ()))]
-        table += [
-            (
-                path, told_sum(figures.flops, figures.unknown), told_sum(figures.transcendentals, figures.unknown),
-                told_sum(figures.bytes_accessed, figures.unknown_bytes), told_sum(figures.params),
-                *((("" if figures.time_s is None else f"{figures.time_s:.3g}"),) if is_timed else ()),
-            )
-            for path, figures in shown
-        ]  # fmt: skip
-        return "\n".join([f"{self.program}: {self.source}", *text_table(table), *self.notes])
+        table = _picture("table").cost_text(self.to_dict(rows=False), is_exact=True)
+        return f"{self.program}: {self.source}\n{table}"
+
+
+def _costs(given: object, what: str) -> Cost:
+    """Return what is given if it is costs.
+
+    Raises:
+        UnknownOptionError: It is something else.
+    """
+    if isinstance(given, Cost):
+        return given
+    raise UnknownOptionError(
+        f"{what} another program or stage, not {short_repr(given, 40)}.",
+        (("needs", "a Cost"), ("given", type(given).__name__)),
+        'inspection.cost("lowered").compare(inspection.cost("compiled"))',
+    )
 
 
 def _picture(name: str) -> Any:
@@ -426,44 +437,3 @@ def once_of(source: str, rows: Iterable[CostRow]) -> Source:
         f"{source}, loops once",
         *(sum(getattr(one, field) or 0 for one in known) for field in ("flops", "transcendentals", "bytes_accessed")),
     )
-
-
-@dataclass(frozen=True)
-class Costs(Shown):
-    """What a program costs by several ways of counting, side by side.
-
-    Attributes:
-        program: Name of the program.
-        by_source: Its costs by way of counting, the first that to which blocks and shares are read off.
-        memory: What the compiled program needs, if it is compiled.
-        unavailable: Why there are none, by way of counting.
-    """
-
-    program: str
-    by_source: Mapping[str, Cost]
-    memory: Memory | None = None
-    unavailable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-
-    def __getitem__(self, source: str) -> Cost:
-        """Return the costs by one way of counting."""
-        return self.by_source[source]
-
-    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
-        """Return the same as plain data: `program`, `sources` by name as `Cost.to_dict`, `memory`, `unavailable`."""
-        return {
-            "program": self.program,
-            "sources": {name: cost.to_dict(rows=rows) for name, cost in self.by_source.items()},
-            "memory": None if self.memory is None else asdict(self.memory),
-            "unavailable": dict(self.unavailable),
-        }
-
-    def to_json(self, *, rows: bool = True) -> str:
-        """Return the same as JSON."""
-        return json.dumps(self.to_dict(rows=rows), allow_nan=False)
-
-    def __repr__(self) -> str:
-        return f"Costs({self.program!r}: {', '.join(self.by_source)})"
-
-    def __str__(self) -> str:
-        none = (f"{self.program}: no {name} costs: {why}" for name, why in self.unavailable.items())
-        return "\n\n".join([*map(str, self.by_source.values()), *none])

@@ -11,15 +11,17 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-from mithril_nb.cost.costs import NOT_RUN, Cost, Costs, of_equations, once_of
+from mithril_nb.cost.costs import NOT_RUN, Cost, of_equations, once_of
 from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_params
+from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Stage
 
 if TYPE_CHECKING:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ from jax_programs import programs, spec
 
 from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
 from mithril_nb.cost.records import split_number
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.records import Role
 
@@ -126,14 +128,88 @@ def test_a_source_that_there_is_not(step: Inspection) -> None:
     )
 
 
-def test_the_text_is_a_table() -> None:
-    cost = inspect(lambda x, w: jnp.tanh(x @ w), spec(2, 3), spec(3, 4), name="program").cost()
-    assert str(cost) == (
-        "program: analytic\n"
-        "block     FLOPs  transcendentals  bytes  params\n"
-        "<lambda>     48                8    168       0\n"
-        "total        48                8    168       0\n"
-        "time_s: nothing here is run, so no time is known"
+def nested(x: Any, w: Any) -> Any:
+    with jax.named_scope("net"):
+        with jax.named_scope("up"):
+            x = jnp.tanh(x @ w)
+        with jax.named_scope("down"):
+            x = x @ w
+    with jax.named_scope("head"):
+        return x + 1
+
+
+def test_the_text_is_a_tree_with_exact_sums() -> None:
+    cost = inspect(nested, spec(20, 30), spec(30, 30), name="program").cost()
+    lines = [line.split() for line in str(cost).splitlines()]
+    assert [[*line[:4], *line[-2:]] for line in lines[:7]] == [
+        ["program:", "analytic", "program:", "analytic"],
+        ["block", "FLOPs", "transcendentals", "bytes", "params", "share"],
+        ["net", "72,000", "600", "21,600", "99.2", "%"],
+        ["up", "36,000", "600", "13,200", "49.6", "%"],
+        ["down", "36,000", "0", "8,400", "49.6", "%"],
+        ["head", "600", "0", "4,804", "0.8", "%"],
+        ["unattributed", "0", "0", "0", "0", "%"],
+    ]
+    assert [line[: len(line) - len(line.lstrip())] for line in str(cost).splitlines()[2:6]] == ["", "  ", "  ", ""]
+
+
+def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
+    inspection = inspect(nested, spec(2, 3), spec(3, 3), name="program")
+    costs = inspection.costs("analytic", "lowered")
+    assert list(costs) == ["analytic", "lowered"] == list(costs.keys())
+    assert [cost.source for cost in costs.values()] == ["analytic", "lowered"]
+    assert (len(costs), "lowered" in costs, "compiled" in costs, costs.get("compiled")) == (2, True, False, None)
+    assert str(costs).splitlines()[0] == "program: analytic, lowered"
+    with pytest.raises(UnknownOptionError) as error:
+        _ = costs["compiled"]
+    assert str(error.value) == (
+        "costs of 'program' by 'compiled' are not among these.\n"
+        "    sources  analytic, lowered\n"
+        '    Try: costs["analytic"]'
+    )
+    missing = replace(costs, unavailable={"compiled": "no compiler"})
+    with pytest.raises(StageUnavailableError) as unavailable:
+        _ = missing["compiled"]
+    assert str(unavailable.value) == (
+        "program 'program' has no compiled costs.\n    reason  no compiler\n    Try: costs[\"analytic\"]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "summary", "advice"),
+    [
+        ("hed", "costs of 'program' have no block 'hed'.", 'cost.by_block["head"]'),
+        ("dwn", "costs of 'program' have no block 'dwn'.", 'cost.by_block["net/down"]'),
+        (3, "costs of 'program' have no block 3.", "[*cost.by_block]"),
+        (
+            "net",
+            "costs of 'program' have no figures of block 'net' by itself, only of blocks inside it.",
+            'cost.subtree("net"), which adds them up.',
+        ),
+    ],
+)
+def test_a_block_that_there_is_not_names_those_that_there_are(path: Any, summary: str, advice: str) -> None:
+    by_block = inspect(nested, spec(2, 3), spec(3, 3), name="program").cost().by_block
+    with pytest.raises(UnknownBlockError) as error:
+        _ = by_block[path]
+    assert str(error.value) == f"{summary}\n    blocks  net/up, net/down, head\n    Try: {advice}"
+    assert path not in by_block
+    assert by_block.get(path) is None
+
+
+def test_costs_are_compared_with_costs_alone(step: Inspection) -> None:
+    advice = 'Try: inspection.cost("lowered").compare(inspection.cost("compiled"))'
+    with pytest.raises(UnknownOptionError) as error:
+        step.cost().compare(cast("Cost", 3))
+    assert str(error.value) == (
+        "costs of 'step' are compared with another program or stage, not 3.\n"
+        f"    needs  a Cost\n    given  int\n    {advice}"
+    )
+    with pytest.raises(UnknownOptionError) as error:
+        step.cost().difference(cast("Cost", "flops"))
+    assert str(error.value) == (
+        "the difference of 'step' is to another program or stage, not 'flops'.\n"
+        f"    needs  a Cost\n    given  str\n    {advice}"
     )
 
 

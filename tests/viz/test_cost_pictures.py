@@ -98,7 +98,10 @@ def test_points_of_a_roofline_are_where_they_belong():
 def test_a_roofline_says_what_it_has_no_number_for():
     plain = costs({"a": {"flops": 400, "bytes_accessed": 100}})
     assert "attainable, not measured" in roofline(plain, PEAKS).svg
-    assert roofline(plain).text.splitlines()[1] == "No roof: what this machine can do at most is not known."
+    assert roofline(plain).text.splitlines()[1] == (
+        "No roof: what this machine can do at most was not measured yet. ml.machine() does it, in seconds; "
+        "then ask again."
+    )
     nothing = roofline(costs({"a": None}, None), PEAKS)
     assert nothing.text.endswith(
         "No block has both FLOPs and bytes, so none has a place here. unknown FLOPs or bytes, not drawn: a"

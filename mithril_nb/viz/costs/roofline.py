@@ -24,7 +24,9 @@ from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import text_width
 from mithril_nb.viz.units import percent, si, three_figures
 
-NO_PEAKS = "No roof: what this machine can do at most is not known."
+NO_PEAKS = (
+    "No roof: what this machine can do at most was not measured yet. ml.machine() does it, in seconds; then ask again."
+)
 NOT_MEASURED = "Hollow marks are attainable, not measured: what the roof allows. These costs have no times."
 WHOLE = "whole program"
 _LEFT, _BOTTOM = 62, 40

@@ -32,6 +32,8 @@ _QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("time", "time_s", "", seconds),
 )
 """What the columns say: title, key, the key of how many of it are unknown, and how it is written."""
+_PARAMS = ("params", "params", "", si)
+"""The last column, of one way of counting: all of them have the same parameters."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class _Table:
     """Costs by one or several ways of counting, looked at as columns and rows."""
 
     data: Cost
+    is_exact: bool = False
 
     @cached_property
     def sources(self) -> Mapping[str, Cost]:
@@ -73,12 +76,11 @@ class _Table:
     def columns(self) -> list[_Column]:
         counted = [name for name in self.sources if name != "measured"] or list(self.sources)
         timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
-        found = [
-            _Column(title, name, key, unknown, written)
-            for title, key, unknown, written in _QUANTITIES
-            for name in (timed if key == "time_s" else counted)
+        return [
+            _Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
+            for title, key, unknown, written in (*_QUANTITIES, _PARAMS)
+            for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
         ]
-        return [*found, _Column("params", next(iter(self.sources)), "params", "", si)] if self.sources else []
 
     @cached_property
     def groups(self) -> list[tuple[str, list[_Column]]]:
@@ -163,8 +165,12 @@ def _tables(cost: Cost, hues: Mapping[str, int] | None, *, is_folded: bool) -> s
     return "".join((*_blocks(table, rows, known), *_unknown(table), *whole, *_formulas(table)))
 
 
-def cost_text(cost: Cost) -> str:
+def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
     """Return the same as plain text; what is below a row is set in.
+
+    Args:
+        cost: The costs as data, as for `cost_html`.
+        is_exact: Whether all digits of a number are written, rather than three.
 
     Examples:
         >>> block = {"flops": 750, "transcendentals": 0, "bytes_accessed": 64, "params": 8, "share": 0.75}
@@ -177,7 +183,7 @@ def cost_text(cost: Cost) -> str:
         unattributed    250 FLOP                0    0 B       0  25.0 %
         total         1.00 kFLOP                0   64 B       8   100 %
     """
-    table = _Table(cost)
+    table = _Table(cost, is_exact)
     rows: list[tuple[str, ...]] = [("block", *(title for title, _ in table.titles), "share")]
     if table.is_deep:
         rows.append(("", *(source for _, source in table.titles), ""))
@@ -250,7 +256,7 @@ def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iter
     yield from _heads(table)
     yield "</thead><tbody>"
     for row, share in zip(rows, shares, strict=True):
-        yield from _row_head(row, hues)
+        yield from row_head(row, hues)
         yield from (_cell(column, table.figures(column.source, row)) for column in table.columns)
         yield f"<td>{_share(table, table.figures(name, row), share, largest)}</td></tr>"
     yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>unattributed</th>'
@@ -261,7 +267,8 @@ def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iter
     yield "<td></td></tr></tfoot></table>"
 
 
-def _row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
+def row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
+    """Yield the beginning of a row: its hue and its name, set in as deep as it stands."""
     hue = None if row.path is None else hue_of(row.path, hues)
     dot = f'<span class="dot{" none" if row.path is None else "" if hue is None else f" h{int(hue) % HUES}"}"></span>'
     link = "" if row.path is None else f' data-block="{escaped(block_key(row.path))}" tabindex="0"'
@@ -389,7 +396,8 @@ def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | None]]]
         if len(rows) > 1 and cost.get("once") is not None and rows[1][1] == rows[0][1]:
             del rows[1]
         for title, values in rows:
-            told = [written(value) for value, (*_, written) in zip(values, _QUANTITIES[:3], strict=True)]
+            each = zip(values, _QUANTITIES[:3], strict=True)
+            told = [exact(value) if table.is_exact else written(value) for value, (*_, written) in each]
             yield title, told, values
 
 

@@ -1,0 +1,59 @@
+"""Figures by block: a mapping that says which blocks there are when it is asked for one that there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import TypeVar
+
+from mithril_nb.errors import UnknownBlockError, short_repr
+
+Value = TypeVar("Value")
+_MOST_NAMED = 8
+
+
+class ByBlock(dict[str, Value]):
+    """What is known of each block by its path, in the order of the program.
+
+    Args:
+        of: What it is known of, for errors: `"costs of 'step'"`.
+        known: It.
+        called: How a person writes it, for errors.
+
+    Examples:
+        >>> blocks = ByBlock("costs of 'step'", {"net/linear": 1, "head": 2})
+        >>> blocks["head"], blocks.get("hed")
+        (2, None)
+        >>> blocks["hed"]
+        Traceback (most recent call last):
+        mithril_nb.errors.UnknownBlockError: costs of 'step' have no block 'hed'.
+            blocks  net/linear, head
+            Try: cost.by_block["head"]
+    """
+
+    def __init__(self, of: str, known: Mapping[str, Value], called: str = "cost.by_block"):
+        super().__init__(known)
+        self._of, self._called = of, called
+
+    def __missing__(self, path: object) -> Value:
+        named = ", ".join([*self][:_MOST_NAMED]) + (f" and {len(self) - _MOST_NAMED} more" * (len(self) > _MOST_NAMED))
+        facts = (("blocks", named or "none"),)
+        if isinstance(path, str) and any(one.startswith(f"{path}/") for one in self):
+            raise UnknownBlockError(
+                f"{self._of} have no figures of block {path!r} by itself, only of blocks inside it.",
+                facts,
+                f'cost.subtree("{path}"), which adds them up.',
+            )
+        near = _nearest(path, [*self]) if isinstance(path, str) else None
+        raise UnknownBlockError(
+            f"{self._of} have no block {short_repr(path)}.",
+            facts,
+            f'{self._called}["{near}"]' if near else f"[*{self._called}]",
+        )
+
+
+def _nearest(path: str, known: list[str]) -> str | None:
+    """Return the path that a person may have meant: one that is written alike, or whose last name is."""
+    by_name = {one.rpartition("/")[2]: one for one in reversed(known)}
+    found = get_close_matches(path, known, 1, 0.6) or get_close_matches(path, by_name, 1, 0.6)
+    return by_name.get(found[0], found[0]) if found else None

@@ -1,0 +1,95 @@
+"""What a program costs by several ways of counting, side by side."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from mithril_nb.cost.costs import Cost
+from mithril_nb.cost.hlo.xla import Memory
+from mithril_nb.display import Shown
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+
+
+@dataclass(frozen=True)
+class Costs(Shown, Mapping[str, Cost]):
+    """What a program costs by several ways of counting, side by side: a mapping from each way to its costs.
+
+    Attributes:
+        program: Name of the program.
+        by_source: Its costs by way of counting, the first that to which blocks and shares are read off.
+        memory: What the compiled program needs, if it is compiled.
+        unavailable: Why there are none, by way of counting.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.stages import inspect
+        >>> costs = inspect(jnp.tanh, jnp.zeros(8)).costs("analytic", "lowered")
+        >>> {source: cost.total.transcendentals for source, cost in costs.items()}
+        {'analytic': 8, 'lowered': 8}
+    """
+
+    program: str
+    by_source: Mapping[str, Cost]
+    memory: Memory | None = None
+    unavailable: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __getitem__(self, source: str) -> Cost:
+        """Return the costs by one way of counting.
+
+        Raises:
+            StageUnavailableError: There are none.
+            UnknownOptionError: They are not among these.
+        """
+        if source in self.by_source:
+            return self.by_source[source]
+        if source in self.unavailable:
+            raise StageUnavailableError(
+                f"program {self.program!r} has no {source} costs.",
+                (("reason", self.unavailable[source]),),
+                f'costs["{next(iter(self), "analytic")}"]',
+            )
+        raise UnknownOptionError(
+            f"costs of {self.program!r} by {source!r} are not among these.",
+            (("sources", ", ".join(self) or "none"),),
+            f'costs["{next(iter(self), "analytic")}"]',
+        )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_source)
+
+    def __len__(self) -> int:
+        return len(self.by_source)
+
+    def __contains__(self, source: object) -> bool:
+        return source in self.by_source
+
+    def get(self, source: str, default: Any = None, /) -> Any:
+        """Return the costs by one way of counting; `default` if there are none."""
+        return self.by_source.get(source, default)
+
+    def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
+        """Return the same as plain data: `program`, `sources` by name as `Cost.to_dict`, `memory`, `unavailable`."""
+        return {
+            "program": self.program,
+            "sources": {name: cost.to_dict(rows=rows) for name, cost in self.by_source.items()},
+            "memory": None if self.memory is None else asdict(self.memory),
+            "unavailable": dict(self.unavailable),
+        }
+
+    def to_json(self, *, rows: bool = True) -> str:
+        """Return the same as JSON."""
+        return json.dumps(self.to_dict(rows=rows), allow_nan=False)
+
+    def __repr__(self) -> str:
+        return f"Costs({self.program!r}: {', '.join(self.by_source)})"
+
+    def __str__(self) -> str:
+        # As in display.py: what draws stands above this room, and is looked for when something is drawn.
+        pictures = importlib.import_module("mithril_nb.viz.costs.table")
+        table = pictures.cost_text(self.to_dict(rows=False), is_exact=True)
+        return f"{self.program}: {', '.join(self)}\n{table}"
