@@ -22,6 +22,7 @@ VERSION = 1
 
 def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool) -> dict[str, Any]:
     """Return an inspection as plain data."""
+    made = _passes_data(inspection) if passes else {}
     found: dict[str, Any] = {
         "format": "mithril_nb.inspection",
         "version": VERSION,
@@ -44,9 +45,20 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
         for one in inspection.inputs
     ]
     found["outputs"] = [{"name": one.name, "spec": spec_data(one.spec)} for one in inspection.outputs]
-    if passes:
+    found |= made
+    if "hlo" in stages:
         try:
-            found["passes"] = [
+            found["buffers"] = [asdict(one) for one in inspection.buffers]
+        except StageUnavailableError as error:
+            found["buffers_unavailable"] = str(error)
+    return found
+
+
+def _passes_data(inspection: Inspection) -> dict[str, Any]:
+    """Return the passes; who asks for them before any stage has the program compiled once, not twice."""
+    try:
+        return {
+            "passes": [
                 {
                     "number": one.number,
                     "name": one.name,
@@ -56,14 +68,9 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
                 }
                 for one in inspection.passes
             ]
-        except StageUnavailableError as error:
-            found["passes_unavailable"] = str(error)
-    if "hlo" in stages:
-        try:
-            found["buffers"] = [asdict(one) for one in inspection.buffers]
-        except StageUnavailableError as error:
-            found["buffers_unavailable"] = str(error)
-    return found
+        }
+    except StageUnavailableError as error:
+        return {"passes_unavailable": str(error)}
 
 
 def stage_data(stage: Stage) -> dict[str, Any]:

@@ -250,7 +250,7 @@ class Inspection(Shown):
         Raises:
             StageUnavailableError: The platform, or the program, gives none.
         """
-        return self._compiled_part("passes", self._pipeline.passes)
+        return self._compiled_part("passes", self._pipeline.compilation.passes)
 
     @property
     def kernels(self) -> Mapping[str, Kernel]:
@@ -367,7 +367,7 @@ class Inspection(Shown):
                 (("stages", "hlo_before, hlo"),),
                 'inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)',
             )
-        histories = self._compiled_part("passes", self._pipeline.histories)
+        histories = self._compiled_part("passes", self._pipeline.compilation.histories)
         vanished = histories.vanished.get(id)
         fused: tuple[str, ...] = ()
         if vanished is not None and stage == "hlo_before":

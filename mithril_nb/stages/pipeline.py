@@ -12,13 +12,11 @@ from typing import Any
 import jax
 
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.ahead import Ahead, fingerprint
-from mithril_nb.stages.births import nameless, names_at_birth
 from mithril_nb.stages.block_graph import outline
 from mithril_nb.stages.buffers import Buffer, read_buffers
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.compilation import Compilation, Read
 from mithril_nb.stages.dataflow import Value, dataflow
-from mithril_nb.stages.dump import Dump
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.hlo import read_hlo
 from mithril_nb.stages.jaxpr_text import print_jaxpr
@@ -26,7 +24,6 @@ from mithril_nb.stages.kernels import AsmLine, Kernel, Owners, listing, read_ker
 from mithril_nb.stages.live_ranges import LiveRanges, read_live_ranges
 from mithril_nb.stages.llvm import llvm_lines
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.passes import Histories, Pass, files_of_passes, read_passes
 from mithril_nb.stages.python_source import Place, source_of_functions, source_of_model
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.stages.stablehlo import read_stablehlo
@@ -42,7 +39,6 @@ NEEDS: Mapping[str, str] = {
 }  # fmt: skip
 """What has to be done for each: `"compile"` may take long."""
 
-_Read = tuple[str, tuple[Instruction, ...]]
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
 _ONLY_LIBRARY = "this program has no kernel of its own: all of its work is done in libraries"
 
@@ -68,27 +64,6 @@ class Told:
     kinds: Mapping[str, str] | None = None
 
 
-@dataclass(frozen=True)
-class _Decided:
-    """What XLA's passes have made of a program, read while it still wrote machine code.
-
-    Attributes:
-        prefix: Which of the modules that it compiled this is.
-        files: What its passes had written down by then.
-        fingerprint: Of the text of the optimized module.
-        passes: The passes that changed something.
-        histories: Which of them touched which instruction.
-        hlo: The optimized module, read.
-    """
-
-    prefix: str
-    files: tuple[str, ...]
-    fingerprint: bytes
-    passes: tuple[Pass, ...]
-    histories: Once[Histories]
-    hlo: _Read
-
-
 class Pipeline:
     """Everything that is made of one program, each thing once, whichever thread asks first.
 
@@ -97,10 +72,8 @@ class Pipeline:
         program: The same with its provenance.
         values: What its equations make and take.
         lowered: As JAX lowered it, every equation marked.
+        compilation: As XLA compiles it, with what it writes down.
         compiled: As XLA compiled it.
-        dump: What XLA wrote down meanwhile.
-        passes: The passes that changed something.
-        histories: Which of them touched which instruction.
         buffers: Where it keeps its values.
         live_ranges: From when to when it needs them.
         kernels: The kernels, in the order of the HLO.
@@ -111,18 +84,14 @@ class Pipeline:
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
         self._fn, self._args, self._told = fn, args, told
         self._context = jax_versions.context_now()
-        self._dump: Dump | None = None
-        self._ahead: Ahead[_Decided] | None = None
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
         self.values: Once[tuple[Value, ...]] = Once(lambda: dataflow(self.program.get()))
         self.lowered = Once(self._lower)
-        self.compiled = Once(self._compile)
-        self.dump = Once(self._written)
-        self.passes: Once[tuple[Pass, ...]] = Once(self._read_passes)
-        self.histories = Once(self._read_histories)
-        self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.dump.get()))
-        self.live_ranges: Once[LiveRanges] = Once(lambda: read_live_ranges(self.dump.get()))
+        self.compilation = Compilation(self.lowered, told.compiler_options or {}, self._writes_passes, self._read_hlo)
+        self.compiled = self.compilation.compiled
+        self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.compilation.dump.get()))
+        self.live_ranges: Once[LiveRanges] = Once(lambda: read_live_ranges(self.compilation.dump.get()))
         self.kernels: Once[tuple[Kernel, ...]] = Once(self._read_kernels)
         self.owners = Once(self._find_owners)
         self._failed = Once(self._up_to_failure)
@@ -160,50 +129,21 @@ class Pipeline:
             tagged = program.tags.tag(program.trace.closed)
             return program.trace.lower(tagged, self._args)
 
-    def _compile(self) -> jax.stages.Compiled:
-        lowered, dump = self.lowered.get(), Dump()
-        # What comes out of the cache was compiled before, and wrote nothing.
-        with jax_versions.without_compilation_cache(), Ahead(partial(self._read_ahead, dump)) as ahead:
-            compiled = dump.compile(
-                lambda options: lowered.compile(compiler_options=dict(options)), self._told.compiler_options or {}
-            )
-        self._dump, self._ahead = dump, ahead
-        return compiled
+    def _writes_passes(self) -> bool:
+        """Whether XLA's passes are needed even if nobody asks for them.
 
-    def _read_ahead(self, dump: Dump) -> _Decided | None:
-        text = dump.optimized()
-        if text is None:
-            return None
-        with paused_collector():
-            files, passes = files_of_passes(dump), read_passes(dump)
-            histories = Once(lambda: Histories(passes))
-            hlo = self._read_hlo(text, self._births(text, histories))
-        return _Decided(dump.prefix, files, fingerprint(text), passes, histories, hlo)
-
-    def _decided(self) -> _Decided | None:
-        """What was read ahead, if it was of this program, and no pass came after it."""
-        dump = self.dump.get()
-        decided = self._ahead.get() if self._ahead is not None else None
-        if decided is None or decided.prefix != dump.prefix or decided.files != files_of_passes(dump):
-            return None
-        return decided
-
-    def _read_passes(self) -> tuple[Pass, ...]:
-        decided = self._decided()
-        return read_passes(self.dump.get()) if decided is None else decided.passes
-
-    def _read_histories(self) -> Histories:
-        decided = self._decided()
-        return Histories(self.passes.get()) if decided is None else decided.histories.get()
-
-    def _written(self) -> Dump:
-        self.compiled.get()
-        assert self._dump is not None
-        return self._dump
+        On a CPU it makes gradients of convolutions without a name, which only its passes tell. Elsewhere it tries out
+        which machine code is fastest, and may decide otherwise when it compiles again.
+        """
+        platform = jax.default_backend() if self._told.device is None else self._told.device.platform
+        if platform != "cpu":
+            return True
+        equations = self.program.get().equations
+        return any(one.primitive == "conv_general_dilated" and one.role == "backward" for one in equations)
 
     def _read_kernels(self) -> tuple[Kernel, ...]:
         order = [one.id for one in self.stages["hlo"].get().instructions]
-        return read_kernels(self.dump.get(), order)
+        return read_kernels(self.compilation.dump.get(), order)
 
     def _find_owners(self) -> Owners:
         hlo = self.stages["hlo"].get()
@@ -259,7 +199,7 @@ class Pipeline:
     def _make_python(self) -> Stage:
         return _timed("python", lambda: self._sourced(self.program.get()))
 
-    def _sourced(self, program: Program, failure: Failure | None = None) -> _Read:
+    def _sourced(self, program: Program, failure: Failure | None = None) -> Read:
         if self._told.source is not None:
             return source_of_model(*self._told.source, program.equations)
         found = ((site.id, jax_versions.source_place(site.equation)) for site in program.sites)
@@ -270,14 +210,14 @@ class Pipeline:
         program, made = self.program.get(), self.stages["jaxpr"].get()
         return _timed("graph", lambda: self._outlined(program, made.instructions))
 
-    def _outlined(self, program: Program, printed: tuple[Instruction, ...]) -> _Read:
+    def _outlined(self, program: Program, printed: tuple[Instruction, ...]) -> Read:
         calls = [equation.id for equation in program.equations if equation.is_call]
         return outline(printed, calls, self._told.kinds or {})
 
     def _make_jaxpr(self) -> Stage:
         return _timed("jaxpr", lambda: self._printed(self.program.get()), self.program.elapsed_s)
 
-    def _printed(self, program: Program) -> _Read:
+    def _printed(self, program: Program) -> Read:
         return print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
 
     def _make_stablehlo(self) -> Stage:
@@ -296,20 +236,12 @@ class Pipeline:
         text = self.compiled.get().as_text()
         if not text:
             return Stage("hlo", "", unavailable="this platform gives no text for its executables")
-        decided = self._decided()
-        if decided is not None and decided.fingerprint == fingerprint(text):
-            return Stage("hlo", *decided.hlo, self.compiled.elapsed_s)
-        return _timed("hlo", lambda: self._read_hlo(text, self._births(text, self.histories)), self.compiled.elapsed_s)
+        start = time.perf_counter()
+        read, was_ahead = self.compilation.hlo(text)
+        late = 0.0 if was_ahead else time.perf_counter() - start
+        return Stage("hlo", *read, self.compiled.elapsed_s + late)
 
-    def _births(self, text: str, histories: Once[Histories]) -> Mapping[str, str]:
-        """What the products that carry no name were called, if the passes tell."""
-        names = nameless(text)
-        try:
-            return names_at_birth(histories.get(), names) if names else {}
-        except LookupError:
-            return {}
-
-    def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> _Read:
+    def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> Read:
         program = self.program.get()
         names = {one.name: (index, one.block) for index, one in enumerate(program.inputs)}
         return read_hlo(text, program.tags, program.by_id, names, program.contractions_behind, op_names)
@@ -333,7 +265,7 @@ class Pipeline:
         )
 
 
-def _timed(name: str, make: Callable[[], _Read], before_s: float = 0.0) -> Stage:
+def _timed(name: str, make: Callable[[], Read], before_s: float = 0.0) -> Stage:
     start = time.perf_counter()
     text, found = make()
     return Stage(name, text, found, before_s + time.perf_counter() - start)

@@ -68,11 +68,12 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
 def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     from mithril_nb.stages.pipeline import NEEDS
 
-    stages = [inspection.stage(name) for name in names]
     is_compiled = any(NEEDS[name] == "compile" for name in names)
+    # Who asks for the passes before any stage has the program compiled once, not twice.
+    passes, why = _passes(inspection) if is_compiled else ((), "")
+    stages = [inspection.stage(name) for name in names]
     # Kernels have the blocks of the HLO: their thousands of lines say nothing new of the order of blocks.
     hues = hues_seen([stage for stage in stages if stage.name not in ("llvm", "asm")])
-    passes, why = _passes(inspection) if is_compiled else ((), "")
     diffs = [one.diff for one in passes]
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
     data = {

@@ -32,7 +32,7 @@ def reading_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def everything(inspection: Inspection) -> list[object]:
-    histories = inspection._pipeline.histories.get()
+    histories = inspection._pipeline.compilation.histories.get()
     hlo = inspection.stage("hlo")
     return [
         hlo.text, hlo.instructions, [(one.name, one.pipeline, one.after) for one in inspection.passes],
@@ -47,7 +47,7 @@ def afterwards(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         patch.setattr(Ahead, "_run", lambda self: None)
         inspection = look()
         found = everything(inspection)
-        assert inspection._pipeline._decided() is None
+        assert inspection._pipeline.compilation._decided() is None
     return found
 
 
@@ -55,7 +55,7 @@ def afterwards(monkeypatch: pytest.MonkeyPatch) -> list[object]:
 def test_what_is_read_ahead_is_what_is_read_afterwards(afterwards: list[object]) -> None:
     inspection = look()
     assert everything(inspection) == afterwards
-    decided = inspection._pipeline._decided()
+    decided = inspection._pipeline.compilation._decided()
     assert decided is not None
     assert inspection.stage("hlo").instructions is decided.hlo[1]
     assert inspection.passes is decided.passes
@@ -64,10 +64,10 @@ def test_what_is_read_ahead_is_what_is_read_afterwards(afterwards: list[object])
 @pytest.mark.usefixtures("reading_at_once")
 def test_if_xla_changes_the_module_later_its_own_text_counts(afterwards, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(9))
-    monkeypatch.setattr("mithril_nb.stages.pipeline.fingerprint", lambda text: bytes([next(numbers)]))
+    monkeypatch.setattr("mithril_nb.stages.compilation.fingerprint", lambda text: bytes([next(numbers)]))
     inspection = look()
     assert everything(inspection) == afterwards
-    decided = inspection._pipeline._decided()
+    decided = inspection._pipeline.compilation._decided()
     assert decided is not None
     assert inspection.stage("hlo").instructions is not decided.hlo[1]
 
@@ -75,11 +75,11 @@ def test_if_xla_changes_the_module_later_its_own_text_counts(afterwards, monkeyp
 @pytest.mark.usefixtures("reading_at_once")
 def test_another_module_that_was_compiled_on_the_way_is_not_taken_for_the_program(monkeypatch) -> None:
     inspection = look()
-    pipeline = inspection._pipeline
-    dump = pipeline.dump.get()
-    assert pipeline._decided() is not None
+    compilation = inspection._pipeline.compilation
+    dump = compilation.dump.get()
+    assert compilation._decided() is not None
     dump._prefix = "module_0009.other"
-    assert pipeline._decided() is None
+    assert compilation._decided() is None
 
 
 @pytest.mark.usefixtures("reading_at_once")
@@ -137,12 +137,13 @@ def test_where_no_thread_can_be_started_the_program_is_read_afterwards(afterward
 @pytest.mark.usefixtures("reading_at_once")
 def test_a_pass_that_was_written_down_later_counts() -> None:
     inspection = look()
-    pipeline = inspection._pipeline
-    dump = pipeline.dump.get()
+    compilation = inspection._pipeline.compilation
+    compilation.want_passes()
+    dump = compilation.dump.get()
     names = files_of_passes(dump)
     last = dump.path(names[-1], "txt").read_text()
     dump.path(f"{len(names) + 50:04d}.later.after_late-pass.before_end", "txt").write_text(
         last.replace(" tanh(", " negate(")
     )
-    assert pipeline._decided() is None
+    assert compilation._decided() is None
     assert inspection.passes[-1].name == "late-pass"

@@ -1,0 +1,103 @@
+"""A program compiles without writing its passes down; who asks for them has the same ones, early or late."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_programs import spec
+
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.dump import Dump
+from mithril_nb.stages.passes import files_of_passes
+
+
+def program(x, w):
+    with jax.named_scope("net"):
+        return jax.grad(lambda x: jnp.tanh(x @ w @ w).sum())(x)
+
+
+def look() -> Inspection:
+    return inspect(program, spec(8, 8), spec(8, 8))
+
+
+def told(inspection: Inspection) -> list[object]:
+    return [(one.name, one.pipeline, one.before, one.after) for one in inspection.passes]
+
+
+def written(inspection: Inspection) -> int:
+    return len(files_of_passes(inspection._pipeline.compilation.dump.get()))
+
+
+def test_passes_asked_for_late_are_those_asked_for_first() -> None:
+    first, late = look(), look()
+    assert told(first)
+    assert written(first) > 0
+    lines = late.stage("hlo").instructions
+    assert written(late) == 0
+    assert told(late) == told(first)
+    assert [late.who_changed("hlo", one.id).appeared for one in lines] == [
+        late.passes[made.number] if (made := first.who_changed("hlo", one.id).appeared) else None for one in lines
+    ]
+    assert lines == first.stage("hlo").instructions
+
+
+def test_kernels_and_memory_need_no_second_turn() -> None:
+    inspection = look()
+    assert inspection.kernels
+    assert inspection.buffers
+    assert inspection.live_ranges.sequence
+    assert written(inspection) == 0
+
+
+def test_gradients_of_convolutions_have_their_names_from_the_passes_at_once() -> None:
+    def loss(kernel, image):
+        with jax.named_scope("conv"):
+            return jnp.tanh(jax.lax.conv(image, kernel, (1, 1), "SAME")).sum()
+
+    inspection = inspect(jax.grad(loss), spec(4, 3, 3, 3), spec(2, 3, 8, 8))
+    assert inspection.compiled is not None
+    assert written(inspection) > 0
+
+
+def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection = look()
+    assert inspection.compiled is not None
+    numbers = iter(range(9))
+    monkeypatch.setattr("mithril_nb.stages.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    with pytest.raises(StageUnavailableError) as caught:
+        _ = inspection.passes
+    assert str(caught.value) == (
+        "program 'program' has no passes.\n"
+        "    LookupError  XLA made another program when it compiled this one again to write its passes down; "
+        "ask for the passes of a new inspection before anything else\n"
+        '    Try: inspection.stage("hlo"), which says whether it compiles.'
+    )
+
+
+def test_passes_are_written_where_the_compiler_goes_on_to_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does that does not know the option which has it stop."""
+    monkeypatch.setattr("mithril_nb.stages.dump._unknown", set())
+    lowered = jax.jit(program).lower(spec(8, 8), spec(8, 8))
+    asked: list[set[str]] = []
+
+    def compile(options):
+        asked.append(set(options))
+        stop = "xla_cpu_parallel_codegen_split_count"
+        if stop in options:
+            raise ValueError(f"No such compile option: '{stop}'")
+        return lowered.compile(compiler_options=dict(options))
+
+    dump = Dump()
+    dump.write_passes(compile, {})
+    assert files_of_passes(dump)
+    assert "xla_cpu_parallel_codegen_split_count" in asked[0] - asked[-1]
+
+
+def test_who_cannot_compile_has_no_passes() -> None:
+    def fail(options):
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(LookupError, match="out of memory"):
+        Dump().write_passes(fail, {})
