@@ -21,7 +21,6 @@ from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Stage
 
 if TYPE_CHECKING:
