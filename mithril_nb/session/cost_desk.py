@@ -14,9 +14,9 @@ from mithril_nb.cost import Cost
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.measure import profile
 from mithril_nb.session.analysis import problem_of
-from mithril_nb.session.cost_pictures import PICTURES
+from mithril_nb.session.cost_pictures import PICTURES, Look
 from mithril_nb.session.costs import FIGURES, cost_table, rows_of
-from mithril_nb.session.wishes import Wishes, rests
+from mithril_nb.session.wishes import Desk, Page, Wishes, rests
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 
@@ -108,33 +108,21 @@ class SourceState:
     version: int = 0
 
 
-class CostDesk:
+class CostDesk(Desk):
     """Makes the costs that a page asks for.
 
     Args:
         program: Returns the program that is looked at now.
-        tell: Told `("cost", CostTable)`, `("cost_rows", BlockRows)` and `("cost_picture", CostPicture)`, in a thread.
-        changed: Called where `view` is another, in a thread.
-        failed: Told what nobody expected.
-
-    Attributes:
-        commands: What a page can ask for, by name.
+        page: Told `("cost", CostTable)`, `("cost_rows", BlockRows)` and `("cost_picture", CostPicture)`.
     """
 
-    def __init__(
-        self,
-        program: Callable[[], Looked],
-        tell: Callable[[str, Any], None],
-        changed: Callable[[], None],
-        failed: Callable[[BaseException], None],
-    ):
-        self._program, self._tell, self._changed = program, tell, changed
+    def __init__(self, program: Callable[[], Looked], page: Page):
+        super().__init__(page, "costs", "measure")
+        self._program = program
         self._lock = threading.Lock()
         self._states: dict[str, SourceState] = dict.fromkeys(SOURCES, SourceState())
         self._measured: tuple[int, Cost] | None = None
-        self._quick, self._slow = Wishes("mithril_nb-costs", failed), Wishes("mithril_nb-measure", failed)
-        self._failed = failed
-        self.commands: dict[str, Callable[..., None]] = {
+        self.commands = {
             "want_cost": self.want_cost,
             "want_cost_rows": self.want_cost_rows,
             "want_cost_picture": self.want_cost_picture,
@@ -173,7 +161,13 @@ class CostDesk:
         )  # several rows may be open
 
     def want_cost_picture(
-        self, key: str, view: str, sources: Sequence[str], figure: str = "flops", width: float = 900
+        self,
+        key: str,
+        view: str,
+        sources: Sequence[str],
+        figure: str = "flops",
+        width: float = 900,
+        opened: Sequence[str] = (),
     ) -> None:
         """Draw costs.
 
@@ -183,6 +177,7 @@ class CostDesk:
             sources: The way of counting, or the two that stand beside each other.
             figure: What is drawn.
             width: How wide, in px.
+            opened: Paths of blocks that are drawn as what is in them.
 
         Raises:
             UnknownOptionError: There is no such picture, way of counting or figure.
@@ -199,9 +194,8 @@ class CostDesk:
             )
         looked = self._program()
         slowest = max(sources, key=SOURCES.index)
-        self._worker(slowest).ask(
-            "picture", lambda wanted: self._draw(looked, CostPicture(str(key)), view, sources, figure, width, wanted)
-        )
+        empty, look = CostPicture(str(key)), Look(figure, int(width), looked.hues, tuple(map(str, opened)))
+        self._worker(slowest).ask("picture", lambda wanted: self._draw(looked, empty, view, sources, look, wanted))
 
     def measure(self) -> None:
         """Run the program, and measure how long each of its instructions takes."""
@@ -211,15 +205,6 @@ class CostDesk:
         self._turn("measured", SourceState("loading", version=self._states["measured"].version))
         self._slow.ask("measure", lambda _: self._measure(looked))
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the answers; return whether they came in time."""
-        return self._slow.wait(timeout_s) and self._quick.wait(timeout_s)
-
-    def end(self) -> None:
-        """Give up what is asked."""
-        self._quick.end()
-        self._slow.end()
-
     # In the threads
 
     def _worker(self, source: str) -> Wishes:
@@ -228,7 +213,7 @@ class CostDesk:
     def _turn(self, source: str, state: SourceState) -> None:
         with self._lock:
             self._states[source] = state
-        self._changed()
+        self._page.changed()
 
     def _make(self, looked: Looked, source: str, wanted: Callable[[], bool]) -> None:
         try:
@@ -240,13 +225,13 @@ class CostDesk:
         except Exception as error:  # a page shows it where the costs would stand
             self._refuse(source, error)
             return
-        self._tell("cost", CostTable(source, version, table))
+        self._page.tell("cost", CostTable(source, version, table))
         self._turn(source, SourceState("ready", version=version))
 
     def _refuse(self, source: str, error: Exception) -> None:
         self._turn(source, _why_not(error))
         if not isinstance(error, MithrilError):
-            self._failed(error)
+            self._page.failed(error)
 
     def _cost(self, looked: Looked, source: str, wanted: Callable[[], bool]) -> tuple[Cost | None, int]:
         """Return the costs, and the version of the design that they are of; `None` if nobody wants them any more."""
@@ -261,7 +246,7 @@ class CostDesk:
     def _tell_rows(self, looked: Looked, source: str, block: str, figure: str) -> None:
         cost, _ = self._cost(looked, source, lambda: True)
         if cost is not None:
-            self._tell("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
+            self._page.tell("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
 
     def _measure(self, looked: Looked) -> None:
         try:
@@ -273,7 +258,7 @@ class CostDesk:
         self._make(looked, "measured", lambda: True)
 
     def _draw(
-        self, looked: Looked, empty: CostPicture, view: str, sources: Sequence[str], figure: str, width: float,
+        self, looked: Looked, empty: CostPicture, view: str, sources: Sequence[str], look: Look,
         wanted: Callable[[], bool],
     ) -> None:  # fmt: skip
         try:
@@ -284,13 +269,13 @@ class CostDesk:
                     return
                 costs.append(cost)
             with paused_collector():
-                drawn = PICTURES[view](looked.inspection(), costs, figure, int(width), looked.hues)
+                drawn = PICTURES[view](looked.inspection(), costs, look)
             picture = replace(empty, svg=drawn.svg, text=drawn.text)
         except Exception as error:  # the page shows it in the place of the picture
             if not isinstance(error, MithrilError):
-                self._failed(error)
+                self._page.failed(error)
             picture = replace(empty, reason=_why_not(error).message)
-        self._tell("cost_picture", picture)
+        self._page.tell("cost_picture", picture)
 
 
 def _why_not(error: Exception) -> SourceState:

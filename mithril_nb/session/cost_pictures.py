@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.cost import Cost
@@ -15,58 +16,80 @@ from mithril_nb.viz.costs.roofline import roofline
 from mithril_nb.viz.costs.treemap import treemap
 
 Hues = Mapping[str, int]
-Draw = Callable[[Inspection, Sequence[Cost], str, int, Hues], Drawing]
 
 
-def draw_beside(before: Cost, after: Cost, figure: str, width: int, hues: Hues, names: tuple[str, str]) -> Drawing:
+@dataclass(frozen=True)
+class Look:
+    """How a picture shall look.
+
+    Attributes:
+        figure: Which figure of the costs it shows.
+        width: Width in px.
+        hues: Hue of each block that has one of its own, by path.
+        opened: Paths of blocks that are drawn as what is in them, where that is not so from the start.
+    """
+
+    figure: str
+    width: int
+    hues: Hues
+    opened: Sequence[str] = ()
+
+
+Draw = Callable[[Inspection, Sequence[Cost], Look], Drawing]
+
+
+def draw_beside(before: Cost, after: Cost, look: Look, names: tuple[str, str]) -> Drawing:
     """Draw two costs beside each other, block by block.
 
     Args:
         before: The costs before.
         after: The costs after.
-        figure: Which figure of them.
-        width: Width in px.
-        hues: Hue of each block that has one of its own, by path.
+        look: How it shall look.
         names: What the two are called.
     """
+
+    def of(figures: Any) -> Any:
+        return 0 if figures is None else getattr(figures, look.figure)  # one that does not occur costs nothing
+
     first, second = before.by_block, after.by_block
     blocks = [
-        {"block": path, "before": _of(first.get(path), figure), "after": _of(second.get(path), figure)}
+        {"block": path, "before": of(first.get(path)), "after": of(second.get(path))}
         for path in dict.fromkeys((*first, *second))
     ]
-    lost = {"block": "", "before": _of(before.unattributed, figure), "after": _of(after.unattributed, figure)}
-    total = {"before": _of(before.total, figure), "after": _of(after.total, figure)}
-    told = dict(zip(("before", "after"), names, strict=True))
-    return beside({**told, "field": figure, "blocks": [*blocks, lost], "total": total, "hues": dict(hues)}, width)
+    lost = {"block": "", "before": of(before.unattributed), "after": of(after.unattributed)}
+    data = {
+        **dict(zip(("before", "after"), names, strict=True)),
+        "field": look.figure,
+        "blocks": [*blocks, lost],
+        "total": {"before": of(before.total), "after": of(after.total)},
+        "hues": dict(look.hues),
+    }
+    return beside(data, look.width)
 
 
-def _of(figures: Any, name: str) -> Any:
-    """A figure of a block; one that does not occur costs nothing."""
-    return 0 if figures is None else getattr(figures, name)
+def _treemap(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
+    return treemap(_data(costs[0], look.hues), look.figure, look.width)
 
 
-def _treemap(inspection: Inspection, costs: Sequence[Cost], figure: str, width: int, hues: Hues) -> Drawing:
-    return treemap(_data(costs[0], hues), figure, width)
-
-
-def _roofline(inspection: Inspection, costs: Sequence[Cost], figure: str, width: int, hues: Hues) -> Drawing:
-    data = _data(costs[0], hues)
+def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
+    data = _data(costs[0], look.hues)
     if "peaks" in data:  # it was measured, and so was what the machine could do
-        return roofline(data, data["peaks"], width)
+        return roofline(data, data["peaks"], look.width)
     here = machine()
-    return roofline(data, {**here.peaks(), "source": here.source}, width)
+    return roofline(data, {**here.peaks(), "source": here.source}, look.width)
 
 
-def _memory(inspection: Inspection, costs: Sequence[Cost], figure: str, width: int, hues: Hues) -> Drawing:
+def _memory(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
     from mithril_nb.viz.costs.memory_timeline import memory_timeline
 
     source = "analytic" if costs[0].source == "analytic" else "compiled"
-    return memory_timeline({**memory_of(inspection, source).to_dict(), "hues": dict(hues)}, width)
+    data = {**memory_of(inspection, source).to_dict(), "hues": dict(look.hues)}
+    return memory_timeline(data, look.width, look.opened)
 
 
-def _beside(inspection: Inspection, costs: Sequence[Cost], figure: str, width: int, hues: Hues) -> Drawing:
+def _beside(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
     before, after = costs
-    return draw_beside(before, after, figure, width, hues, (before.source, after.source))
+    return draw_beside(before, after, look, (before.source, after.source))
 
 
 def _data(cost: Cost, hues: Hues) -> dict[str, Any]:
@@ -79,4 +102,4 @@ PICTURES: Mapping[str, Draw] = {
     "memory": _memory,
     "beside": _beside,
 }
-"""What draws each picture: of a program, its costs by one or two ways of counting, a figure, a width in px, hues."""
+"""What draws each picture: of a program and its costs by one or two ways of counting."""

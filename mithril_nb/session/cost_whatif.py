@@ -11,10 +11,10 @@ from typing import Any
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_desk import CostPicture
-from mithril_nb.session.cost_pictures import draw_beside
+from mithril_nb.session.cost_pictures import Look, draw_beside
 from mithril_nb.session.costs import FIGURES
 from mithril_nb.session.subjects import Changes, Subject, settings_of
-from mithril_nb.session.wishes import Wishes, rests
+from mithril_nb.session.wishes import Desk, Page, rests
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.whatif import Change, Peak, WhatIf
 
@@ -56,35 +56,24 @@ class _Asked:
     width: int
 
 
-class WhatIfDesk:
+class WhatIfDesk(Desk):
     """Answers what other settings would cost.
 
     Args:
         subject: Returns what is looked at now.
-        tell: Told `("what_if", WhatIfAnswer)`, in a thread: at once, again with the memory at its peak and with exact
-            figures in the place of an estimate, and with what the compiler makes of it if that is asked for.
-        changed: Called where `view` is another, in a thread.
-        failed: Told what nobody expected.
-
-    Attributes:
-        commands: What a page can ask for, by name.
+        page: Told `("what_if", WhatIfAnswer)`: at once, again with the memory at its peak and with exact figures in
+            the place of an estimate, and with what the compiler makes of it if that is asked for.
     """
 
-    def __init__(
-        self,
-        subject: Callable[[], Subject],
-        tell: Callable[[str, Any], None],
-        changed: Callable[[], None],
-        failed: Callable[[BaseException], None],
-    ):
-        self._subject, self._tell, self._changed, self._failed = subject, tell, changed, failed
-        self._view: dict[str, Any] = {"state": "empty", "message": ""}
+    def __init__(self, subject: Callable[[], Subject], page: Page):
+        super().__init__(page, "what-if", "what-if-compiled")
+        self._subject = subject
+        self._view: dict[str, Any] = {"state": "empty", "message": "", "problem": None}
         self._settings: tuple[int, list[dict[str, Any]]] | None = None
         self._what_if: tuple[int, WhatIf] | None = None
         self._lock = threading.Lock()
         self._compiled: dict[Any, Change] = {}
-        self._quick, self._slow = Wishes("mithril_nb-what-if", failed), Wishes("mithril_nb-what-if-compiled", failed)
-        self.commands: dict[str, Callable[..., None]] = {"want_settings": self.want_settings, "what_if": self.what_if}
+        self.commands = {"want_settings": self.want_settings, "what_if": self.what_if}
 
     def view(self) -> dict[str, Any]:
         """Return how far the answer is, and what can be another, as far as somebody asked for it."""
@@ -124,14 +113,9 @@ class WhatIfDesk:
         else:
             self._quick.ask("what if", lambda wanted: self._answer(asked, wanted))
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the answers; return whether they came in time."""
-        return self._quick.wait(timeout_s) and self._slow.wait(timeout_s)
-
     def end(self) -> None:
         """Give up what is asked."""
-        self._quick.end()
-        self._slow.end()
+        super().end()
         if self._what_if is not None:
             self._what_if[1].close()
 
@@ -163,16 +147,15 @@ class WhatIfDesk:
             if made is None:
                 return
             found = settings_of(subject, made)
-            if self._view["state"] == "unavailable":
-                self._view = {"state": "ready", "message": ""}
+            state, problem = "ready", None
         except MithrilError as error:  # of a program that cannot be traced, nothing can be another
-            self._view = {"state": "unavailable", "message": str(problem_of(error))}
+            state, problem = "unavailable", problem_of(error).to_dict()
         self._settings = subject.version, found
-        self._changed()
+        self._turn(state, problem=problem)
 
-    def _turn(self, state: str, message: str = "") -> None:
-        self._view = {"state": state, "message": message}
-        self._changed()
+    def _turn(self, state: str, message: str = "", problem: dict[str, object] | None = None) -> None:
+        self._view = {"state": state, "message": message, "problem": problem}
+        self._page.changed()
 
     def _answer(self, asked: _Asked, wanted: Callable[[], bool]) -> None:
         def tell(change: Change, start: float) -> None:
@@ -222,21 +205,20 @@ class WhatIfDesk:
             "compiled": None if compiled is None else _compared(compiled, compiled.peaks),
             "problem": None,
         }
-        drawing = draw_beside(
-            change.before, change.after, asked.figure, asked.width, asked.subject.hues, ("now", "then")
-        )
-        self._tell("what_if", WhatIfAnswer(asked.key, data, CostPicture(asked.key, drawing.svg, drawing.text)))
+        look = Look(asked.figure, asked.width, asked.subject.hues)
+        drawing = draw_beside(change.before, change.after, look, ("now", "then"))
+        self._page.tell("what_if", WhatIfAnswer(asked.key, data, CostPicture(asked.key, drawing.svg, drawing.text)))
 
     def _refuse(self, asked: _Asked, wanted: Callable[[], bool], error: Exception) -> None:
         if not isinstance(error, MithrilError):
-            self._failed(error)
+            self._page.failed(error)
         problem: Diagnostic = problem_of(error)
         data = {
             "changes": [list(one) for one in asked.changes], "how": "", "rows": [], "compiled": None,
             "problem": problem.to_dict(),
         }  # fmt: skip
         if wanted():
-            self._tell("what_if", WhatIfAnswer(asked.key, data, CostPicture(asked.key)))
+            self._page.tell("what_if", WhatIfAnswer(asked.key, data, CostPicture(asked.key)))
 
 
 def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, Any], ...]:

@@ -23,6 +23,7 @@ from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.picture import GraphView, Picture
 from mithril_nb.session.subjects import Subject
 from mithril_nb.session.transforms import TransformDesk
+from mithril_nb.session.wishes import Page
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
@@ -73,8 +74,9 @@ class Exploration:
         self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
         self.passes = PassDesk(lambda: (1, lambda: inspection), self._hear_of_passes, self._fail)
         self.transforms = TransformDesk(steps, self._publish, self._fail)
-        self.costs = CostDesk(self._looked, self._tell, self._publish, self._fail)
-        self.what_if = WhatIfDesk(self._subject, self._tell, self._publish, self._fail)
+        page = Page(self._tell, self._publish, self._fail)
+        self.costs = CostDesk(self._looked, page)
+        self.what_if = WhatIfDesk(self._subject, page)
         for name in inspection.stages:
             if name in self._wanted:
                 self.states[name] = StageState("loading")

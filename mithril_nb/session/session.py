@@ -38,6 +38,7 @@ from mithril_nb.session.snapshot import (
 )
 from mithril_nb.session.subjects import Subject, change_of
 from mithril_nb.session.training import Training
+from mithril_nb.session.wishes import Page
 from mithril_nb.viz.records import Diagram
 
 Listener = Callable[[str, Any], None]
@@ -78,8 +79,9 @@ class Session:
         self._diagram: Diagram = diagram_of(self._analysis, self._view, {})
         self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
         self.passes = PassDesk(self._program, self._hear_of_passes, self._stages_failed)
-        self.costs = CostDesk(self._looked, self._tell, self._publish_all, self._stages_failed)
-        self.what_if = WhatIfDesk(self._changeable, self._tell, self._publish_all, self._stages_failed)
+        page = Page(self._tell, self._publish_all, self._stages_failed)
+        self.costs = CostDesk(self._looked, page)
+        self.what_if = WhatIfDesk(self._changeable, page)
         self._maker.follow(self._analysis)
 
     # What is live in the kernel

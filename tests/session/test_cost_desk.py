@@ -17,8 +17,8 @@ from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.session import Session, cost_desk, design_of
 from mithril_nb.session.cost_desk import BlockRows, CostDesk, CostPicture, CostTable, Looked
 from mithril_nb.session.cost_pictures import PICTURES
-from mithril_nb.session.costs import FIGURES, MOST_ROWS
-from mithril_nb.session.wishes import Wishes
+from mithril_nb.session.costs import FIGURES, MOST_ROWS, cost_table, rows_of
+from mithril_nb.session.wishes import Page, Wishes
 from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
 
@@ -40,7 +40,7 @@ def desk_of(inspection: Inspection, version: int = 1) -> tuple[CostDesk, Told, l
     told: Told = []
     failed: list[BaseException] = []
     looked = Looked(version, lambda: inspection, ("layer_1", "layer_0"), {"layer_0": 5, "layer_1": 3})
-    return CostDesk(lambda: looked, lambda *what: told.append(what), lambda: None, failed.append), told, failed
+    return CostDesk(lambda: looked, Page(lambda *what: told.append(what), lambda: None, failed.append)), told, failed
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def test_a_fusion_of_several_blocks_gives_each_its_share(program) -> None:
 def test_every_picture_is_drawn_with_its_twin_and_in_the_hues_of_the_page(program, view) -> None:
     desk, told, failed = desk_of(program)
     sources = ["lowered", "compiled"] if view == "beside" else ["compiled"]
-    desk.want_cost_picture("the key", view, sources, "flops", 640)
+    desk.want_cost_picture("the key", view, sources, "flops", 640, ["layer_1"])
     assert desk.wait(PATIENCE_S)
     [(kind, picture)] = told
     assert (kind, picture.key, picture.reason) == ("cost_picture", "the key", "")
@@ -227,3 +227,20 @@ def test_a_table_names_what_is_not_known() -> None:
     assert row["unknown"]["flops"] > 0
     assert row["unknown"]["flops"] == table.data["total"]["unknown"]["flops"]
     assert any("while" in note or "mul" in note for note in table.data["notes"])
+
+
+def test_a_table_has_formulas_where_sizes_have_only_names() -> None:
+    batch, width = jax.export.symbolic_shape("batch, width")
+
+    def net(x: Any, w: Any) -> Any:
+        with jax.named_scope("head"):
+            return jnp.tanh(x @ w @ w) * 2 + 1
+
+    cost = inspect(net, *(jax.ShapeDtypeStruct(shape, "float32") for shape in ((batch, width), (width, width)))).cost()
+    table = cost_table(cost, ["head"], {})
+    flops = "4·batch·width² + 2·batch·width"
+    (row,) = (row for row in table["rows"] if row["block"] == "head")
+    assert row["formulas"]["flops"] == table["total"]["formulas"]["flops"] == [flops, flops]
+    assert row["formulas"]["bytes_accessed"] == ["32·batch·width + 8·width² + 8", "32·batch·width + 8·width² + 8"]
+    assert (row["flops"], row["unknown"]) == (None, {})
+    assert rows_of(cost, "head", "flops")["rows"][0]["formula"] == "2·B·M·N·K with B=1, M=batch, N=width, K=width"

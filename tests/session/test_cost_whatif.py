@@ -17,8 +17,11 @@ from mithril_nb.session import Session, design_of
 from mithril_nb.session.cost_whatif import WhatIfAnswer, WhatIfDesk
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.subjects import Subject, settings_of
+from mithril_nb.session.wishes import Page
 from mithril_nb.targets import inspect
 from mithril_nb.whatif import what_if
+
+DEAF = Page(lambda *_: None, lambda: None, pytest.fail)
 
 
 def spec(*shape: int) -> jax.ShapeDtypeStruct:
@@ -200,9 +203,7 @@ def test_of_a_newer_design_it_is_asked_anew() -> None:
         asked.append(len(asked))
         return what_if(program)
 
-    desk = WhatIfDesk(
-        lambda: Subject(versions[0], begin, {}, program), lambda *_: None, lambda: None, pytest.fail
-    )  # fmt: skip
+    desk = WhatIfDesk(lambda: Subject(versions[0], begin, {}, program), DEAF)
     while versions:
         desk.what_if("k", [["", "batch", 16]])
         assert desk.wait(PATIENCE_S)
@@ -227,7 +228,7 @@ def test_two_threads_that_need_it_ask_once_and_an_older_design_takes_nothing_awa
         return Subject(number, begin, {}, program)
 
     told: list[Any] = []
-    desk = WhatIfDesk(subject, lambda _, answer: told.append(answer), lambda: None, pytest.fail)
+    desk = WhatIfDesk(subject, Page(lambda _, answer: told.append(answer), lambda: None, pytest.fail))
     desk.what_if("quick", [["", "batch", 16]])
     assert has_begun.wait(PATIENCE_S)
     desk.what_if("slow", [["", "batch", 16]], compile=True)
@@ -245,14 +246,14 @@ def test_what_can_be_another_is_found_after_a_design_that_could_not_be_traced() 
     broken = inspect(lambda x, y: x @ y, spec(5, 3), spec(8, 5))
     good = inspect(dense, spec(5, 3), spec(8, 5))
     looked = [Subject(1, lambda: what_if(broken), {}, broken)]
-    desk = WhatIfDesk(lambda: looked[0], lambda *_: None, lambda: None, pytest.fail)
+    desk = WhatIfDesk(lambda: looked[0], DEAF)
     states = []
     for subject in (looked[0], Subject(2, lambda: what_if(good), {}, good)):
         looked[0] = subject
         desk.want_settings()
         assert desk.wait(PATIENCE_S)
-        states.append((desk.view()["state"], bool(desk.view()["settings"]), bool(desk.view()["message"])))
-    assert states == [("unavailable", False, True), ("ready", True, False)]
+        states.append((desk.view()["state"], bool(desk.view()["settings"]), (desk.view()["problem"] or {}).get("code")))
+    assert states == [("unavailable", False, "StageUnavailableError"), ("ready", True, None)]
     desk.end()
 
 
@@ -262,7 +263,9 @@ def test_what_nobody_expected_is_kept_and_shown() -> None:
 
     told: list[Any] = []
     failed: list[BaseException] = []
-    desk = WhatIfDesk(lambda: Subject(1, broken, {}), lambda *what: told.append(what), lambda: None, failed.append)
+    desk = WhatIfDesk(
+        lambda: Subject(1, broken, {}), Page(lambda *what: told.append(what), lambda: None, failed.append)
+    )
     desk.what_if("k", [["", "batch", 16]])
     assert desk.wait(PATIENCE_S)
     assert [type(one) for one in failed] == [ZeroDivisionError]

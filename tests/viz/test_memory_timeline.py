@@ -97,6 +97,28 @@ def test_layers_add_up_to_the_timeline_and_to_the_peak() -> None:
     assert layers[0].name == "unfilled", "what nobody holds lies at the bottom"
 
 
+def test_blocks_at_the_top_are_layers_until_they_are_opened_whatever_hues_a_page_has() -> None:
+    data = use(
+        life("a", "arguments", "embed", 3, 0, 1), life("b", "arguments", "mlp/up", 2, 0, 1),
+        life("c", "temporaries", "mlp/down", 1, 0, 1), life("d", "temporaries", "mlp", 4, 1, 1),
+        life("e", "arguments", "head", 2, 0, 1), life("f", "temporaries", "(loss)", 1, 1, 1), places=2,
+    )  # fmt: skip
+    pages = {**data, "hues": {"embed": 5, "mlp/up": 6, "mlp": 6, "mlp/down": 6, "head": 7}}
+
+    def named(of: dict[str, Any], *opened: str) -> list[tuple[str, int | None, int]]:
+        return [(one.name, one.hue, one.tint) for one in layers_of(of, 10, opened)[0]]
+
+    assert named(data) == [("embed", 0, 0), ("mlp", 1, 0), ("head", 2, 0), ("loss", 8, 0)]
+    assert named(pages) == [("embed", 5, 0), ("mlp", 6, 0), ("head", 7, 0), ("loss", 8, 0)]
+    assert named(pages, "mlp", "embed") == [
+        ("embed", 5, 0), ("mlp / up", 6, 0), ("mlp / down", 6, 1), ("mlp itself", 6, 0), ("head", 7, 0), ("loss", 8, 0),
+    ]  # fmt: skip
+    assert named(data, "mlp") == [
+        (name, {5: 0, 6: 1, 7: 2, 8: 8}[hue], tint) for name, hue, tint in named(pages, "mlp")
+    ]
+    assert memory_timeline(pages, opened=["mlp"]).svg.count('data-block="mlp/') == 2
+
+
 def random_use(blocks: int, places: int) -> dict[str, Any]:
     rng = random.Random(7)
     lives = []

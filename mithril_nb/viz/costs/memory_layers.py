@@ -1,14 +1,15 @@
-"""Memory from place to place as layers, one for each block that has a hue, thinned to what a picture can show."""
+"""Memory from place to place as layers: one for each block at the top, and for what is in those that are opened."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text
-from mithril_nb.viz.costs.sheet import NO_HUE
+from mithril_nb.viz.costs.sheet import NO_HUE, TINTS
+from mithril_nb.viz.palette import LIGHT, hues_of_blocks
 
 Data = Mapping[str, Any]
 """The use of memory as data: what `MemoryUse.to_dict()` gives."""
@@ -21,11 +22,12 @@ _SMALL = 0.004
 
 @dataclass(frozen=True)
 class Layer:
-    """What the blocks of one hue hold.
+    """What a block holds, with what is in it.
 
     Attributes:
         name: What it is called.
         hue: Index of its hue; `None` for memory that nothing fills.
+        tint: Which of the tints of its hue.
         block: Path of its block; `""` if there is none, `None` if it is several.
         bytes: Bytes held at each of the places that are drawn.
         at_peak: Bytes held at the peak.
@@ -33,25 +35,60 @@ class Layer:
 
     name: str
     hue: int | None
+    tint: int
     block: str | None
     bytes: tuple[int, ...]
     at_peak: int
 
 
-def layers_of(data: Data, most: int) -> tuple[list[Layer], list[int]]:
+def layered(blocks: Iterable[str], opened: Collection[str] = ()) -> dict[str, int]:
+    """Return the blocks that are a layer each, with their tints: those at the top, or what is in those that are opened.
+
+    Args:
+        blocks: Paths of the blocks of the program, in its order.
+        opened: Paths of those that are opened.
+
+    Examples:
+        >>> blocks = ["embed", "mlp/up/weight", "mlp/down", "head"]
+        >>> layered(blocks)
+        {'embed': 0, 'mlp': 0, 'head': 0}
+        >>> layered(blocks, ["mlp"])
+        {'embed': 0, 'mlp/up': 0, 'mlp/down': 1, 'head': 0}
+    """
+    paths = list(blocks)
+
+    def with_inside(path: str, tint: int) -> dict[str, int]:
+        depth, around = path.count("/") + 2, f"{path}/"
+        inside = [one for one in paths if path in opened and one.startswith(around)]
+        if not inside:
+            return {path: tint}
+        found: dict[str, int] = {}
+        for at, one in enumerate(dict.fromkeys("/".join(one.split("/")[:depth]) for one in inside)):
+            found |= with_inside(one, at % len(TINTS[LIGHT]))
+        return found
+
+    layers: dict[str, int] = {}
+    for path in hues_of_blocks(paths):
+        layers |= with_inside(path, 0)
+    return layers
+
+
+def layers_of(data: Data, most: int, opened: Collection[str] = ()) -> tuple[list[Layer], list[int]]:
     """Return the layers from the bottom to the top, and which places of the timeline they are of.
 
     Args:
         data: The use of memory, with a timeline.
         most: How many places at most: of each stretch that is left out the fullest is kept, and so is the peak.
+        opened: Paths of blocks that are shown as what is in them.
     """
     timeline = [moment["bytes"] for moment in data["timeline"]]
     places = thinned(timeline, most)
     hues = hues_of({"by_block": data["blocks"], **({"hues": data["hues"]} if "hues" in data else {})})
+    tints = layered(data["blocks"], opened)
     changes: dict[tuple[str, int | None, str | None], list[int]] = {}
     order = {path: at for at, path in enumerate(data["blocks"])}
     for life in sorted(data["lives"], key=lambda life: order.get(life["block"], -1)):
-        key = _key(life, hues)
+        key = _key(life, tints, hues)
         of_layer = changes.setdefault(key, [0] * (len(timeline) + 1))
         of_layer[life["first"]] += life["size_bytes"]
         of_layer[life["last"] + 1] -= life["size_bytes"]
@@ -60,7 +97,8 @@ def layers_of(data: Data, most: int) -> tuple[list[Layer], list[int]]:
     least = _SMALL * max(timeline, default=0)
     for (name, hue, block), steps in changes.items():
         held = list(accumulate(steps))
-        layer = Layer(name, hue, block, tuple([held[place] for place in places]), held[data["peak_at"]])
+        shown = tuple([held[place] for place in places])
+        layer = Layer(name, hue, tints.get(block or "", 0), block, shown, held[data["peak_at"]])
         (small if max(held) < least and hue is not None else found).append(layer)
     while len(found) + bool(small) > _MOST_LAYERS:
         least_of = min((one for one in found if one.hue is not None), key=lambda one: max(one.bytes))
@@ -70,21 +108,26 @@ def layers_of(data: Data, most: int) -> tuple[list[Layer], list[int]]:
         found += small
     elif small:
         together = tuple(map(sum, zip(*(one.bytes for one in small), strict=True)))
-        found.append(Layer(f"{len(small)} others", NO_HUE, None, together, sum(one.at_peak for one in small)))
+        found.append(Layer(f"{len(small)} others", NO_HUE, 0, None, together, sum(one.at_peak for one in small)))
     found.sort(key=lambda one: (one.hue is not None, one.block != ""))
     return found, places
 
 
-def _key(life: Mapping[str, Any], hues: Mapping[str, int]) -> tuple[str, int | None, str | None]:
+def _key(
+    life: Mapping[str, Any], layers: Collection[str], hues: Mapping[str, int]
+) -> tuple[str, int | None, str | None]:
     if life["kind"] == "unfilled":
         return UNFILLED, None, None
     block = str(life["block"])
     if not block:
         return f"{life['kind']} of no block", NO_HUE, ""
-    hue, path = hue_or_grey(block, hues), block
-    while hue != NO_HUE and path not in hues:
+    path = block
+    while path and path not in layers:
         path = path.rpartition("/")[0]
-    return path_text(path), hue, path
+    if path:
+        return path_text(path), hue_or_grey(path, hues), path
+    is_around = any(one.startswith(f"{block}/") for one in layers)
+    return path_text(block) + (" itself" if is_around else ""), hue_or_grey(block, hues), block
 
 
 def thinned(values: Sequence[int], most: int) -> list[int]:

@@ -6,7 +6,7 @@ What holds memory throughout lies flat; what is needed for a while is a hill on 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
@@ -27,12 +27,13 @@ _COLUMN = 2.5
 """The least width of a step in px: of what stands closer the fullest is drawn."""
 
 
-def memory_timeline(data: Data, width: int = 720) -> Drawing:
+def memory_timeline(data: Data, width: int = 720, opened: Collection[str] = ()) -> Drawing:
     """Return a picture of the memory that a program needs from place to place.
 
     Args:
         data: The use of memory, as `MemoryUse.to_dict()` gives it.
         width: Width in px, from 320 on.
+        opened: Paths of blocks that are drawn as what is in them; all others are one layer each.
 
     Examples:
         >>> life = {"id": "x", "kind": "arguments", "block": "net", "size_bytes": 8, "first": 0, "last": 1}
@@ -42,10 +43,10 @@ def memory_timeline(data: Data, width: int = 720) -> Drawing:
         >>> memory_timeline(data).svg[:4]
         '<svg'
     """
-    return Drawing(_svg(data, max(320, width)), memory_text(data))
+    return Drawing(_svg(data, max(320, width), opened), memory_text(data))
 
 
-def _svg(data: Data, width: int) -> str:
+def _svg(data: Data, width: int, opened: Collection[str]) -> str:
     about = {
         "program": data["program"],
         "source": data["source"],
@@ -60,7 +61,7 @@ def _svg(data: Data, width: int) -> str:
         known = [f"{kind} {nbytes(size)}" for kind, size in data["kinds"].items() if size]
         page.note(", ".join(known))
         return page.svg(peak_text(data))
-    layers, places = layers_of(data, int((width - 2 * MARGIN - _AXIS_W) / _COLUMN))
+    layers, places = layers_of(data, int((width - 2 * MARGIN - _AXIS_W) / _COLUMN), opened)
     height += 14 * max(0, len(layers) - 8)
     plot = Rect(MARGIN + _AXIS_W, HEAD_H + _TOP, width - 2 * MARGIN - _AXIS_W, height)
     ticks = _ticks(data["peak_bytes"])
@@ -86,7 +87,7 @@ def _kinds(data: Data) -> str:
 def _tone(layer: Layer) -> str:
     if layer.hue is None:
         return ""
-    return f"tint{layer.hue}.0" if layer.block != "" else f"tint{NO_HUE}.2"
+    return f"tint{layer.hue}.{layer.tint}" if layer.block != "" else f"tint{NO_HUE}.2"
 
 
 def _axes(page: Page, plot: Rect, ticks: Sequence[float], places: int) -> None:
