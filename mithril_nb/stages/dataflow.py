@@ -8,7 +8,7 @@ from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.equations import Site
+from mithril_nb.stages.equations import Site, constants_of_scan
 from mithril_nb.stages.traced import Program
 
 BEFORE = -1
@@ -94,7 +94,8 @@ class _Flow:
             known[outvars[0]] = self._new(site.id, record.outputs[0], record.block, made)
             return
         for number, (var, spec) in enumerate(zip(outvars, record.outputs, strict=True)):
-            known[var] = self._new(f"{site.id}{{{number}}}", spec, record.block, made)
+            if number not in site.dropped:
+                known[var] = self._new(f"{site.id}{{{number}}}", spec, record.block, made)
 
     def _enter(self, site: Site, known: dict[Any, Value], place: int) -> None:
         if site.primitive == "scan":
@@ -131,18 +132,19 @@ class _Flow:
         body, inner = site.bodies[0]
         end = self._last_inside[site.id]
         atoms, carried = site.equation.invars, jax_versions.carried(site.equation)
-        sliced = [len(_spec(var).shape) < len(_spec(atom).shape) for var, atom in zip(body.invars, atoms, strict=True)]
-        constants = len(atoms) - carried - sum(sliced)
+        constants = constants_of_scan(site.equation, body)
         self._results(site, known, place)
         # What is carried is one value from the first round to the last; of what is cut into slices one is there.
         inside = self._given(site, body, atoms[:constants], known, place)
         for number, var in enumerate(body.invars[constants:], constants):
-            if number < constants + carried:
+            if number >= constants + carried:
+                whole = _value(known, atoms[number])
+                block = (whole and whole.block) or self._program.by_id[site.id].block
+                inside[var] = self._new(f"{site.id}.x{number}", _spec(var), block, place)
+            elif number - constants not in site.dropped:
                 inside[var] = known[site.equation.outvars[number - constants]]
-            else:
-                inside[var] = self._new(f"{site.id}.x{number}", _spec(var), self._program.by_id[site.id].block, place)
         self._walk(inner, inside)
-        self._round_ends(site, body, inside, known, end)
+        self._round_ends(site, body, inside, known, end, atoms[constants : constants + carried])
         self._keep(_those(known, [*atoms[:constants], *atoms[constants + carried :]]), end)
 
     def _while(self, site: Site, known: dict[Any, Value], place: int) -> None:
@@ -155,16 +157,35 @@ class _Flow:
             own = atoms[:constants] if body is test else atoms[constants : len(atoms) - carried]
             inside = self._given(site, body, own, known, place)
             for var, outer in zip(body.invars[len(own) :], site.equation.outvars, strict=True):
-                inside[var] = known[outer]
+                if outer in known:
+                    inside[var] = known[outer]
             self._walk(inner, inside)
             if body is not test:
-                self._round_ends(site, body, inside, known, end)
+                self._round_ends(site, body, inside, known, end, atoms[len(atoms) - carried :])
         self._keep(_those(known, atoms[: len(atoms) - carried]), end)
 
-    def _round_ends(self, site: Site, body: Any, inside: dict[Any, Value], known: dict[Any, Value], end: int) -> None:
-        """What a round gives is needed to its end; what the loop gives lies there for the next round."""
+    def _round_ends(
+        self,
+        site: Site,
+        body: Any,
+        inside: dict[Any, Value],
+        known: dict[Any, Value],
+        end: int,
+        carried: Sequence[Any],
+    ) -> None:
+        """What a round gives is needed to its end; what the loop gives lies there for the next round.
+
+        It belongs to the block that makes it in the body, be it carried or stacked; or, where the body only passes on
+        what it is given, to the one that made that.
+        """
         self._keep(_those(inside, body.outvars), end)
         self._keep(_those(known, site.equation.outvars), end)
+        for number, (var, atom) in enumerate(zip(site.equation.outvars, body.outvars, strict=True)):
+            whole, made = known.get(var), _value(inside, atom)
+            if made is whole and number < len(carried):
+                made = _value(known, carried[number])
+            if whole is not None and made is not None and made.block:
+                whole.block = made.block
 
     def _given(
         self, site: Site, body: Any, atoms: Sequence[Any], known: dict[Any, Value], place: int
@@ -189,7 +210,11 @@ class _Flow:
 
 def _those(known: dict[Any, Value], atoms: Iterable[Any]) -> list[Value]:
     """Those of some operands, or results, that are values. What nothing needs is none."""
-    return [known[atom] for atom in atoms if not jax_versions.is_literal(atom) and atom in known]
+    return [value for value in (_value(known, atom) for atom in atoms) if value is not None]
+
+
+def _value(known: dict[Any, Value], atom: Any) -> Value | None:
+    return None if jax_versions.is_literal(atom) else known.get(atom)
 
 
 def _matching(body: Any, atoms: Sequence[Any]) -> list[Any]:

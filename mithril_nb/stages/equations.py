@@ -33,6 +33,7 @@ class Site:
         is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
         constants: What is known about its operands, as in `Equation.constants`.
         transforms: What it is inside of, as in `Equation.transforms`.
+        dropped: Which results of a loop nothing needs, not even its next round.
     """
 
     id: str
@@ -46,6 +47,7 @@ class Site:
     is_used: bool = True
     constants: tuple[Constant, ...] = ()
     transforms: tuple[str, ...] = ()
+    dropped: frozenset[int] = frozenset()
 
     @property
     def is_call(self) -> bool:
@@ -181,12 +183,7 @@ def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:
         if not site.bodies:
             live.update(site.variables)
             continue
-        results = [var in live for var in equation.outvars]
-        needed = [True] * len(equation.invars)
-        for inner_jaxpr, inner in site.bodies:
-            inputs = _mark_used(inner_jaxpr, inner, _wanted_inside(site, results, len(inner_jaxpr.outvars)))
-            if site.primitive in jax_versions.CALL_NAMES and len(inputs) == len(needed):
-                needed = inputs
+        needed = _mark_used_inside(site, [var in live for var in equation.outvars])
         live.update(atom for atom, one in zip(equation.invars, needed, strict=True) if one and not is_literal(atom))
     return [var in live for var in jaxpr.invars]
 
@@ -198,13 +195,55 @@ def _mark_unused(body: list[Site]) -> None:
             _mark_unused(inner)
 
 
-def _wanted_inside(site: Site, results: list[bool], count: int) -> list[bool]:
-    if len(results) != count or site.primitive == "while":
-        return [True] * count
-    if site.primitive == "scan":  # What is carried around is needed by the next round.
-        carried = jax_versions.carried(site.equation)
-        return [True] * carried + results[carried:]
-    return results
+def _mark_used_inside(site: Site, wanted: list[bool]) -> list[bool]:
+    """Mark what the bodies of an equation need, given which of its results are wanted; return which operands are."""
+    if site.primitive in ("scan", "while"):
+        return _mark_loop(site, wanted)
+    needed = [True] * len(site.equation.invars)
+    for jaxpr, body in site.bodies:
+        count = len(jaxpr.outvars)
+        inputs = _mark_used(jaxpr, body, wanted if len(wanted) == count else [True] * count)
+        if site.primitive in jax_versions.CALL_NAMES and len(inputs) == len(needed):
+            needed = inputs
+    return needed
+
+
+def _mark_loop(site: Site, wanted: list[bool]) -> list[bool]:
+    """Mark what the rounds of a loop need; return which of its operands are needed.
+
+    What goes from round to round is needed if it is wanted in the end, or if something that is needed is made of it.
+    What only feeds itself is not: JAX drops it when it lowers, in a `while` since 0.12; before, XLA does.
+    """
+    loop = jax_versions.while_parts(site.equation)
+    asked: list[bool] = []
+    if loop is None:
+        ((jaxpr, body),) = site.bodies
+        carried, first = jax_versions.carried(site.equation), constants_of_scan(site.equation, jaxpr)
+    else:
+        by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
+        carried, first = len(wanted), loop.body_constants
+        inputs = _mark_used(loop.condition, by_jaxpr[id(loop.condition)], [True])
+        asked, wanted = inputs[: loop.condition_constants], _either(wanted, inputs[loop.condition_constants :])
+        jaxpr, body = loop.body, by_jaxpr[id(loop.body)]
+    while True:
+        needed = _mark_used(jaxpr, body, wanted)
+        more = _either(wanted[:carried], needed[first : first + carried]) + wanted[carried:]
+        if more == wanted:
+            break
+        wanted = more
+    site.dropped = frozenset(place for place, is_wanted in enumerate(wanted) if not is_wanted)
+    return [*asked, *needed[:first], *wanted[:carried], *needed[first + carried :]]
+
+
+def constants_of_scan(equation: Any, body: Any) -> int:
+    """Return how many operands of a scan, the first ones, are the same in every round: the last are cut in slices."""
+    pairs = zip(body.invars, equation.invars, strict=True)
+    sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
+    return len(equation.invars) - jax_versions.carried(equation) - sliced
+
+
+def _either(some: list[bool], others: list[bool]) -> list[bool]:
+    return [one or other for one, other in zip(some, others, strict=True)]
 
 
 def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:

@@ -152,6 +152,15 @@ def in_a_branch(x: Any, w: Any) -> Any:
     return lax.cond(x.sum() > 0, lambda x: counting(x, w), lambda x: x, x)
 
 
+def carrying_for_nothing(x: Any, w: Any) -> Any:
+    """Of what goes round, the second only feeds itself, and the third only the second."""
+
+    def turn(c: Any, _: Any) -> Any:
+        return (layer(c[0], w), jnp.tanh(c[1] @ c[0] + c[2]), c[2] @ c[2]), c[1] @ w
+
+    return lax.scan(turn, (x, x @ x, w), None, length=6)[0][0]
+
+
 TIMES: dict[str, Callable[..., Any]] = {
     "fori_loop": lambda x, w: lax.fori_loop(0, 6, lambda _, x: layer(x, w), x),
     "while": counting,
@@ -160,6 +169,7 @@ TIMES: dict[str, Callable[..., Any]] = {
     "while in a branch": in_a_branch,
     "scan, two steps at a time": lambda x, w: lax.scan(lambda x, _: (layer(x, w), None), x, None, 6, unroll=2)[0],
     "scan, four steps at a time": lambda x, w: lax.scan(lambda x, _: (layer(x, w), None), x, None, 6, unroll=4)[0],
+    "scan, carrying what nothing needs": carrying_for_nothing,
     "backwards": lambda x, w: lax.scan(lambda x, _: (layer(x, w), None), x, None, 6, reverse=True)[0],
 }
 
@@ -174,6 +184,21 @@ def test_a_loop_that_is_told_how_often(name: str, source: str) -> None:
     assert found.total.transcendentals == plain.total.transcendentals
     assert found.total.flops is not None
     assert found.total.flops >= 6 * 2 * 64**3
+
+
+def test_what_a_while_carries_for_nothing_costs_nothing() -> None:
+    """JAX drops it since 0.12; before, XLA does when it compiles."""
+
+    def idle(x: Any, w: Any) -> Any:
+        def turn(c: Any) -> Any:
+            return layer(c[0], w), c[1] + 1, c[2] @ c[0]
+
+        return lax.while_loop(lambda c: c[1] < 6, turn, (x, 0, x @ x))[0]
+
+    found = inspect(idle, SQUARE, SQUARE)
+    assert found.cost().total == inspect(counting, SQUARE, SQUARE).cost().total
+    assert found.cost("compiled").total.flops == found.cost().total.flops
+    assert {value.id for value in found.values} == {"x", "w", "1{0}", "1{1}", "1.b1.0", "1.b1.1", "1.b1.2", "1.b0.0"}
 
 
 def unknown(x: Any) -> Any:
