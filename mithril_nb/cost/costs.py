@@ -300,12 +300,13 @@ class Cost(Shown):
         Returns:
             `program`, `source`, `total`, `by_block` (in the order of the program), `by_role`, `unattributed`,
             `unknown`, `notes`, `xla`, `once`, `fusions`, and `rows` if they are asked for. A block has the figures of
-            `Figures`, `roles`, its `share` of the FLOPs, and `share_bound`.
+            `Figures`, `roles`, its `share` of the FLOPs, and `share_bound`; `formulas` of those figures that depend
+            on sizes without numbers.
         """
         data = {
             "program": self.program,
             "source": self.source,
-            "total": self.total.to_dict(),
+            "total": {**self.total.to_dict(), **self._formulas(None)},
             "by_block": {path: self._block(path, figures) for path, figures in self.by_block.items()},
             "by_role": {role: figures.to_dict() for role, figures in self.by_role.items()},
             "unattributed": self._block(UNATTRIBUTED, self.unattributed),
@@ -317,11 +318,16 @@ class Cost(Shown):
         }
         return {**data, "rows": [row.to_dict() for row in self.rows]} if rows else data
 
+    def _formulas(self, path: str | None) -> dict[str, Any]:
+        known = {} if self.symbolic is None else self.symbolic.formulas.get(path, {})
+        return {"formulas": dict(known)} if known else {}
+
     def _block(self, path: str, figures: Figures) -> dict[str, Any]:
         share, bound = self.share_of(figures)
         roles = self.by_block_and_role.get(path, {})
         return {
             **figures.to_dict(),
+            **self._formulas(path),
             "roles": {role: roles.get(role, Figures()).to_dict() for role in dict.fromkeys((*ROLES, *roles))},
             "share": share,
             "share_bound": bound,

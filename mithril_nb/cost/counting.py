@@ -21,6 +21,7 @@ from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Stage
 
 if TYPE_CHECKING:
@@ -124,10 +125,12 @@ def _analytic(inspection: Inspection) -> Cost:
 def _counted(inspection: Inspection, source: str) -> Cost:
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
+        is_traced = inspection.stage("jaxpr").unavailable is None
+        sizes = cost_of(inspection).symbols if is_traced else ()
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",
             (("reason", stage.unavailable),),
-            'inspection.cost(source="analytic")',
+            with_numbers(sizes) if sizes else 'inspection.cost(source="analytic")',
         )
     with paused_collector():
         costs = hlo_costs(stage, _trips(inspection, stage))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -149,9 +149,40 @@ class SymbolicProgram:
             own = [one.spec for one in self.inputs if one.is_param and _is_inside(one.block, path)]
             put = _Numbers(self.sizes)
             return total([] if role else [count(put.spec(spec)) for spec in own]), []
+        return self._added(self._chosen(path, role), field)
+
+    @cached_property
+    def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
+        """What depends on sizes without numbers, by block without those inside it, and by figure.
+
+        `""` is what no block caused, `None` the whole program. `"≥ "` stands before what is more, nobody knows by how
+        much.
+        """
+        if not self.symbols:
+            return {}
+        chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
+        for one, place in self.kinds.members:
+            kind = place, self._branches.get(one.id, True)
+            if kind in chosen[None]:
+                own = chosen.setdefault(one.block, {})
+                own[kind] = own.get(kind, 0) + 1
+        params: dict[str | None, list[Expression]] = {}
+        for one in self.inputs:
+            for path in (None, one.block) if one.is_param else ():
+                params.setdefault(path, []).append(count(one.spec))
+        return {
+            path: {
+                **{field: text for field in _FIELDS if (text := _open(*self._added(chosen.get(path, {}), field)))},
+                **({"params": text} if (text := _open(total(params.get(path, ())), [])) else {}),
+            }
+            for path in {**chosen, **params}
+        }
+
+    def _added(self, chosen: Mapping[_Kind, int], field: str) -> tuple[Polynomial, list[str]]:
+        """What equations cost together, and what is not in it, with the reason."""
         parts: list[Expression] = []
         unknown: dict[str, int] = {}
-        for (place, is_run), times in self._chosen(path, role).items():
+        for (place, is_run), times in chosen.items():
             one, each = self.kinds.examples[place][0], self.counted[place]
             repeats = self._repeats(place)
             value = getattr(each, _FIELDS[field])
@@ -170,7 +201,8 @@ class SymbolicProgram:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not known of a program whose sizes have names, and why."""
-        told = f"what depends on {', '.join(self.symbols)} has no number: see cost.at(...), cost.formula()"
+        numbers = ", ".join(f"{name}=32" for name in self.symbols)
+        told = f"what depends on {', '.join(self.symbols)} has no number: see cost.at({numbers}), cost.formula()"
         fields = ("flops", "transcendentals", "bytes_accessed")
         return (told, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
 
@@ -213,9 +245,9 @@ class SymbolicProgram:
             return 0
         return repeats if repeats is None or not self.sizes else constant(repeats).evaluate(**self.sizes)
 
-    def _chosen(self, path: str, role: str | None) -> Mapping[tuple[int, bool | None], int]:
+    def _chosen(self, path: str, role: str | None) -> dict[_Kind, int]:
         """How many equations of each kind a block has, and whether the branch that they are in counts."""
-        found: dict[tuple[int, bool | None], int] = {}
+        found: dict[_Kind, int] = {}
         for one, place in self.kinds.members:
             if _is_inside(one.block, path) and role in (None, one.role):
                 key = place, self._branches.get(one.id, True)
@@ -317,7 +349,14 @@ def _kinds(equations: tuple[Equation, ...]) -> Kinds:
     return Kinds(tuple(examples), tuple(members), conditions)
 
 
+_Kind = tuple[int, bool | None]
+"""A kind of equation by its place, and whether the branch that it is in counts; `None` if nobody can tell."""
 _FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
+
+
+def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:
+    """A polynomial as text if it depends on sizes, else `""`."""
+    return f"{'≥ ' if unknown else ''}{polynomial}" if polynomial.names else ""
 
 
 def _is_inside(block: str, path: str) -> bool:

@@ -68,6 +68,8 @@ def profile(
     inspection, given = _inspected(target, args, options)
     try:
         compiled = inspection.compiled
+    except StageUnavailableError:  # sizes have names: it says which
+        raise
     except Exception as error:
         failure = failure_of(error)
         raise StageUnavailableError(

@@ -7,6 +7,7 @@ from typing import Any
 
 from mithril_nb.cost import Cost, CostRow, Figures
 from mithril_nb.stages.records import UNATTRIBUTED
+from mithril_nb.viz.costs.formulas import short_formula
 from mithril_nb.viz.palette import hue_of
 
 FIGURES = ("flops", "bytes_accessed", "transcendentals", "params", "time_s")
@@ -30,18 +31,28 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
     every = dict(cost.by_block)
     if cost.unattributed != Figures():
         every[UNATTRIBUTED] = cost.unattributed
-    rows = [_row(path, figures, cost.by_block_and_role.get(path, {}), hues) for path, figures in every.items()]
+    formulas = {} if cost.symbolic is None else cost.symbolic.formulas
+    rows = [
+        _row(path, figures, cost.by_block_and_role.get(path, {}), hues, formulas.get(path))
+        for path, figures in every.items()
+    ]
     rows.sort(key=lambda row: (row["block"] == UNATTRIBUTED, order.get(row["block"], len(order))))
     return {
         "source": cost.source,
         "rows": rows,
-        "total": {**_row(UNATTRIBUTED, cost.total, cost.by_role, {}), "label": "total"},
+        "total": {**_row(UNATTRIBUTED, cost.total, cost.by_role, {}, formulas.get(None)), "label": "total"},
         "notes": list(cost.notes),
         "stale": is_stale,
     }
 
 
-def _row(path: str, figures: Figures, roles: Mapping[str, Figures], hues: Mapping[str, int]) -> dict[str, Any]:
+def _row(
+    path: str,
+    figures: Figures,
+    roles: Mapping[str, Figures],
+    hues: Mapping[str, int],
+    formulas: Mapping[str, str] | None,
+) -> dict[str, Any]:
     hue = hue_of(path, hues)
     unknown = {"flops": figures.unknown, "transcendentals": figures.unknown, "bytes_accessed": figures.unknown_bytes}
     return {
@@ -52,7 +63,9 @@ def _row(path: str, figures: Figures, roles: Mapping[str, Figures], hues: Mappin
         # Most roles of most blocks have nothing, and most figures are known: what is not there is 0.
         "roles": {role: {name: value for name in FIGURES if (value := getattr(found, name))}
                   for role, found in roles.items() if role},
-        "unknown": {name: count for name, count in unknown.items() if count},
+        # Beside what is a formula, as sizes have only names, numbers are exact.
+        "unknown": {name: count for name, count in unknown.items() if count and not formulas},
+        **({"formulas": {name: [short_formula(text), text] for name, text in formulas.items()}} if formulas else {}),
     }  # fmt: skip
 
 
@@ -73,7 +86,7 @@ def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:
             "opcode": row.opcode,
             "role": row.role,
             "repeats": row.repeats,
-            "formula": row.formula,
+            "formula": row.explained if cost.symbols else row.formula,
             "share": dict(row.blocks).get(block, 1.0),
             "figures": {name: _part(row, block, name) for name in _OF_ROWS},
         }

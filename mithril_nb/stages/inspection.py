@@ -34,8 +34,7 @@ Value = TypeVar("Value")
 class Inspection(Shown):
     """A program at every stage between Python and the machine. Nothing of it is executed.
 
-    Stages are made when they are asked for, kept, and may be asked for from several threads. While XLA compiles, what
-    its passes have made by then is read.
+    Stages are made when they are asked for, kept, and may be asked for from several threads.
 
     Attributes:
         name: Name of the program.
@@ -327,7 +326,6 @@ class Inspection(Shown):
             >>> inspect(jnp.matmul, jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost().total.flops
             48
         """
-        # As `to_html`: who counts stands above this room.
         return importlib.import_module("mithril_nb.cost").cost_of(self, source)
 
     def costs(self, *sources: str) -> Any:
@@ -430,6 +428,8 @@ class Inspection(Shown):
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
         try:
             return part.get()
+        except StageUnavailableError:
+            raise
         except Exception as error:
             failure = failure_of(error)
             raise StageUnavailableError(

@@ -205,6 +205,11 @@ def size_as_value(equation: Any) -> str | None:
     return str(equation.params["dim"]) if equation.primitive.name == "dim_as_value" else None
 
 
+def names_of_sizes(shape: tuple[Any, ...]) -> set[str]:
+    """Return the names of sizes in a shape that have no numbers."""
+    return {str(name) for dim in shape if jax.export.is_symbolic_dim(dim) for name in dim.get_vars()}
+
+
 def carried(equation: Any) -> int:
     """Return how many results of a scan, the first ones, go into its next round."""
     if "num_carry" in equation.params:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.block_graph import outline
 from mithril_nb.stages.buffers import Buffer, read_buffers
@@ -38,6 +39,8 @@ NEEDS: Mapping[str, str] = {
     "hlo": "compile", "llvm": "compile", "asm": "compile",
 }  # fmt: skip
 """What has to be done for each: `"compile"` may take long."""
+NEED_NUMBERS = frozenset({"hlo_before", "hlo", "llvm", "asm"})
+"""Those in which no size may have only a name."""
 
 _NO_KERNELS = "this platform writes no LLVM IR for its kernels"
 _ONLY_LIBRARY = "this program has no kernel of its own: all of its work is done in libraries"
@@ -88,7 +91,9 @@ class Pipeline:
         self.program = Once(self._analyse)
         self.values: Once[tuple[Value, ...]] = Once(lambda: dataflow(self.program.get()))
         self.lowered = Once(self._lower)
-        self.compilation = Compilation(self.lowered, told.compiler_options or {}, self._writes_passes, self._read_hlo)
+        self.compilation = Compilation(
+            Once(self._in_numbers), told.compiler_options or {}, self._writes_passes, self._read_hlo
+        )
         self.compiled = self.compilation.compiled
         self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.compilation.dump.get()))
         self.live_ranges: Once[LiveRanges] = Once(lambda: read_live_ranges(self.compilation.dump.get()))
@@ -129,6 +134,18 @@ class Pipeline:
             tagged = program.tags.tag(program.trace.closed)
             return program.trace.lower(tagged, self._args)
 
+    def _in_numbers(self) -> jax.stages.Lowered:
+        """The lowered program, if its sizes have numbers: XLA compiles no other."""
+        program = self.program.get()
+        sizes = program.sizes_without_numbers
+        if sizes:
+            raise StageUnavailableError(
+                f"program {program.trace.name!r} does not compile: XLA needs a number for each size.",
+                (("no number", ", ".join(sizes)),),
+                with_numbers(sizes),
+            )
+        return self.lowered.get()
+
     def _writes_passes(self) -> bool:
         """Whether XLA's passes are needed even if nobody asks for them.
 
@@ -154,6 +171,11 @@ class Pipeline:
     def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
         """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
         try:
+            sizes = self.program.get().sizes_without_numbers if name in NEED_NUMBERS else ()
+            if sizes:
+                return Stage(
+                    name, "", unavailable=f"XLA needs a number for each size, and has none for {', '.join(sizes)}"
+                )
             self._reach(NEEDS[name])
             with paused_collector():
                 return make()
@@ -263,6 +285,16 @@ class Pipeline:
                 kernels, self.owners.get(), lines_of, lambda name, count: title.format(name=name, count=count)
             ),
         )
+
+
+def with_numbers(sizes: Iterable[str]) -> str:
+    """Return what to do about sizes that have only names.
+
+    Examples:
+        >>> with_numbers(["batch"])
+        'inspection.cost().at(batch=32), or inspect it with numbers.'
+    """
+    return f"inspection.cost().at({', '.join(f'{name}=32' for name in sizes)}), or inspect it with numbers."
 
 
 def _timed(name: str, make: Callable[[], Read], before_s: float = 0.0) -> Stage:

@@ -260,13 +260,6 @@ def test_the_estimate_of_an_identity_is_its_arguments() -> None:
     assert found.kinds["arguments"] == ONE
 
 
-def test_arrays_of_unknown_size_are_counted_in_a_note() -> None:
-    (batch,) = jax.export.symbolic_shape("batch")
-    found = estimate(lambda x, w: x @ w, jax.ShapeDtypeStruct((batch, 64), "float32"), square(64))
-    assert found.peak_bytes == ONE
-    assert found.notes == ("2 arrays: their size is not known",)
-
-
 def test_a_program_that_does_not_compile_is_estimated_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: Any, **__: Any) -> None:
         raise RuntimeError("UNIMPLEMENTED: not on this machine")

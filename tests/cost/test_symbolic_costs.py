@@ -10,7 +10,8 @@ from jax.export import symbolic_shape
 from jax_programs import spec
 
 from mithril_nb.cost import Cost
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.measure import profile
 from mithril_nb.stages import inspect
 
 SIZES = ({"b": 2, "t": 3}, {"b": 8, "t": 128}, {"b": 17, "t": 5})
@@ -84,6 +85,31 @@ def test_formulas_of_blocks_and_of_the_whole() -> None:
     assert cost.at(b=2, t=3).formula("scores") == "2·6·6·6 + 2·2·3·3·6"
 
 
+def test_blocks_have_formulas_as_data_where_they_have_no_number() -> None:
+    (batch,) = symbolic_shape("batch")
+
+    def program(params, x):
+        with jax.named_scope("net"):
+            with jax.named_scope("up"):
+                x = x @ params["w"]
+            x = lax.top_k(x, 2)[0] + 1
+        return jnp.tanh(params["w"] * 2), x * 3
+
+    cost = inspect(program, {"w": spec(4, 3)}, spec(batch, 4)).cost()
+    data = cost.to_dict(rows=False)
+    assert data["by_block"]["net/up"]["formulas"] == {"flops": "24·batch", "bytes_accessed": "28·batch + 48"}
+    assert data["by_block"]["net"]["formulas"]["flops"] == "≥ 2·batch", "nobody knows what top_k costs"
+    assert data["by_block"]["program"]["formulas"] == {"flops": "2·batch + 12", "bytes_accessed": "16·batch + 200"}
+    assert data["total"]["formulas"]["flops"] == "≥ 28·batch + 12"
+    assert "formulas" not in cost.at(batch=2).to_dict()["total"]
+    lines = {line.split()[0]: line for line in str(cost).splitlines() if line}
+    assert lines["block"].split() == ["block", "FLOPs", "transcendentals", "bytes", "params"]
+    assert "≥ 26·batch" in lines["net"]
+    assert lines["program"].split()[4:] == ["12", "16·batch", "+", "200", "0"], "what has a number is exact"
+    assert "no FLOP rule for top_k" in str(cost)
+    assert "size unknown" not in str(cost)
+
+
 def test_a_row_says_what_its_letters_stand_for() -> None:
     (batch,) = symbolic_shape("batch")
     for size, shown in ((32, "32"), (batch, "batch")):
@@ -132,8 +158,34 @@ def test_what_depends_on_a_size_without_a_number_has_none() -> None:
     assert [row.flops for row in cost.rows] == [None, 12]
     assert cost.total.flops is None
     assert cost.total.params == 12
-    assert cost.notes[0] == "what depends on batch has no number: see cost.at(...), cost.formula()"
+    assert cost.notes[0] == "what depends on batch has no number: see cost.at(batch=32), cost.formula()"
     assert cost.at(batch=5).total.flops == 2 * 5 * 4 * 3 + 12
+
+
+def test_what_needs_numbers_names_the_sizes_that_have_none() -> None:
+    width, batch = symbolic_shape("width, batch")
+    found = inspect(lambda x: jnp.tanh(x @ x.T), spec(batch, width), name="gram")
+    assert found.stage("stablehlo").unavailable is None
+    reason = "XLA needs a number for each size, and has none for batch, width"
+    advice = "    Try: inspection.cost().at(batch=32, width=32), or inspect it with numbers."
+    for stage in ("hlo_before", "hlo", "llvm", "asm"):
+        assert found.stage(stage).unavailable == reason
+    for source in ("lowered", "compiled"):
+        with pytest.raises(StageUnavailableError) as error:
+            found.cost(source)
+        assert str(error.value) == f"program 'gram' has no {source} costs.\n    reason  {reason}\n{advice}"
+    for refused in (lambda: found.compiled, lambda: found.passes, lambda: profile(found)):
+        with pytest.raises(StageUnavailableError) as error:
+            refused()
+        assert str(error.value) == (
+            "program 'gram' does not compile: XLA needs a number for each size.\n    no number  batch, width\n" + advice
+        )
+    assert found.costs().unavailable == {"lowered": reason, "compiled": reason}
+    assert found.memory.peak_bytes is None
+    assert found.memory.notes == (
+        "peak_bytes, timeline: nobody knows without a number for batch, width: inspect it with numbers",
+    )
+    assert str(found.memory).splitlines()[1] == "peak unknown"
 
 
 def test_parameters_may_have_sizes_with_names() -> None:

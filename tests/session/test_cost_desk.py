@@ -241,6 +241,6 @@ def test_a_table_has_formulas_where_sizes_have_only_names() -> None:
     flops = "4·batch·width² + 2·batch·width"
     (row,) = (row for row in table["rows"] if row["block"] == "head")
     assert row["formulas"]["flops"] == table["total"]["formulas"]["flops"] == [flops, flops]
-    assert row["formulas"]["bytes_accessed"] == ["32·batch·width + 8·width² + 8", "32·batch·width + 8·width² + 8"]
+    assert row["formulas"]["bytes_accessed"] == ["40·batch·width + 8·width² + 8", "40·batch·width + 8·width² + 8"]
     assert (row["flops"], row["unknown"]) == (None, {})
     assert rows_of(cost, "head", "flops")["rows"][0]["formula"] == "2·B·M·N·K with B=1, M=batch, N=width, K=width"

@@ -150,6 +150,31 @@ def test_sums_and_shares_beside_what_is_unknown_are_bounds(parsed):
     assert '≤ 10.0 %<span class="bar">' in html
 
 
+def test_what_depends_on_sizes_without_numbers_is_a_formula(parsed):
+    long = "24·batch·time·width² + 4·batch·time²·width + 9·batch·time"
+    open_one = {**figures(None, None), "formulas": {"flops": long, "bytes_accessed": "≥ 8·batch"}, "share": None}
+    other = {**open_one, "formulas": {"flops": "2·batch"}}
+    cost = {
+        "source": "analytic", "by_block": {"layer_0": open_one, "layer_1": other}, "unattributed": figures(),
+        "total": {**figures(None, None), "formulas": {"flops": f"{long} + 2·batch"}},
+        "once": {"name": "analytic, loops once", "flops": None, "transcendentals": None, "bytes": None},
+        "unknown": [{"opcode": "dot_general", "count": 1, "reason": "size unknown", "share": 0.5}],
+    }  # fmt: skip
+    lines = [" ".join(line.split()) for line in cost_text(cost).splitlines()]
+    assert lines[:3] == [
+        "block FLOPs transcendentals bytes params",
+        "layer_0 24·batch·time·width² + … 0 ≥ 8·batch 0",
+        "layer_1 2·batch 0 unknown 0",
+    ]
+    assert not any("size unknown" in line or "loops once" in line for line in lines)
+    html = cost_html(cost)
+    parsed(html)
+    assert f'<td title="{long}" aria-label="{long}">24·batch·time·width² + …</td>' in html
+    assert '<td title="2·batch">2·batch</td>' in html
+    assert "share of" not in html
+    assert "bar" not in html[html.index("<table") :]
+
+
 def test_exact_values_are_in_the_tooltip_and_roles_in_the_bar():
     html = cost_html(ANALYTIC)
     assert '<td title="786,432">786 kFLOP</td>' in html

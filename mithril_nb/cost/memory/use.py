@@ -15,6 +15,7 @@ from mithril_nb.cost.memory.compiled_lives import compiled_lives, set_aside
 from mithril_nb.cost.memory.jaxpr_lives import jaxpr_lives
 from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, KINDS, OUTPUTS, TEMPORARIES, UNFILLED, Life, held
 from mithril_nb.cost.memory.makers import Makers
+from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.buffers import Buffer
@@ -161,11 +162,17 @@ def best_memory_of(inspection: Inspection) -> MemoryUse:
         return memory_of(inspection)
     except StageUnavailableError as error:
         found = memory_of(inspection, "analytic")
+        if found.peak_bytes is None:
+            return found
         return replace(found, notes=(*found.notes, f"an estimate, for it does not compile: {_reason(error)}"))
 
 
 def _analytic(inspection: Inspection) -> MemoryUse:
     equations = inspection.equations
+    names = SymbolicProgram(inspection.name, (), inspection.inputs).symbols
+    if names:
+        why = f"nobody knows without a number for {', '.join(names)}: inspect it with numbers"
+        return _in_sum(inspection, "analytic", {}, None, why)
     lives, unknown = jaxpr_lives(inspection.values, equations)
     lives = _with_state(lives, _state(inspection))
     notes = [f"{unknown} arrays: their size is not known"] if unknown else []
@@ -214,12 +221,12 @@ def _compiled(inspection: Inspection) -> MemoryUse:
     try:
         buffers = inspection.buffers
     except StageUnavailableError as error:
-        return _in_sum(inspection, {} if xla is None else _sizes_told(xla), xla, _reason(error))
+        return _in_sum(inspection, "compiled", {} if xla is None else _sizes_told(xla), xla, _reason(error))
     makers = Makers(stage)
     try:
         ranges = inspection.live_ranges
     except StageUnavailableError as error:
-        return _in_sum(inspection, _sizes(buffers, makers), xla, _reason(error))
+        return _in_sum(inspection, "compiled", _sizes(buffers, makers), xla, _reason(error))
     lives, unknown = compiled_lives(buffers, ranges, makers)
     arguments = {one.id: one.equations[0] for one in stage.instructions if one.opcode == "parameter" and one.equations}
     state = {f"arg{place}": block for place, block in enumerate(_state(inspection).values())}
@@ -257,7 +264,9 @@ def _use(
     )  # fmt: skip
 
 
-def _in_sum(inspection: Inspection, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str) -> MemoryUse:
+def _in_sum(
+    inspection: Inspection, source: str, sizes: Mapping[tuple[str, str], int], xla: Memory | None, why: str
+) -> MemoryUse:
     """What is known where nobody says when values are needed: what is set aside, by kind and block."""
     at_peak: dict[str, int] = {}
     kinds = dict.fromkeys(KINDS, 0)
@@ -267,7 +276,7 @@ def _in_sum(inspection: Inspection, sizes: Mapping[tuple[str, str], int], xla: M
     peak = sum(sizes.values()) if sizes else None
     missing = "timeline" if sizes else "peak_bytes, timeline"
     return MemoryUse(
-        inspection.name, "compiled", peak, None, None, (), _largest_first(at_peak), kinds if sizes else {}, (),
+        inspection.name, source, peak, None, None, (), _largest_first(at_peak), kinds if sizes else {}, (),
         _blocks(inspection), xla, (f"{missing}: {why}",),
     )  # fmt: skip
 

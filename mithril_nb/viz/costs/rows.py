@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mithril_nb.viz.costs.blocks import Branch, path_text, times, tree_of, unnumbered
 from mithril_nb.viz.costs.fields import Data
+from mithril_nb.viz.costs.formulas import added, value_of
 
 MOST_ROWS = 40
 """About as many as a notebook shows without a scroll bar of its own."""
@@ -83,7 +84,8 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
     def equal(path: str) -> Hashable:
         figures = by_block.get(path, {})
         roles = tuple((role, of.get("flops")) for role, of in figures.get("roles", {}).items())
-        return *(figures.get(key) for key in (*_FIGURES, "unknown", "unknown_bytes")), roles
+        formulas = tuple(figures.get("formulas", {}).items())
+        return *(figures.get(key) for key in (*_FIGURES, "unknown", "unknown_bytes")), roles, formulas
 
     def built_alike(path: str) -> Hashable:
         return by_block.get(path, {}).get("params")
@@ -128,6 +130,7 @@ def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
 
     spans = [one["time_s"] for one in parts if one.get("time_s") is not None]
     roles = dict.fromkeys(role for one in parts for role in one.get("roles", {}))
+    formulas = {key: formula for key in _FIGURES if (formula := added([value_of(one, key) for one in parts]))}
     return {
         **{key: of(key) for key in _FIGURES},
         "time_s": math.fsum(spans) if spans else None,
@@ -137,6 +140,7 @@ def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
             role: {"flops": sum(one.get("roles", {}).get(role, {}).get("flops") or 0 for one in parts)}
             for role in roles
         },
+        **({"formulas": formulas} if formulas else {}),
     }  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
+from mithril_nb.viz.costs.formulas import short_formula, value_of
 from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
@@ -20,6 +21,7 @@ Cost = Mapping[str, Any]
 
 _OWN = ("(loss)", "(optimizer)")  # what a program does for no block, as `stages` names it
 _AT_LEAST = "≥ "
+_NO_SIZE = "size unknown"
 _ROLES = ("forward", "backward", "update")
 _MEMORY = ("argument", "output", "temp", "alias", "code")
 _MOST_FORMULAS = 40
@@ -47,9 +49,15 @@ class _Column:
     written: Callable[[float | None], str]
 
     def told(self, figures: Mapping[str, Any]) -> str:
-        """A figure in words. 0 beside unknown costs is exact: a sum of which nothing is known is `None`."""
-        value = figures.get(self.key)
-        return f"{_AT_LEAST if value and figures.get(self.unknown) else ''}{self.written(value)}"
+        """A figure in words. 0 beside unknown costs is exact: a sum of which nothing is known is `None`.
+
+        So is a number beside formulas: what depends on a size is `None`.
+        """
+        value = value_of(figures, self.key)
+        if isinstance(value, str):
+            return short_formula(value)
+        is_bound = value and figures.get(self.unknown) and "formulas" not in figures
+        return f"{_AT_LEAST if is_bound else ''}{self.written(value)}"
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,11 @@ class _Table:
     def is_timed(self) -> bool:
         """Whether shares are those of the time, as there is nothing else that stands for the whole."""
         return self.main.get("source") == "measured"
+
+    @cached_property
+    def has_shares(self) -> bool:
+        """Whether there may be shares: of a whole that is a formula there are none."""
+        return not isinstance(value_of(self.main.get("total", {}), "flops"), str)
 
     @cached_property
     def folded(self) -> list[Row]:
@@ -184,15 +197,17 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
         total         1.00 kFLOP                0   64 B       8   100 %
     """
     table = _Table(cost, is_exact)
-    rows: list[tuple[str, ...]] = [("block", *(title for title, _ in table.titles), "share")]
+    last = ("share",) if table.has_shares else ()
+    rows: list[tuple[str, ...]] = [("block", *(title for title, _ in table.titles), *last)]
     if table.is_deep:
-        rows.append(("", *(source for _, source in table.titles), ""))
+        rows.append(("", *(source for _, source in table.titles), *("" for _ in last)))
     for row, share in zip(table.folded, table.shares(table.folded), strict=True):
         cells = [_told(column, table.figures(column.source, row)) for column in table.columns]
-        rows.append(("  " * row.depth + row.told, *cells, _percent(*share)))
+        rows.append(("  " * row.depth + row.told, *cells, *(_percent(*share) for _ in last)))
     for name, key in (("unattributed", "unattributed"), ("total", "total")):
         cells = [_told(column, table.sources[column.source][key]) for column in table.columns]
-        rows.append((name, *cells, "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))))
+        share = "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))
+        rows.append((name, *cells, *(share for _ in last)))
     text = [columns(rows, right=frozenset(range(1, len(rows[0]))))]
     text.extend(f"{why} {one_line(opcode)}: {told}" for why, opcode, told in _unknowns(table))
     text.extend(one_line(note) for note in _notes(table))
@@ -258,13 +273,13 @@ def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iter
     for row, share in zip(rows, shares, strict=True):
         yield from row_head(row, hues)
         yield from (_cell(column, table.figures(column.source, row)) for column in table.columns)
-        yield f"<td>{_share(table, table.figures(name, row), share, largest)}</td></tr>"
+        yield f"{_share(table, table.figures(name, row), share, largest)}</tr>"
     yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>unattributed</th>'
     yield from (_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
-    yield f"<td>{_share(table, lost, table.share(lost), largest)}</td></tr>"
+    yield f"{_share(table, lost, table.share(lost), largest)}</tr>"
     yield '<tr class="total"><th scope="row">total</th>'
     yield from (_cell(column, table.sources[column.source]["total"]) for column in table.columns)
-    yield "<td></td></tr></tfoot></table>"
+    yield f"{'<td></td>' if table.has_shares else ''}</tr></tfoot></table>"
 
 
 def row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
@@ -287,7 +302,7 @@ def _heads(table: _Table) -> Iterator[str]:
             yield f'<th scope="col"{deep}>{title}</th>'
         else:
             yield f'<th scope="colgroup" colspan="{len(group)}">{title}</th>'
-    yield f'<th scope="col"{deep}>{last}</th></tr>'
+    yield f'<th scope="col"{deep}>{last}</th></tr>' if table.has_shares else "</tr>"
     if table.is_deep:
         heads = "".join(
             f'<th scope="col">{escaped(one_line(column.source))}</th>'
@@ -301,13 +316,16 @@ def _heads(table: _Table) -> Iterator[str]:
 def _cell(column: _Column, figures: Mapping[str, Any] | None) -> str:
     if figures is None:
         return "<td></td>"
-    return _value_cell(column.told(figures), figures.get(column.key), column.key == "time_s")
+    return _value_cell(column.told(figures), value_of(figures, column.key), column.key == "time_s")
 
 
-def _value_cell(text: str, value: float | None, is_blank: bool = False) -> str:
-    """A figure, with the exact one for who points at it."""
+def _value_cell(text: str, value: float | str | None, is_blank: bool = False) -> str:
+    """A figure, with the exact one for who points at it; of a formula all of it, and for who has it read out."""
     if value is None:
         return "<td></td>" if is_blank else f'<td class="unknown">{UNKNOWN}</td>'
+    if isinstance(value, str):
+        spoken = f' aria-label="{escaped(value)}"' if text != value else ""
+        return f'<td title="{escaped(value)}"{spoken}>{escaped(text)}</td>'
     at_least = "at least " if text.startswith(_AT_LEAST) else ""
     return f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>'
 
@@ -325,21 +343,23 @@ def _percent(share: float | None, bound: str) -> str:
 
 
 def _share(table: _Table, figures: Mapping[str, Any] | None, of: tuple[float | None, str], largest: float) -> str:
-    """A share in figures and as a bar, which the largest one fills."""
+    """A share in figures and as a bar, which the largest one fills; nothing in a table without shares."""
     share, bound = of
+    if not table.has_shares:
+        return ""
     told_share = _percent(share, bound)
     if share is None:
-        return f'<span class="unknown">{UNKNOWN}</span>'
+        return f'<td><span class="unknown">{UNKNOWN}</span></td>'
     known = [] if figures is None or table.is_timed else [(role, _role(figures, role)) for role in _ROLES]
     known = [(role, value) for role, value in known if value]
     whole = sum(value for _, value in known)
     length = 100 * min(1.0, max(0.0, share / largest)) if largest > 0 else 0.0
     if len(known) < 2:
         look = known[0][0][0] if known else "f"
-        return f'{told_share}<span class="bar"><i class="{look}" style="width:{length:.1f}%"></i></span>'
+        return f'<td>{told_share}<span class="bar"><i class="{look}" style="width:{length:.1f}%"></i></span></td>'
     told = ", ".join(f"{role} {percent(value / whole)}" for role, value in known)
     bars = "".join(f'<i class="{role[0]}" style="width:{length * value / whole:.2f}%"></i>' for role, value in known)
-    return f'{told_share}<span class="bar" title="{told}">{bars}</span>'
+    return f'<td>{told_share}<span class="bar" title="{told}">{bars}</span></td>'
 
 
 def _role(figures: Mapping[str, Any], role: str) -> int:
@@ -361,6 +381,8 @@ def _unknowns(table: _Table) -> Iterator[tuple[str, str, str]]:
     for name, cost in table.sources.items():
         what = "equation" if name == "analytic" else "instruction"
         for item in cost.get("unknown", ()):
+            if item.get("reason") == _NO_SIZE and cost["total"].get("formulas"):
+                continue  # it is in the formulas
             count = item.get("count")
             told = "not counted" if count is None else f"{count} {what}{'' if count == 1 else 's'} not counted"
             if item.get("share") is not None:
@@ -383,21 +405,24 @@ def _notes(table: _Table) -> Iterator[str]:
         yield f"no {name} costs: {why}"
 
 
-def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | None]]]:
+def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
     """Yield the whole program by who says so: our sums, the same with loops once, and XLA's own."""
     for name, cost in table.sources.items():
         if name == "measured" and len(table.sources) > 1:
             continue  # it counts as the compiled program does
         total = cost["total"]
-        rows = [(name, [total.get(key) for _, key, _, _ in _QUANTITIES[:3]])]
+        rows = [(name, [value_of(total, key) for _, key, _, _ in _QUANTITIES[:3]])]
         for one in (cost.get("once"), cost.get("xla")):
             if one is not None:
                 rows.append((str(one["name"]), [one.get(key) for key in ("flops", "transcendentals", "bytes")]))
-        if len(rows) > 1 and cost.get("once") is not None and rows[1][1] == rows[0][1]:
+        if len(rows) > 1 and cost.get("once") is not None and (rows[1][1] == rows[0][1] or not table.has_shares):
             del rows[1]
         for title, values in rows:
             each = zip(values, _QUANTITIES[:3], strict=True)
-            told = [exact(value) if table.is_exact else written(value) for value, (*_, written) in each]
+            told = [
+                short_formula(value) if isinstance(value, str) else exact(value) if table.is_exact else written(value)
+                for value, (*_, written) in each
+            ]
             yield title, told, values
 
 
@@ -435,14 +460,16 @@ def _formulas(table: _Table) -> Iterator[str]:
             f'<details class="formulas"><summary>how it is counted: {escaped(one_line(name))}</summary>'
             '<table class="cost"><thead><tr><th scope="col">opcode</th>'
             '<th scope="col" class="words">FLOPs of one run</th>'
-            '<th scope="col">rows</th><th scope="col">FLOPs</th><th scope="col">bytes</th></tr></thead><tbody>'
+            '<th scope="col">rows</th>'
+            + ('<th scope="col">FLOPs</th><th scope="col">bytes</th>' if table.has_shares else "")
+            + "</tr></thead><tbody>"
         )
         for (opcode, formula), rows in found[:_MOST_FORMULAS]:
             yield (
                 f'<tr><th scope="row">{escaped(one_line(opcode))}</th>'
                 f'<td class="words">{escaped(one_line(formula))}</td><td>{len(rows):,}</td>'
             )
-            for key, written in (("flops", flops), ("bytes_accessed", nbytes)):
+            for key, written in (("flops", flops), ("bytes_accessed", nbytes)) if table.has_shares else ():
                 value = None if all(row.get(key) is None for row in rows) else _sum(rows, key)
                 yield _value_cell(written(value), value)
             yield "</tr>"

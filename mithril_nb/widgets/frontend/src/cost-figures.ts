@@ -105,6 +105,8 @@ export interface Column {
   value: (line: Line) => number | null;
   text: (line: Line) => string;
   title_of: (line: Line) => string;
+  /** How a file has it: all digits, all of a formula, nothing where it is not known. */
+  exact?: (line: Line) => string;
   /** Parts of the bar behind the number: of each role, and of none. */
   bar?: (line: Line) => [role: Role | "", value: number][];
 }
@@ -113,22 +115,26 @@ export interface Column {
 export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   const [first] = costs;
   if (!first) return [];
-  if (costs.length > 1) return [...costs.map(({ source }) => column(source, figure, source, ...SOURCE_TITLES[source])), shareColumn(first, figure)];
+  // Of a whole that is a formula there are no shares.
+  const shares = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
+  if (costs.length > 1) return [...costs.map(({ source }) => column(source, figure, source, ...SOURCE_TITLES[source])), ...shares];
   const { source, total } = first;
   const figures = FIGURES.filter((one) => one !== "time_s" || total.time_s !== null || source === "measured");
   const columns = figures.map((one) => column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2]));
   const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
   const parts = roles.length > 1 ? roles.map((role) => roleColumn(source, figure, role)) : [];
-  return [...columns, shareColumn(first, figure), ...parts];
+  return [...columns, ...shares, ...parts];
 }
 
 function column(source: Source, figure: Figure, key: string, title: string, hint: string): Column {
   const value = (line: Line): number | null => line.by[source]?.[figure] ?? null;
   const bound = (line: Line): string => (line.by[source] ? atLeast(line.by[source], figure, value(line)) : "");
+  const formula = (line: Line): [string, string] | undefined => (value(line) === null ? line.by[source]?.formulas?.[figure] : undefined);
   return {
     key, title, hint, figure, value,
-    text: (line) => bound(line) + told(figure, value(line)),
-    title_of: (line) => bound(line) + toldExactly(figure, value(line)),
+    text: (line) => formula(line)?.[0] ?? bound(line) + told(figure, value(line)),
+    title_of: (line) => formula(line)?.[1] ?? bound(line) + toldExactly(figure, value(line)),
+    exact: (line) => formula(line)?.[1] ?? String(value(line) ?? ""),
     bar: (line) => partsOf(line.by[source], figure),
   };
 }
@@ -177,7 +183,7 @@ function cell(value: string): string {
 export function toCsv(costs: readonly Cost[], figure: Figure): string {
   const columns = costColumns(costs, figure);
   const named = costs.length > 1 ? columns.map(({ key }) => (key === "share" ? "share" : `${key} ${figure}`)) : columns.map(({ key }) => key);
-  const row = (line: Line, name: string): string => [cell(name), ...columns.map((one) => String(one.value(line) ?? ""))].join(",");
+  const row = (line: Line, name: string): string => [cell(name), ...columns.map((one) => cell(one.exact?.(line) ?? String(one.value(line) ?? "")))].join(",");
   const lines = linesOf(costs);
   return `${[["block", ...named].join(","), ...lines.map((line) => row(line, line.block || "(unattributed)")), row(totalLine(costs), "total")].join("\n")}\n`;
 }

@@ -179,6 +179,8 @@ export class CostTable {
     const value = target.querySelector("span")!;
     text(value, column.text(line));
     attr(target, "title", column.title_of(line));
+    // A formula that is cut short is read out whole.
+    attr(target, "aria-label", column.text(line).endsWith("…") ? column.title_of(line) : null);
     value.classList.toggle("mnb-zero", column.value(line) === 0);
     const bar = target.querySelector<HTMLElement>("i");
     if (!bar || !column.bar) return;

@@ -95,6 +95,8 @@ export interface CostRow extends Figures {
   roles?: Partial<Record<Role, Partial<Figures>>>;
   /** How many of its equations or instructions have no known figure: with any, the sum is a lower bound. */
   unknown?: Partial<Record<Figure, number>>;
+  /** What depends on sizes that have only names: a formula that fits a cell, and all of it. */
+  formulas?: Partial<Record<Figure, [short: string, whole: string]>>;
 }
 
 /** What a program costs by one way of counting: rows that add up to the total; the one of no block is what nobody caused. */

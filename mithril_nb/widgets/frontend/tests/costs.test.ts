@@ -52,6 +52,15 @@ describe("costs", () => {
     expect(lines).toEqual(["block,flops,bytes_accessed,transcendentals,params,share", '"a ""b"", c",1234567,,0,0,1', "(unattributed),0,0,0,0,0", "total,1234567,0,0,0,1"]);
     expect(toCsv([of("lowered", []), of("compiled", [])], "bytes_accessed").split("\n")[0]).toBe("block,lowered bytes_accessed,compiled bytes_accessed,share");
   });
+  test("are formulas where sizes have only names", () => {
+    const formulas = { flops: ["24·batch·width² + …", "24·batch·width² + 9·batch·width"] as [string, string] };
+    const open = of("analytic", [{ flops: null, formulas }], { flops: null, formulas });
+    const [line] = linesOf([open]);
+    expect(costColumns([open], "flops").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params"]);
+    expect([named([open], "flops").text(line!), named([open], "flops").title_of(line!)]).toEqual(formulas.flops);
+    expect(named([open], "flops").bar!(line!)).toEqual([]);
+    expect(toCsv([open], "flops").split("\n")[1]).toBe("a,24·batch·width² + 9·batch·width,0,0,0");
+  });
   test("are lower bounds where some are unknown, shares are bounds, and 0 is exact", () => {
     const row = { ...empty, unknown: { flops: 1 } };
     expect([atLeast(row, "flops", 5), atLeast(row, "flops", 0), atLeast(row, "bytes_accessed", 5)]).toEqual(["≥ ", "", ""]);
