@@ -14,6 +14,7 @@ from mithril_nb.errors import CostBoundError, Diagnostic, UnknownOptionError, sh
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
+from mithril_nb.targets.options import refuse_misspelt
 
 Bound = float | tuple[float | None, float | None] | None
 """The most that a figure may be, or the least and the most; `None` for no bound."""
@@ -73,7 +74,8 @@ def assert_cost(
 
     Raises:
         CostBoundError: A figure is out of its bounds, or not known. It is an `AssertionError`.
-        UnknownOptionError: No bound at all, or one that is none; arguments beside an inspection, which has them.
+        UnknownOptionError: No bound at all, or one that is none, or that is misspelt; arguments beside an inspection,
+            which has them.
         StageUnavailableError: The program cannot be traced, or not lowered or compiled where that is asked for.
 
     Examples:
@@ -93,6 +95,7 @@ def assert_cost(
             most in  relu  1,000  100.0 %
             Try: flops=1_000 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.
     """
+    refuse_misspelt("assert_cost", options, assert_cost, target, "1_000_000")
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
     asked = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
     if not asked:

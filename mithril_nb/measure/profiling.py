@@ -21,6 +21,7 @@ from mithril_nb.measure.values import Values, values_for
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
+from mithril_nb.targets.options import refuse_misspelt
 
 _NS_PER_S = 1e9
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
@@ -51,10 +52,10 @@ def profile(
         The costs with their times, by instruction, block and role; print it to see a table.
 
     Raises:
-        StageUnavailableError: The program does not compile.
+        StageUnavailableError: The program cannot be traced, or does not compile.
         ProfilingError: It fails when it runs, or someone else uses the profiler.
         UnexpectedInputError: Arguments that it does not take.
-        UnknownOptionError: No run, or options for what is inspected already.
+        UnknownOptionError: No run, an option that is misspelt, or options for what is inspected already.
 
     Examples:
         >>> import jax, jax.numpy as jnp
@@ -65,7 +66,9 @@ def profile(
         ('measured', 524288, True, True)
     """
     _check(runs, warm_up)
+    refuse_misspelt("ml.profile", options, profile, target)
     inspection, given = _inspected(target, args, options)
+    _ = inspection.equations  # what cannot even be traced says where
     try:
         compiled = inspection.compiled
     except StageUnavailableError:  # sizes have names: it says which

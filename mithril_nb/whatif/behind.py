@@ -74,8 +74,9 @@ class Later(Generic[Value]):
             self._has_ended.set()
 
     def __repr__(self) -> str:
-        state = "failed" if self._once.has_failed else "done" if self.is_done else "not done"
-        return f"Later({state})"
+        if self._once.has_failed:
+            return "Later(failed; .result() raises why)"
+        return "Later(done; .result() gives it)" if self.is_done else "Later(not done yet; .result() waits for it)"
 
 
 class Turns:

@@ -101,7 +101,7 @@ class Change(Shown):
         assert self._compiled is not None, "a change of compiled programs is what XLA makes of it"
         return self._compiled.start()
 
-    @property
+    @cached_property
     def exact(self) -> Later[Change]:
         """The same with exact figures, made behind if these are an estimate."""
         if self._exact is None:

@@ -74,7 +74,7 @@ class OwnModel:
             raise UnknownOptionError(
                 f"remat must be True or False, not {short_repr(changes['remat'], 40)}.", advice="remat=True"
             )
-        settings = checked({"precision": None, **self.base}, changes, f"program {self.name!r}")
+        settings = checked({"precision": None, **self.base}, changes, f"program {self.name!r}", is_made=False)
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
 
     def inspection(self, settings: Settings) -> Inspection:

@@ -79,7 +79,9 @@ def told(value: Any) -> str:
     return short_repr(value, 40)
 
 
-def checked(base: Settings, changes: Settings, program: str, takes_any: bool = False) -> dict[str, Any]:
+def checked(
+    base: Settings, changes: Settings, program: str, takes_any: bool = False, is_made: bool = True
+) -> dict[str, Any]:
     """Return all settings, some of them changed.
 
     Args:
@@ -87,6 +89,7 @@ def checked(base: Settings, changes: Settings, program: str, takes_any: bool = F
         changes: Those that are to be others.
         program: What takes them, for errors.
         takes_any: Whether it takes settings that it does not name.
+        is_made: Whether it is a person's own function, which could take more of them.
 
     Raises:
         UnknownOptionError: A setting that there is not, or a value that cannot take the place of a size.
@@ -97,9 +100,11 @@ def checked(base: Settings, changes: Settings, program: str, takes_any: bool = F
             raise UnknownOptionError(
                 f"{program} has no setting {name!r}.",
                 (("settings", ", ".join(base) or "none"),),
-                f"{near[0]}={told(base[near[0]])}"
+                f"{near[0]}={short_repr(value, 30)}"
                 if near
-                else f"def make(..., {name}={short_repr(value, 30)}), which uses it.",
+                else f"def make(..., {name}={short_repr(value, 30)}), which uses it."
+                if is_made
+                else f"ml.what_if(make), where make({name}={short_repr(value, 30)}) returns the program for it.",
             )
         check_size(name, base.get(name), value, program)
     return {**base, **changes}

@@ -19,6 +19,8 @@ from mithril_nb.whatif.settings import PRECISIONS, Settings, checked, told
 
 OUTSIDE = ("dtype", "precision")
 """Settings that every program has: they are changed from outside of it."""
+OF_ANY = ("batch", *OUTSIDE)
+"""Settings that a program as it stands has."""
 
 
 class Subject(Protocol):
@@ -75,7 +77,8 @@ class Made:
             raise UnknownOptionError(
                 f"{self.name}() needs a value for {', '.join(map(repr, missing))}.",
                 (("settings", ", ".join(defaults)),),
-                f"ml.what_if({self.name}, {', '.join(f'{name}=...' for name in missing)})",
+                f"ml.what_if({self.name}, {', '.join(f'{name}=...' for name in missing)}), or, if it is the program, "
+                f"ml.what_if({self.name}, {', '.join(missing)})(batch=64).",
             )
         self.base: dict[str, Any] = {**{name: value for name, value in defaults.items() if value is not _NONE}, **given}
 
@@ -145,7 +148,7 @@ class Fixed:
         known |= self.base
         check_outside({name: value for name, value in changes.items() if name in OUTSIDE})
         _check_width(changes.get("dtype"))
-        settings = checked(known, changes, repr(self.name))
+        settings = checked(known, changes, repr(self.name), is_made=False)
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
 
     def inspection(self, settings: Settings) -> Inspection:

@@ -9,18 +9,20 @@ from typing import Any
 
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import memory_of
-from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
+from mithril_nb.targets.arguments import title_of
+from mithril_nb.targets.options import takes
 from mithril_nb.targets.own import is_own
-from mithril_nb.whatif.answers import TRACED, Answers
+from mithril_nb.whatif.answers import MOST_KEPT, TRACED, Answers
 from mithril_nb.whatif.behind import Behind, Later
 from mithril_nb.whatif.change import Change, Peak
 from mithril_nb.whatif.models import OwnModel
 from mithril_nb.whatif.settings import Settings, key_of
-from mithril_nb.whatif.subjects import Fixed, Made, Subject
+from mithril_nb.whatif.subjects import OF_ANY, Fixed, Made, Subject
 
 COMPILED = "compiled"
 """The way of a change as XLA tells it."""
@@ -109,6 +111,8 @@ class WhatIf:
         key = key_of(after)
         if key not in self._made:
             self._made[key] = Later(partial(_compiled, self._answers, before, after), self._asked)
+            if len(self._made) > MOST_KEPT:  # who holds a change has it still
+                del self._made[next(iter(self._made))]
         return self._made[key]
 
     def _exact(self, before: Settings, after: Settings) -> Later[Change]:
@@ -168,18 +172,37 @@ def subject_of(
     Raises:
         UnknownOptionError: Nothing that could be changed.
     """
+    is_made = not args and shapes is None and callable(target) and not hasattr(target, "init") and not is_own(target)
+    if not is_made and not isinstance(target, Inspection):
+        _refuse_settings(target, settings)
     if is_own(target):
         return OwnModel(target, args, shapes, settings)
     if isinstance(target, Inspection):
         if args or settings:
             raise UnknownOptionError(
                 f"program {target.name!r} is inspected already: it takes no arguments and no options.",
-                advice="ml.what_if(inspection)(batch=64)",
+                advice=f"ml.what_if(inspection)({_given(settings) or 'batch=64'})",
             )
         return Fixed(target)
-    if not args and shapes is None and callable(target) and not hasattr(target, "init"):
+    if is_made:
         return Made(target, settings)
     return Fixed(inspect(target, *args, shapes=shapes, **settings))
+
+
+def _refuse_settings(target: Any, settings: Settings) -> None:
+    """Raise if a program as it stands is given settings at once, which are no arguments of it."""
+    known = (*OF_ANY, "remat") if is_own(target) else OF_ANY
+    changed = {name: value for name, value in settings.items() if name in known and not takes(target, name, value)}
+    if changed:
+        raise UnknownOptionError(
+            f"ml.what_if takes {title_of(target)!r} as it stands; a second call changes its settings.",
+            (("given", _given(changed)), ("settings", ", ".join(known))),
+            f"ml.what_if({title_of(target)}, ...)({_given(changed)})",
+        )
+
+
+def _given(settings: Settings) -> str:
+    return ", ".join(f"{name}={short_repr(value, 30)}" for name, value in settings.items())
 
 
 def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, Peak]:

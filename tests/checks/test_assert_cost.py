@@ -192,6 +192,19 @@ def test_a_test_that_cannot_fail_is_refused() -> None:
     assert str(error.value).splitlines()[-1] == "    Try: assert_cost(program, *args, flops=1_000_000)"
 
 
+@pytest.mark.parametrize("others", [{}, {"flops": 1e9}])
+def test_a_bound_that_is_misspelt_is_no_argument_of_the_program(others: dict[str, Any]) -> None:
+    for target, args in ((network, ARGS), (ml.inspect(network, *ARGS), ())):
+        with pytest.raises(UnknownOptionError) as error:
+            ml.assert_cost(target, *args, flop=3, **others)
+        assert str(error.value) == (
+            "assert_cost takes no argument 'flop'.\n"
+            "    takes  flops, bytes_accessed, peak_bytes, params, source\n"
+            "    Try: assert_cost(..., flops=1_000_000)"
+        )
+    ml.assert_cost(lambda x, flop: x * flop, ARGS[0], flop=3.0, flops=1e9)  # it has such an argument
+
+
 def test_arguments_of_what_has_them() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(ml.inspect(network, *ARGS), *ARGS, name="again", flops=1)

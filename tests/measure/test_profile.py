@@ -181,10 +181,26 @@ def test_a_program_that_does_not_compile_says_why() -> None:
 
     with pytest.raises(StageUnavailableError) as refused:
         ml.profile(broken, jnp.ones(3))
+    line = broken.__code__.co_firstlineno + 1
     assert str(refused.value) == (
-        "program 'broken' cannot be profiled: it does not compile.\n"
+        "program 'broken' cannot be traced.\n"
         "    ValueError  no such axis\n"
-        '    Try: inspection.cost(source="analytic"), which needs no compiler.'
+        f'    at          test_profile.py:{line}: raise ValueError("no such axis")\n'
+        '    Try: print(inspection.stage("jaxpr").text), which shows what is known up to there.'
+    )
+    with pytest.raises(StageUnavailableError) as refused:
+        ml.profile(jnp.tanh, jnp.ones(3), compiler_options={"no_such_option": True})
+    told = str(refused.value).splitlines()
+    assert told[0] == "program 'tanh' cannot be profiled: it does not compile."
+    assert "no_such_option" in told[1]
+    assert told[-1] == '    Try: inspection.cost(source="analytic"), which needs no compiler.'
+
+
+def test_an_option_that_is_misspelt_is_none_of_the_program() -> None:
+    with pytest.raises(UnknownOptionError) as refused:
+        ml.profile(jnp.tanh, jnp.ones(3), run=3)
+    assert str(refused.value) == (
+        "ml.profile takes no argument 'run'.\n    takes  runs, warm_up, peaks\n    Try: ml.profile(..., runs=...)"
     )
 
 

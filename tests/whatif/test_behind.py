@@ -23,9 +23,9 @@ def test_a_value_that_comes_later_is_made_once() -> None:
         return 42
 
     later = Later(make, Behind())
-    assert (later.is_done, repr(later), made) == (False, "Later(not done)", [])
+    assert (later.is_done, repr(later), made) == (False, "Later(not done yet; .result() waits for it)", [])
     assert later.start().result(30) == later.result() == 42
-    assert (later.is_done, repr(later), made) == (True, "Later(done)", [1])
+    assert (later.is_done, repr(later), made) == (True, "Later(done; .result() gives it)", [1])
 
 
 def test_what_goes_wrong_behind_is_kept_and_nothing_is_printed(capfd: pytest.CaptureFixture[str]) -> None:

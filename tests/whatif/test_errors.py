@@ -35,7 +35,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[MithrilError], str]] = {
         """\
 perceptron() has no setting 'btch'.
     settings  batch, width, dtype, layers
-    Try: batch=8""",
+    Try: batch=16""",
     ),
     "a setting that is like no other": (
         lambda: what_if(perceptron)(kernel=3),
@@ -67,7 +67,41 @@ setting 'batch' of perceptron() must be a whole number, not -2.
         """\
 needs() needs a value for 'batch'.
     settings  batch, width
-    Try: ml.what_if(needs, batch=...)""",
+    Try: ml.what_if(needs, batch=...), or, if it is the program, ml.what_if(needs, batch)(batch=64).""",
+    ),
+    "a setting that a program as it stands has not": (
+        lambda: what_if(double, spec(4, 3))(btch=8),
+        UnknownOptionError,
+        """\
+'double' has no setting 'btch'.
+    settings  batch, dtype, precision
+    Try: batch=8""",
+    ),
+    "a setting that is none of any program as it stands": (
+        lambda: what_if(double, spec(4, 3))(width=8),
+        UnknownOptionError,
+        """\
+'double' has no setting 'width'.
+    settings  batch, dtype, precision
+    Try: ml.what_if(make), where make(width=8) returns the program for it.""",
+    ),
+    "a setting beside the arguments of a program as it stands": (
+        lambda: what_if(double, spec(4, 3), batch=8),
+        UnknownOptionError,
+        """\
+ml.what_if takes 'double' as it stands; a second call changes its settings.
+    given     batch=8
+    settings  batch, dtype, precision
+    Try: ml.what_if(double, ...)(batch=8)""",
+    ),
+    "a setting beside a model": (
+        lambda: what_if(Linear(4), shapes={"input": (2, 3)}, remat=True),
+        UnknownOptionError,
+        """\
+ml.what_if takes 'Linear' as it stands; a second call changes its settings.
+    given     remat=True
+    settings  batch, dtype, precision, remat
+    Try: ml.what_if(Linear, ...)(remat=True)""",
     ),
     "a function that makes no program": (
         lambda: what_if(gives_nothing),
@@ -245,7 +279,7 @@ def test_a_program_that_xla_refuses_has_its_analytic_figures() -> None:
     with pytest.raises(Exception, match="xla_no_such_flag"):
         later.result(60)
     assert later.is_done
-    assert repr(later) == "Later(failed)"
+    assert repr(later) == "Later(failed; .result() raises why)"
     (point,) = sweep(make, batch=[8], source="compiled").points
     assert point.flops is None
     assert "xla_no_such_flag" in point.reasons["flops"]
