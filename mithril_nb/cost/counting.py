@@ -99,6 +99,8 @@ def _compile_beside(inspection: Inspection) -> None:
         with suppress(Exception):
             _ = inspection.compiled
 
+    with suppress(Exception):
+        _ = inspection.lowered  # Lowering is Python's work: what is counted meanwhile would only hold it up.
     with suppress(RuntimeError):  # A process may have as many threads as it is allowed: then one after the other.
         threading.Thread(target=compile, name="mithril_nb compiles", daemon=True).start()
 
@@ -123,6 +125,8 @@ def _analytic(inspection: Inspection) -> Cost:
 
 
 def _counted(inspection: Inspection, source: str) -> Cost:
+    early = inspection.stage_so_far(_STAGES[source])
+    known = None if early is None else _instruction_costs(inspection, early)
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
         is_traced = inspection.stage("jaxpr").unavailable is None
@@ -132,9 +136,9 @@ def _counted(inspection: Inspection, source: str) -> Cost:
             (("reason", stage.unavailable),),
             with_numbers(sizes) if sizes else 'inspection.cost(source="analytic")',
         )
-    with paused_collector():
-        costs = hlo_costs(stage, _trips(inspection, stage))
-        rows = tuple(_row(one) for one in costs)
+    if early is None or known is None or early.instructions is not stage.instructions:
+        known = _instruction_costs(inspection, stage)
+    costs, rows = known
     return Cost(
         inspection.name,
         source,
@@ -146,6 +150,12 @@ def _counted(inspection: Inspection, source: str) -> Cost:
         _fusions(costs),
         order=tuple(dict.fromkeys(one.block for one in inspection.equations)),
     )
+
+
+def _instruction_costs(inspection: Inspection, stage: Stage) -> tuple[tuple[InstructionCost, ...], tuple[CostRow, ...]]:
+    with paused_collector():
+        costs = hlo_costs(stage, _trips(inspection, stage))
+        return costs, tuple(_row(one) for one in costs)
 
 
 def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:

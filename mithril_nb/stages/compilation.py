@@ -93,8 +93,9 @@ class Compilation:
         has_passes = self._wants_passes or self._writes_passes()
         # What comes out of the cache was compiled before, and wrote nothing.
         with jax_versions.without_compilation_cache(), Ahead(partial(self._read_ahead, dump, has_passes)) as ahead:
+            self._ahead = ahead
             compiled = dump.compile(self._by_xla(lowered), self._options, passes=has_passes)
-        self._dump, self._ahead, self._has_passes = dump, ahead, has_passes
+        self._dump, self._has_passes = dump, has_passes
         return compiled
 
     @staticmethod
@@ -141,6 +142,15 @@ class Compilation:
         if decided is not None and decided.hlo is not None and decided.fingerprint == fingerprint(text):
             return decided.hlo, True
         return self._read_hlo(text, _births(text, self.histories)), False
+
+    def hlo_so_far(self) -> Read | None:
+        """Return the optimized module as soon as it is there, while XLA writes machine code; `None` if it is not.
+
+        `hlo` gives the same if XLA does not change it afterwards.
+        """
+        ahead = self._ahead
+        decided = None if ahead is None else ahead.get()
+        return None if decided is None else decided.hlo
 
     def _read_passes(self) -> tuple[Pass, ...]:
         self.want_passes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,21 @@ class Site:
     def is_call(self) -> bool:
         """Whether it only calls nested jaxprs."""
         return bool(self.bodies)
+
+
+def each_equation(jaxpr: Any) -> Iterator[Any]:
+    """Yield JAX's own objects for the equations of a jaxpr, nested ones too; those of a body that is shared once."""
+    seen: dict[int, Any] = {}  # the bodies themselves as well: their ids stay taken
+
+    def walk(jaxpr: Any) -> Iterator[Any]:
+        for equation in jaxpr.eqns:
+            yield equation
+            for _, body in jax_versions.bodies(equation):
+                if id(body) not in seen:
+                    seen[id(body)] = body
+                    yield from walk(jax_versions.open_jaxpr(body))
+
+    return walk(jaxpr)
 
 
 def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:

@@ -18,6 +18,7 @@ from mithril_nb.stages.buffers import Buffer, read_buffers
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.compilation import Compilation, Read
 from mithril_nb.stages.dataflow import Value, dataflow
+from mithril_nb.stages.equations import each_equation
 from mithril_nb.stages.failure import Failure, failure_of
 from mithril_nb.stages.hlo import read_hlo
 from mithril_nb.stages.jaxpr_text import print_jaxpr
@@ -129,10 +130,10 @@ class Pipeline:
             yield
 
     def _lower(self) -> jax.stages.Lowered:
-        program = self.program.get()
+        # What is known of the program beyond its tags is worked out while XLA compiles it.
+        traced = self.traced.get()
         with self._on_device(), paused_collector():
-            tagged = program.tags.tag(program.trace.closed)
-            return program.trace.lower(tagged, self._args)
+            return traced.lower(traced.tags.tag(traced.closed), self._args)
 
     def _in_numbers(self) -> jax.stages.Lowered:
         """The lowered program, if its sizes have numbers: XLA compiles no other."""
@@ -155,8 +156,10 @@ class Pipeline:
         platform = jax.default_backend() if self._told.device is None else self._told.device.platform
         if platform != "cpu":
             return True
-        equations = self.program.get().equations
-        return any(one.primitive == "conv_general_dilated" and one.role == "backward" for one in equations)
+        convolution = "conv_general_dilated"
+        if all(one.primitive.name != convolution for one in each_equation(self.traced.get().closed.jaxpr)):
+            return False  # without waiting for what is being found out about the program
+        return any(one.primitive == convolution and one.role == "backward" for one in self.program.get().equations)
 
     def _read_kernels(self) -> tuple[Kernel, ...]:
         order = [one.id for one in self.stages["hlo"].get().instructions]

@@ -11,6 +11,7 @@ import re
 from typing import Any
 
 from mithril_nb.stages import jax_versions
+from mithril_nb.stages.equations import each_equation
 
 
 class Tags:
@@ -30,6 +31,21 @@ class Tags:
             number += 1
         self.marker = f"mnb{number or ''}#"
         self._pattern = re.compile(re.escape(self.marker) + r"([b\d.]+)~")
+
+    @classmethod
+    def of(cls, name: str, jaxpr: Any) -> Tags:
+        """Return the tags for a program: no scope in it, and no function that it calls, looks like one.
+
+        Args:
+            name: Name of the program.
+            jaxpr: Its jaxpr, open.
+        """
+        found = {name}
+        for equation in each_equation(jaxpr):
+            found.update([scope for scope, _ in jax_versions.name_stack(equation)])
+            if "name" in equation.params:
+                found.add(str(equation.params["name"]))
+        return cls(found)
 
     def path(self, op_name: str) -> tuple[str, ...]:
         """Return the relative paths in an op name, from the outside in.

@@ -12,7 +12,6 @@ from mithril_nb.stages.attribution import Attribution
 from mithril_nb.stages.equations import Site, plain_params, sites_of
 from mithril_nb.stages.param_blocks import common_block, users_of_inputs
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role
-from mithril_nb.stages.tags import Tags
 from mithril_nb.stages.tracing import Trace
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
@@ -64,9 +63,7 @@ class Program:
         )
         self.by_id = {equation.id: equation for equation in self.equations}
         self.inputs = self._inputs(attribution, params)
-        names = {name for site in self.sites for name, _ in site.stack}
-        names |= {str(site.equation.params["name"]) for site in self.sites if "name" in site.equation.params}
-        self.tags = Tags({*names, trace.name})
+        self.tags = trace.tags
 
     @cached_property
     def sizes_without_numbers(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import functools
 import inspect as python_inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ import jax
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, name_stack, spec_of
+from mithril_nb.stages.tags import Tags
 
 _LONGEST_NAME = 60
 
@@ -59,6 +61,11 @@ class Trace:
     function: str
     starts: str
     traced: jax.stages.Traced
+
+    @cached_property
+    def tags(self) -> Tags:
+        """How its equations are marked in later stages."""
+        return Tags.of(self.name, self.closed.jaxpr)
 
     def lower(self, closed: Any, args: tuple[Any, ...]) -> jax.stages.Lowered:
         """Lower another closed jaxpr of the same signature.
