@@ -137,11 +137,11 @@ class Pipeline:
 
     def _in_numbers(self) -> jax.stages.Lowered:
         """The lowered program, if its sizes have numbers: XLA compiles no other."""
-        program = self.program.get()
-        sizes = program.sizes_without_numbers
+        traced = self.traced.get()
+        sizes = traced.sizes_without_numbers
         if sizes:
             raise StageUnavailableError(
-                f"program {program.trace.name!r} does not compile: XLA needs a number for each size.",
+                f"program {traced.name!r} does not compile: XLA needs a number for each size.",
                 (("no number", ", ".join(sizes)),),
                 with_numbers(sizes),
             )
@@ -174,7 +174,7 @@ class Pipeline:
     def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
         """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
         try:
-            sizes = self.program.get().sizes_without_numbers if name in NEED_NUMBERS else ()
+            sizes = self.traced.get().sizes_without_numbers if name in NEED_NUMBERS else ()
             if sizes:
                 return Stage(
                     name, "", unavailable=f"XLA needs a number for each size, and has none for {', '.join(sizes)}"

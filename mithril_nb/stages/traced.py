@@ -65,12 +65,6 @@ class Program:
         self.inputs = self._inputs(attribution, params)
         self.tags = trace.tags
 
-    @cached_property
-    def sizes_without_numbers(self) -> tuple[str, ...]:
-        """The names of sizes of its inputs that have no numbers."""
-        shapes = (aval.shape for aval in self.trace.closed.in_avals if hasattr(aval, "shape"))
-        return tuple(sorted({name for shape in shapes for name in jax_versions.names_of_sizes(shape)}))
-
     def _inputs(self, attribution: Attribution, params: str) -> tuple[Input, ...]:
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
         are_params = [leaf.argument == params for leaf in self.trace.inputs]

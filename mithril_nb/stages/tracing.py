@@ -67,6 +67,12 @@ class Trace:
         """How its equations are marked in later stages."""
         return Tags.of(self.name, self.closed.jaxpr)
 
+    @cached_property
+    def sizes_without_numbers(self) -> tuple[str, ...]:
+        """The names of sizes of its inputs that have no numbers."""
+        shapes = (aval.shape for aval in self.closed.in_avals if hasattr(aval, "shape"))
+        return tuple(sorted({name for shape in shapes for name in jax_versions.names_of_sizes(shape)}))
+
     def lower(self, closed: Any, args: tuple[Any, ...]) -> jax.stages.Lowered:
         """Lower another closed jaxpr of the same signature.
 
