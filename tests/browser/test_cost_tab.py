@@ -125,6 +125,8 @@ def test_a_click_on_a_cell_of_the_treemap_selects_the_block_everywhere(tab) -> N
         PANEL,
     )
     flops = notebook.evaluate("{path: one.flops for path, one in wb.cost.by_block.items()}")
+    hidden = "(panel) => { const one = document.querySelector(panel); return one.scrollHeight - one.clientHeight; }"
+    assert page.evaluate(hidden, PANEL) <= 0, "all of the picture is in view"
     largest = max(size, key=lambda one: one[1])
     assert largest[0] == max(flops, key=flops.get), "the largest area is the dearest block"
     cell.click()
@@ -184,6 +186,15 @@ def test_what_if_tells_the_difference_and_applies_it(tab) -> None:
     batch = page.locator('.mnb-whatif [data-mnb-field="batch"] .mnb-number')
     batch.fill("14")
     batch.press("Enter")
+    batch.fill("1e12")
+    batch.press("Enter")
+    problem = page.locator(f"#{batch.get_attribute('aria-describedby')}")
+    assert problem.inner_text() == "“1e12” is too large. Type a whole number from 1 to 1,048,576."
+    for theme in (DARK, LIGHT):
+        notebook.set_theme(theme)
+        assert page.evaluate(FAINT, PANEL) == [], theme
+    batch.press("Escape")
+    assert (batch.input_value(), problem.is_visible()) == ("14", False)
     width = page.locator('.mnb-whatif [data-mnb-field="dimension"] .mnb-number')
     width.fill("74")
     width.press("Enter")

@@ -51,11 +51,14 @@ export function options() {
 /**
  * A module that carries another one compressed, and runs it when the widget is made. A notebook that is saved with its
  * widgets keeps the code of the shared one: so it is less than half as large.
+ *
+ * `initialize` does not wait for it: after two seconds anywidget gives a model up ("Failed to initialize model.") and
+ * drops its messages, and on a busy machine unpacking takes longer. Widgets are told by an event when it is there.
  */
 export async function carrying(code) {
   const carrier = `
     const packed = "${gzipSync(code, { level: 9 }).toString("base64")}";
-    async function initialize() {
+    async function load() {
       const bytes = Uint8Array.from(atob(packed), (one) => one.charCodeAt(0));
       const text = await new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
       const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
@@ -65,6 +68,7 @@ export async function carrying(code) {
         URL.revokeObjectURL(url);
       }
     }
+    const initialize = () => void load().catch((error) => console.error("mithril_nb: the code of its widgets does not run here.", error));
     export default { initialize, render: ({ el }) => { el.style.display = "none"; } };`;
   return (await transform(carrier, { minify: true, format: "esm", target: "es2022" })).code;
 }

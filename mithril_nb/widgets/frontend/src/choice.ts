@@ -1,6 +1,6 @@
-/** Groups of choices: one of several, walked through with the arrow keys, or some of several. */
+/** Groups of choices: one of several, walked through with the arrow keys; some of several; and what can be taken back. */
 
-import { attr, h } from "./dom";
+import { attr, h, keyed, text } from "./dom";
 
 export interface Choice<T extends string> {
   value: T;
@@ -68,5 +68,34 @@ export class Presses<T extends string> {
       if (title !== undefined) attr(button, "title", title);
       attr(button, "aria-disabled", disabled ? "true" : null);
     }
+  }
+}
+
+/** What was chosen, each to be let go of by a click. The focus goes on to the next one, and after the last to `home`. */
+export class Chips {
+  readonly root: HTMLElement;
+
+  constructor(
+    label: string,
+    private readonly verb: string,
+    private readonly letGo: (key: string) => void,
+    private readonly home: (key: string) => HTMLElement | null,
+  ) {
+    this.root = h("div", { class: "mnb-toggles", role: "group", "aria-label": label });
+  }
+
+  show(chips: readonly { key: string; said: string }[]): void {
+    keyed(this.root, chips, ({ key }) => key, ({ key }) => h("button", { type: "button", class: "mnb-toggle mnb-removable", onclick: () => this.leave(key) }), (chip: HTMLElement, { said }) => {
+      text(chip, `${said} ✕`);
+      attr(chip, "aria-label", `${this.verb} ${said}`);
+    });
+    this.root.hidden = chips.length === 0;
+  }
+
+  private leave(key: string): void {
+    const at = [...this.root.children].findIndex((chip) => (chip as any).__mnbKey === key);
+    this.letGo(key);
+    const left = this.root.children;
+    ((left[Math.min(at, left.length - 1)] as HTMLElement | undefined) ?? this.home(key))?.focus();
   }
 }

@@ -76,6 +76,7 @@ export class Drawing {
   constructor(
     private readonly store: Store,
     private readonly tip: Tip,
+    open: (block: string) => void,
   ) {
     this.shadow = this.root.attachShadow({ mode: "open" });
     this.shadow.append(h("style", {}, OWN));
@@ -85,6 +86,10 @@ export class Drawing {
       tip.hide();
     });
     this.shadow.addEventListener("click", (event) => this.click(event as MouseEvent));
+    this.shadow.addEventListener("dblclick", (event) => {
+      const mark = this.markAt(event.target);
+      if (mark) open(this.blockOf(mark));
+    });
     this.shadow.addEventListener("keydown", (event) => this.key(event as KeyboardEvent));
     this.leave = store.on("links", () => this.paintLinks());
   }
@@ -119,6 +124,11 @@ export class Drawing {
 
   recolour(theme: Theme): void {
     if (this.markup) this.show(this.markup, theme);
+  }
+
+  /** The blocks that can be pointed at in it. */
+  get blocks(): ReadonlySet<string> {
+    return new Set(this.marks.map((mark) => this.blockOf(mark)));
   }
 
   private markAt(target: EventTarget | null): SVGElement | null {
@@ -188,15 +198,16 @@ export interface Drawn {
 /** A drawing with its states: being drawn, old, not to be had; and its twin in words. */
 export class Picture {
   readonly root: HTMLElement;
-  private readonly drawing: Drawing;
+  readonly drawing: Drawing;
   private readonly said = h("p", { class: "mnb-hint", role: "status" });
   private readonly twin = h("pre", { class: "mnb-twin", tabindex: 0, "aria-label": "The same in words" });
   private readonly words: HTMLElement;
   private readonly clock: Clock;
   private waitsFor = "";
 
-  constructor(store: Store, tip: Tip) {
-    this.drawing = new Drawing(store, tip);
+  /** `open` is told which block is clicked twice. */
+  constructor(store: Store, tip: Tip, open: (block: string) => void = () => {}) {
+    this.drawing = new Drawing(store, tip, open);
     this.words = h("details", { class: "mnb-words" }, h("summary", {}, "The same in words"), this.twin);
     this.root = h("div", { class: "mnb-picture" }, this.said, this.drawing.root, this.words);
     this.clock = new Clock((elapsed) => elapsed && text(this.said, `${this.waitsFor}: ${elapsed}`));

@@ -4,7 +4,7 @@ import { costColumns, type Column, FIGURE_TITLES, type Line, linesOf, nothing, s
 import { attr, h, icon, ICONS, keyed, text } from "./dom";
 import { UNATTRIBUTED, lineage } from "./links";
 import { percent } from "./format";
-import { decodeJson } from "./messages";
+import { unpacked } from "./messages";
 import type { Store } from "./store";
 import type { Cost, CostDetail, Figure, Source } from "./types";
 
@@ -14,6 +14,8 @@ interface Details {
   rows: CostDetail[];
   /** How many more there are. */
   left: number;
+  /** Why there are none, if they could not be read. */
+  problem?: string;
 }
 
 export class CostTable {
@@ -42,7 +44,8 @@ export class CostTable {
     this.root = h("div", { class: "mnb-cost-table" }, table);
     this.leave = [
       store.on("links", () => this.paintLinks()),
-      store.kernel.on("cost_rows", (message: { source: Source; version: number; block: string; figure: Figure }, buffers) => void this.receive(message, buffers[0])),
+      store.kernel.on("cost_rows", (message: { source: Source; block: string; figure: Figure }, buffers) =>
+        void unpacked<Details>(buffers[0], (details) => this.take(message, details), (problem) => this.take(message, { rows: [], left: 0, problem }))),
     ];
   }
 
@@ -224,12 +227,10 @@ export class CostTable {
     const heads = ["Id", first.source === "analytic" ? "Primitive" : "Opcode", "Role", "Runs", ...shown.map((figure) => FIGURE_TITLES[figure][0]), "FLOPs of one run"];
     const table = h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, ...heads.map((title) => h("th", { scope: "col", class: /Runs|FLOPs$|Bytes|Transc|Time/.test(title) ? "mnb-num" : "" }, title)))), h("tbody", {}, ...rows));
     const left = found.left > 0 ? h("p", { class: "mnb-hint" }, `and ${found.left.toLocaleString("en-US")} more, of less ${FIGURE_TITLES[this.figure][0]}`) : null;
-    target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, "Nothing of this program is its own: only parameters, or what is in the blocks inside it."), ...(left ? [left] : []));
+    target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, found.problem ?? "Nothing of this program is its own: only parameters, or what is in the blocks inside it."), ...(left ? [left] : []));
   }
 
-  private async receive({ source, block, figure }: { source: Source; block: string; figure: Figure }, buffer: DataView | undefined): Promise<void> {
-    if (!buffer) return;
-    const details = await decodeJson<Details>(buffer);
+  private take({ source, block, figure }: { source: Source; block: string; figure: Figure }, details: Details): void {
     if (source !== this.costs[0]?.source || figure !== this.figure) return;
     this.details.set(block, details);
     this.paint();

@@ -1,5 +1,6 @@
 /** What if: settings are changed on a copy of the program, and what that makes of its costs is told at once. */
 
+import { Chips } from "./choice";
 import { Clock } from "./clock";
 import { FIGURE_TITLES, VIEW_TITLES, told, toldExactly } from "./cost-figures";
 import { type Drawn, Picture } from "./cost-picture";
@@ -7,7 +8,7 @@ import { attr, h, keyed, text } from "./dom";
 import { type FieldView, createField } from "./fields";
 import { percent } from "./format";
 import { fill } from "./lists";
-import { decodeJson } from "./messages";
+import { unpacked } from "./messages";
 import type { Store } from "./store";
 import { hostTheme } from "./theme";
 import type { Tip } from "./tip";
@@ -29,6 +30,7 @@ interface Answer {
   problem: Diagnostic | null;
 }
 
+const NO_INFO: CostsInfo["what_if"] = { state: "empty", message: "", problem: null, settings: null, version: 0 };
 const TYPES = new Set(["int", "float", "bool", "choice", "ints"]);
 
 /** How much larger or smaller: "×2.00", "+1.2 %". */
@@ -38,6 +40,10 @@ export function changeOf(before: number | null, after: number | null): string {
   if (before === 0) return "new";
   const ratio = after / before;
   return ratio >= 1.995 || ratio <= 0.5 ? `×${Number(ratio.toPrecision(3))}` : `${ratio > 1 ? "+" : "−"}${percent(Math.abs(ratio - 1))}`;
+}
+
+function toldChange([path, name, value]: Change): string {
+  return `${path ? `${path}.` : ""}${name} = ${String(value)}`;
 }
 
 function written(figure: Compared, value: number | null): string {
@@ -52,11 +58,13 @@ export class WhatIf {
   private readonly blockTitle = h("h4", {});
   private readonly ofBlock = h("div", { class: "mnb-fields" });
   private readonly hint = h("p", { class: "mnb-hint" });
-  private readonly chips = h("div", { class: "mnb-toggles", role: "group", "aria-label": "What is changed; a click takes it back" });
+  private readonly chips = new Chips("What is changed", "Take back", (key) => this.takeBack([key]), (key) => this.control(key));
   private readonly reset: HTMLButtonElement;
   private readonly apply: HTMLButtonElement;
   private readonly compile: HTMLButtonElement;
+  private readonly buttons: HTMLElement;
   private readonly said = h("p", { class: "mnb-hint", role: "status", "data-mnb-part": "what-if" });
+  private readonly old = h("p", { class: "mnb-badge", role: "status", hidden: true });
   private readonly problem = h("div", { class: "mnb-notice mnb-step-problem", hidden: true });
   private readonly body = h("tbody");
   private readonly heads = h("tr");
@@ -64,7 +72,10 @@ export class WhatIf {
   private readonly picture: Picture;
   private readonly main: HTMLElement;
   private readonly clock: Clock;
+  /** The latest answer, and the latest that is one: what cannot be answered leaves that where it is. */
   private answer: Answer | null = null;
+  private good: Answer | null = null;
+  private unread = "";
   private sent = "";
   private asked = 0;
   private readonly leave: (() => void)[];
@@ -73,22 +84,24 @@ export class WhatIf {
     private readonly store: Store,
     tip: Tip,
   ) {
-    this.reset = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "whatif.reset", onclick: () => this.takeBack([...this.changes.keys()]) }, "Reset");
+    this.reset = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "whatif.reset", onclick: () => this.startAnew() }, "Reset");
     this.apply = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "whatif.apply", title: "Makes these changes in the model; undo takes them back", onclick: () => this.make() }, "Apply to the model");
     this.compile = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "whatif.compile", title: "Compiles the program as it is and as it would be", onclick: () => this.send(true) }, "Compile both");
     this.table = h("table", { class: "mnb-table mnb-whatif-table" }, h("thead", {}, this.heads), this.body);
     this.picture = new Picture(store, tip);
-    this.main = h("div", { class: "mnb-whatif-main" }, this.said, this.problem, this.table, this.picture.root);
+    this.main = h("div", { class: "mnb-whatif-main" }, this.said, this.problem, this.old, this.table, this.picture.root);
+    this.buttons = h("div", { class: "mnb-row mnb-wrap" }, this.apply, this.compile, this.reset);
     this.root = h(
       "div",
       { class: "mnb-whatif", "aria-label": VIEW_TITLES.what_if },
-      h("div", { class: "mnb-whatif-side" }, this.whole, this.blockTitle, this.ofBlock, this.hint, this.chips, h("div", { class: "mnb-row mnb-wrap" }, this.apply, this.compile, this.reset)),
+      h("div", { class: "mnb-whatif-side" }, this.whole, this.blockTitle, this.ofBlock, this.hint, this.chips.root, this.buttons),
       this.main,
     );
     this.clock = new Clock((elapsed) => elapsed && text(this.said, `${this.info.message || "Working it out"}: ${elapsed}`));
     this.leave = [
       store.on("links", () => this.store.cost.view === "what_if" && this.update()),
-      store.kernel.on("what_if", (message: { key: string }, buffers) => void this.receive(message, buffers[0])),
+      store.kernel.on("what_if", ({ key }: { key: string }, buffers) =>
+        void unpacked<Answer>(buffers[0], (answer) => this.take(key, answer), (why) => this.refuse(key, why))),
     ];
   }
 
@@ -103,7 +116,7 @@ export class WhatIf {
   }
 
   private get info(): CostsInfo["what_if"] {
-    return this.store.snapshot.costs?.what_if ?? { state: "empty", message: "", settings: null, version: 0 };
+    return this.store.snapshot.costs?.what_if ?? NO_INFO;
   }
 
   /** What can be another of the whole is found out when somebody looks. */
@@ -117,29 +130,38 @@ export class WhatIf {
   update(): void {
     const { snapshot, selection, kernel } = this.store;
     this.ask();
+    for (const [key, [of]] of this.changes) if (of && !snapshot.blocks[of]) this.changes.delete(key);
+    if (this.changes.size === 0) this.forget();
     const settings = this.info.settings ?? [];
-    this.fields(this.whole, "", settings);
     const path = selection[0] ?? "";
-    const block = snapshot.blocks[path];
-    const own = (block?.fields ?? []).filter((field) => TYPES.has(field.type));
-    this.fields(this.ofBlock, path, own);
-    const canEdit = snapshot.palette.length > 0;
+    const own = (snapshot.blocks[path]?.fields ?? []).filter((field) => TYPES.has(field.type));
+    const shown = new Set([...this.fields(this.whole, "", settings), ...this.fields(this.ofBlock, path, own)]);
+    for (const key of this.views.keys()) if (!shown.has(key)) this.views.delete(key);
     this.blockTitle.hidden = own.length === 0;
     text(this.blockTitle, path.split("/").join(" / "));
-    this.hint.hidden = own.length > 0 && settings.length > 0;
-    text(this.hint, canEdit ? (path ? "This block has nothing to change." : "Select a block to change its sizes too.") : settings.length ? "" : this.info.settings === null ? "Finding out what can be another." : "Nothing of this program can be changed from here: ml.what_if(make) takes any settings of a function that makes it.");
-    if (!this.hint.textContent) this.hint.hidden = true;
-    keyed(this.chips, [...this.changes], ([key]) => key, ([key]) => h("button", { type: "button", class: "mnb-toggle mnb-chip", onclick: () => this.takeBack([key]) }), (chip: HTMLElement, [, [of, name, value]]) => {
-      text(chip, `${of ? `${of}.` : ""}${name} = ${String(value)} ✕`);
-      attr(chip, "aria-label", `Take back ${of ? `${of}.` : ""}${name} = ${String(value)}`);
-    });
-    this.reset.hidden = this.changes.size === 0;
+    const canEdit = snapshot.palette.length > 0;
+    const hint = this.info.state === "unavailable" || (own.length > 0 && settings.length > 0) ? "" : this.info.settings === null ? "Finding out what can be another." : canEdit ? (path ? "This block has nothing to change." : "Select a block to change its sizes too.") : settings.length ? "" : "Nothing of this program can be changed from here: ml.what_if(make) takes any settings of a function that makes it.";
+    this.hint.hidden = hint === "";
+    text(this.hint, hint);
+    this.chips.show([...this.changes].map(([key, change]) => ({ key, said: toldChange(change) })));
+    const active = (this.root.getRootNode() as Document | ShadowRoot).activeElement;
     this.apply.hidden = !canEdit || this.changes.size === 0;
-    attr(this.apply, "aria-disabled", this.answer?.problem && !this.isOld ? "true" : null);
     this.compile.hidden = this.changes.size === 0 || this.info.state === "loading" || this.answer === null || this.answer.compiled !== null || this.answer.problem !== null;
     this.clock.run(this.info.state === "loading" && kernel.connection !== "lost");
     if (this.changes.size) this.send(false);
     this.paint();
+    // A button that is pressed and has no more to do hands the focus on.
+    if (this.buttons.contains(active) && (active as HTMLElement).hidden) (this.buttons.querySelector<HTMLElement>("button:not([hidden])") ?? this.control())?.focus();
+  }
+
+  /** The control of a change, or the first there is. */
+  private control(key = ""): HTMLElement | null {
+    const view = [...this.views].find(([one]) => key && one.startsWith(`${key} `))?.[1];
+    return (view?.root ?? this.root).querySelector<HTMLElement>("input, select");
+  }
+
+  private get isWrong(): boolean {
+    return [...this.views.values()].some((view) => view.problem() !== "");
   }
 
   /** Whether the answer is to other changes than those that are there now. */
@@ -147,15 +169,16 @@ export class WhatIf {
     return this.answer !== null && JSON.stringify(this.answer.changes) !== JSON.stringify([...this.changes.values()]);
   }
 
-  private fields(parent: HTMLElement, path: string, fields: readonly Field[]): void {
+  private fields(parent: HTMLElement, path: string, fields: readonly Field[]): string[] {
     const key = (field: Field): string => `${path} ${field.name} ${field.type}`;
-    for (const field of fields) {
-      if (!this.views.has(key(field))) this.views.set(key(field), createField(field, (value) => this.change(path, field.name, value)));
-    }
-    keyed(parent, fields, key, (field) => this.views.get(key(field))!.root, (_, field) => {
+    keyed(parent, fields, key, (field) => {
+      this.views.set(key(field), createField(field, (value) => this.change(path, field.name, value), () => this.paint()));
+      return this.views.get(key(field))!.root;
+    }, (_, field) => {
       const change = this.changes.get(`${path} ${field.name}`);
       this.views.get(key(field))!.update(change ? { ...field, value: change[2] } : field);
     });
+    return fields.map(key);
   }
 
   private valueNow(path: string, name: string): FieldValue | undefined {
@@ -167,20 +190,23 @@ export class WhatIf {
     const key = `${path} ${name}`;
     if (JSON.stringify(this.valueNow(path, name)) === JSON.stringify(value)) this.changes.delete(key);
     else this.changes.set(key, [path, name, value]);
-    if (this.changes.size === 0) this.forget();
     this.update();
   }
 
   private takeBack(keys: readonly string[]): void {
     for (const key of keys) this.changes.delete(key);
-    if (this.changes.size === 0) this.forget();
     this.update();
   }
 
+  private startAnew(): void {
+    for (const view of this.views.values()) view.restore();
+    this.takeBack([...this.changes.keys()]);
+  }
+
   private forget(): void {
-    this.answer = null;
-    this.sent = "";
-    this.picture.show(null);
+    if (this.sent) this.picture.show(null);
+    this.answer = this.good = null;
+    this.sent = this.unread = "";
   }
 
   /** Apply the changes as one edit, which undo takes back. */
@@ -201,24 +227,46 @@ export class WhatIf {
     this.store.kernel.latest("what if", "what_if", { key, changes, figure, compile, width: Math.floor((this.main.clientWidth || 720) / 40) * 40 });
   }
 
-  private async receive({ key }: { key: string }, buffer: DataView | undefined): Promise<void> {
-    if (!buffer || key !== this.sent) return;
-    const answer = await decodeJson<Answer>(buffer);
+  private take(key: string, answer: Answer): void {
     if (key !== this.sent) return;
     this.answer = answer;
-    this.picture.show(answer.picture, hostTheme());
+    this.unread = "";
+    if (answer.problem === null) {
+      this.good = answer;
+      this.picture.show(answer.picture, hostTheme());
+    }
     this.update();
   }
 
+  private refuse(key: string, why: string): void {
+    if (key !== this.sent) return;
+    this.unread = why;
+    this.paint();
+  }
+
+  private saying(isEmpty: boolean, isOld: boolean): string {
+    if (this.store.kernel.connection === "lost") return "Answers come from the kernel, which is not connected. Run the cell again to ask.";
+    if (this.info.state === "unavailable") return "What other settings would cost is not to be had:";
+    if (this.unread) return this.unread;
+    if (isEmpty) return "Change a setting to see at once what it does to the costs. The model stays as it is.";
+    return isOld ? "" : (this.good?.how ?? "");
+  }
+
   private paint(): void {
-    const { answer } = this;
+    const { answer: latest, good: answer, info } = this;
     const isEmpty = this.changes.size === 0;
-    const isOld = !isEmpty && this.isOld;
-    this.table.hidden = this.picture.root.hidden = isEmpty || answer === null || answer.problem !== null;
-    this.table.classList.toggle("mnb-old", isOld);
-    this.problem.hidden = isEmpty || !answer?.problem;
-    if (answer?.problem) fill(this.problem, answer.problem);
-    if (this.info.state !== "loading") text(this.said, isEmpty ? "Change a setting to see at once what it does to the costs. The model stays as it is." : this.info.state === "failed" ? this.info.message : isOld || !answer ? "" : answer.how);
+    const problem = info.state === "unavailable" ? info.problem : isEmpty || this.isOld ? null : (latest?.problem ?? null);
+    const cannot = this.isWrong || problem !== null || this.unread !== "";
+    const isOld = !isEmpty && (cannot || this.isOld);
+    this.table.hidden = this.picture.root.hidden = isEmpty || answer === null;
+    for (const part of [this.table, this.picture.root]) part.classList.toggle("mnb-old", isOld);
+    this.old.hidden = !cannot || isEmpty || answer === null;
+    text(this.old, answer ? `The answer to ${answer.changes.map(toldChange).join(", ")}` : "");
+    this.problem.hidden = problem === null;
+    if (problem) fill(this.problem, problem);
+    attr(this.apply, "aria-disabled", cannot ? "true" : null);
+    this.reset.hidden = isEmpty && !this.isWrong;
+    if (info.state !== "loading" || this.store.kernel.connection === "lost") text(this.said, this.saying(isEmpty, isOld));
     if (!answer || isEmpty) return;
     const hasCompiled = answer.compiled !== null;
     const heads = ["", "now", "then", "change", ...(hasCompiled ? ["compiled now", "then", "change"] : [])];

@@ -1,6 +1,6 @@
 /** The Cost tab: what is shown is chosen above; a table, or a picture that the kernel draws. */
 
-import { Presses, Radios } from "./choice";
+import { Chips, Presses, Radios } from "./choice";
 import { Clock } from "./clock";
 import { copyFrom } from "./clipboard";
 import { FIGURES, FIGURE_TITLES, SOURCES, SOURCE_TITLES, VIEWS, VIEW_TITLES, inOrder, shownSources, toCsv } from "./cost-figures";
@@ -8,13 +8,14 @@ import { type Drawn, Picture } from "./cost-picture";
 import { CostTable } from "./cost-table";
 import { WhatIf } from "./cost-whatif";
 import { attr, h, iconButton, text } from "./dom";
-import { decodeJson } from "./messages";
+import { lineage } from "./links";
+import { unpacked } from "./messages";
 import type { Store } from "./store";
 import { hostTheme } from "./theme";
 import type { Tip } from "./tip";
 import type { Cost, CostView, CostsInfo, Figure, Source } from "./types";
 
-const NO_COSTS: CostsInfo = { sources: {}, what_if: { state: "empty", message: "", settings: null, version: 0 } };
+const NO_COSTS: CostsInfo = { sources: {}, what_if: { state: "empty", message: "", problem: null, settings: null, version: 0 } };
 const MAKING: Record<Source, string> = { analytic: "Tracing", lowered: "Lowering", compiled: "Compiling", measured: "Running the program" };
 /** Notes that stand open; the others are behind them. */
 const FIRST_NOTES = 2;
@@ -25,6 +26,10 @@ export class CostTab {
   readonly root: HTMLElement;
   private readonly made = new Map<Source, { version: number; cost: Cost }>();
   private readonly asked = new Map<string, string>();
+  /** Costs that came and could not be read, with why. */
+  private readonly unread = new Map<Source, string>();
+  /** Blocks whose memory is shown as that of what is in them. */
+  private opened: string[] = [];
   private readonly views = new Radios<CostView>("How costs are shown", "cost.view", VIEWS.map((value) => ({ value, title: VIEW_TITLES[value] })), (view) => this.choose({ view }));
   private readonly sources = new Presses<Source>("Ways of counting", "cost.source", SOURCES.map((value) => ({ value, title: SOURCE_TITLES[value][0], hint: SOURCE_TITLES[value][1] })), (source) => this.press(source));
   private readonly figure: HTMLSelectElement;
@@ -33,8 +38,12 @@ export class CostTab {
   private readonly table: CostTable;
   private readonly picture: Picture;
   private readonly whatIf: WhatIf;
+  private readonly chips = new Chips("Blocks that are open", "Close", (block) => this.openBlocks(this.opened.filter((one) => one !== block)), () => (this.open.hidden ? this.views.root.querySelector<HTMLElement>('[aria-checked="true"]') : this.open));
+  private readonly open = h("button", { type: "button", class: "mnb-toggle", "data-mnb-action": "cost.open_block", title: "Shows what is in it; a double click on it does so too", onclick: () => this.openSelected() });
+  private readonly openHint = h("span", { class: "mnb-muted" }, "Select a block to see what is in it.");
+  private readonly inside = h("div", { class: "mnb-cost-inside" }, this.chips.root, this.open, this.openHint);
   private readonly legend = h("span", { class: "mnb-cost-legend" }, ...(["forward", "backward", "update"] as const).map((role) => h("span", {}, h("b", { class: `mnb-role-${role}` }), role)));
-  private readonly hint = h("p", { class: "mnb-hint" }, "Costs appear here as soon as the model can run.");
+  private readonly hint = h("p", { class: "mnb-hint" });
   private readonly waiting = h("p", { class: "mnb-hint mnb-cost-waiting", role: "status" });
   private readonly problems = h("div", { class: "mnb-cost-problems" });
   private readonly notes = h("div", { class: "mnb-cost-notes" });
@@ -55,13 +64,13 @@ export class CostTab {
     this.measure = h("button", { type: "button", class: "mnb-button mnb-cost-measure", "data-mnb-action": "cost.measure", title: "Runs the program 20 times on this machine, and reads JAX's profiler. Inputs of which only the shape is known are made up.", onclick: () => this.startMeasuring() }, "Measure");
     this.copy = iconButton("copy", "Copy the table as CSV", "cost.csv", () => void copyFrom(this.copy, toCsv(this.shown(), store.cost.figure)));
     this.table = new CostTable(store);
-    this.picture = new Picture(store, tip);
+    this.picture = new Picture(store, tip, (block) => this.canOpen(block) && this.openBlocks([...this.opened, block]));
     this.whatIf = new WhatIf(store, tip);
     this.root = h(
       "div",
       { class: "mnb-costs", "data-mnb-part": "cost" },
       h("div", { class: "mnb-cost-bar" }, this.views.root, this.sources.root, this.figure, this.measure, this.copy, this.stale),
-      this.hint, this.waiting, this.problems, this.table.root, this.legend, this.picture.root, this.whatIf.root, this.notes,
+      this.hint, this.waiting, this.problems, this.table.root, this.legend, this.inside, this.picture.root, this.whatIf.root, this.notes,
     );
     this.clock = new Clock((elapsed) => elapsed && text(this.waiting, `${this.waitsFor}: ${elapsed}`));
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());
@@ -70,9 +79,12 @@ export class CostTab {
       store.on("snapshot", () => this.update()),
       store.on("cost", () => this.update()),
       store.on("tab", () => this.update()),
+      store.on("links", () => this.paintInside()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on("cost", (message: { source: Source; version: number }, buffers) => void this.receive(message, buffers[0])),
-      store.kernel.on("cost_picture", (message: { key: string; version: number }, buffers) => void this.receivePicture(message, buffers[0])),
+      store.kernel.on("cost", ({ source, version }: { source: Source; version: number }, buffers) =>
+        void unpacked<Cost>(buffers[0], (cost) => this.take(source, version, cost), (why) => this.refuse(source, why))),
+      store.kernel.on("cost_picture", ({ key }: { key: string }, buffers) =>
+        void unpacked<Drawn>(buffers[0], (drawn) => this.takePicture(key, drawn), (why) => this.takePicture(key, { svg: "", text: "", reason: why }))),
     ];
     this.update();
   }
@@ -161,6 +173,10 @@ export class CostTab {
     this.sources.root.hidden = view === "what_if";
     this.figure.hidden = view === "memory" || view === "roofline";
     this.hint.hidden = isThere;
+    const jaxpr = snapshot.stages["jaxpr"];
+    text(this.hint, jaxpr?.state === "unavailable" || jaxpr?.state === "failed" ? `Costs come from the jaxpr, which is not to be had: ${jaxpr.message}` : "Costs appear here as soon as the model can run.");
+    if (view !== "table") this.root.closest(".mnb-main")?.classList.add("mnb-with-picture");
+    this.opened = this.opened.filter((block) => this.hasInside(block));
     this.table.root.hidden = view !== "table" || !isThere;
     this.picture.root.hidden = view === "table" || view === "what_if" || !isThere;
     this.whatIf.root.hidden = view !== "what_if" || !isThere;
@@ -177,6 +193,7 @@ export class CostTab {
     this.paintStates(sources);
     if (view !== "table" && view !== "what_if") this.askPicture(sources);
     if (view === "what_if") this.whatIf.update();
+    this.paintInside();
   }
 
   private paintTable(figure: Figure): void {
@@ -190,7 +207,7 @@ export class CostTab {
     const { view } = this.store.cost;
     this.legend.hidden ||= view !== "table";
     const states = sources.map((source) => [source, this.info.sources[source]] as const);
-    const making = states.find(([source, info]) => info?.state === "loading" || (source !== "analytic" && source !== "measured" && this.asked.get(source) === String(this.store.snapshot.version) && !this.made.has(source) && info?.state !== "failed" && info?.state !== "unavailable"));
+    const making = states.find(([source, info]) => info?.state === "loading" || (source !== "analytic" && source !== "measured" && this.asked.get(source) === String(this.store.snapshot.version) && !this.made.has(source) && !this.unread.has(source) && info?.state !== "failed" && info?.state !== "unavailable"));
     this.waitsFor = making ? MAKING[making[0]] : "";
     const isWaiting = making !== undefined && !this.isLost && view === "table";
     this.waiting.hidden = !isWaiting;
@@ -198,6 +215,7 @@ export class CostTab {
     if (!isWaiting) text(this.waiting, "");
     const wrong = view === "what_if" ? [] : states.filter(([, info]) => info?.state === "failed" || info?.state === "unavailable");
     const said = wrong.map(([source, info]) => `${SOURCE_TITLES[source][0]} costs ${info!.state === "failed" ? "could not be made" : "are not available"}: ${info!.message}`);
+    for (const source of sources) if (this.unread.has(source)) said.push(`${SOURCE_TITLES[source][0]} costs: ${this.unread.get(source)!}`);
     if (view === "table" && sources.includes("measured") && !this.made.has("measured") && this.info.sources.measured?.state === "empty") said.push("Nothing has been measured yet: “Measure” runs the program.");
     if (this.isLost && sources.some((source) => source !== "analytic" && !this.made.has(source))) said.push("Costs other than the analytic ones come from the kernel, which is not connected. Run the cell again to see them.");
     this.problems.replaceChildren(...said.map((words) => h("p", { class: "mnb-note" }, words)));
@@ -212,13 +230,17 @@ export class CostTab {
     );
   }
 
-  private async receive({ source, version }: { source: Source; version: number }, buffer: DataView | undefined): Promise<void> {
-    if (!buffer) return;
-    const cost = await decodeJson<Cost>(buffer);
+  private take(source: Source, version: number, cost: Cost): void {
     if ((this.made.get(source)?.version ?? 0) > version) return;
     this.made.set(source, { version, cost });
+    this.unread.delete(source);
     this.table.forget();
     this.drawn = "";
+    this.update();
+  }
+
+  private refuse(source: Source, why: string): void {
+    this.unread.set(source, why);
     this.update();
   }
 
@@ -237,19 +259,59 @@ export class CostTab {
     if (this.isLost && !this.drawn) return this.picture.say("Pictures come from the kernel, which is not connected. Run the cell again to see them.");
     if (this.store.tab !== "cost" || cost === null || cost.stale || this.isLost) return;
     if (sources.includes("measured") && !this.info.sources.measured?.version) return this.picture.say("Nothing has been measured yet: “Measure” runs the program.");
-    const key = JSON.stringify([view, sources, view === "memory" || view === "roofline" ? null : figure, this.width, version, this.info.sources.measured?.version ?? 0]);
+    const key = JSON.stringify([view, sources, view === "memory" ? this.opened : view === "roofline" ? null : figure, this.width, version, this.info.sources.measured?.version ?? 0]);
     if (key === this.drawn) return;
     this.drawn = key;
     const slowest = inOrder(sources).at(-1)!;
     this.picture.wait(slowest === "measured" || this.made.get(slowest)?.version === version || slowest === "analytic" ? "Drawing" : MAKING[slowest]);
-    this.store.kernel.latest("cost picture", "want_cost_picture", { key, view, sources, figure, width: this.width || 900 });
+    this.store.kernel.latest("cost picture", "want_cost_picture", { key, view, sources, figure, width: this.width || 900, opened: view === "memory" ? this.opened : [] });
   }
 
-  private async receivePicture({ key }: { key: string }, buffer: DataView | undefined): Promise<void> {
-    if (!buffer || key !== this.drawn) return;
-    const drawn = await decodeJson<Drawn>(buffer);
+  private takePicture(key: string, drawn: Drawn): void {
     if (key !== this.drawn) return;
     this.picture.show(drawn, hostTheme());
     attr(this.root, "data-mnb-drawn", this.store.cost.view);
+    this.paintInside();
+  }
+
+  // Blocks that open
+
+  private canOpen(block: string): boolean {
+    return this.store.cost.view === "memory" && !this.opened.includes(block) && this.hasInside(block);
+  }
+
+  private hasInside(block: string): boolean {
+    return this.store.snapshot.cost?.rows.some((row) => row.block.startsWith(`${block}/`)) ?? false;
+  }
+
+  /** The block of the picture in which the selected one is, if there is more in it. */
+  private selectedToOpen(): string | null {
+    const { blocks } = this.picture.drawing;
+    const selected = this.store.pins.flatMap((pin) => (pin.kind === "block" ? lineage(pin.path) : []));
+    return selected.find((block) => blocks.has(block) && this.canOpen(block)) ?? null;
+  }
+
+  private openSelected(): void {
+    const block = this.selectedToOpen();
+    if (block === null) return;
+    this.openBlocks([...this.opened, block]);
+    (this.chips.root.lastElementChild as HTMLElement).focus();
+  }
+
+  private openBlocks(blocks: string[]): void {
+    // What is open within one that closes closes with it.
+    this.opened = blocks.filter((block) => lineage(block).every((around) => blocks.includes(around) || !this.opened.includes(around)));
+    this.paintInside();
+    this.update();
+  }
+
+  private paintInside(): void {
+    this.inside.hidden = this.store.cost.view !== "memory" || this.picture.root.hidden || this.picture.drawing.root.hidden;
+    if (this.inside.hidden) return;
+    const block = this.selectedToOpen();
+    this.chips.show(this.opened.map((one) => ({ key: one, said: one.split("/").join(" / ") })));
+    this.open.hidden = block === null;
+    text(this.open, block === null ? "" : `Open ${block.split("/").join(" / ")}`);
+    this.openHint.hidden = block !== null || ![...this.picture.drawing.blocks].some((one) => this.canOpen(one));
   }
 }

@@ -14,6 +14,16 @@ export async function decodeJson<T>(buffer: DataView | ArrayBuffer | Uint8Array)
   return (await new Response(stream).json()) as T;
 }
 
+/** Hand the data of a message to a panel; what cannot be read is said where the data would stand. */
+export async function unpacked<T>(buffer: DataView | undefined, take: (data: T) => void, refuse: (why: string) => void): Promise<void> {
+  if (!buffer) return;
+  try {
+    take(await decodeJson<T>(buffer));
+  } catch (error) {
+    refuse(`What came from the kernel could not be shown: ${error instanceof Error ? error.message : String(error)}. Run the cell again to ask for it anew.`);
+  }
+}
+
 const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source"] as const;
 
 /** A stage as it travels: instructions as columns, what many of them share once, in a table. */

@@ -113,7 +113,7 @@ export interface Cost {
 export interface CostsInfo {
   sources: Partial<Record<Source, { state: StageState; message: string; version: number }>>;
   /** How far an answer is; and what can be another of the whole, as it was at a version: null before somebody asked. */
-  what_if: { state: StageState; message: string; settings: Field[] | null; version: number };
+  what_if: { state: StageState; message: string; problem: Diagnostic | null; settings: Field[] | null; version: number };
 }
 
 /** What one equation or instruction costs, for a page. */

@@ -155,8 +155,11 @@ function stack(root: HTMLElement, left: HTMLElement, lower: HTMLElement, inspect
   return () => watcher.disconnect();
 }
 
-/** A divider that writes the share of the part before it into a CSS variable. */
+/**
+ * A divider that writes the size of the part before it into a CSS variable: a share of the width, which is the page's; of
+ * the height, which is ours to change, so many px, so that what stands below takes what is added.
+ */
 export function divider(axis: "x" | "y", label: string, whole: HTMLElement, before: HTMLElement, variable: string): HTMLElement {
   const size = (element: HTMLElement): number => (axis === "x" ? element.offsetWidth : element.offsetHeight);
-  return splitter({ axis, label, min: 0.15, max: 0.85, length: () => size(whole), get: () => (size(whole) ? size(before) / size(whole) : 0.4), set: (share) => whole.style.setProperty(variable, `${(share * 100).toFixed(2)}%`) });
+  return splitter({ axis, label, min: 0.15, max: 0.85, length: () => size(whole), get: () => (size(whole) ? size(before) / size(whole) : 0.4), set: (share) => whole.style.setProperty(variable, axis === "x" ? `${(share * 100).toFixed(2)}%` : `${Math.round(share * size(whole))}px`) });
 }
