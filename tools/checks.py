@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tools import bundle, chromium, environment, interpreters
+from tools import bundle, chromium, environment, interpreters, nodejs
 from tools.environment import Environment
-from tools.steps import ROOT, WORK, Clock, Stop, run, say
+from tools.steps import ROOT, WORK, Beside, Clock, Stop, run, say
 
 EXTRAS = ("dev", "lab", "test")
 SOURCES = ("mithril_nb", "tests", "tools", "benchmarks", "hatch_build.py")
@@ -25,12 +26,12 @@ class Part:
     Attributes:
         name: What `--only` calls it.
         title: Its headline.
-        work: Runs it; returns an exit status.
+        work: Runs it; returns an exit status. None: it is begun earlier, beside others, and waited for in its turn.
     """
 
     name: str
     title: str
-    work: Callable[[Environment], int]
+    work: Callable[[Environment], int] | None = None
 
 
 def lint(venv: Environment) -> int:
@@ -39,18 +40,18 @@ def lint(venv: Environment) -> int:
     return run(venv.command("ruff", "check", *present)) or run(venv.command("ruff", "format", "--check", *present))
 
 
-def types(venv: Environment) -> int:
-    """Types of the Python."""
-    return run(venv.command("pyright", "--pythonpath", str(venv.python)), venv.variables())
+def types(venv: Environment) -> list[Beside]:
+    """Begin to check the types of the Python."""
+    return [Beside(venv.command("pyright", "--pythonpath", str(venv.python)), WORK / "pyright.log", venv.variables())]
 
 
-def frontend(venv: Environment) -> int:
-    """Types and tests of the front end."""
-    node = bundle.install_packages(ROOT, venv.packages)
-    folder = ROOT / bundle.FRONTEND
-    return run([*node.npm, "run", "--silent", "check"], node.environment(), folder) or run(
-        [*node.npm, "run", "--silent", "test"], node.environment(), folder
-    )
+def frontend(*package_folders: Path) -> list[Beside]:
+    """Begin to check the types of the front end, and to test it."""
+    node = bundle.install_packages(ROOT, *package_folders)
+    return [
+        Beside([*node.npm, "run", "--silent", script], WORK / f"{log}.log", node.environment(), ROOT / bundle.FRONTEND)
+        for script, log in (("check", "tsc"), ("test", "vitest"))
+    ]
 
 
 def unit(venv: Environment, **variables: str) -> int:
@@ -88,9 +89,9 @@ def jupyter(venv: Environment) -> int:
 
 PARTS = (
     Part("lint", "ruff: rules and format", lint),
-    Part("types", "pyright", types),
-    Part("frontend", "front end: tsc and vitest", frontend),
+    Part("frontend", "front end: tsc and vitest, begun with the set-up"),
     Part("unit", "pytest: unit and property tests, examples in docstrings", unit),
+    Part("types", "pyright, begun after the set-up"),
     Part("jupyter", "pytest: notebooks cell by cell, and JupyterLab in Chromium", jupyter),
 )
 
@@ -110,21 +111,38 @@ def run_parts(only: Sequence[str] = ()) -> int:
     unknown = [name for name in only if name not in known]
     if unknown:
         raise Stop(f"no part {unknown[0]!r} in the tests.", [f"parts  {', '.join(known)}"], f"--only {known[0]}")
+    wanted = {part.name: part for part in PARTS if not only or part.name in only}
     clock = Clock()
     prepared: list[Environment] = []
-
-    def set_up() -> int:
-        prepared.append(environment.prepare(EXTRAS))
-        if not only or "jupyter" in only:
-            chromium.prepare(prepared[0])
-        return 0
-
     for report in WORK.glob("report-*.xml"):
         report.unlink()
-    clock.part("set-up", set_up)
-    for part in PARTS:
-        if not only or part.name in only:
-            clock.part(part.title, lambda part=part: part.work(prepared[0]))
+    with ExitStack() as until_the_end:
+        begun: dict[str, list[Beside]] = {}
+
+        def begin(name: str, programs: Sequence[Beside]) -> None:
+            begun[name] = [until_the_end.enter_context(program) for program in programs]
+
+        def set_up() -> int:
+            if "frontend" in wanted and nodejs.on_path():
+                bundle.build(ROOT)  # pip would, before all else; then it works on one core, mostly
+                begin("frontend", frontend())
+            prepared.append(environment.prepare(EXTRAS))
+            if "frontend" in wanted and "frontend" not in begun:
+                begin("frontend", frontend(prepared[0].packages))
+            if "types" in wanted:
+                begin("types", types(prepared[0]))
+            if "jupyter" in wanted:
+                chromium.prepare(prepared[0])
+            return 0
+
+        def work(part: Part) -> int:
+            if part.work is not None:
+                return part.work(prepared[0])
+            return next(filter(None, [program.finish() for program in begun[part.name]]), 0)
+
+        clock.part("set-up", set_up)
+        for part in wanted.values():
+            clock.part(part.title, lambda part=part: work(part))
     say("\n" + clock.table())
     say(_closing_line(clock.total_s))
     return 1 if any(status for _, _, status in clock.parts) else 0

@@ -88,6 +88,56 @@ def run_quietly(command: Sequence[str], log: Path, env: Mapping[str, str] | None
     return _wait(process)
 
 
+class Beside:
+    """A program that runs beside whatever comes next, with its output in a log. It ends with its block.
+
+    Args:
+        command: What to run.
+        log: Where its output goes.
+        env: Its environment; ours by default.
+        cwd: Its working folder.
+
+    Examples:
+        >>> with Beside([sys.executable, "-c", "print(2 + 3)"], WORK / "sum.log") as begun:
+        ...     begun.finish()
+        5
+        0
+    """
+
+    def __init__(
+        self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None, cwd: Path = ROOT
+    ) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._log = log
+        with log.open("w", encoding="utf-8") as kept:
+            self._process = subprocess.Popen(
+                list(command),
+                env=None if env is None else dict(env),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=kept,
+                stderr=subprocess.STDOUT,
+            )
+
+    def __enter__(self) -> Beside:
+        """Return itself, already running."""
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        """End the program if nobody waited for it."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            _end(self._process)
+
+    def finish(self) -> int:
+        """Wait until it has ended, show what it printed, and return its exit status."""
+        status = _wait(self._process)
+        text = self._log.read_text(encoding="utf-8", errors="replace").rstrip()
+        if text:
+            say(text)
+        return status
+
+
 def tail(log: Path, lines: int = 25) -> str:
     """Return the last lines of a log."""
     with log.open(encoding="utf-8", errors="replace") as kept:

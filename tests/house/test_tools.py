@@ -150,7 +150,7 @@ def test_an_unknown_part_is_said() -> None:
     with pytest.raises(steps.Stop) as told:
         dev.main(["test", "--only", "units"])
     assert str(told.value) == (
-        "no part 'units' in the tests.\n    parts  lint, types, frontend, unit, jupyter\n    Try: --only lint"
+        "no part 'units' in the tests.\n    parts  lint, frontend, unit, types, jupyter\n    Try: --only lint"
     )
 
 
@@ -158,6 +158,23 @@ def test_a_failing_program_is_reported_with_its_last_words(tmp_path: Path) -> No
     log = tmp_path / "log"
     assert steps.run_quietly([sys.executable, "-c", "print('last words'); raise SystemExit(3)"], log) == 3
     assert steps.tail(log) == "last words"
+
+
+def test_a_program_runs_beside_others_and_ends_with_its_block(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with steps.Beside([sys.executable, "-c", "print('at last'); raise SystemExit(3)"], tmp_path / "log") as begun:
+        assert begun.finish() == 3
+    assert capsys.readouterr().out == "at last\n"
+    with steps.Beside([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log") as left:
+        assert left._process.poll() is None
+    assert left._process.poll() is not None
+
+
+def test_programs_keep_what_they_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Packages are installed without bytecode: without it every process compiles all of JAX anew."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert "PYTHONDONTWRITEBYTECODE" not in environment.Environment(tmp_path).variables()
 
 
 def test_an_unknown_command_gets_a_sentence_and_no_traceback() -> None:
