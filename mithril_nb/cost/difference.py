@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.records import CostRow, text_table, told_sum
@@ -21,6 +21,14 @@ _OTHERWISE = {
     "custom-call": "XLA counts -1 for each, its sign for what it does not know; we leave them out (no rule)",
 }
 """What XLA's HloCostAnalysis does otherwise than our rules, by opcode."""
+_OTHERWISE_OF_EQUATIONS = {
+    "abs": "of complex numbers XLA counts one operation, or what JAX writes out; we count the root of re² + im²",
+    **dict.fromkeys(
+        ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"),
+        "XLA counts a window as long as the axis for each item; we count each item once",
+    ),
+}
+"""What it does otherwise of what JAX lowers equations to, by primitive."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +167,8 @@ def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
         one = DifferenceRow(
             primitive, len(mine) or len(others), _once(mine, field), _once(others, field), _reason(mine, field)
         )
+        if one.ours != one.theirs and not one.reason:
+            one = replace(one, reason=_OTHERWISE_OF_EQUATIONS.get(primitive, ""))
         if one.ours != 0 or one.theirs != 0:
             rows.append(one)
     key = "bytes" if field == "bytes_accessed" else field

@@ -26,7 +26,7 @@ class Site:
         id: Path to it, as in `Equation.id`.
         equation: JAX's own object.
         primitive: Name of its primitive.
-        variables: Those of its operands that are no constants written into it.
+        variables: Those of its operands that are no constants written into it; without what chooses between equals.
         parent: The site in whose body it stands, or `None` at the top.
         stack: All names around it, those of the callers first.
         repeats: How often it runs per run of the program, or `None` if unknown.
@@ -85,6 +85,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
         known: dict[Any, Constant],
     ) -> list[Site]:
         here = []
+        originals: dict[Any, Any] = {}
         for index, equation in enumerate(jaxpr.eqns):
             own = jax_versions.name_stack(equation)
             site = Site(
@@ -97,6 +98,12 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                 repeats,
             )
             site.constants = _constants(site, known)
+            if site.primitive == "stop_gradient" and site.variables:
+                originals[equation.outvars[0]] = originals.get(site.variables[0], site.variables[0])
+            elif site.primitive == "select_n" and len(site.variables) == len(equation.invars) > 2:
+                cases = site.variables[1:]
+                if len({originals.get(case, case) for case in cases}) == 1:  # so does `vmap` of a condition begin
+                    site.variables, site.constants = cases, ("?", *site.constants[1:])
             site.transforms = _inside(transforms, jax_versions.transforms_of(own)) if own else transforms
             here.append(site)
             everything.append(site)

@@ -76,6 +76,7 @@ class _Module:
         self._homes: dict[str, Computation] = {}
         self._callers: dict[str, list[HloLine]] = {}
         self._appliers: dict[str, list[HloLine]] = {}
+        self._functions: dict[str, frozenset[str]] = {}
 
     def result(self) -> tuple[str, tuple[Instruction, ...]]:
         shown = [self._title, ""]
@@ -140,7 +141,7 @@ class _Module:
         """
         op_name = line.op_name or self._op_names.get(line.name, "")
         if self._tags.marker not in op_name:
-            return frozenset()
+            return self._of_function(computation)
         found: set[str] = set()
         for part in op_name.split(";"):
             id = ".".join(self._tags.path(part))
@@ -149,6 +150,16 @@ class _Module:
             elif id:
                 found |= self._behind_callers(id, computation)
         return frozenset(found & self._equations.keys())
+
+    def _of_function(self, computation: Computation) -> frozenset[str]:
+        """Return the equations that JAX lowers to a function of their own, such as running sums: all in it is theirs."""
+        known = self._functions.get(computation.name)
+        if known is None:
+            callers = [one for one in self._callers.get(computation.name, ()) if one.opcode in ("call", "while")]
+            ids = {id for one in callers for id in self._ids(one, self._homes[one.name])}
+            known = frozenset(id for id in ids if not self._equations[id].is_call)
+            self._functions[computation.name] = known
+        return known
 
     def _behind_callers(self, id: str, computation: Computation) -> set[str]:
         """Return what an id is that counts from the function which a computation is, or is a part of."""

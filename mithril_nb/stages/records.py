@@ -49,8 +49,8 @@ class Equation:
         params: Pairs of name and value of its params that are plain data; nested jaxprs and functions are left out.
         is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
         constants: For each operand its value if it is the same number everywhere and known from the jaxpr,
-            `"?"` if it is such a constant but its value is not worked out, a text that starts with `SIZE` if it is a
-            size that has a name and no number yet, else `None`.
+            `"?"` if it is such a constant but its value is not worked out, or makes no difference; a text that starts
+            with `SIZE` if it is a size that has a name and no number yet, else `None`.
         origin: `"tagged"` if the scopes around it, or the functions that made it, say its block, `"inferred"` if the
             flow of data does, else `None`.
         transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, `"while"`, `"cond"`,

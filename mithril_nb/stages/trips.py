@@ -56,10 +56,8 @@ class _Counting:
         start, step = self._start(left.place), self._step(left.place)
         if start is None or step is None:
             return None
-        count = _rounds(how, start, step, right)
         dtype = self.loop.condition.invars[self.loop.condition_constants + left.place].aval.dtype
-        end = start + step * (count or 0)
-        return count if np.iinfo(dtype).min <= end <= np.iinfo(dtype).max else None
+        return rounds(how, start, step, right, str(dtype))
 
     def _told(self, jaxpr: Any, constants: int, atom: Any) -> int | _Carried | None:
         """Return what an operand is: a number, or what is carried from round to round."""
@@ -103,24 +101,30 @@ class _Carried:
     place: int
 
 
-def _rounds(how: str, start: int, step: int, end: int) -> int | None:
-    """How often a count holds a condition before it breaks it; `None` if it never does.
+def rounds(how: str, start: int, step: int, end: int, dtype: str = "int32") -> int | None:
+    """Return how often a count holds a condition before it breaks it; `None` if it never does.
+
+    Args:
+        how: The condition: `"lt"`, `"le"`, `"gt"`, `"ge"` or `"ne"`.
+        start: Where the count starts.
+        step: What is added to it each time.
+        end: What it is compared with.
+        dtype: Dtype of the count, whose range it must not leave.
 
     Examples:
-        >>> _rounds("lt", 0, 3, 7), _rounds("ge", 5, -1, 0), _rounds("ne", 0, 2, 6), _rounds("lt", 9, 1, 7)
+        >>> rounds("lt", 0, 3, 7), rounds("ge", 5, -1, 0), rounds("ne", 0, 2, 6), rounds("lt", 9, 1, 7)
         (3, 6, 3, 0)
-        >>> _rounds("lt", 0, -1, 7), _rounds("ne", 0, 2, 7)
-        (None, None)
+        >>> rounds("lt", 0, -1, 7), rounds("ne", 0, 2, 7), rounds("le", 0, 1, 255, "uint8")
+        (None, None, None)
     """
-    if how == "ne":
-        far = end - start
-        return 0 if far == 0 else far // step if step and far % step == 0 and far // step > 0 else None
-    if how in ("gt", "ge"):
-        start, step, end = -start, -step, -end
-    far = end - start + (how in ("le", "ge"))
-    if far <= 0:
+    far, by = (start - end, -step) if how in ("gt", "ge") else (end - start, step)
+    far += how in ("le", "ge")
+    if far == 0 or (far < 0 and how != "ne"):
         return 0
-    return -(-far // step) if step > 0 else None
+    if far * by <= 0 or (how == "ne" and far % by):
+        return None
+    count = -(-far // by)
+    return count if np.iinfo(dtype).min <= start + step * count <= np.iinfo(dtype).max else None
 
 
 def _maker(jaxpr: Any, atom: Any) -> Any:

@@ -94,6 +94,64 @@ def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
     assert (product.flops, product.repeats, product.once) == (2 * 8**3, None, 1)
 
 
+LOOP = """HloModule m
+
+ENTRY main {{
+  %zero = s32[] constant({start})
+  %end = s32[] constant({end})
+  %x = f32[2] parameter(0)
+  %in = (s32[], s32[], f32[2]) tuple(%zero, %end, %x)
+  ROOT %loop = (s32[], s32[], f32[2]) while(%in), condition=%test, body=%turn
+}}
+
+test {{
+  %given = (s32[], s32[], f32[2]) parameter(0)
+  %count = s32[] get-tuple-element(%given), index=0
+  %last = s32[] get-tuple-element(%given), index=1
+  ROOT %goes = pred[] compare(%count, %last), direction={how}
+}}
+
+turn {{
+  %held = (s32[], s32[], f32[2]) parameter(0)
+  %before = s32[] get-tuple-element(%held), index=0
+  %step = s32[] constant({step})
+  %after = s32[] {sum}
+  %same = s32[] get-tuple-element(%held), index={same}
+  %value = f32[2] get-tuple-element(%held), index=2
+  %negate = f32[2] negate(%value)
+  ROOT %out = (s32[], s32[], f32[2]) tuple(%after, %same, %negate)
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("changes", "rounds"),
+    [
+        ({}, 5),
+        ({"sum": "add(%step, %before)", "start": -1, "step": 2}, 3),
+        ({"sum": "subtract(%before, %step)", "start": 9, "how": "GE"}, 5),
+        ({"step": 0}, None),
+        ({"how": "EQ"}, None),
+        ({"same": 0}, None),  # what it is compared with changes from round to round
+        ({"sum": "multiply(%before, %step)"}, None),
+        ({"sum": "subtract(%step, %before)"}, None),
+    ],
+)
+def test_a_loop_says_itself_how_often_if_it_counts_to_a_number(changes: dict, rounds: int | None) -> None:
+    usual = {"start": 0, "end": 5, "how": "LT", "step": 1, "sum": "add(%before, %step)", "same": 1}
+    text, found = read_hlo(LOOP.format(**{**usual, **changes}), Tags(set()), {}, {})
+    (negate,) = (one for one in hlo_costs(Stage("hlo_before", text, found)) if one.instruction.opcode == "negate")
+    assert negate.repeats == rounds
+
+
+def test_the_loops_of_random_numbers_are_known_before_xlas_passes() -> None:
+    fn, *args = PROGRAMS["random"]
+    found = inspect(fn, *args)
+    lowered = found.cost("lowered")
+    assert (lowered.unknown, lowered.total.unknown_bytes) == ((), 0)
+    assert lowered.total.flops == pytest.approx(found.cost().total.flops, abs=6)  # the count of five rounds
+
+
 def test_what_a_fusion_does_is_told_of_its_body_and_what_it_moves_of_itself() -> None:
     found = inspect(lambda x: jnp.tanh(x) * 2 + 1, spec(32, 32))
     costs = {one.instruction.id: one for one in hlo_costs(found.stage("hlo"))}

@@ -105,7 +105,8 @@ class Rule:
 Finding = TypeVar("Finding", bound=Callable[[Equation], "Letters | Formula | None"])
 
 RULES: dict[str, Rule] = {}
-"""The rule of each primitive, by name."""
+"""The rule of each primitive, by name; with `OF_COMPLEX` behind it that of complex numbers, if it is another."""
+OF_COMPLEX = " of complex"
 
 
 def rule(
@@ -143,6 +144,13 @@ def rule(
         return letters
 
     return register
+
+
+def rule_of(equation: Equation) -> Rule | None:
+    """Return the rule of an equation, or `None` if there is none."""
+    name = equation.primitive
+    is_complex = any(spec.dtype.startswith("complex") for spec in equation.inputs)
+    return (is_complex and RULES.get(name + OF_COMPLEX)) or RULES.get(name)
 
 
 def size(spec: TensorSpec) -> int:
@@ -275,7 +283,7 @@ class Counted:
 def counted(equation: Equation) -> Counted:
     """Return what one run of an equation costs."""
     moved = _known(bytes_moved, equation)
-    found = RULES.get(equation.primitive)
+    found = rule_of(equation)
     if not equation.is_used:
         return Counted(0, 0, 0, moved, "0: nothing needs it")
     if found is None:
@@ -330,7 +338,7 @@ _FOLDED = frozenset(
 
 def bytes_moved(equation: Equation) -> Expression | None:
     """Return the bytes that an equation reads and writes if nothing is fused."""
-    found = RULES.get(equation.primitive)
+    found = rule_of(equation)
     if found is not None and found.moved is not None:
         return found.moved(equation)
     return bytes_sum(*equation.inputs, *equation.outputs)
@@ -346,37 +354,45 @@ def of_items(equation: Equation) -> Letters:
     return {"n": items(equation)}
 
 
-def _elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
+def elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
+    """Register rules of so many operations for each item of the result.
+
+    Args:
+        flops: FLOPs for each item.
+        transcendentals: Transcendentals for each item.
+        note: As in `Formula`.
+        *primitives: The names of the primitives.
+    """
     each = {0: "0", 1: "n"}
     texts = [each.get(factor, f"{factor}·n") for factor in (flops, transcendentals)]
     rule(*primitives, flops=texts[0], transcendentals=texts[1], note=note)(of_items)
 
 
-_elementwise(
+elementwise(
     1, 0, "",
     "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "sign", "abs", "floor", "ceil", "round",
     "is_finite", "square", "eq", "ne", "lt", "le", "gt", "ge", "eq_to", "lt_to", "le_to", "and", "or", "xor", "not",
     "shift_left", "shift_right_logical", "shift_right_arithmetic", "population_count", "clz", "clamp", "complex",
     "real", "imag", "bitcast_convert_type", "reduce_precision", "mulhi",
 )  # fmt: skip
-_elementwise(
+elementwise(
     0, 1, "",
     "exp", "log", "expm1", "log1p", "tanh", "sin", "cos", "tan", "atan", "atan2", "sqrt", "rsqrt", "cbrt", "erf",
 )  # fmt: skip
 # What JAX or XLA writes out in simpler ops; measured on the lowered module.
-_elementwise(3, 1, "1 / (1 + exp(-x))", "logistic")
-_elementwise(1, 1, "exp(x log 2)", "exp2")
-_elementwise(3, 2, "written out", "acos", "cosh")
-_elementwise(5, 2, "written out", "asin")
-_elementwise(10, 3, "written out", "sinh")
-_elementwise(11, 3, "written out", "asinh")
-_elementwise(7, 4, "written out", "acosh")
-_elementwise(6, 2, "written out", "atanh")
-_elementwise(62, 1, "a polynomial", "erfc")
-_elementwise(37, 2, "a polynomial", "erf_inv")
-_elementwise(24, 0, "bit by bit", "nextafter")
-_elementwise(4, 0, "", "conj")
-_elementwise(3, 0, "(1 - x)·(1 + x)", "one_minus_square")  # a primitive since JAX 0.12
+elementwise(3, 1, "1 / (1 + exp(-x))", "logistic")
+elementwise(1, 1, "exp(x log 2)", "exp2")
+elementwise(3, 2, "written out", "acos", "cosh")
+elementwise(5, 2, "written out", "asin")
+elementwise(10, 3, "written out", "sinh")
+elementwise(11, 3, "written out", "asinh")
+elementwise(7, 4, "written out", "acosh")
+elementwise(6, 2, "written out", "atanh")
+elementwise(62, 1, "a polynomial", "erfc")
+elementwise(37, 2, "a polynomial", "erf_inv")
+elementwise(24, 0, "bit by bit", "nextafter")
+elementwise(4, 0, "", "conj")
+elementwise(3, 0, "(1 - x)·(1 + x)", "one_minus_square")  # a primitive since JAX 0.12
 
 
 @rule(

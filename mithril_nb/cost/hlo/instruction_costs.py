@@ -10,6 +10,7 @@ from types import MappingProxyType
 from mithril_nb.cost.formulas.rules import Work, sum_of
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work
+from mithril_nb.cost.hlo.trips import counted_rounds
 from mithril_nb.stages.records import Instruction, Stage
 
 
@@ -66,7 +67,7 @@ class _Costs:
         self._runs[self._module.entry.name] = self._once[self._module.entry.name] = 1
         for body in self._callers_first():
             for one in body.by_id.values():
-                for callee, runs, once in self._runs_of(one, self._runs[body.name], self._once[body.name]):
+                for callee, runs, once in self._runs_of(one, body, self._runs[body.name], self._once[body.name]):
                     self._runs[callee.name] = sum_of(self._runs[callee.name], runs)
                     self._once[callee.name] += once
                     if one.opcode == "fusion" or body.name in self._fused:
@@ -81,7 +82,7 @@ class _Costs:
 
         def visit(body: Computation) -> None:
             for one in body.by_id.values():
-                for callee, _, _ in self._runs_of(one, 1, 1):
+                for callee, _, _ in self._runs_of(one, body, 1, 1):
                     if callee.name not in done:
                         visit(callee)
             done[body.name] = body
@@ -89,11 +90,12 @@ class _Costs:
         visit(self._module.entry)
         return list(done.values())[::-1]
 
-    def _runs_of(self, one: Instruction, runs: int | None, once: int) -> list[tuple[Computation, int | None, int]]:
+    def _runs_of(
+        self, one: Instruction, home: Computation, runs: int | None, once: int
+    ) -> list[tuple[Computation, int | None, int]]:
         module = self._module
         if one.opcode == "while":
-            told = dict(one.attributes).get("known_trip_count")
-            trips = int(told) if told and told.isdigit() else self._trips.get(one.id)
+            trips = self._rounds(one, home)
             body = 0 if runs == 0 else None if trips is None or runs is None else runs * trips
             check = None if body is None or runs is None else body + runs
             return [
@@ -112,6 +114,12 @@ class _Costs:
         if one.opcode in ("fusion", "call", "async-start"):
             return [(callee, runs, once) for callee in module.called(one, "calls", "to_apply", "called_computations")]
         return []
+
+    def _rounds(self, loop: Instruction, home: Computation) -> int | None:
+        """How often a loop goes round: as XLA says, or the jaxpr, or the loop itself."""
+        told = dict(loop.attributes).get("known_trip_count")
+        known = int(told) if told and told.isdigit() else self._trips.get(loop.id)
+        return counted_rounds(loop, home, self._module) if known is None else known
 
     def _cost(self, one: Instruction, body: Computation) -> InstructionCost:
         work, moved, formula = self._each(one, body)
@@ -157,7 +165,7 @@ class _Costs:
             work, _, _ = self._each(one, body)
             flops += work.flops if work is not None else 0
             transcendentals += work.transcendentals if work is not None else 0
-            for callee, runs, _ in self._runs_of(one, 1, 1):
+            for callee, runs, _ in self._runs_of(one, body, 1, 1):
                 inner, times = self._sums(callee.name), 1 if runs is None else runs
                 flops += times * inner.flops
                 transcendentals += times * inner.transcendentals
@@ -165,10 +173,11 @@ class _Costs:
 
     def _is_body_known(self, name: str) -> bool:
         """Whether all that one run of a computation takes is known."""
-        for one in self._module.computations[name].by_id.values():
-            if self._each(one, self._module.computations[name])[0] is None:
+        body = self._module.computations[name]
+        for one in body.by_id.values():
+            if self._each(one, body)[0] is None:
                 return False
-            for callee, runs, _ in self._runs_of(one, 1, 1):
+            for callee, runs, _ in self._runs_of(one, body, 1, 1):
                 if runs != 0 and (runs is None or not self._is_known(callee.name)):
                     return False
         return True

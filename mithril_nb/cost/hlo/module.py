@@ -12,6 +12,7 @@ from mithril_nb.stages.records import Instruction, Stage
 _NAMES = re.compile(r"%?([\w.\-]+)")
 _LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
 """The layout of a result that is one array; the text leaves out what is row by row."""
+_NUMBER = re.compile(r" [su]\d+\[\] constant\((-?\d+)\)")
 _INLINE = ("calls", "to_apply", "body", "condition", "branch_computations", "called_computations",
            "true_computation", "false_computation", "select", "scatter", "comparator")  # fmt: skip
 """Attributes whose values are names of computations."""
@@ -27,6 +28,7 @@ class Computation:
         is_entry: Whether the program begins here.
         by_id: Its instructions by id, in order.
         layouts: Of those whose results do not lie in memory row by row, the order of axes, the last to vary first.
+        numbers: Of those that are whole numbers, which.
         root: The one that gives its result.
     """
 
@@ -34,6 +36,7 @@ class Computation:
     is_entry: bool
     by_id: dict[str, Instruction] = field(default_factory=dict)
     layouts: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
     root: Instruction | None = None
 
     @cached_property
@@ -83,6 +86,10 @@ class HloModule:
             line = lines[one.line - 1]
             if line.startswith("  ROOT "):
                 current.root = one
+            if one.opcode == "constant":
+                number = _NUMBER.search(line)
+                if number:
+                    current.numbers[one.id] = int(number[1])
             layout = _LAYOUT.search(line)
             if layout:
                 current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))

@@ -1,0 +1,90 @@
+"""How often a loop of HLO goes round that counts from a number to a number, where XLA has not written it yet.
+
+Before its passes XLA says it of no loop. Of those that JAX writes itself, such as the rounds of its random numbers, the
+jaxpr does not tell it either.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mithril_nb.cost.hlo.module import Computation, HloModule
+from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.trips import rounds
+
+_DIGITS = re.compile(r"\d+")
+
+
+def counted_rounds(loop: Instruction, home: Computation, module: HloModule) -> int | None:
+    """Return how often the body of a `while` runs each time the loop does; `None` if only the run itself will tell.
+
+    Args:
+        loop: The loop.
+        home: The computation that it stands in.
+        module: The module.
+    """
+    return _Counting(loop, home, module).rounds()
+
+
+class _Counting:
+    def __init__(self, loop: Instruction, home: Computation, module: HloModule):
+        self._home = home
+        self._given = home.by_id.get(loop.operands[0]) if loop.operands else None
+        self._condition = next(iter(module.called(loop, "condition")), None)
+        self._body = next(iter(module.called(loop, "body")), None)
+
+    def rounds(self) -> int | None:
+        condition = self._condition
+        test = None if condition is None else condition.root
+        if condition is None or test is None or test.opcode != "compare":
+            return None
+        how = dict(test.attributes).get("direction", "").lower()
+        counter, end = condition.operands(test)
+        place, dtype = _place(counter), counter.shapes[0].dtype
+        if place is None or how not in ("lt", "le", "gt", "ge", "ne"):
+            return None
+        start, step, stop = self._start(place), self._step(place), self._number(condition, end)
+        return None if start is None or step is None or stop is None else rounds(how, start, step, stop, dtype)
+
+    def _start(self, place: int) -> int | None:
+        """Return the number with which something begins that goes from round to round."""
+        given = self._given
+        if given is None or given.opcode != "tuple" or place >= len(given.operands):
+            return None
+        return self._home.numbers.get(given.operands[place])
+
+    def _step(self, place: int) -> int | None:
+        """Return what a round adds to it."""
+        made = self._result(place)
+        if self._body is None or made is None or made.opcode not in ("add", "subtract"):
+            return None
+        first, second = self._body.operands(made)
+        if made.opcode == "add" and _place(first) != place:
+            first, second = second, first
+        if _place(first) != place:
+            return None
+        step = self._number(self._body, second)
+        return step if step is None or made.opcode == "add" else -step
+
+    def _number(self, where: Computation, one: Instruction) -> int | None:
+        """Return the number that something is in every round."""
+        place = _place(one)
+        if place is None:
+            return where.numbers.get(one.id)
+        made = self._result(place)
+        return self._start(place) if made is not None and _place(made) == place else None  # handed on as it is
+
+    def _result(self, place: int) -> Instruction | None:
+        """Return what the body gives at some place."""
+        body = self._body
+        if body is None or body.root is None or body.root.opcode != "tuple" or place >= len(body.root.operands):
+            return None
+        return body.by_id.get(body.root.operands[place])
+
+
+def _place(one: Instruction) -> int | None:
+    """Return which part of what goes round an instruction is, if it is one: a body has only one parameter."""
+    if one.opcode != "get-tuple-element":
+        return None
+    found = _DIGITS.search(dict(one.attributes).get("index", ""))
+    return int(found[0]) if found else None
