@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import sys
@@ -22,6 +23,10 @@ if "PYTEST_XDIST_WORKER" not in os.environ:  # a worker has the folder of the pr
         os.environ["LOCALAPPDATA"] = CACHES.name
 
 sys.path.insert(0, str(Path(__file__).parent))  # strategies.py serves several rooms
+
+# Collected tests and traced programs are millions of objects that stay. Looked at as often as Python would by itself,
+# they take a tenth of the whole time; what is thrown away between two looks is a few tens of megabytes.
+gc.set_threshold(50_000, 10, 10)
 
 # A deadline would measure how busy the machine is. JAX compiles on the first call, which counts as a slow example.
 settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)

@@ -38,10 +38,15 @@ def test_who_turned_it_off_finds_it_off() -> None:
 
 def test_what_is_thrown_away_inside_does_not_pile_up() -> None:
     """A person who moves a slider traces hundreds of programs, and traced programs refer to themselves."""
-    for _ in range(50):
-        with paused_collector():
-            for _ in range(2000):
-                one = Node()
-                one.me = one
-    left = sum(type(one) is Node for one in gc.get_objects())
+    of_the_tests = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)  # as Python begins with
+    try:
+        for _ in range(50):
+            with paused_collector():
+                for _ in range(2000):
+                    one = Node()
+                    one.me = one
+        left = sum(type(one) is Node for one in gc.get_objects())
+    finally:
+        gc.set_threshold(*of_the_tests)
     assert left < 10_000, "of 100,000"
