@@ -20,9 +20,15 @@ from mithril_nb.stages.collector import paused_collector
 _STILL_S = 2.0
 """For how long nothing must change before the twin is made anew: it is for those who come later, and is in no hurry."""
 _LOOK_S = 0.1
+_NO_WAITING = (
+    "<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .mnb-still) > "
+    '.lm-Panel.jp-OutputArea-output:not(:has(.mnb-root, [role="alert"])) '
+    "{ display: none; }</style>"
+)
+"""Where no kernel is, JupyterLab says "Loading widget..." above the twin for ever: nothing is on its way there."""
 _ONLY_WITHOUT_A_WIDGET = (
-    '<div style="display: var(--mnb-twin, block)">'
-    "<p>A picture of what this cell showed. Run the cell to work with it.</p>{}</div>"
+    f'<div class="mnb-still" style="display: var(--mnb-twin, block)">{_NO_WAITING}'
+    "<p>A picture of what this cell showed. Run the cell to work with it.</p>"
 )
 """The front end sets the variable where a widget lives; a variable also reaches into outputs that stand in a shadow."""
 
@@ -103,4 +109,4 @@ class Twin:
     def _static(self) -> dict[str, str]:
         found = dict(self._bundle())
         html = found.get("text/html") or found.get("image/svg+xml")
-        return found if html is None else {**found, "text/html": _ONLY_WITHOUT_A_WIDGET.format(html)}
+        return found if html is None else {**found, "text/html": f"{_ONLY_WITHOUT_A_WIDGET}{html}</div>"}

@@ -43,6 +43,7 @@ def test_a_saved_notebook_shows_the_workbench_with_no_kernel_as_it_was_left(open
     later = open_notebook(copy, width=1280, height=1000)
     for word in ("entrance", "dot_general", "stablehlo"):
         later.page.locator(twin, has_text=word).wait_for()
+    assert "Loading widget" not in later.page.locator(".jp-OutputArea").last.inner_text(), "nothing is on its way"
 
 
 def test_notebook_7_shows_the_same_slider_and_workbench(open_notebook) -> None:
