@@ -268,7 +268,7 @@ class SymbolicProgram:
                     is_idle = found.get(one.id, True) is False
                     each = 0 if is_idle else self._weight(place)
                     unknown.update([branch] if each is None else [])
-                    branches.setdefault(branch, []).append((one.id, each or 0))
+                    branches.setdefault(branch, []).append((one.id, 0 if each is None else each))
             if len(branches) < 2:
                 continue
             is_open = any(found.get(id, True) is None for body in branches.values() for id, _ in body)

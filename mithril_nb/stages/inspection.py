@@ -433,7 +433,6 @@ class Inspection(Shown):
             >>> inspect(jnp.sin, jnp.zeros(3)).to_html(stages=["jaxpr"])[:15]
             '<!DOCTYPE html>'
         """
-        # As in display.py: what draws stands above this room, and is looked for when something is drawn.
         return importlib.import_module("mithril_nb.viz.inspection_page").inspection_page(self, path, stages)
 
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
@@ -452,6 +451,8 @@ class Inspection(Shown):
     def _traced(self) -> Program:
         try:
             return self._pipeline.program.get()
+        except StageUnavailableError:  # of a block that says why itself
+            raise
         except Exception as error:
             failure = failure_of(error, in_trace=True)
             where = (("at", f"{failure.source}: {failure.code}"),) if failure.source else ()
@@ -481,8 +482,7 @@ def inspect(
         params: Name of the argument that holds the parameters of the model.
         device: The `jax.Device` to lower and compile for; by default JAX's own default.
         compiler_options: What XLA is told besides, as `jax.jit` takes it.
-        source: Python that builds the model, with the path of the block that each line adds; by default the stage
-            `python` shows the functions in which the equations were made.
+        source: Python that builds the model, and the block of each line; by default the functions that are traced.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
 
     Returns:

@@ -13,9 +13,10 @@ from mithril_nb.graph.spec import Dim
 from mithril_nb.targets.arguments import Arguments, check_call, title_of, without_compiler_options
 from mithril_nb.targets.functions import function_program
 from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_linen
-from mithril_nb.targets.own import compiled_for, inspect_own, is_own
+from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
 from mithril_nb.targets.programs import module_program
 from mithril_nb.targets.scopes import is_module
+from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 """Programs that a model has."""
@@ -47,7 +48,8 @@ def inspect(
             Equinox, or a Haiku transform. Equinox modules are called as they are: `jax.vmap(module)` takes a batch.
         *args: What it is called with; for a model its inputs in order.
         kwargs: What it is called with by name, where a name is one of those below.
-        shapes: Shapes of the inputs of a model, in the place of arguments: `{"input": [32, 784]}`.
+        shapes: Shapes of the inputs of a model, in the place of arguments: `{"input": [32, 784]}`. With names in the
+            place of numbers, `["batch", 784]`, costs are formulas, and XLA, which needs numbers, is not asked.
         variables: Variables of a linen module, or of a Haiku transform; default: those that `init` would give.
         program: Of a model or a module: `"forward"`, `"forward+backward"` or `"train step"`; default: the last one
             with an optimizer, the second with only a loss, else the first.
@@ -66,12 +68,15 @@ def inspect(
         UnknownOptionError: Something that cannot be called; a program, or an option, that it does not have.
         UnexpectedInputError: Too few arguments, or too many.
         ShapeError: Shapes of a model's inputs that are missing, or that do not fit.
+        StageUnavailableError: A block of a model that is trained needs a number where a name stands.
 
     Examples:
         >>> import jax
         >>> from mithril_nb.models import Linear
         >>> inspect(Linear(10), shapes={"input": [32, 784]}, optimizer="adam")
         Inspection('train step', made: nothing yet)
+        >>> inspect(Linear(10), shapes={"input": ["batch", 784]}).cost().formula()
+        '15690·batch'
         >>> inspect(jax.nn.softmax, jax.ShapeDtypeStruct((8,), "float32"), axis=0).stage("jaxpr").unavailable
     """
     given = {**named, **(kwargs or {})}
@@ -85,6 +90,10 @@ def inspect(
     loss, optimizer = "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer
     if is_own(target):
         _refuse("variables", variables, target, "Flax linen modules, Haiku transforms", "ml.inspect(model, x)")
+        sizes, dtypes = given_specs(target, args, given, shapes)
+        if has_names(sizes.values()):
+            scope = scope_of((*args, *given.values()))
+            return inspect_with_names(target, sizes, dtypes, scope, chosen, loss, optimizer, options)
         return inspect_own(compiled_for(target, args, given, shapes), chosen, loss, optimizer, options)
     _refuse("shapes", shapes, target, "models of mithril_nb", f"ml.inspect({title_of(target)}, x)")
     if is_model:

@@ -42,8 +42,39 @@ def compiled_for(
         ShapeError: Shapes that do not fit, or that are not known in numbers.
         UnknownOptionError: An input that is no array.
     """
-    graph = target.graph if isinstance(target, PhysicalModel) else graph_of(target)
-    names = input_names(graph)
+    graph = graph_in(target)
+    sizes, dtypes = given_specs(target, args, named, shapes)
+    if isinstance(target, PhysicalModel):
+        if not sizes:
+            return _concrete(target)
+        return _concrete(compile(graph, target.backend, shapes=sizes, jit=target.jit))
+    found = compile(graph, shapes=sizes)
+    known = found.input_specs
+    others = {name: dtype for name, dtype in dtypes.items() if name in known and known[name].dtype != dtype}
+    return _concrete(compile(Model.of(graph).set_types(others), shapes=sizes) if others else found)
+
+
+def graph_in(target: Any) -> LogicalGraph:
+    """Return the graph of a model, compiled or not."""
+    return target.graph if isinstance(target, PhysicalModel) else graph_of(target)
+
+
+def given_specs(
+    target: Any, args: Sequence[Any], named: Mapping[str, Any], shapes: Mapping[str, Sequence[Dim]] | None
+) -> tuple[dict[str, Sequence[Dim]], dict[str, str]]:
+    """Return the shape of each input that is known of, and the dtype of those that are given as arrays.
+
+    Args:
+        target: A model, compiled or not.
+        args: Inputs in the order of the model's, or their shapes.
+        named: Inputs by name, or their shapes.
+        shapes: Shapes by name of the input.
+
+    Raises:
+        UnexpectedInputError: More inputs than the model has, or one that is given twice.
+        UnknownOptionError: An input that is no array.
+    """
+    names = input_names(graph_in(target))
     if len(args) > len(names):
         raise UnexpectedInputError(
             f"the model has {len(names)} input{'s' * (len(names) != 1)}, and was given {len(args)}.",
@@ -64,16 +95,14 @@ def compiled_for(
                 (),
                 f'ml.inspect(model, {name}=jax.ShapeDtypeStruct((32, 784), "float32"))',
             )
-    sizes: dict[str, Sequence[Dim]] = {name: tuple(value.shape) for name, value in given.items()}
-    sizes = {**(shapes or {}), **sizes}
-    if isinstance(target, PhysicalModel):
-        if not sizes:
-            return _concrete(target)
-        return _concrete(compile(graph, target.backend, shapes=sizes, jit=target.jit))
-    found = compile(graph, shapes=sizes)
+    sizes: dict[str, Sequence[Dim]] = {name: tuple(map(_dim, value.shape)) for name, value in given.items()}
     dtypes = {name: jax.dtypes.canonicalize_dtype(value.dtype).name for name, value in given.items()}
-    others = {name: dtype for name, dtype in dtypes.items() if name in names and found.input_specs[name].dtype != dtype}
-    return _concrete(compile(Model.of(graph).set_types(others), shapes=sizes) if others else found)
+    return {**(shapes or {}), **sizes}, dtypes
+
+
+def _dim(dim: Any) -> Dim:
+    """A size of an array; the name of one that has no number."""
+    return str(dim) if jax.export.is_symbolic_dim(dim) else dim
 
 
 _DICT = "loss=a function of (outputs, targets), which gets the outputs as a dict."

@@ -2,44 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from mithril_nb import stages
 from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.backends.jax.watch import around_blocks
 from mithril_nb.cost.formulas.symbols import UndecidedError, parse
-from mithril_nb.errors import ShapeError
+from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError
 from mithril_nb.graph.records import LogicalGraph
-from mithril_nb.graph.spec import Dim, TensorSpec, as_shape
-from mithril_nb.models.infer import Parameter, infer
-from mithril_nb.models.naming import input_dtype
+from mithril_nb.graph.spec import LEADING, Dim, TensorSpec
+from mithril_nb.models.infer import Inference, Parameter
+from mithril_nb.models.naming import input_specs
 from mithril_nb.models.source import source_lines
-from mithril_nb.physical import graph_of
-from mithril_nb.program import run_with_state
+from mithril_nb.physical import PhysicalModel
+from mithril_nb.physical.binding import infer_for
+from mithril_nb.program import Arrays, draws_random_numbers, run_with_state
+from mithril_nb.targets.own import graph_in
+from mithril_nb.train import programs
+
+
+def has_names(shapes: Iterable[Sequence[Dim]]) -> bool:
+    """Return whether sizes have names in the place of numbers, and there are none that nobody knows of.
+
+    Examples:
+        >>> has_names([["batch", 784]]), has_names([[32, 784]]), has_names([["...", 784]])
+        (True, False, False)
+    """
+    names = {dim for shape in shapes for dim in shape if isinstance(dim, str)}
+    return bool(names) and LEADING not in names
+
+
+def scope_of(arrays: Iterable[Any]) -> Any:
+    """Return where JAX knows the names of sizes from; `None` if there is none among these."""
+    dims = (dim for array in arrays for dim in getattr(array, "shape", ()))
+    return next((dim.scope for dim in dims if jax.export.is_symbolic_dim(dim)), None)
 
 
 def inspect_with_names(
     target: Any,
     shapes: Mapping[str, Sequence[Dim]],
     dtypes: Mapping[str, str] | None = None,
-    constraints: Sequence[str] = (),
+    scope: Any = None,
+    program: str = "forward",
+    loss: Any = "cross_entropy",
+    optimizer: Any = "adam",
+    options: Mapping[str, Any] | None = None,
 ) -> stages.Inspection:
-    """Return the stages of the forward program of a model whose sizes may have names.
+    """Return the stages of a program of a model whose sizes may have names.
 
     Args:
-        target: A model, or a block.
+        target: A model, compiled or not, or a block.
         shapes: The shape of each input, of numbers and names: `{"input": ["batch", 784]}`.
         dtypes: The dtype of each input; by default what its block asks for.
-        constraints: What is known of the sizes, as `jax.export.symbolic_shape` takes it: `["time <= 1024"]`.
+        scope: Where JAX knows the names from, with what it is told of them: `dim.scope`. By default they are new.
+        program: `"forward"`, `"forward+backward"` or `"train step"`.
+        loss: As in `fit`.
+        optimizer: The same.
+        options: What `stages.inspect` is told besides; `None` counts as not said.
 
     Returns:
-        The stages; those after the jaxpr need numbers. Their cost has formulas.
+        The stages; those after StableHLO need numbers. Their cost has formulas.
 
     Raises:
         ShapeError: Shapes that do not fit, or from which the shape of a parameter does not follow.
+        UnexpectedInputError: An input that the model does not have.
 
     Examples:
         >>> from mithril_nb.models import Linear
@@ -47,28 +78,14 @@ def inspect_with_names(
         >>> cost.formula(), cost.at(batch=32).total.flops
         ('15690·batch', 502080)
     """
-    graph = graph_of(target)
-    given = {name: as_shape(name, dims) for name, dims in shapes.items()}
-    types = {name: (dtypes or {}).get(name) or input_dtype(graph, name, "float32") for name in given}
-    found = infer(graph, {name: TensorSpec(shape, types[name]) for name, shape in given.items()})
-    found.raise_problems()
-    names = {dim for shape in given.values() for dim in shape if isinstance(dim, str)}
-    dims = _Dims(names, constraints)
-    inputs = {name: dims.struct(name, spec) for name, spec in found.inputs.items()}
-    toolkit = JaxBackend().toolkit
-
-    def forward(params: Any, inputs: Any, state: Any, key: Any) -> Any:
-        return run_with_state(graph, toolkit, params, inputs, state=state, key=key, training=False)[0]
-
-    return stages.inspect(
-        forward,
-        _structs(dims, found.parameters),
-        inputs,
-        _structs(dims, found.states),
-        _key(),
-        source=source_lines(graph),
-        kinds=_kinds(graph),
-    )
+    backend = target.backend if isinstance(target, PhysicalModel) else JaxBackend()
+    model = _Named(graph_in(target), backend, shapes, dtypes or {}, scope)
+    told = {"name": program, "source": source_lines(model.graph), "kinds": _kinds(model.graph)}
+    told |= {key: value for key, value in (options or {}).items() if value is not None}
+    if program == "forward":
+        return stages.inspect(model.run, model.params, model.input_specs, model.state, _key(), **told)
+    chosen = programs(model, loss=loss, optimizer=optimizer, params=model.params)[program]
+    return stages.inspect(chosen.function, *chosen.specs, **told)
 
 
 def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str = "flops", path: str = "") -> str:
@@ -82,7 +99,7 @@ def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str =
 
     Raises:
         ShapeError: Shapes that do not fit, or from which the shape of a parameter does not follow.
-        StageUnavailableError: JAX needs numbers to trace it.
+        StageUnavailableError: A block needs a number where a name stands.
 
     Examples:
         >>> from mithril_nb.models import Linear, Relu
@@ -94,6 +111,78 @@ def block_formula(target: Any, shapes: Mapping[str, Sequence[Dim]], field: str =
     return inspect_with_names(target, shapes).cost().formula(path, field)
 
 
+class _Named:
+    """A model whose sizes may have names, with what `train.programs` asks of one."""
+
+    def __init__(
+        self,
+        graph: LogicalGraph,
+        backend: JaxBackend,
+        shapes: Mapping[str, Sequence[Dim]],
+        dtypes: Mapping[str, str],
+        scope: Any,
+    ):
+        specs = input_specs(graph, shapes, backend.default_dtype)
+        specs |= {name: TensorSpec(specs[name].shape, dtype) for name, dtype in dtypes.items()}
+        found = infer_for(backend, graph, specs)
+        found.raise_problems()
+        names = {dim for shape in shapes.values() for dim in shape if isinstance(dim, str)}
+        dims = _Dims({name for dim in names for name in parse(dim).names}, list(_bounds(graph, found)), scope)
+        self.graph = graph
+        self.parameters, self.output_names = found.parameters, tuple(found.outputs)
+        self.input_specs: Mapping[str, Any] = {name: dims.struct(name, spec) for name, spec in found.inputs.items()}
+        self.params, self.state = _structs(dims, found.parameters), _structs(dims, found.states)
+        self.needs_key = draws_random_numbers(graph, backend.toolkit, True)
+        self._toolkit = around_blocks(backend.toolkit, _saying_why_not)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return tuple(self.input_specs)
+
+    def run(self, params: Any, inputs: Any, state: Any, key: Any) -> Any:
+        return self.forward_with_state(params, inputs, state, key=key)[0]
+
+    def forward(self, params: Any, inputs: Any, *, key: Any = None, training: bool = False) -> Any:
+        return self.forward_with_state(params, inputs, {}, key=key, training=training)[0]
+
+    def forward_with_state(
+        self, params: Any, inputs: Any, state: Any, *, key: Any = None, training: bool = False
+    ) -> tuple[Any, Any]:
+        frozen = {one.name for one in self.parameters if not one.is_trainable}
+        params = {name: jax.lax.stop_gradient(p) if name in frozen else p for name, p in params.items()}
+        return run_with_state(self.graph, self._toolkit, params, inputs, state=state, key=key, training=training)
+
+    def initial_state(self) -> dict[str, Any]:
+        return {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in self.state.items()}
+
+    def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
+        raise AssertionError("nothing is run whose sizes have only names")
+
+
+def _saying_why_not(path: str, arrays: Arrays, run: Callable[[Arrays], Arrays]) -> Arrays:
+    """Run a block; if it cannot do with a name for a size, say which block that is, and of which input."""
+    try:
+        return run(arrays)
+    except MithrilError:
+        raise
+    except Exception as error:
+        shapes = {port: [str(dim) for dim in jnp.shape(array)] for port, array in arrays.items()}
+        ports = [port for port, shape in shapes.items() if not all(dim.isdecimal() for dim in shape)]
+        if not ports:
+            raise
+        names = sorted({name for port in ports for dim in shapes[port] for name in parse(dim).names})
+        raise StageUnavailableError(
+            f"block {path!r} needs a number for a size of its input {ports[0]!r}.",
+            (
+                *((port, f"({', '.join(shapes[port])})") for port in ports),
+                ("because", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"),
+            ),
+            f"a number in the place of {' or '.join(names)} in shapes=.",
+            block=path,
+            port=ports[0],
+        ) from error
+
+
 @cache
 def _key() -> Any:
     return jax.eval_shape(lambda: jax.random.key(0))
@@ -103,6 +192,14 @@ def _kinds(graph: LogicalGraph) -> dict[str, str]:
     return {path: node.block.kind for path, node in graph.walk()}
 
 
+def _bounds(graph: LogicalGraph, found: Inference) -> Iterator[str]:
+    """What blocks ask of sizes with names: no more times than there are positions."""
+    for path, node in graph.walk():
+        spec = found.blocks[path].inputs.get("input") if node.block.op == "learned_positions" else None
+        if isinstance(spec, TensorSpec) and isinstance(spec.shape[-2], str):
+            yield f"{spec.shape[-2]} <= {node.block.options['context']}"
+
+
 def _structs(dims: _Dims, arrays: Iterable[Parameter]) -> dict[str, jax.ShapeDtypeStruct]:
     return {one.name: dims.struct(one.name, one.spec) for one in arrays}
 
@@ -110,9 +207,10 @@ def _structs(dims: _Dims, arrays: Iterable[Parameter]) -> dict[str, jax.ShapeDty
 class _Dims:
     """Dims of JAX for the names of sizes, all of one scope."""
 
-    def __init__(self, names: Iterable[str], constraints: Sequence[str]):
+    def __init__(self, names: Iterable[str], constraints: Sequence[str], scope: Any):
         ordered = sorted(names)
-        made = jax.export.symbolic_shape(", ".join(ordered), constraints=constraints) if ordered else ()
+        known: dict[str, Any] = {"constraints": constraints} if scope is None else {"scope": scope}
+        made = jax.export.symbolic_shape(", ".join(ordered), **known) if ordered else ()
         self.made = dict(zip(ordered, made, strict=True))
 
     def struct(self, name: str, spec: TensorSpec) -> jax.ShapeDtypeStruct:

@@ -249,17 +249,20 @@ def specs_of(tree: Any) -> Any:
 
 
 def concrete(name: str, spec: TensorSpec, batch_size: int) -> jax.ShapeDtypeStruct:
-    """Return the spec of one batch of an input; a first dim that is a name becomes the batch size."""
+    """Return the spec of one batch of an input; a first dim that is a name becomes the batch size.
+
+    Sizes may be dims of JAX that have only names.
+    """
     shape = spec.shape
     if shape and isinstance(shape[0], str):
         shape = (batch_size, *shape[1:])
-    if not all(isinstance(dim, int) for dim in shape):
+    if any(isinstance(dim, str) for dim in shape):
         raise ShapeError(
             f"input {name!r} has dims that are not known.",
             (("spec", repr(spec)),),
             f'ml.compile(model, ml.JaxBackend(), shapes={{"{name}": [{", ".join(map(str, shape))}]}}) with numbers',
         )
-    return jax.ShapeDtypeStruct(tuple(int(dim) for dim in shape), spec.dtype)
+    return jax.ShapeDtypeStruct(shape, spec.dtype)
 
 
 def target_specs(loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> Any:

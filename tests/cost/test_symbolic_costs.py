@@ -39,6 +39,9 @@ PROGRAMS = {
         lambda x: lax.reduce_window(x, 0.0, lax.add, (1, t, t), (1, 1, 1), "VALID"), spec(b, t, t)
     ),
     "sort": lambda b, t: (jnp.sort, spec(b, t)),
+    "branch that may cost nothing": lambda b, t: (
+        lambda x: lax.cond(x.sum() > 0, lambda x: x.sum(1), lambda x: -x.sum(1), x), spec(b, t)
+    ),
     "dearest branch": lambda b, t: (
         lambda x: lax.cond(x.sum() > 0, lambda x: (x @ x.T) @ x, lambda x: x @ (x.T @ x), x), spec(b, t)
     ),

@@ -8,7 +8,7 @@ from typing import Any
 from mithril_nb.cost.formulas.symbols import parse, total
 
 _AT_LEAST = "≥ "
-_WIDEST = 32
+_WIDEST = 40
 """About how many letters of a formula a cell shows."""
 
 

@@ -45,7 +45,8 @@ DRAWS["scaled_dot_product"] = lambda options, training: training and _drops(opti
 def _by_head(left: Array, right: Array, axis: int, dtype: Any) -> Array:
     """Products over the last axis of `left` and the axis -`axis` of `right`, whose heads may serve several."""
     lead, other = left.shape[:-2], right.shape[:-2]
-    grouped = bool(lead and other) and 1 < other[-1] < lead[-1]
+    # Sizes that have only names are compared last: that they are the same is known.
+    grouped = bool(lead and other) and other[-1] not in (1, lead[-1]) and 1 < other[-1] < lead[-1]
     if grouped:
         left = left.reshape(*lead[:-1], other[-1], -1, *left.shape[-2:])
         right = right[..., None, :, :]
@@ -133,7 +134,7 @@ def _rotary_embedding(call: Call, arrays: Arrays) -> Arrays:
 @kernel("learned_positions")
 def _learned_positions(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    return {"output": x + arrays["weight"][: x.shape[-2]]}
+    return {"output": x + lax.slice_in_dim(arrays["weight"], 0, x.shape[-2])}
 
 
 def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Array:

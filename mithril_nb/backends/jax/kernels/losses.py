@@ -194,7 +194,7 @@ def _class_weights(call: Call, dtype: Any, counts: Any) -> Array | None:
         if not weights:
             return None
         found = counts()
-        return _ratio(found.sum() / max(len(found), 1), found)
+        return _ratio(found.sum() / (found.size or 1), found)
     return jnp.asarray(weights, dtype)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from mithril_nb.backends.jax.kernels.dtypes import as_array, is_value, narrowed, widened_whole
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ShapeError
-from mithril_nb.graph.spec import StaticSpec
+from mithril_nb.graph.spec import Dim, StaticSpec
 from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.library.operations.index_rules import Rows, index_items, picked_value
 from mithril_nb.models.library.operations.joining import pad_pairs
@@ -25,7 +26,18 @@ from mithril_nb.program import Array, Arrays, Call
 def _reshape(call: Call, arrays: Arrays) -> Arrays:
     x, shape = as_array(call, arrays["input"]), known(call, "shape")
     with _refused():
-        return {"output": x.reshape(reshaped(x.shape, as_sizes("shape", shape)))}
+        return {"output": x.reshape(_sizes_of(x, reshaped(_dims(x), as_sizes("shape", shape))))}
+
+
+def _dims(x: Array) -> tuple[Dim, ...]:
+    """The shape of an array, sizes that have only names as text."""
+    return tuple(size if isinstance(size, int) else str(size) for size in x.shape)
+
+
+def _sizes_of(x: Array, dims: tuple[Dim, ...]) -> tuple[Any, ...]:
+    """A shape that a rule made of that of an array; JAX tells what is neither a number nor a size of the array."""
+    known = {str(size): size for size in x.shape}
+    return tuple(dim if isinstance(dim, int) else known.get(dim, -1) for dim in dims)
 
 
 @kernel("flatten")
@@ -35,12 +47,16 @@ def _flatten(call: Call, arrays: Arrays) -> Arrays:
     assert span is not None
     first, last = span
     # -1 in place of the product would not do for an empty batch.
-    return {"output": x.reshape(*x.shape[:first], int(np.prod(x.shape[first:last])), *x.shape[last:])}
+    return {"output": x.reshape(*x.shape[:first], math.prod(x.shape[first:last]), *x.shape[last:])}
 
 
 @kernel("squeeze")
 def _squeeze(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.squeeze(arrays["input"], known(call, "axis"))}
+    x, axis = arrays["input"], known(call, "axis")
+    # A size that has only a name is not taken for 1.
+    return {
+        "output": jnp.squeeze(x, tuple(at for at, size in enumerate(x.shape) if size == 1) if axis is None else axis)
+    }
 
 
 @kernel("expand_dims")
@@ -57,7 +73,7 @@ def _at_least_1d(call: Call, arrays: Arrays) -> Arrays:
 def _broadcast_to(call: Call, arrays: Arrays) -> Arrays:
     x, shape = as_array(call, arrays["input"]), known(call, "shape")
     with _refused():
-        return {"output": jnp.broadcast_to(x, stretched(x.shape, as_sizes("shape", shape)))}
+        return {"output": jnp.broadcast_to(x, _sizes_of(x, stretched(_dims(x), as_sizes("shape", shape))))}
 
 
 @kernel("transpose")
