@@ -15,6 +15,8 @@ QUICK_ROOMS = {"backends", "blocks", "interop", "physical", "seeds", "session", 
 """Rooms whose tests ask what a program computes, or what XLA's passes make of it, and not what LLVM makes of that."""
 ANSWERS = {"backends", "blocks", "interop", "physical", "seeds", "train"}
 """Those of them that ask only what a program computes. With MITHRIL_NB_EXAMPLES set they run what users run."""
+ALSO_ANSWERS = {"test_transforms.py"}
+"""Files of the other rooms that ask the same."""
 _JAXLIB = tuple(int(part) for part in version("jaxlib").split(".")[:2])
 QUICK_CODE = {
     # XLA of jaxlib 0.12 has no other way than through MLIR, nor this flag: it ends a process that names it.
@@ -22,14 +24,18 @@ QUICK_CODE = {
     "xla_cpu_parallel_codegen_split_count": 1,
 }
 """Have XLA write LLVM IR itself rather than through MLIR, and in one piece: a quarter of the time."""
-EIGHT_DEVICES = {
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",
-    "XLA_FLAGS": " ".join(
-        f"--{flag}={str(value).lower()}"
-        for flag, value in {"xla_force_host_platform_device_count": 8, **QUICK_CODE}.items()
-    ),
-}
-"""The environment of a fresh process that computes quickly compiled programs on eight devices."""
+
+
+def _of_quick_code(**flags: int) -> dict[str, str]:
+    flags = QUICK_CODE | flags
+    words = [f"--{flag}={str(value).lower()}" for flag, value in flags.items()]
+    return {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1", "XLA_FLAGS": " ".join(words)}
+
+
+ONE_DEVICE = _of_quick_code()
+"""The environment of a fresh process that computes quickly compiled programs."""
+EIGHT_DEVICES = _of_quick_code(xla_force_host_platform_device_count=8)
+"""The same, on eight devices."""
 CODE = {"test_dump.py", "test_kernels.py", "test_llvm.py", "test_machine_code.py", "test_options.py"}
 """Files that look at what XLA makes of a program at full strength: fusions, LLVM IR, machine code."""
 
@@ -41,8 +47,9 @@ def quick_compiling(request: pytest.FixtureRequest) -> Iterator[None]:
 
     path: Path = request.node.path
     is_quick = path.parent.name in QUICK_ROOMS and path.name not in CODE
+    asks_for_answers = path.parent.name in ANSWERS or path.name in ALSO_ANSWERS
     jax.config.update("jax_disable_most_optimizations", is_quick)
-    if is_quick and path.parent.name in ANSWERS and "MITHRIL_NB_EXAMPLES" not in os.environ:
+    if is_quick and asks_for_answers and "MITHRIL_NB_EXAMPLES" not in os.environ:
         _write_code_quickly(request.getfixturevalue("monkeypatch"))
     yield
     jax.config.update("jax_disable_most_optimizations", False)

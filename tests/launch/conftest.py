@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from process import ONE_DEVICE
 
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 60.0
@@ -28,7 +29,7 @@ class Launched:
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "mithril_nb", "launch", *map(str, arguments)],
-            env={**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
+            env={**os.environ, "PYTHONPATH": path, "JAX_PLATFORMS": "cpu", **ONE_DEVICE},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from process import ONE_DEVICE
 
 ROOT = Path(__file__).resolve().parents[2]
-QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-"""Compiling takes most of the time that these small programs need."""
 SCRIPT = """
 import os, sys, time
 import jax, numpy as np, optax
@@ -95,7 +94,7 @@ def test_two_processes_learn_what_one_learns(training, together):
     out = training.with_name("alone.npz")
     subprocess.run(
         [sys.executable, "-W", "error", training, out, "-", "0"],
-        env={**os.environ, **QUICK, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+        env={**os.environ, **ONE_DEVICE, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
         timeout=60,
         check=True,
         stdout=subprocess.DEVNULL,

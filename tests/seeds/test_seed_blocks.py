@@ -18,6 +18,7 @@ from pathlib import Path
 from subprocess import PIPE
 
 import pytest
+from process import EIGHT_DEVICES
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")]
 HERE = Path(__file__).parent
@@ -311,11 +312,7 @@ for line in sys.stdin:
 """
 """Runs each program in a fork of a process that has imported, and done nothing else: JAX starts in each of them anew,
 and what one does no other sees. To import costs more than most blocks."""
-FLAGS = {
-    "JAX_PLATFORMS": "cpu",
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # half the time; what they compute stays
-}
+FLAGS = {"JAX_PLATFORMS": "cpu", **EIGHT_DEVICES}
 
 
 def run(code: str) -> str:
