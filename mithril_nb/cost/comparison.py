@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.records import Figures, Fusion, text_table, told_sum
 from mithril_nb.display import Shown
 from mithril_nb.stages.records import UNATTRIBUTED
@@ -110,27 +111,35 @@ class Comparison(Shown):
         pictures = importlib.import_module("mithril_nb.viz.costs.beside")
         return pictures.beside(pictures.pair_of(self.to_dict(), field), width)
 
+    @property
+    def tables(self) -> dict[str, list[tuple[str, ...]]]:
+        """All of it in words: by the title of each table its rows, the first of which has the titles of columns."""
+        head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
+        rows = [*self.by_block.items(), ("(unattributed)", self.unattributed), ("total", self.total)]
+        found = {f"{self.before} -> {self.after}": [head, *((path, *_cells(change)) for path, change in rows)]}
+        if self.fusions:
+            saved = told_sum(self.saved_by_fusion)
+            found[f"fusions: {len(self.fusions)}, bytes saved: {saved}"] = [
+                ("fusion", "instructions", "bytes alone", "fused", "saved"),
+                *(
+                    (one.id, str(one.count), told_sum(one.alone), told_sum(one.bytes_accessed), told_sum(one.saved))
+                    for one in self.fusions[:_MOST_FUSIONS]
+                ),
+            ]
+        return found
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the tables leave out."""
+        more = len(self.fusions) - _MOST_FUSIONS
+        return (f"and {more} more fusions",) if more > 0 else ()
+
     def __repr__(self) -> str:
         return f"Comparison({self.before!r} -> {self.after!r})"
 
     def __str__(self) -> str:
-        head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
-        rows = [*self.by_block.items(), ("(unattributed)", self.unattributed), ("total", self.total)]
-        lines = [f"{self.before} -> {self.after}"]
-        lines += text_table([head, *((path, *_cells(change)) for path, change in rows)])
-        if self.fusions:
-            saved = told_sum(self.saved_by_fusion)
-            lines += ["", f"fusions: {len(self.fusions)}, bytes saved: {saved}"]
-            lines += text_table(
-                [("fusion", "instructions", "bytes alone", "fused", "saved")]
-                + [
-                    (one.id, str(one.count), told_sum(one.alone), told_sum(one.bytes_accessed), told_sum(one.saved))
-                    for one in self.fusions[:_MOST_FUSIONS]
-                ]
-            )
-            if len(self.fusions) > _MOST_FUSIONS:
-                lines.append(f"and {len(self.fusions) - _MOST_FUSIONS} more")
-        return "\n".join(lines)
+        texts = ("\n".join([title, *text_table(rows)]) for title, rows in self.tables.items())
+        return "\n".join(["\n\n".join(texts), *self.notes])
 
 
 def compared(before: Cost, after: Cost) -> Comparison:
@@ -154,7 +163,11 @@ def compared(before: Cost, after: Cost) -> Comparison:
         f"{before.program}: {before.source}",
         f"{after.program}: {after.source}",
         Change(before.total, after.total),
-        {path: Change(before.by_block.get(path, nothing), after.by_block.get(path, nothing)) for path in paths},
+        ByBlock(
+            f"costs of {before.program!r} and {after.program!r}",
+            {path: Change(before.by_block.get(path, nothing), after.by_block.get(path, nothing)) for path in paths},
+            "comparison.by_block",
+        ),
         Change(before.unattributed, after.unattributed),
         tuple(sorted(after.fusions, key=lambda one: -(one.saved or 0))),
     )

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from mithril_nb.cost.costs import Cost, CostRow, Figures
+from mithril_nb.cost.costs import Cost
+from mithril_nb.cost.records import CostRow, Figures, sum_of_figures
 from mithril_nb.measure.machines import Machine
-from mithril_nb.measure.table import profile_text
 from mithril_nb.stages.records import UNATTRIBUTED
 
 BETWEEN = "(between instructions)"
@@ -125,21 +125,31 @@ class Profile(Cost):
     @cached_property
     def spreads(self) -> Mapping[str, Spread]:
         """How far the time of each block spreads, without the blocks inside it; `""` is what belongs to none."""
-        sums: dict[str, list[float]] = {}
-        for row in self.rows:
-            seconds = self.samples.get(row.id, ())
-            whole = sum(share for _, share in row.blocks) or 1.0
-            for path, share in (row.blocks or ((UNATTRIBUTED, 1.0),)) if seconds else ():
-                found = sums.setdefault(path, [0.0] * len(seconds))
-                for place, each in enumerate(seconds):
-                    found[place] += each * share / whole
-        return {path: spread for path, found in sums.items() if (spread := Spread.of(found)) is not None}
+        every = {path: Spread.of(seconds) for path, seconds in self._seconds.items()}
+        return {path: spread for path, spread in every.items() if spread is not None}
+
+    def spread_of(self, paths: Iterable[str]) -> Spread | None:
+        """Return how far the time of several blocks together spreads; `None` if none of them took any.
+
+        Args:
+            paths: The blocks, each without those inside it.
+        """
+        found = [self._seconds[path] for path in paths if path in self._seconds]
+        return Spread.of([sum(each) for each in zip(*found, strict=True)])
 
     @cached_property
     def rates(self) -> Mapping[str, Rate]:
         """How quickly each block was done, without the blocks inside it; `""` is what belongs to none."""
-        blocks = {**self.by_block, UNATTRIBUTED: self._working.unattributed}
-        return {path: self._rate(figures, self._compute_s(path)) for path, figures in blocks.items()}
+        return {path: self.rate_of([path]) for path in self._figures}
+
+    def rate_of(self, paths: Sequence[str]) -> Rate:
+        """Return how quickly several blocks together were done.
+
+        Args:
+            paths: The blocks, each without those inside it; `""` is what belongs to none.
+        """
+        figures = sum_of_figures(self._figures[path] for path in paths)
+        return self._rate(figures, sum(self._compute_s(path) for path in paths))
 
     @cached_property
     def rate(self) -> Rate:
@@ -148,7 +158,6 @@ class Profile(Cost):
 
     def roofline_points(self) -> list[dict[str, Any]]:
         """Return a point for each block that took time, as plain data; the machine's peaks are its roof."""
-        blocks = {**self.by_block, UNATTRIBUTED: self._working.unattributed}
         return [
             {
                 "block": path,
@@ -157,7 +166,7 @@ class Profile(Cost):
                 "time_s": figures.time_s,
                 "roofline": self.rates[path].roofline,
             }
-            for path, figures in blocks.items()
+            for path, figures in self._figures.items()
             if figures.time_s
         ]
 
@@ -180,14 +189,31 @@ class Profile(Cost):
             "peaks": None if self.machine is None else self.machine.peaks(),
         }
 
+    @property
+    def overhead(self) -> Mapping[str, float | None]:
+        """Seconds of one run in which no instruction runs, by what they are; of all of it if nobody can tell."""
+        return {row.id: row.time_s for row in self.rows if row.id in (*OVERHEAD, WHOLE)}
+
     def __str__(self) -> str:
-        overhead = [row for row in self.rows if row.id in (*OVERHEAD, WHOLE)]
-        return profile_text(
-            self.to_dict(rows=False),
-            {row.id: row.time_s for row in overhead},
-            self._working.unattributed.time_s,
-            "" if self.machine is None else str(self.machine),
-        )
+        return self._repr_mimebundle_()["text/plain"]
+
+    @cached_property
+    def _seconds(self) -> Mapping[str, list[float]]:
+        """What each block took in each run, without the blocks inside it."""
+        sums: dict[str, list[float]] = {}
+        for row in self.rows:
+            seconds = self.samples.get(row.id, ())
+            whole = sum(share for _, share in row.blocks) or 1.0
+            for path, share in (row.blocks or ((UNATTRIBUTED, 1.0),)) if seconds else ():
+                found = sums.setdefault(path, [0.0] * len(seconds))
+                for place, each in enumerate(seconds):
+                    found[place] += each * share / whole
+        return sums
+
+    @cached_property
+    def _figures(self) -> Mapping[str, Figures]:
+        """What each block costs by itself, and the instructions of none."""
+        return {**self.by_block, UNATTRIBUTED: self._working.unattributed}
 
     @cached_property
     def _working(self) -> Cost:

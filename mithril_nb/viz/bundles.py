@@ -7,10 +7,14 @@ from typing import Any
 
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.viz.costs.change import change
+from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.memory_timeline import memory_timeline
+from mithril_nb.viz.costs.numbers import Numbers
+from mithril_nb.viz.costs.profile import profile_html, profile_text
 from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.viz.curves import curves_svg, curves_text
+from mithril_nb.viz.image import image_html
 from mithril_nb.viz.inspection_summary import summary_html, summary_text
 from mithril_nb.viz.listing import MOST_LINES, cut_text, listing_html, listing_text
 from mithril_nb.viz.picture import Picture, picture
@@ -34,7 +38,7 @@ def bundle(value: object) -> Bundle:
     if renderer is None:
         return {"text/plain": repr(value)}
     try:
-        return renderer(value)
+        return _themed(renderer(value))
     except Exception as error:  # whatever it is, the cell must still show the value
         return {"text/plain": f"{value!r}\n(no picture of it: {type(error).__name__}: {error})"}
 
@@ -44,6 +48,13 @@ def _renderer(kind: type) -> Callable[[Any], Bundle] | None:
         if base.__module__.partition(".")[0] == PACKAGE and base.__name__ in RENDERERS:
             return RENDERERS[base.__name__]
     return None
+
+
+def _themed(made: Bundle) -> Bundle:
+    """Return a bundle whose picture is as light or dark as the notebook: by itself it is as the system around it."""
+    if "image/svg+xml" not in made or "text/html" in made:
+        return made
+    return {**made, "text/html": image_html(made["image/svg+xml"], made["text/plain"].partition("\n")[0])}
 
 
 def picture_bundle(made: Picture, title: str) -> Bundle:
@@ -106,23 +117,13 @@ def _cost(cost: Any) -> Bundle:
     return {"text/plain": cost_text(data), "text/html": cost_html(data)}
 
 
+def _drawing(drawing: Drawing) -> Bundle:
+    return {"text/plain": drawing.text, "text/html": drawing.html, "image/svg+xml": drawing.svg}
+
+
 def _comparison(found: Any) -> Bundle:
-    return {"text/plain": str(found), "image/svg+xml": found.beside().svg}
-
-
-def _sweep(found: Any) -> Bundle:
-    drawing = sweep(found.to_dict())
-    return {"text/plain": drawing.text, "image/svg+xml": drawing.svg}
-
-
-def _change(found: Any) -> Bundle:
-    drawing = change(found.to_dict())
-    return {"text/plain": drawing.text, "image/svg+xml": drawing.svg}
-
-
-def _memory(use: Any) -> Bundle:
-    drawing = memory_timeline(use.to_dict())
-    return {"text/plain": drawing.text, "image/svg+xml": drawing.svg}
+    tables = tuple(Numbers(title, rows) for title, rows in found.tables.items())
+    return _drawing(Drawing(found.beside().svg, str(found), tables, found.notes))
 
 
 def _run(run: Any) -> Bundle:
@@ -150,17 +151,17 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Pass": _pass,
     "Kernel": _kernel,
     "Buffer": lambda buffer: {"text/plain": str(buffer)},
-    "Change": _change,
+    "Change": lambda found: _drawing(change(found.to_dict())),
     "Cost": _cost,
     "Costs": _cost,
     "Comparison": _comparison,
     "Difference": lambda found: {"text/plain": str(found)},
-    "Drawing": lambda drawing: {"text/plain": drawing.text, "image/svg+xml": drawing.svg},
-    "MemoryUse": _memory,
+    "Drawing": _drawing,
+    "MemoryUse": lambda use: _drawing(memory_timeline(use.to_dict())),
     "Run": _run,
-    "Sweep": _sweep,
+    "Sweep": lambda found: _drawing(sweep(found.to_dict())),
     "TransformStep": lambda step: _transforms([step]),
     "TransformSteps": _transforms,
     "PhysicalModel": _physical,
-    "Profile": lambda found: {"text/plain": str(found), "text/html": cost_html(found.to_dict())},
+    "Profile": lambda found: {"text/plain": profile_text(found), "text/html": profile_html(found)},
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import jax.numpy as jnp
 import pytest
 from cost_pictures import check
@@ -10,6 +12,7 @@ import mithril_nb as ml
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.stages import Inspection
 from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.escape import escaped
 
 
 @pytest.fixture(scope="module")
@@ -62,4 +65,7 @@ def test_before_and_after_stand_side_by_side() -> None:
     assert before > after
     assert "act: bytes accessed by block: lowered, compiled" in both.beside().text
     assert any(one.text.startswith("−") for one in drawn.texts)
-    assert set(both._repr_mimebundle_()) >= {"text/plain", "image/svg+xml"}
+    shown = both._repr_mimebundle_()
+    assert shown["image/svg+xml"] == both.beside().svg
+    for cell in re.split(r" {2,}|\n+", str(both)):  # the cell says all that the text does
+        assert escaped(cell) in shown["text/html"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
+from html import unescape
 from typing import Any
 
 import jax
@@ -208,17 +210,41 @@ def test_it_shows_as_a_table(loop: Profile) -> None:
     lines = str(loop).splitlines()
     assert lines[0].startswith("looping: ")
     assert lines[0].endswith(" a run, measured in 6 runs after 1 to warm up")
-    assert lines[1].split() == ["time", "share", "least", "to", "most", "GFLOP/s", "GB/s", "of", "roofline"]
+    heads = ["block", "time", "share", "least to most", "FLOP/s", "bytes/s", "of the roofline"]
+    assert re.split(r"  +", lines[1]) == heads
     blocks = [line.split("  ")[0] for line in lines[2:7]]
     assert sorted(blocks) == sorted(["inside", "choice", "looping", BETWEEN, DISPATCH])
     assert lines[7].split()[0] == "total"
     assert f"machine: {PEAKS}" in lines
     shown = loop._repr_mimebundle_()
     assert shown["text/plain"] == str(loop)
-    assert "inside" in shown["text/html"]
+    told = {unescape(cell) for cell in re.findall(r">([^<>]+)<", shown["text/html"])}
+    for line in lines[1:]:  # the cell says all that the text does
+        assert {cell for cell in re.split(r"  +", line)} <= told, line
     data = json.loads(loop.to_json())
     assert data["total"]["time_s"] == loop.total.time_s
     assert data["machine"]["flops_per_s"] == {"float32": 2e11}
+
+
+def test_blocks_together_spread_and_go_as_their_runs_did() -> None:
+    def nested(x: Any) -> Any:
+        with jax.named_scope("net"):
+            with jax.named_scope("up"):
+                x = jnp.sort(x @ x)
+            with jax.named_scope("down"):
+                return jnp.sort(x @ x)
+
+    found = ml.profile(nested, jnp.ones((16, 16)), runs=4, warm_up=1, peaks=PEAKS)
+    lines = str(found).splitlines()
+    assert [line.split("  ")[0] or line.split()[0] for line in lines[2:5]] == ["net", "up", "down"]
+    both = found.spread_of(["net/up", "net/down"])
+    assert both is not None
+    parts = [found.spreads["net/up"], found.spreads["net/down"]]
+    assert sum(one.least for one in parts) <= both.least <= both.most <= sum(one.most for one in parts) * (1 + 1e-9)
+    assert found.spread_of(["nowhere"]) is None
+    rate, times = found.rate_of(["net/up", "net/down"]), [found.by_block[one].time_s for one in ("net/up", "net/down")]
+    flops = sum(found.by_block[one].flops or 0 for one in ("net/up", "net/down"))
+    assert rate.flops_per_s == pytest.approx(flops / sum(one or 0.0 for one in times))
 
 
 def test_rates_follow_from_costs_times_and_peaks(loop: Profile) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from base64 import b64encode
 
 import pytest
 
@@ -16,8 +17,13 @@ from mithril_nb.viz.diagram import layout
 
 def test_a_graph_is_a_picture_and_a_text(nested):
     bundle = nested._repr_mimebundle_()
-    assert set(bundle) == {"text/plain", "image/svg+xml"}
+    assert set(bundle) == {"text/plain", "image/svg+xml", "text/html"}
     assert bundle["image/svg+xml"].startswith("<svg ")
+    # By itself a picture is as dark as the system; in the page it is as dark as the notebook, trusted or not.
+    data = b64encode(bundle["image/svg+xml"].encode()).decode()
+    assert bundle["text/html"].endswith(f'src="data:image/svg+xml;base64,{data}">')
+    assert 'alt="input       input"' in bundle["text/html"]
+    assert '[data-jp-theme-light="false"] .mnb-picture' in bundle["text/html"]
     assert bundle["text/plain"].splitlines()[:2] == [
         "input       input",
         "norm        LayerNorm       <- input",

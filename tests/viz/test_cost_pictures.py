@@ -20,6 +20,7 @@ from mithril_nb.viz.costs.roofline import roofline, spots_of
 from mithril_nb.viz.costs.sheet import HEAT, TINTS, colour
 from mithril_nb.viz.costs.sweep import sweep
 from mithril_nb.viz.costs.treemap import treemap
+from mithril_nb.viz.image import image_html
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, contrast
 
 PEAKS = {"flops_per_s": {"float32": 1.2e12, "float64": 3e11}, "bytes_per_s": 28.7e9, "source": "measured"}
@@ -261,7 +262,10 @@ def test_any_name_is_a_text(blocks, name):
 
 def test_a_drawing_is_shown_and_saved(tmp_path: Path):
     drawing = Drawing("<svg/>", "a table")
-    assert drawing._repr_mimebundle_() == {"text/plain": "a table", "image/svg+xml": "<svg/>"}
+    shown = drawing._repr_mimebundle_()
+    assert {key: shown[key] for key in ("text/plain", "image/svg+xml")} == {
+        "text/plain": "a table", "image/svg+xml": "<svg/>"}  # fmt: skip
+    assert image_html("<svg/>", "a table") in shown["text/html"]
     assert str(drawing) == "a table"
     assert drawing.save(tmp_path / "a.svg").read_text() == "<svg/>\n"
     assert drawing.save(tmp_path / "a.txt").read_text() == "a table\n"

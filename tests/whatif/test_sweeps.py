@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import Linear
 from mithril_nb.targets import inspect
+from mithril_nb.viz.escape import escaped
 from mithril_nb.whatif import sweep
 
 
@@ -92,7 +94,10 @@ def test_a_sweep_is_plain_data_a_table_and_a_picture() -> None:
     assert data["fields"] == ["flops", "bytes_accessed", "transcendentals", "params", "peak_bytes"]
     assert data["points"][1]["settings"] == {"batch": 8, "dtype": "bfloat16"}
     assert repr(found) == "Sweep('perceptron', batch=[8, 16], dtype=['float32', 'bfloat16']; analytic)"
-    assert found._repr_mimebundle_()["image/svg+xml"].startswith("<svg")
+    shown = found._repr_mimebundle_()
+    assert shown["image/svg+xml"].startswith("<svg")
+    for cell in re.split(r" {2,}|\n", str(found))[1:]:  # the cell says all that the text does
+        assert escaped(cell) in shown["text/html"] + shown["image/svg+xml"]
     frame = found.to_pandas()
     assert list(frame.columns[:3]) == ["batch", "dtype", "flops"]
     assert list(frame["flops"]) == [point.flops for point in found.points]

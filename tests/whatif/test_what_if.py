@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.targets import inspect
+from mithril_nb.viz.escape import escaped
 from mithril_nb.whatif import Change, what_if
 from mithril_nb.whatif.answers import ESTIMATE, TRACED
 
@@ -182,7 +184,8 @@ perceptron: FLOPs by block: batch=8, batch=16
 block     batch=8    batch=16    change
 run    10.2 kFLOP  20.5 kFLOP  +100.0 %
 total  10.2 kFLOP  20.5 kFLOP  +100.0 %
-time_s: nothing here is run, so no time is known"""
+time_s: nothing here is run, so no time is known
+peak_bytes: not asked for yet; change.peak_bytes finds it out"""
     )
     data = change.to_dict()
     assert (data["settings"], data["way"]) == ({"batch": [8, 16]}, "traced")
@@ -196,6 +199,8 @@ time_s: nothing here is run, so no time is known"""
     shown = change._repr_mimebundle_()
     assert shown["image/svg+xml"].startswith("<svg")
     assert "peak memory" in shown["text/plain"]
+    for cell in re.split(r" {2,}|\n+", shown["text/plain"]):  # the cell says all that the text does
+        assert escaped(cell) in shown["text/html"] + shown["image/svg+xml"]
 
 
 def test_nothing_changed_is_a_change_of_nothing() -> None:

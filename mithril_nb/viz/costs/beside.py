@@ -9,12 +9,12 @@ from typing import Any
 from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, times, unnumbered
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, field_of, is_bound
-from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.numbers import Numbers
+from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, unwritten
 from mithril_nb.viz.costs.sheet import NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import hues_of_blocks
-from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import text_width
 from mithril_nb.viz.units import three_figures
 
@@ -72,7 +72,11 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
     """
     kind = field_of(str(pair["field"]))
     rows = rows_of(pair)
-    return Drawing(_svg(pair, kind, rows, max(320, width)), _text(pair, kind, rows))
+    numbers = _numbers(pair, kind, rows)
+    notes = tuple(one_line(str(note)) for note in pair.get("notes") or ())
+    text = "\n".join((numbers.title, numbers.text, *notes))
+    width = max(320, width)
+    return Drawing(_svg(pair, kind, rows, width), text, (numbers,), unwritten(notes, width))
 
 
 def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
@@ -259,12 +263,10 @@ class _Numbers:
         sheet.text(right - last - middle - 28, y, before, "muted", anchor="end", bold=bold)
 
 
-def _text(pair: Pair, kind: Field, rows: Sequence[Row]) -> str:
+def _numbers(pair: Pair, kind: Field, rows: Sequence[Row]) -> Numbers:
     first, second = _labels(pair)
     program = f"{one_line(str(pair['program']))}: " if pair.get("program") else ""
     table: list[tuple[str, ...]] = [("block", first, second, "change")]
     for row in (*rows, _total(pair)):
         table.append((row.name, kind.short(row.before), kind.short(row.after), row.change))
-    head = f"{program}{kind.title} by block: {first}, {second}"
-    notes = [one_line(str(note)) for note in pair.get("notes") or ()]
-    return "\n".join((head, columns(table, right=frozenset({1, 2, 3})), *notes))
+    return Numbers(f"{program}{kind.title} by block: {first}, {second}", table)

@@ -8,8 +8,8 @@ from typing import Any
 from mithril_nb.viz.costs.beside import beside, change_text, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS, Field, is_bound
+from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.text import columns
 
 Changed = Mapping[str, Any]
 """A change as data: as `Comparison.to_dict()` has it, with `settings`, `way`, `peak_bytes` and `notes`."""
@@ -36,17 +36,17 @@ def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
                  batch=8    batch=16    change
         FLOPs  4.00 kFLOP  8.00 kFLOP  +100.0 %
     """
-    pair = {**pair_of(changed, field), "program": str(changed["program"]), "notes": changed.get("notes") or ()}
-    made = beside(pair, width)
-    return Drawing(made.svg, f"{_whole(changed)}\n\n{made.text}")
+    notes = (*(changed.get("notes") or ()), *_no_peak(changed))
+    pair = {**pair_of(changed, field), "program": str(changed["program"]), "notes": notes}
+    made, whole = beside(pair, width), _whole(changed)
+    return Drawing(made.svg, f"{whole.title}\n{whole.text}\n\n{made.text}", (whole, *made.tables), made.notes)
 
 
-def _whole(changed: Changed) -> str:
+def _whole(changed: Changed) -> Numbers:
     first, second, program = (one_line(str(changed[name])) for name in ("before", "after", "program"))
     rows = [("", first, second, "change")]
     rows += [_row(changed, FIELDS[name]) for name in _TABLE if _is_told(changed, name)]
-    lines = [f"{program}: {first} -> {second} ({changed['way']})"]
-    return "\n".join([*lines, columns(rows, right=frozenset({1, 2, 3}))])
+    return Numbers(f"{program}: {first} -> {second} ({changed['way']})", rows)
 
 
 def _row(changed: Changed, field: Field) -> tuple[str, ...]:
@@ -54,6 +54,13 @@ def _row(changed: Changed, field: Field) -> tuple[str, ...]:
     is_least = any(is_bound(changed["total"][side], field.name) for side in ("before", "after"))
     told = "unknown" if is_least else change_text(before, after)
     return (field.title, *(f"{'≥ ' * is_least}{field.short(value)}" for value in (before, after)), told)
+
+
+def _no_peak(changed: Changed) -> tuple[str, ...]:
+    """Return why no peak is told, if it is not."""
+    told = (changed.get("peak_bytes") or {}).values()
+    reasons = dict.fromkeys(str(side["reason"]) for side in told if side.get("bytes") is None and side.get("reason"))
+    return tuple(one if one.startswith("peak_bytes") else f"peak_bytes: {one}" for one in reasons)
 
 
 def _is_told(changed: Changed, name: str) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mithril_nb.display import Shown
 from mithril_nb.errors import ModelFileError
+from mithril_nb.viz.costs.numbers import Numbers, cell_html
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,8 @@ class Drawing(Shown):
     Attributes:
         svg: The picture, as SVG that needs nothing else.
         text: What it shows, for terminals and for readers that hear the page.
+        tables: The numbers of the text, for a cell to show below the picture.
+        notes: What else the text says, and the picture has no room for.
 
     Examples:
         >>> print(Drawing("<svg/>", "block  FLOPs"))
@@ -26,6 +29,13 @@ class Drawing(Shown):
 
     svg: str = field(repr=False)
     text: str
+    tables: tuple[Numbers, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def html(self) -> str:
+        """The picture as light or dark as the page around it, with its numbers below."""
+        return cell_html(self.svg, self.text.partition("\n")[0], self.tables, self.notes)
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to a file; one that ends in `.txt` gets the text.

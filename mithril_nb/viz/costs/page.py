@@ -16,6 +16,7 @@ FOOT = 8
 _ROW = 17
 _MOST_ROWS = 3
 _MOST_NOTES = 4
+_MOST_LINES = 2
 
 
 class Page:
@@ -89,10 +90,29 @@ class Page:
         if self._notes >= _MOST_NOTES:
             return
         self._notes += 1
-        for line in wrapped(text, NORMAL, self.width - 2 * MARGIN)[:2]:
+        for line in wrapped(text, NORMAL, self.width - 2 * MARGIN)[:_MOST_LINES]:
             self.sheet.text(MARGIN, self.y + 10, line, "muted")
             self.y += 15
 
     def svg(self, described: str) -> str:
         """Return all of it as SVG text."""
         return self.sheet.svg(self.width, self.y + 6, self.title, described)
+
+
+def unwritten(notes: Sequence[str], width: int) -> tuple[str, ...]:
+    """Return the notes that a page has no room for in full: those after the first few, and long ones.
+
+    Args:
+        notes: All of them.
+        width: Width of the page in px.
+
+    Examples:
+        >>> unwritten(["a", "b", "c", "d", "e"], 720)
+        ('e',)
+    """
+    room = width - 2 * MARGIN
+    return tuple(
+        note
+        for place, note in enumerate(notes)
+        if place >= _MOST_NOTES or len(wrapped(note, NORMAL, room)) > _MOST_LINES
+    )

@@ -9,12 +9,12 @@ from typing import Any
 from mithril_nb.viz.costs.axes import Scale, mark, scale_of, tick_text
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, field_of
-from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.numbers import Numbers
+from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page, unwritten
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL, line_path
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES
-from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import elided, text_width
 from mithril_nb.viz.units import seconds
 
@@ -29,7 +29,7 @@ _LONG = 100_000
 _BEYOND = 20.0
 """How far the name of a value may reach beyond the end of its axis, in px."""
 _MINUTE_S = 59
-_LEFT, _TOP, _BOTTOM = 52, 24, 40
+_LEFT, _TOP, _BOTTOM = 66, 24, 40
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,11 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
            16  16.0 kFLOP
     """
     fields = [field_of(str(name)) for name in swept["fields"]]
-    return Drawing(_svg(swept, fields, max(320, width)), _text(swept, fields))
+    numbers = _numbers(swept, fields)
+    notes = (*unknowns_of(swept, fields), *(one_line(str(note)) for note in swept.get("notes") or ()))
+    text = "\n".join((numbers.title, numbers.text, *notes))
+    width = max(320, width)
+    return Drawing(_svg(swept, fields, notes, width), text, (numbers,), unwritten(notes, width))
 
 
 def lines_of(swept: Swept, field: str) -> list[Line]:
@@ -106,13 +110,15 @@ def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
     return told
 
 
-def _svg(swept: Swept, fields: Sequence[Field], width: int) -> str:
+def _svg(swept: Swept, fields: Sequence[Field], notes: Sequence[str], width: int) -> str:
     names = [one_line(str(name)) for name in swept["settings"]]
     page = Page(swept, None, f"Costs by {' and '.join(names)}", width)
-    known = [kind for kind in fields if any(point.get(kind.name) is not None for point in swept["points"])]
-    unknown = unknowns_of(swept, fields)
+    values = {kind: [v for point in swept["points"] if (v := point.get(kind.name)) is not None] for kind in fields}
+    known = [kind for kind in fields if any(values[kind])]
+    idle = [kind.title for kind in fields if values[kind] and not any(values[kind])]
+    notes = (*((f"{', '.join(idle)}: 0 at all settings",) if idle else ()), *notes)
     if not known:
-        reason = " ".join(unknown) or "There are no points."
+        reason = " ".join(notes) or "There are no points."
         page.plate(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), reason)
         return page.svg(reason)
     across = 1 if width < _NARROW or len(known) == 1 else 2
@@ -122,7 +128,7 @@ def _svg(swept: Swept, fields: Sequence[Field], width: int) -> str:
         top = HEAD_H + (place // across) * (_PANEL_H + 8)
         _panel(page, swept, kind, Rect(left, top, panel_w, _PANEL_H))
     page.y = HEAD_H + -(-len(known) // across) * (_PANEL_H + 8)
-    for text in (*unknown, *map(str, swept.get("notes") or ())):
+    for text in notes:
         page.note(text)
     return page.svg(f"{', '.join(kind.title for kind in known)} at {len(swept['points'])} settings.")
 
@@ -131,8 +137,9 @@ def _panel(page: Page, swept: Swept, kind: Field, within: Rect) -> None:
     sheet = page.sheet
     lines = lines_of(swept, kind.name)
     names = list(swept["settings"])
-    labels = [f"{one_line(names[1])}={lines[0].label}", *(line.label for line in lines[1:])] if len(names) > 1 else []
-    right = min(within.w * 0.3, max((text_width(text, NORMAL) for text in labels), default=0) + 10)
+    labels = [line.label for line in lines] if len(names) > 1 else []
+    head = one_line(str(names[1])) if labels else ""
+    right = min(within.w * 0.3, max((text_width(text, NORMAL) for text in (head, *labels)), default=0) + 10)
     area = Rect(within.x + _LEFT, within.y + _TOP, within.w - _LEFT - right - 6, within.h - _TOP - _BOTTOM)
     y = scale_of([v for line in lines for _, v in line.points if v is not None], area.y + area.h, area.y)
     sheet.text(within.x, within.y + 12, kind.title, bold=True)
@@ -151,12 +158,14 @@ def _panel(page: Page, swept: Swept, kind: Field, within: Rect) -> None:
         gaps |= {place for place, value in line.points if value is None}
     for place in sorted(gaps):  # a sign at the foot says that a number is missing, not small
         sheet.text(places[place], area.y + area.h - 4, "?", "muted", bold=True, anchor="middle", halo=True)
+    sheet.text(area.x + area.w + 11, within.y + 12, head, "muted", room=right - 4)
     _end_labels(page, lines, labels, y, area, right)
 
 
 def _tick(kind: Field, value: float) -> str:
     if kind.name != "time_s":
-        return tick_text(value)
+        text, unit = tick_text(value), kind.short(0).partition(" ")[2]
+        return f"{text}{unit}" if text[-1].isalpha() else f"{text} {unit}".rstrip()
     return seconds(value) if value < _MINUTE_S else f"{tick_text(value)} s".replace(" k s", " ks")
 
 
@@ -239,15 +248,11 @@ def _end_labels(page: Page, lines: Sequence[Line], labels: Sequence[str], y: Sca
         page.sheet.text(x + 9, top + 4, labels[at], room=right - 4)
 
 
-def _text(swept: Swept, fields: Sequence[Field]) -> str:
+def _numbers(swept: Swept, fields: Sequence[Field]) -> Numbers:
     names = list(swept["settings"])
     about = ", ".join(one_line(str(swept[key])) for key in ("program", "source") if swept.get(key))
-    head = f"{f'{about}: ' if about else ''}costs by {' and '.join(map(one_line, names))}"
     rows: list[tuple[str, ...]] = [(*map(one_line, names), *(kind.title for kind in fields))]
     for point in swept["points"]:
         values = (one_line(str(point["settings"][name])) for name in names)
         rows.append((*values, *(kind.short(point.get(kind.name)) for kind in fields)))
-    table = columns(rows, right=frozenset(range(len(rows[0]))))
-    return "\n".join(
-        (head, table, *unknowns_of(swept, fields), *(one_line(str(note)) for note in swept.get("notes") or ()))
-    )
+    return Numbers(f"{f'{about}: ' if about else ''}costs by {' and '.join(map(one_line, names))}", rows)

@@ -1,0 +1,72 @@
+"""Numbers in columns, as text and as HTML; and what a cell shows: a picture with the numbers that it is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mithril_nb.viz.costs.table import cost_css
+from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.image import image_html
+from mithril_nb.viz.style import base_css
+from mithril_nb.viz.text import columns
+
+_MOST_OPEN = 12
+"""A table of more rows than these is closed until somebody opens it."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A table of texts, whose first column tells what the others are of.
+
+    Attributes:
+        title: What the table is called.
+        rows: The rows, the first with the titles of the columns.
+
+    Examples:
+        >>> table = Numbers("bytes by block", [("block", "bytes"), ("a", "24 B")])
+        >>> print(table.text)
+        block  bytes
+        a       24 B
+        >>> '<th scope="row">a</th><td>24 B</td>' in table.html
+        True
+    """
+
+    title: str
+    rows: Sequence[tuple[str, ...]]
+
+    @property
+    def text(self) -> str:
+        """The rows as aligned columns."""
+        return columns([*self.rows], right=frozenset(range(1, len(self.rows[0]))))
+
+    @property
+    def html(self) -> str:
+        """The rows as a table that can be closed."""
+        head, *rows = self.rows
+        heads = "".join(f'<th scope="col">{escaped(cell)}</th>' for cell in head)
+        body = "".join(
+            f'<tr><th scope="row">{escaped(name)}</th>{"".join(f"<td>{escaped(cell)}</td>" for cell in cells)}</tr>'
+            for name, *cells in rows
+        )
+        return (
+            f'<details class="numbers"{" open" * (len(rows) <= _MOST_OPEN)}><summary>{escaped(self.title)}</summary>'
+            f'<table class="cost"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></details>'
+        )
+
+
+def cell_html(svg: str, alt: str, tables: Iterable[Numbers] = (), notes: Iterable[str] = ()) -> str:
+    """Return what a cell shows: a picture, and below it its numbers.
+
+    Args:
+        svg: The picture.
+        alt: What it shows, for who hears the page.
+        tables: The numbers.
+        notes: What else there is to say.
+    """
+    told = "".join(f"<p>{escaped(one_line(note))}</p>" for note in notes)
+    body = "".join(table.html for table in tables)
+    return f'<div class="mnb"><style>{base_css()}{cost_css()}{_CSS}</style>{image_html(svg, alt)}{body}{told}</div>'
+
+
+_CSS = ".mnb details.numbers>summary{cursor:pointer;color:var(--muted);padding:2px 10px}"

@@ -1,0 +1,117 @@
+"""A profile: what takes the time, how much it spreads, and how near it comes to what the machine can do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from mithril_nb.viz.costs.blocks import hues_of
+from mithril_nb.viz.costs.rows import Row, folded_rows
+from mithril_nb.viz.costs.table import cost_css, cost_html, row_head
+from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.style import base_css
+from mithril_nb.viz.text import columns
+from mithril_nb.viz.units import percent, seconds, si
+
+_HEADS = ("block", "time", "share", "least to most", "FLOP/s", "bytes/s", "of the roofline")
+_NO_BLOCK = "no block"
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A row of the table: a block, several, or what is none; of what is none there are no rates."""
+
+    row: Row | None
+    name: str
+    time_s: float | None
+    spread: Any = None
+    rate: Any = None
+
+    def cells(self, whole_s: float | None) -> tuple[str, ...]:
+        """Return what stands in its columns. A sum of means lies between the least and the most of the sums."""
+        share = "" if self.time_s is None or not whole_s else percent(self.time_s / whole_s)
+        spread = "" if self.spread is None else f"{seconds(self.spread.least)} to {seconds(self.spread.most)}"
+        rates = ("", "", "")
+        if self.rate is not None:
+            per_s = ((self.rate.flops_per_s, "FLOP/s"), (self.rate.bytes_per_s, "B/s"))
+            roofline = "" if self.rate.roofline is None else f"{percent(self.rate.roofline)} ({self.rate.limit})"
+            rates = (*("" if value is None else si(value, unit) for value, unit in per_s), roofline)
+        return (seconds(self.time_s), share, spread, *rates)
+
+
+def profile_text(profile: Any) -> str:
+    """Return a profile as a table; what is inside a block is set in.
+
+    Args:
+        profile: What `ml.profile` gives.
+    """
+    table = [_HEADS, *((line.name, *line.cells(profile.total.time_s)) for line in _lines(profile))]
+    return "\n".join((_title(profile), columns(table, right=frozenset(range(1, len(_HEADS)))), *_told(profile)))
+
+
+def profile_html(profile: Any) -> str:
+    """Return a profile as one self-contained HTML fragment: the times, and what was done in them, folded away.
+
+    Args:
+        profile: What `ml.profile` gives.
+    """
+    data = profile.to_dict()
+    hues = hues_of(data)
+    *parts, total = _lines(profile)
+    longest = max((part.time_s or 0.0 for part in parts), default=0.0)
+    heads = "".join(f'<th scope="col">{name}</th>' for name in _HEADS)
+    rows = "".join(_row_html(part, total, longest, hues) for part in parts)
+    notes = "".join(f"<p>{escaped(note)}</p>" for note in _told(profile))
+    return (
+        f'<div class="mnb"><style>{base_css()}{cost_css()}</style><table class="cost">'
+        f"<caption>{escaped(_title(profile))}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
+        f"<tfoot>{_row_html(total, total, 0.0, hues)}</tfoot></table>{notes}"
+        '<details class="formulas"><summary>what is done in that time: FLOPs, bytes, parameters</summary>'
+        f"{cost_html(data)}</details></div>"
+    )
+
+
+def _row_html(line: _Line, total: _Line, longest: float, hues: Mapping[str, int]) -> str:
+    kind = ' class="total"' if line is total else ""
+    head = f'<tr{kind}><th scope="row"><span class="dot none"></span>{escaped(line.name)}</th>'
+    time, share, *others = line.cells(total.time_s)
+    length = 100 * (line.time_s or 0.0) / longest if longest else 0.0
+    bar = f'<span class="bar"><i class="f" style="width:{length:.1f}%"></i></span>' if longest else ""
+    exact = "" if line.time_s is None else f' title="{line.time_s:.9g} s"'
+    cells = "".join(f"<td>{escaped(cell)}</td>" for cell in others)
+    first = "".join(row_head(line.row, hues)) if line.row is not None else head
+    return f"{first}<td{exact}>{escaped(time)}</td><td>{escaped(share)}{bar}</td>{cells}</tr>"
+
+
+def _lines(profile: Any) -> Iterator[_Line]:
+    blocks = profile.to_dict(rows=False)["by_block"]
+    timed = {path: figures for path, figures in blocks.items() if figures["time_s"] is not None}
+    for row in folded_rows([timed], "time_s"):
+        time_s = sum(timed[path]["time_s"] for path in row.paths)
+        yield _Line(row, "  " * row.depth + row.told, time_s, profile.spread_of(row.paths), profile.rate_of(row.paths))
+    nobody = [row.time_s for row in profile.rows if row.time_s and not row.blocks and row.id not in profile.overhead]
+    if nobody_s := sum(nobody):
+        yield _Line(None, _NO_BLOCK, nobody_s, None, profile.rate_of([""]))
+    for name, time_s in profile.overhead.items():
+        yield _Line(None, name, time_s)
+    yield _Line(None, "total", profile.total.time_s, profile.spread, profile.rate)
+
+
+def _title(profile: Any) -> str:
+    runs = f"{profile.runs} run{'s' if profile.runs > 1 else ''} after {profile.warm_up} to warm up"
+    return f"{one_line(profile.program)}: {seconds(profile.wall_s)} a run, measured in {runs}"
+
+
+def _told(profile: Any) -> Iterator[str]:
+    """Yield what stands below the table: time by role, the machine, notes."""
+    roles = [
+        f"{role or 'no role'} {seconds(figures.time_s)}"
+        for role, figures in profile.by_role.items()
+        if figures.time_s is not None
+    ]
+    if len(roles) > 1:
+        yield f"by role: {', '.join(roles)}"
+    if profile.machine is not None:
+        yield f"machine: {one_line(str(profile.machine))}"
+    yield from map(one_line, profile.notes)
