@@ -46,16 +46,32 @@ FAINT = """(panel) => {
 }"""
 
 
+@pytest.fixture(scope="module")
+def latest() -> dict[str, Any]:
+    """The cell that was run last, and its page: one workbench serves several tests."""
+    return {}
+
+
 @pytest.fixture
-def tab(run_cells):
-    """Open the workbench and return the notebook and what finds a control of the Cost tab."""
+def tab(run_cells, kept, latest):
+    """Open the workbench, or take the one that is open, as it was; and return what finds a control of the Cost tab."""
 
     def open_one(cell: str = OPEN, root: str = ".mnb-workbench") -> tuple[Any, Any]:
-        notebook = run_cells([MODEL, cell], width=1280, height=1000)
+        def at(action: str) -> Any:
+            return notebook.page.locator(f'{root} [data-mnb-action="{action}"]')
+
+        is_open = kept.page is not None and latest == {"cell": cell, "page": kept.page}
+        notebook = kept.page if is_open else run_cells([MODEL, cell], width=1280, height=1000)
+        latest.update(cell=cell, page=notebook)
         shown(notebook)
+        at("cost.view.table").click()
+        for source in ("analytic", "lowered", "compiled", "measured"):
+            if at(f"cost.source.{source}").get_attribute("aria-pressed") != str(source == "analytic").lower():
+                at(f"cost.source.{source}").click()
+        at("cost.figure").select_option("flops")
         notebook.page.locator(f"{root} tr[data-mnb-cost]").first.wait_for()
         notebook.page.locator(f"{root} .mnb-tabs").scroll_into_view_if_needed()
-        return notebook, lambda action: notebook.page.locator(f'{root} [data-mnb-action="{action}"]')
+        return notebook, at
 
     return open_one
 

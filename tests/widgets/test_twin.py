@@ -38,7 +38,7 @@ def test_the_widget_comes_first_then_a_picture_that_a_page_can_hide(outputs):
     (live, _), (static, name) = outputs
     assert live == VIEW
     assert static["image/svg+xml"] == "<svg/>"
-    assert static["text/html"].startswith('<div class="mnb-still" style="display: var(--mnb-twin, block)"><style>.jp-Output')
+    assert static["text/html"].startswith('<div class="mnb-still" style="display: var(--mnb-twin, block)">')
     assert "<svg/>" in static["text/html"]
     assert name is not None
 
