@@ -28,7 +28,7 @@ from mithril_nb.cost.records import (
 )  # fmt: skip
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
-from mithril_nb.display import Shown
+from mithril_nb.display import Shown, finite
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.stages.records import UNATTRIBUTED
 
@@ -137,7 +137,12 @@ class Cost(Shown):
                 (("source", self.source),),
                 'inspection.cost(source="analytic").formula()',
             )
-        return self.symbolic.formula(path, field, role)
+        polynomial, unknown = self.symbolic.polynomial(path, field, role)
+        text = ""
+        if field in ("flops", "transcendentals") and not polynomial.names:
+            text = self.symbolic.in_numbers(path, field, role)
+        text = text or str(polynomial)
+        return f"{text} + what nobody knows ({'; '.join(unknown)})" if unknown else text
 
     @cached_property
     def total(self) -> Figures:
@@ -335,7 +340,7 @@ class Cost(Shown):
 
     def to_json(self, *, rows: bool = True) -> str:
         """Return the same as JSON."""
-        return json.dumps(self.to_dict(rows=rows), allow_nan=False)
+        return json.dumps(finite(self.to_dict(rows=rows)), allow_nan=False)
 
     def to_pandas(self, by: str = "row") -> pandas.DataFrame:
         """Return the same as a table, a `pandas.DataFrame`.

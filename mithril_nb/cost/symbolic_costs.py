@@ -144,7 +144,11 @@ class SymbolicProgram:
 
         Returns:
             The polynomial, and what is not in it, with the reason.
+
+        Raises:
+            UnknownOptionError: There is no such block, figure or role.
         """
+        self._check_names(path, field, role)
         if field == "params":
             own = [one.spec for one in self.inputs if one.is_param and _is_inside(one.block, path)]
             put = _Numbers(self.sizes)
@@ -206,25 +210,8 @@ class SymbolicProgram:
         fields = ("flops", "transcendentals", "bytes_accessed")
         return (told, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
 
-    def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
-        """Return what `polynomial` does as text; where all sizes have numbers, as a sum of products of numbers.
-
-        Args:
-            path: The block; `""` is the whole program.
-            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
-            role: `"forward"`, `"backward"` or `"update"`; by default all.
-
-        Raises:
-            UnknownOptionError: There is no such block, figure or role.
-        """
-        self._check_names(path, field, role)
-        polynomial, unknown = self.polynomial(path, field, role)
-        text = str(polynomial)
-        if field in ("flops", "transcendentals") and not polynomial.names:
-            text = self._in_numbers(path, field, role) or text
-        return f"{text} + what nobody knows ({'; '.join(unknown)})" if unknown else text
-
-    def _in_numbers(self, path: str, field: str, role: str | None) -> str:
+    def in_numbers(self, path: str, field: str, role: str | None) -> str:
+        """Return what `polynomial` does as a sum of products of numbers, `"2·32·784·10 + 320"`; `""` if all is 0."""
         terms: dict[str, int] = {}
         values: dict[str, int] = {}
         for (place, is_run), times in self._chosen(path, role).items():
