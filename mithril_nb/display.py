@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import importlib
+import math
+from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
@@ -28,3 +30,28 @@ class Shown:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         importlib.import_module("mithril_nb.viz")
         return render(self)
+
+
+def finite(data: Any, most: float = math.inf) -> Any:
+    """Return plain data in which what is no number, infinite or too large is `None`: unknown, as JSON can say it.
+
+    Args:
+        data: Numbers, texts, and lists, tuples and mappings of them.
+        most: The largest number that stays.
+
+    Examples:
+        >>> finite({"time_s": float("nan"), "flops": [1, 10**400, float("inf")]}, 1e150)
+        {'time_s': None, 'flops': [1, None, None]}
+    """
+    if isinstance(data, Mapping):
+        named: Mapping[Any, Any] = data
+        return {name: finite(value, most) for name, value in named.items()}
+    if isinstance(data, list):
+        every: list[Any] = data
+        return [finite(value, most) for value in every]
+    if isinstance(data, tuple):
+        parts: tuple[Any, ...] = data
+        return tuple(finite(value, most) for value in parts)
+    if isinstance(data, int | float) and not (abs(data) <= most and abs(data) < math.inf):
+        return None
+    return data

@@ -11,7 +11,7 @@ from typing import Any
 
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.hlo.xla import Memory
-from mithril_nb.display import Shown
+from mithril_nb.display import Shown, finite
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 
 
@@ -83,7 +83,7 @@ class Costs(Shown, Mapping[str, Cost]):
 
     def to_json(self, *, rows: bool = True) -> str:
         """Return the same as JSON."""
-        return json.dumps(self.to_dict(rows=rows), allow_nan=False)
+        return json.dumps(finite(self.to_dict(rows=rows)), allow_nan=False)
 
     def __repr__(self) -> str:
         return f"Costs({self.program!r}: {', '.join(self.by_source)})"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal
 
 UNKNOWN = "unknown"
+_MOST_PREFIXED, _MOST_TOLD = 1e21, 1e30
+"""What is larger has no prefix of its own, or too many digits: it is written with a power of ten, as no float may hold
+it."""
 _LARGE = ("", "k", "M", "G", "T", "P", "E")
 _SMALL = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 
@@ -13,18 +17,21 @@ def si(value: float | None, unit: str = "") -> str:
     """Return a count with three figures and an SI prefix.
 
     Examples:
-        >>> si(84_212_000, "FLOP"), si(28_700_000, "B"), si(12, "B"), si(None, "B"), si(999_999, "B")
-        ('84.2 MFLOP', '28.7 MB', '12 B', 'unknown', '1.00 MB')
+        >>> si(84_212_000, "FLOP"), si(28_700_000, "B"), si(12, "B"), si(None, "B"), si(999_999, "B"), si(10**400, "B")
+        ('84.2 MFLOP', '28.7 MB', '12 B', 'unknown', '1.00 MB', '1.00e+400 B')
     """
-    if value is None or math.isnan(value):
+    if value is None or value != value:
         return UNKNOWN
-    if math.isinf(value):
-        return f"{'-' if value < 0 else ''}∞ {unit}".rstrip()
+    sign = "-" if value < 0 else ""
+    if abs(value) == math.inf:
+        return f"{sign}∞ {unit}".rstrip()
+    if abs(value) >= _MOST_PREFIXED:
+        return f"{Decimal(value):.2e} {unit}".rstrip()
     amount, step = abs(value), 0
     while step + 1 < len(_LARGE) and amount >= (999.5 if step else 1000):
         amount, step = amount / 1000, step + 1
     digits = f"{amount:.0f}" if not step and float(amount).is_integer() else three_figures(amount)
-    return f"{'-' if value < 0 else ''}{digits} {_LARGE[step]}{unit}".rstrip()
+    return f"{sign}{digits} {_LARGE[step]}{unit}".rstrip()
 
 
 def flops(value: float | None) -> str:
@@ -54,10 +61,12 @@ def seconds(value: float | None) -> str:
         >>> seconds(0.31), seconds(0.0000021), seconds(75), seconds(7325)
         ('310 ms', '2.10 µs', '1 min 15 s', '2 h 2 min')
     """
-    if value is None or math.isnan(value):
+    if value is None or value != value:
         return UNKNOWN
-    if math.isinf(value):
+    if abs(value) == math.inf:
         return "∞ s"
+    if value >= _MOST_PREFIXED:
+        return f"{Decimal(value):.2e} s"
     if value >= 59.95:
         whole = round(value)
         hours, minutes = whole // 3600, whole % 3600 // 60
@@ -95,9 +104,11 @@ def exact(value: float | None) -> str:
         >>> exact(84212000)
         '84,212,000'
     """
-    if value is None or math.isnan(value):
+    if value is None or value != value:
         return UNKNOWN
-    return f"{value:,.0f}" if math.isinf(value) or float(value).is_integer() else f"{value:,}"
+    if _MOST_TOLD <= abs(value) < math.inf:
+        return f"{Decimal(value):.20e}"
+    return f"{value:,.0f}" if abs(value) == math.inf or float(value).is_integer() else f"{value:,}"
 
 
 def three_figures(value: float) -> str:

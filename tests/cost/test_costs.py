@@ -213,6 +213,12 @@ def test_costs_are_compared_with_costs_alone(step: Inspection) -> None:
     )
 
 
+def test_json_says_that_a_time_which_is_no_number_is_unknown() -> None:
+    row = CostRow("%r", "dot", (("a", 1.0),), None, 10**400, 0, 0, 1, "", float("nan"))
+    data = json.loads(Cost("step", "measured", (row,), {}, (), None, Source("measured")).to_json())
+    assert (data["total"]["time_s"], data["rows"][0]["time_s"], data["total"]["flops"]) == (None, None, 10**400)
+
+
 @given(value=st.integers(0, 10**18), weights=st.lists(st.floats(0.001, 1.0), min_size=1, max_size=7))
 def test_parts_of_a_whole_sum_to_it(value: int, weights: list[float]) -> None:
     shares = [Fraction(weight) / sum(map(Fraction, weights)) for weight in weights]

@@ -19,6 +19,7 @@ from mithril_nb.viz.costs.overlay import overlay, overlay_of
 from mithril_nb.viz.costs.roofline import roofline, spots_of
 from mithril_nb.viz.costs.sheet import HEAT, TINTS, colour
 from mithril_nb.viz.costs.sweep import sweep
+from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.viz.costs.treemap import treemap
 from mithril_nb.viz.image import image_html
 from mithril_nb.viz.palette import DARK, HUES, LIGHT, contrast
@@ -245,6 +246,27 @@ def test_costs_of_another_model_are_refused(small):
         "    needs  a model, its graph, or the graph of a stage\n"
         "    Try: cost.overlay(inspection.graph())"
     )
+
+
+@pytest.mark.parametrize("value", [10**400, float("nan"), float("inf")], ids=["large", "nan", "inf"])
+@pytest.mark.parametrize("field", ["flops", "bytes_accessed", "time_s"])
+def test_what_no_float_holds_is_unknown(value, field, small):
+    data = costs({"a": 5, "b": 7})
+    for figures in (data["by_block"]["a"], data["total"]):
+        figures |= {"flops": 4, "bytes_accessed": 8, "time_s": 0.5, field: value}
+    blocks = [{"block": "a", "before": value, "after": 3}, {"block": "b", "before": 2, "after": value}]
+    two = {"before": "x", "after": "y", "field": field, "blocks": blocks, "total": {"before": value, "after": 5}}
+    points = [{"settings": {"n": at}, field: size} for at, size in enumerate((3, value, 9))]
+    for drawn in (
+        treemap(data, field), roofline(data, PEAKS), overlay(data, small, field), beside(two),
+        sweep({"settings": {"n": [0, 1, 2]}, "fields": [field], "points": points}),
+    ):  # fmt: skip
+        check(drawn.svg)
+        assert "unknown" in drawn.text or "not measured" in drawn.text
+    check(roofline(data).svg)
+    assert beside(two).text.endswith("unknown here: numbers that are infinite, none at all, or above 1e150")
+    assert cost_text(data)
+    assert cost_html(data)
 
 
 @settings(max_examples=25, deadline=None)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, times, unnumbered
+from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, field_of, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
@@ -70,7 +71,7 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
         b          0 FLOP    500 FLOP      new
         total  4.00 kFLOP  1.50 kFLOP  −62.5 %
     """
-    kind = field_of(str(pair["field"]))
+    kind, pair = field_of(str(pair["field"])), drawable(pair)
     rows = rows_of(pair)
     numbers = _numbers(pair, kind, rows)
     notes = tuple(one_line(str(note)) for note in pair.get("notes") or ())

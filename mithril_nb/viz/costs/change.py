@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mithril_nb.viz.costs.beside import beside, change_text, pair_of
+from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS, Field, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
@@ -36,6 +37,7 @@ def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
                  batch=8    batch=16    change
         FLOPs  4.00 kFLOP  8.00 kFLOP  +100.0 %
     """
+    changed = drawable(changed)
     notes = (*(changed.get("notes") or ()), *_no_peak(changed))
     pair = {**pair_of(changed, field), "program": str(changed["program"]), "notes": notes}
     made, whole = beside(pair, width), _whole(changed)

@@ -12,6 +12,7 @@ from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz import sizes
 from mithril_nb.viz.costs.blocks import path_text, times
+from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Data, Field, field_of, notes_of, reason_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, Page
@@ -126,7 +127,7 @@ def overlay(
     Raises:
         UnknownOptionError: There is no such field, or these are not the costs of this graph.
     """
-    kind = field_of(field, FIELDS)
+    kind, data = field_of(field, FIELDS), drawable(data)
     values = inclusive(data, field)
     paths = [path for path, _ in graph.walk()]
     if paths and not values.keys() & set(paths):
@@ -161,7 +162,7 @@ def stage_overlay(
     from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX, which is there if there is such a graph
     from mithril_nb.viz.stage_diagram_svg import rounded_path
 
-    kind = field_of(field, FIELDS)
+    kind, data = field_of(field, FIELDS), drawable(data)
     values = inclusive(data, field)
     diagram = stage_layout(graph, opened=opened, shares=_shares(data, kind, values))
     boxes = [

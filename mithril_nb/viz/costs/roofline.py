@@ -14,6 +14,7 @@ from typing import Any
 
 from mithril_nb.viz.costs.axes import Scale, decades, mark, tick_text
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, times, unnumbered
+from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Data, notes_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
@@ -135,7 +136,8 @@ def roofline(data: Data, peaks: Mapping[str, Any] | None = None, width: int = 72
         whole program    4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
         a                4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
     """
-    roof = Peaks.of(peaks or data.get("machine") or {})
+    data = drawable(data)
+    roof = Peaks.of(drawable(peaks or data.get("machine") or {}))
     spots, missing = spots_of(data)
     return Drawing(_svg(data, spots, missing, roof, max(320, width)), _text(data, spots, missing, roof))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.viz.costs.axes import Scale, mark, scale_of, tick_text
+from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, field_of
 from mithril_nb.viz.costs.numbers import Numbers
@@ -63,6 +64,7 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
             8  8.00 kFLOP
            16  16.0 kFLOP
     """
+    swept = drawable(swept)
     fields = [field_of(str(name)) for name in swept["fields"]]
     numbers = _numbers(swept, fields)
     notes = (*unknowns_of(swept, fields), *(one_line(str(note)) for note in swept.get("notes") or ()))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
+from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Data, Field, field_of, notes_of, reason_of, whole_text
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
@@ -100,7 +101,7 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
         b        250 FLOP  25.0 %  █████
         total  1.00 kFLOP   100 %
     """
-    kind = field_of(field, FIELDS)
+    kind, data = field_of(field, FIELDS), drawable(data)
     return Drawing(_svg(data, kind, max(240, width)), _text(data, kind))
 
 
