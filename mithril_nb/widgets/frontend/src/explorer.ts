@@ -118,6 +118,7 @@ class Header {
   update(): void {
     const { snapshot, kernel } = this.store;
     const { status, cost } = snapshot;
+    const formula = cost?.total.formulas?.flops;
     text(this.name, snapshot.name);
     attr(this.name, "title", snapshot.name);
     text(this.backend, snapshot.backend);
@@ -126,7 +127,7 @@ class Header {
       ["trace", seconds(status.trace_s), "Seconds that JAX took to trace the program"],
       ["lower", seconds(status.lower_s), "Seconds that JAX took to lower it to StableHLO"],
       ["compile", seconds(status.compile_s), "Seconds that XLA took to compile it; nothing is compiled before somebody asks"],
-      ["cost", status.flops === null ? "–" : `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, exact(status.flops, "FLOP")],
+      ["cost", status.flops === null ? (formula?.[0] ?? "–") : `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, formula?.[1] ?? exact(status.flops, "FLOP")],
       ["attributed", percent(status.attributed), "Share of the FLOPs traced back to a block, the loss or the optimizer"],
     ];
     if (this.figures.childElementCount === 0) this.figures.append(...figures.map(([name]) => h("span", { class: "mnb-figure-small", "data-mnb-status": name }, h("small", {}, name), h("span"))));

@@ -13,10 +13,11 @@ export function costOf(cost: Cost | null, path: string): (Pick<CostRow, "flops" 
   const rows = (cost?.rows ?? []).filter((row) => `${row.block}/`.startsWith(`${path}/`));
   if (rows.length === 0) return null;
   const sum = (value: (row: CostRow) => number | null | undefined): number => rows.reduce((total, row) => total + (value(row) ?? 0), 0);
-  const unknown = { flops: sum((row) => row.unknown?.flops), bytes_accessed: sum((row) => row.unknown?.bytes_accessed) };
+  const missing = (figure: "flops" | "bytes_accessed"): number => sum((row) => row.unknown?.[figure] ?? Number(row.formulas?.[figure] !== undefined));
+  const unknown = { flops: missing("flops"), bytes_accessed: missing("bytes_accessed") };
   const flops = sum((row) => row.flops) || (unknown.flops ? null : 0);
   // With unknown costs anywhere, a share of several rows is no bound of anything.
-  const share = cost!.total.unknown?.flops || flops === null ? null : cost!.total.flops ? flops / cost!.total.flops : 0;
+  const share = cost!.total.unknown?.flops || cost!.total.formulas?.flops || flops === null ? null : cost!.total.flops ? flops / cost!.total.flops : 0;
   return { flops, bytes_accessed: sum((row) => row.bytes_accessed) || (unknown.bytes_accessed ? null : 0), share, unknown };
 }
 

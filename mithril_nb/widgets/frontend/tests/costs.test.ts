@@ -62,6 +62,7 @@ describe("costs", () => {
     expect([named([open], "flops").text(line!), named([open], "flops").title_of(line!)]).toEqual(formulas.flops);
     expect(named([open], "flops").bar!(line!)).toEqual([]);
     expect(toCsv([open], "flops").split("\n")[1]).toBe("a,24·batch·width² + 9·batch·width,0,0,0");
+    expect(costOf(open, "a")).toMatchObject({ flops: null, bytes_accessed: 0, share: null });
   });
   test("are lower bounds where some are unknown, shares are bounds, and 0 is exact", () => {
     const row = { ...empty, unknown: { flops: 1 } };

@@ -56,6 +56,12 @@ describe("the explorer", () => {
     el.remove();
   });
 
+  test("says what it costs as a formula where sizes have only names", async () => {
+    const total = { ...cost!.total, flops: null, formulas: { flops: ["24·batch·width² + …", "24·batch·width² + 9·batch·width"] } };
+    session.change({ cost: { ...cost!, total }, status: { ...status, flops: null } } as never);
+    await vi.waitFor(() => expect(find('[data-mnb-status="cost"] span').textContent).toBe("24·batch·width² + …"));
+    expect(find('[data-mnb-status="cost"]').title).toBe("24·batch·width² + 9·batch·width");
+  });
   test("shows the graph and two linked stages first, with the blocks' stripes, and asks for nothing else", () => {
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }]);
     expect(el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-stripe').length).toBeGreaterThan(5);
