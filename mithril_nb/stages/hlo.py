@@ -17,15 +17,20 @@ from mithril_nb.stages.hlo_text import (
 )
 from mithril_nb.stages.inference import (
     Draft,
+    Shares,
     attribute,
     blend,
     by_place,
     majority,
     pass_on,
 )
-from mithril_nb.stages.records import Equation, Instruction
+from mithril_nb.stages.records import Equation, Instruction, Origin
 from mithril_nb.stages.tags import Tags
 
+_MOVES = frozenset(
+    {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
+)
+"""How a loop hands its body items, and stacks what the rounds give."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
 _BODIES = frozenset({"calls", "body", "condition", "branch", "true_computation", "false_computation"})
 
@@ -77,6 +82,7 @@ class _Module:
         self._callers: dict[str, list[HloLine]] = {}
         self._appliers: dict[str, list[HloLine]] = {}
         self._functions: dict[str, frozenset[str]] = {}
+        self._moves: dict[str, tuple[Shares, Origin | None]] = {}
 
     def result(self) -> tuple[str, tuple[Instruction, ...]]:
         shown = [self._title, ""]
@@ -109,6 +115,7 @@ class _Module:
             self._attribute(computation)
         self._hand_in()
         pass_on(self._drafts)
+        self._keep_moves()
         self._hand_down()
         return "\n".join(shown), tuple(draft.finished(self._equations) for draft in self._drafts.values())
 
@@ -133,6 +140,39 @@ class _Module:
                 draft.shares, draft.role, draft.origin = (), None, None
             if line.opcode in CALLING:
                 self._gather(line)
+            if line.opcode in _MOVES:
+                self._ask_whose(line, self._moved_by(line))
+
+    def _moved_by(self, line: HloLine) -> tuple[str, ...]:
+        """Return what an instruction moves; nothing if it cuts a piece out: who takes that knows whose it is."""
+        if line.opcode == "dynamic-slice":
+            return ()
+        if line.opcode == "dynamic-update-slice":
+            return line.operands[1:2]
+        given = self._lines.get(line.operands[0]) if line.opcode == "get-tuple-element" else None
+        if given is not None and given.opcode == "call":
+            root = self._computations[given.calls[0][1]].instructions[-1]
+            place = dict(self._drafts[line.name].attributes).get("index", "")
+            if root.opcode == "tuple" and place.isdigit():
+                return (root.operands[int(place)],)
+        return line.operands
+
+    def _ask_whose(self, line: HloLine, asked: tuple[str, ...]) -> None:
+        """What a scan moves in or out of its body is of the block that it is moved for: that makes it, or takes it.
+
+        Its name says no more than the scan. If nobody is found, it stays with that.
+
+        Args:
+            line: What moves it.
+            asked: Who may know.
+        """
+        draft = self._drafts[line.name]
+        if self._is_of_scan(draft):
+            self._moves[line.name] = draft.shares, draft.origin
+            draft.shares, draft.origin, draft.asks = (), None, asked
+
+    def _is_of_scan(self, draft: Draft) -> bool:
+        return bool(draft.equations) and all(self._equations[id].primitive == "scan" for id in draft.equations)
 
     def _ids(self, line: HloLine, computation: Computation) -> frozenset[str]:
         """Return the equations that the marks of an instruction name.
@@ -152,7 +192,7 @@ class _Module:
         return frozenset(found & self._equations.keys())
 
     def _of_function(self, computation: Computation) -> frozenset[str]:
-        """Return the equations that JAX lowers to a function of their own, such as running sums: all in it is theirs."""
+        """Return the equations that JAX lowers to a function of their own, such as running sums."""
         known = self._functions.get(computation.name)
         if known is None:
             callers = [one for one in self._callers.get(computation.name, ()) if one.opcode in ("call", "while")]
@@ -208,6 +248,10 @@ class _Module:
         found = {id for one in counted for id in one.equations}
         if line.opcode == "call" and draft.equations:
             self._gather_call(draft, found)
+            if not found:
+                self._ask_whose(line, self._written_by(line))
+                for one in inner:
+                    one.asks = () if line.name in self._moves else one.asks
             return
         draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
         weights = [one.work for one in counted]
@@ -218,6 +262,9 @@ class _Module:
             draft.shares = shares
             draft.role = majority((one.role, weight) for one, weight in zip(counted, weights, strict=True))
             draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
+        is_moved = any(one.id in self._moves for one in inner)
+        if line.opcode == "fusion" and is_moved and all(self._is_of_scan(one) for one in counted if one.shares):
+            self._ask_whose(line, (self._computations[line.calls[0][1]].instructions[-1].name,))
 
     def _gather_call(self, draft: Draft, inside: set[str]) -> None:
         """Give the call of a function that others call too what is its own of the body."""
@@ -229,6 +276,15 @@ class _Module:
             draft.shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in known) or draft.shares
             draft.role = majority((one.role, 1.0) for one in known) or draft.role
             draft.origin = "tagged" if draft.shares else None
+
+    def _written_by(self, call: HloLine) -> tuple[str, ...]:
+        """Return which operand the function writes that a loop calls to stack a result; nothing if it writes none."""
+        body = self._computations[call.calls[0][1]].instructions
+        written = next((one for one in body if one.opcode == "dynamic-update-slice"), None)
+        while written is not None and written.opcode != "parameter":
+            (given,) = self._moved_by(written)[:1] or ("",)
+            written = self._lines.get(given)
+        return () if written is None else call.operands[int(written.literal) : int(written.literal) + 1]
 
     def _hand_in(self) -> None:
         """Parameters of a called computation are what the caller gave it."""
@@ -243,6 +299,13 @@ class _Module:
                         "call",
                     ):
                         self._drafts[line.name].operands += (caller.operands[number],)
+
+    def _keep_moves(self) -> None:
+        """What nobody is found for that a loop moves stays the loop's; inside of a fusion it is the fusion's."""
+        for name, (shares, origin) in self._moves.items():
+            callers = self._callers.get(self._homes[name].name, ())
+            if not self._drafts[name].shares and not any(one.opcode == "fusion" for one in callers):
+                self._drafts[name].shares, self._drafts[name].origin = shares, origin
 
     def _hand_down(self) -> None:
         """What is still nobody's inside a fusion, a call or a reducer belongs to those whose it is."""

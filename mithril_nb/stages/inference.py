@@ -9,6 +9,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation, Instruction, Origin, Role
 
 Shares = tuple[tuple[str, float], ...]
+_CALLERS = frozenset({"call", "fusion", "while"})
 
 
 @dataclass(slots=True)
@@ -32,6 +33,7 @@ class Draft:
         shown_operands: Its operands as the stage shows them, where that is more than `operands`.
         shapes: Specs of its results.
         attributes: Names and values, as the stage writes them.
+        asks: Those of whose block it is, if it is only some of its operands, or none.
     """
 
     id: str
@@ -50,6 +52,7 @@ class Draft:
     shown_operands: tuple[str, ...] | None = None
     shapes: tuple[TensorSpec, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
+    asks: tuple[str, ...] | None = None
 
     def finished(self, equations: Mapping[str, Equation]) -> Instruction:
         """Return the instruction; where its equations stand in Python, and under which transforms, comes from them."""
@@ -152,9 +155,11 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
 def _ask(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
     if draft.shares or draft.is_settled:
         return False
-    sides = (draft.operands, draft.users)
+    sides = (draft.operands if draft.asks is None else draft.asks, draft.users)
     for side in reversed(sides) if draft.asks_users_first else sides:
         near = [drafts[id] for id in side if id in drafts and drafts[id].shares]
+        if draft.asks is not None and side is draft.users:
+            near = [other for other in near if other.opcode not in _CALLERS]  # what they run it with knows better
         if near:
             draft.shares = blend((other.shares, 1.0) for other in near)
             draft.role = draft.role or majority((other.role, 1.0) for other in near)

@@ -21,6 +21,9 @@ from mithril_nb.stages import inspect
 from mithril_nb.stages.inspection import Inspection
 from mithril_nb.stages.live_ranges import live_ranges_in
 
+ONE = 64 * 64 * 4
+"""Bytes of the square arrays of these tests."""
+
 
 def square(size: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((size, size), jnp.float32)
@@ -128,6 +131,35 @@ def test_values_are_held_by_the_block_that_makes_them_and_loops_by_what_is_in_th
     assert {life.block for life in pointers} == {""}, "what XLA keeps for itself"
 
 
+def test_what_a_loop_stacks_and_cuts_out_belongs_to_the_blocks_in_its_body() -> None:
+    """The residuals of two blocks, for a gradient: by memory at the peak, and by the bytes that are moved."""
+
+    def turn(x: jax.Array, weights: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        with jax.named_scope("up"):
+            x = jnp.tanh(x @ weights[0])
+        with jax.named_scope("down"):
+            return jnp.sin(x @ weights[1]), None
+
+    def loss(weights: tuple[jax.Array, jax.Array], x: jax.Array) -> jax.Array:
+        with jax.named_scope("layers"):
+            return jax.lax.scan(turn, x, weights)[0].sum()
+
+    many = jax.ShapeDtypeStruct((9, 64, 64), "float32")
+    program = inspect(jax.grad(loss), (many, many), square(64))
+    for found in (program.memory, memory_of(program, "analytic")):
+        check_sums(found)
+        assert found.at_peak["layers/up"] > 8 * ONE < found.at_peak["layers/down"]
+        assert found.at_peak.get("layers", 0) <= 2 * ONE, "what the gradient hands from round to round"
+    for source in ("lowered", "compiled"):
+        found = program.cost(source)
+        rows = {row.id: dict(row.blocks) for row in found.rows if "dynamic" in row.opcode or "dynamic" in row.id}
+        assert rows  # one of them stacks what was handed on, which is the loop's, and shares a function with others
+        assert not [(id, blocks) for id, blocks in rows.items() if blocks.get("layers", 0) > 0.25]
+        # What is left to the loop fills what it stacks into with zeros, and counts.
+        moved = [figures.bytes_accessed or 0 for figures in (found.by_block["layers"], found.total)]
+        assert moved[0] < 0.1 * moved[1]
+
+
 @pytest.mark.parametrize("name", [name for name in corpus() if not name.startswith("sharded")][::4])
 def test_it_adds_up_and_agrees_with_xla(name: str) -> None:
     fn, args = corpus()[name]()
@@ -180,10 +212,6 @@ def test_live_ranges_end_where_the_report_of_the_peak_begins() -> None:
     found = live_ranges_in(f"{sequence}{ranges}  Live ranges at 1 (peak):\n    c{{}}:5-6\n")
     assert found.sequence == ("a", "b")
     assert found.ranges == {("a", "{}"): (0, 2), ("b", "{1}"): (1, 2)}
-
-
-ONE = 64 * 64 * 4
-"""Bytes of the square arrays of these tests."""
 
 
 def estimate(fn: Callable[..., Any], *args: Any) -> MemoryUse:
