@@ -10,6 +10,7 @@ from typing import Any
 
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import MemoryUse
+from mithril_nb.cost.records import unknown_params
 from mithril_nb.errors import CostBoundError, Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.records import UNATTRIBUTED
@@ -37,12 +38,14 @@ class _Measured:
         source: How it was counted.
         unknown: What is not in it, and why.
         blocks: The same for each block.
+        advice: What makes it known; `""` if nothing does.
     """
 
     value: int | None
     source: str
     unknown: tuple[str, ...]
     blocks: Mapping[str, int]
+    advice: str = ""
 
 
 def assert_cost(
@@ -67,7 +70,8 @@ def assert_cost(
         flops: Bound of its FLOPs.
         bytes_accessed: Bound of the bytes that it reads and writes.
         peak_bytes: Bound of the bytes that it holds at its peak, `inspection.memory.peak_bytes`; compiles the program.
-        params: Bound of its number of parameters.
+        params: Bound of its number of parameters. Which argument of a function holds them is told to `ml.inspect`:
+            `ml.assert_cost(ml.inspect(f, w, x, params="w"), params=1_000)`.
         source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. `"analytic"` only traces the
             program, and is the same on every machine.
         **options: Other arguments of `ml.inspect`.
@@ -143,6 +147,11 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
         held = {path: size for path, size in memory.at_peak.items() if size}
         return _Measured(memory.peak_bytes, memory.source, (), held)
     cost: Cost = inspection.cost(source=source)
+    nobody_knows = unknown_params(inspection.inputs) if name == "params" else None
+    if nobody_knows is not None:
+        why, example = nobody_knows
+        advice = f"ml.assert_cost(ml.inspect(..., {example}), params=...), or there params=() if nothing holds any."
+        return _Measured(None, source, (why,), {}, advice)
     each = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
     each[UNATTRIBUTED] = getattr(cost.unattributed, name)
     known = {path: value for path, value in each.items() if value}
@@ -185,7 +194,7 @@ def _problem(
     return Diagnostic(
         f"program {inspection.name!r} {summary}",
         tuple(facts),
-        f"{advice}; {_shown(name, found.source)} tells of every block.",
+        found.advice or f"{advice}; {_shown(name, found.source)} tells of every block.",
         code=CostBoundError.__name__,
     )
 

@@ -157,7 +157,6 @@ def compared(before: Cost, after: Cost) -> Comparison:
         >>> found.total.delta.flops, found.total.delta.bytes_accessed < 0
         (0, True)
     """
-    nothing = Figures()
     paths = [path for path in dict.fromkeys((*before.by_block, *after.by_block)) if path != UNATTRIBUTED]
     return Comparison(
         f"{before.program}: {before.source}",
@@ -165,7 +164,10 @@ def compared(before: Cost, after: Cost) -> Comparison:
         Change(before.total, after.total),
         ByBlock(
             f"costs of {before.program!r} and {after.program!r}",
-            {path: Change(before.by_block.get(path, nothing), after.by_block.get(path, nothing)) for path in paths},
+            {
+                path: Change(before.by_block.get(path, before.nothing), after.by_block.get(path, after.nothing))
+                for path in paths
+            },
             "comparison.by_block",
         ),
         Change(before.unattributed, after.unattributed),

@@ -50,7 +50,7 @@ class Cost(Shown):
         program: Name of the program.
         source: `"analytic"`, `"lowered"`, `"compiled"` or `"measured"`.
         rows: Every equation or instruction, in the order of its stage.
-        params: Number of parameters by block.
+        params: Number of parameters by block; `None` if nobody knows which inputs they are.
         notes: What is not known, and why.
         xla: What XLA says of the whole, loops once; `None` for `"analytic"`, which asks nobody.
         once: The sum of the rows with loops once, to stand beside `xla`.
@@ -71,7 +71,7 @@ class Cost(Shown):
     program: str
     source: str
     rows: tuple[CostRow, ...]
-    params: Mapping[str, int | None]
+    params: Mapping[str, int | None] | None
     notes: tuple[str, ...]
     xla: Source | None
     once: Source
@@ -147,8 +147,10 @@ class Cost(Shown):
     @cached_property
     def total(self) -> Figures:
         """All of it: the sum of `by_block` and `unattributed`, exactly."""
-        params = self._sum(Figures(params=count) for count in self.params.values()).params
-        return replace(self._sum(map(figures_of, self.rows)), params=params)
+        total = self._sum(map(figures_of, self.rows))
+        if self.params is None:
+            return replace(total, params=None)
+        return replace(total, params=self._sum(Figures(params=count) for count in self.params.values()).params)
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
@@ -159,7 +161,12 @@ class Cost(Shown):
     @property
     def unattributed(self) -> Figures:
         """What no block caused, or nobody knows."""
-        return self._every.get(UNATTRIBUTED, Figures())
+        return self._every.get(UNATTRIBUTED, self.nothing)
+
+    @property
+    def nothing(self) -> Figures:
+        """What a block costs of which there is no row; if nobody knows the parameters, it may have some."""
+        return Figures(params=0 if self.params is not None else None)
 
     @cached_property
     def by_role(self) -> Mapping[str, Figures]:
@@ -186,7 +193,7 @@ class Cost(Shown):
         if not path:
             return self.total
         inside = {block for block in self._every if block == path or block.startswith(f"{path}/")}
-        found = self._sum(self._every[block] for block in inside)
+        found = self._sum(self._every[block] for block in inside) if inside else self.nothing
         if not (found.unknown or found.unknown_bytes) or len(inside) < 2:
             return found
         # A fusion of several blocks stands in each of them: together it is still one.
@@ -284,6 +291,8 @@ class Cost(Shown):
     @cached_property
     def _every(self) -> Mapping[str, Figures]:
         found = {path: self._sum(roles.values()) for path, roles in self.by_block_and_role.items()}
+        if self.params is None:
+            return {path: replace(figures, params=None) for path, figures in found.items()}
         for path, count in self.params.items():
             found[path] = replace(found.get(path, Figures()), params=count)
         return found

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
 from mithril_nb.stages.frozen import quick_to_make
+from mithril_nb.stages.param_names import example_of_params, why_unknown
 from mithril_nb.stages.records import Role
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ class Figures:
         flops: Arithmetic operations.
         transcendentals: Calls of `exp`, `tanh`, `sqrt`, ...
         bytes_accessed: Bytes read and written.
-        params: Number of parameters.
+        params: Number of parameters; `None` if nobody knows which inputs they are.
         time_s: Seconds.
         unknown: Of how many equations or instructions FLOPs or transcendentals are not known: if there are any, both
             are lower bounds.
@@ -277,10 +278,28 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
     return tuple(f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items())
 
 
+def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
+    """Return why nobody knows which inputs are parameters, and what may be written by who does; `None` if it is known.
+
+    Args:
+        inputs: What a program takes.
+    """
+    every = tuple(inputs)
+    if all(one.is_param is not None for one in every):
+        return None
+    arguments = list(dict.fromkeys(one.argument for one in every))
+    return why_unknown(arguments), example_of_params(arguments, [one.name for one in every])
+
+
 def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
-    """Return in words which parameters belong to no block, as several that have none in common use them."""
+    """Return in words why parameters are unknown, or which belong to no block, as several that share none use them."""
+    every = tuple(inputs)
+    unknown = unknown_params(every)
+    if unknown is not None:
+        why, example = unknown
+        return (f"params: {why}; ml.inspect(..., {example}) says what holds them, params=() that nothing does",)
     groups: dict[tuple[str, ...], list[Input]] = {}
-    for one in inputs:
+    for one in every:
         if one.used_by:
             groups.setdefault(one.used_by, []).append(one)
     return tuple(

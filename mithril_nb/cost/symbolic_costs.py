@@ -18,7 +18,7 @@ from mithril_nb.cost.formulas.symbols import (
     total,
     written_with,
 )
-from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow
+from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, unknown_params
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.collector import paused_collector
@@ -80,8 +80,13 @@ class SymbolicProgram:
         return tuple(found)
 
     @cached_property
-    def params(self) -> dict[str, int | None]:
-        """The number of parameters of each block; `None` if it depends on a size without a number."""
+    def params(self) -> dict[str, int | None] | None:
+        """The number of parameters of each block; `None` if it depends on a size without a number.
+
+        It is `None` as a whole if nobody knows which inputs are parameters.
+        """
+        if unknown_params(self.inputs) is not None:
+            return None
         found: dict[str, int | None] = {}
         put = _Numbers(self.sizes)
         for one in self.inputs:
@@ -150,6 +155,9 @@ class SymbolicProgram:
         """
         self._check_names(path, field, role)
         if field == "params":
+            why = unknown_params(self.inputs)
+            if why is not None and not role:
+                return total([]), [why[0]]
             own = [one.spec for one in self.inputs if one.is_param and _is_inside(one.block, path)]
             put = _Numbers(self.sizes)
             return total([] if role else [count(put.spec(spec)) for spec in own]), []

@@ -21,6 +21,7 @@ from mithril_nb.measure.values import Values, values_for
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
+from mithril_nb.targets.inspection import takes_params
 from mithril_nb.targets.options import refuse_misspelt
 
 _NS_PER_S = 1e9
@@ -130,6 +131,8 @@ def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -
     if not isinstance(target, Inspection):
         own = signatures.signature(targets.inspect).parameters
         named = {name: value for name, value in options.items() if name not in own} | dict(options.get("kwargs") or {})
+        if "params" in options and takes_params(target, args, named, options["params"]):
+            named["params"] = options["params"]
         return targets.inspect(target, *args, **options), (*args, *(named[name] for name in sorted(named)))
     if options:
         raise UnknownOptionError(

@@ -80,7 +80,7 @@ def values_for(inspection: Inspection, args: tuple[Any, ...]) -> Values:
     made_up: list[str] = []
     for place, (leaf, aval, one) in enumerate(zip(whole, avals, inputs, strict=True)):
         if leaf is None or isinstance(leaf, jax.ShapeDtypeStruct):
-            leaf = _made_up(aval, one.is_param, place)
+            leaf = _made_up(aval, bool(one.is_param), place)
             made_up.append(one.name)
         # A number stays one: it has a weak type, which an array of NumPy's would not have.
         leaves.append(leaf if _is_number(leaf) else _put(leaf, aval, shardings[place]))

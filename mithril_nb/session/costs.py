@@ -29,7 +29,7 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
     """
     order = {path: at for at, path in enumerate(paths)}
     every = dict(cost.by_block)
-    if cost.unattributed != Figures():
+    if cost.unattributed != cost.nothing:
         every[UNATTRIBUTED] = cost.unattributed
     formulas = {} if cost.symbolic is None else cost.symbolic.formulas
     rows = [

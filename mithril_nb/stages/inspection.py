@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,15 +18,17 @@ from mithril_nb.stages.buffers import Buffer
 from mithril_nb.stages.dataflow import Value as ArrayValue
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.kernels import Kernel
+from mithril_nb.stages.links import linked
 from mithril_nb.stages.live_ranges import LiveRanges
 from mithril_nb.stages.once import Once
+from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.passes import Fate, Pass
 from mithril_nb.stages.pipeline import STAGES, Pipeline, Told
 from mithril_nb.stages.records import Equation, Stage
 from mithril_nb.stages.stage_graph import StageGraph
 from mithril_nb.stages.stage_tree import stage_graph
 from mithril_nb.stages.traced import Input, Program
-from mithril_nb.stages.tracing import Leaf
+from mithril_nb.stages.tracing import Leaf, checked_params, shape_of
 
 Value = TypeVar("Value")
 
@@ -45,7 +47,7 @@ class Inspection(Shown):
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
         self.name = told.name or getattr(fn, "__name__", type(fn).__name__)
         self.stages = STAGES
-        self.arguments: tuple[Any, ...] = jax.tree.map(_shape_of, args)
+        self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
         self._fn, self._told = fn, told
         self._pipeline = Pipeline(fn, self.arguments, told)
         lowered, compiled = self._pipeline.lowered, self._pipeline.compiled
@@ -191,21 +193,7 @@ class Inspection(Shown):
             Ids in `target` by id in `source`. Instructions without a link have the empty set.
             `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
         """
-        # Thousands of lines of a kernel have the same equations: they are looked up once, and share their links.
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for instruction in self.stage(target).instructions:
-            groups.setdefault(instruction.equations, []).append(instruction.id)
-        places: dict[str, list[tuple[str, ...]]] = {}
-        for group in groups:
-            for equation in group:
-                places.setdefault(equation, []).append(group)
-
-        @cache
-        def linked(equations: tuple[str, ...]) -> frozenset[str]:
-            near = {group for equation in equations for group in places.get(equation, ())}
-            return frozenset(id for group in near for id in groups[group])
-
-        return {instruction.id: linked(instruction.equations) for instruction in self.stage(source).instructions}
+        return linked(self.stage(source).instructions, self.stage(target).instructions)
 
     @property
     def lowered(self) -> jax.stages.Lowered:
@@ -467,7 +455,7 @@ def inspect(
     fn: Callable[..., Any],
     *args: Any,
     name: str | None = None,
-    params: str = "params",
+    params: str | Sequence[str] = DEFAULT,
     device: Any | None = None,
     compiler_options: Mapping[str, Any] | None = None,
     source: tuple[str, Mapping[int, str]] | None = None,
@@ -479,7 +467,8 @@ def inspect(
         fn: Any function that JAX can trace.
         *args: Its arguments, or their shapes: pytrees of arrays or `jax.ShapeDtypeStruct`s.
         name: What to call the program; by default the name of the function.
-        params: Name of the argument that holds the parameters of the model.
+        params: Name of the argument that holds the parameters, or of a part of one (`"state.params"`), or several;
+            `()` if it has none. Without an argument of this name their number is unknown.
         device: The `jax.Device` to lower and compile for; by default JAX's own default.
         compiler_options: What XLA is told besides, as `jax.jit` takes it.
         source: Python that builds the model, and the block of each line; by default the functions that are traced.
@@ -487,6 +476,9 @@ def inspect(
 
     Returns:
         Its stages, made when they are first asked for.
+
+    Raises:
+        UnknownOptionError: Parameters in an argument that there is not.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -500,12 +492,5 @@ def inspect(
           in (b) }
         <BLANKLINE>
     """
-    return Inspection(fn, args, Told(name, params, device, compiler_options, source, kinds))
-
-
-def _shape_of(leaf: Any) -> Any:
-    """Return the shape of an array and where it is bound to, so that no array is kept; other leaves as they are."""
-    if not isinstance(leaf, jax.Array):
-        return leaf
-    sharding = leaf.sharding if leaf.committed else None
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.aval.weak_type)
+    holders = checked_params(fn, args, params, name)
+    return Inspection(fn, args, Told(name, holders, device, compiler_options, source, kinds))

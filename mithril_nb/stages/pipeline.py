@@ -26,6 +26,7 @@ from mithril_nb.stages.kernels import AsmLine, Kernel, Owners, listing, read_ker
 from mithril_nb.stages.live_ranges import LiveRanges, read_live_ranges
 from mithril_nb.stages.llvm import llvm_lines
 from mithril_nb.stages.once import Once
+from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.python_source import Place, source_of_functions, source_of_model
 from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.stages.stablehlo import read_stablehlo
@@ -53,7 +54,7 @@ class Told:
 
     Attributes:
         name: What to call it; `None` for the name of the function.
-        params: Name of the argument that holds the parameters of the model.
+        params: Names of the arguments, or of parts of them, that hold the parameters of the model.
         device: The device to lower and compile for.
         compiler_options: What XLA is told besides.
         source: The Python that builds the model, with the path of the block that each line adds.
@@ -61,7 +62,7 @@ class Told:
     """
 
     name: str | None = None
-    params: str = "params"
+    params: tuple[str, ...] = (DEFAULT,)
     device: Any | None = None
     compiler_options: Mapping[str, Any] | None = None
     source: tuple[str, Mapping[int, str]] | None = None

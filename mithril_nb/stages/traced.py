@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.attribution import Attribution
 from mithril_nb.stages.equations import Site, plain_params, sites_of
 from mithril_nb.stages.param_blocks import common_block, users_of_inputs
+from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role
 from mithril_nb.stages.tracing import Trace
 
@@ -26,15 +28,18 @@ class Input:
         name: How to reach it: `params['linear_0.weight']`.
         spec: Its shape and dtype.
         block: Path of the block that it belongs to, or `""`.
-        is_param: Whether it is a parameter of the model, rather than data or the state of an optimizer.
+        is_param: Whether it is a parameter of the model, rather than data or the state of an optimizer; `None` if
+            nobody knows, as no argument is called `params` and nobody said what holds them.
         used_by: Blocks that use it, if it is a parameter that belongs to none because they have no block in common.
+        argument: Name of the argument that it is part of: `params`.
     """
 
     name: str
     spec: TensorSpec
     block: str
-    is_param: bool
+    is_param: bool | None
     used_by: tuple[str, ...] = ()
+    argument: str = ""
 
 
 class Program:
@@ -51,7 +56,7 @@ class Program:
         tags: How its equations are marked in later stages.
     """
 
-    def __init__(self, trace: Trace, params: str):
+    def __init__(self, trace: Trace, params: Sequence[str]):
         self.trace = trace
         self.top, self.sites = sites_of(trace.closed.jaxpr)
         attribution = Attribution(trace, self.top, self.sites)
@@ -65,9 +70,9 @@ class Program:
         self.inputs = self._inputs(attribution, params)
         self.tags = trace.tags
 
-    def _inputs(self, attribution: Attribution, params: str) -> tuple[Input, ...]:
+    def _inputs(self, attribution: Attribution, params: Sequence[str]) -> tuple[Input, ...]:
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
-        are_params = [leaf.argument == params for leaf in self.trace.inputs]
+        are_params = which_are_params(self.trace.arguments, [leaf.name for leaf in self.trace.inputs], params)
         users = [frozenset[str]()] * len(owners)
         if any(is_param and not owner for owner, is_param in zip(owners, are_params, strict=True)):
             users = users_of_inputs(self.trace.closed.jaxpr, self.top, lambda id: attribution[id][:2])
@@ -75,7 +80,7 @@ class Program:
         for leaf, owner, is_param, blocks in zip(self.trace.inputs, owners, are_params, users, strict=True):
             block = owner or common_block(blocks) if is_param else owner
             used_by = tuple(sorted(blocks)) if is_param and not block else ()
-            found.append(Input(leaf.name, leaf.spec, block, is_param, used_by))
+            found.append(Input(leaf.name, leaf.spec, block, is_param, used_by, leaf.argument))
         return tuple(found)
 
     def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:

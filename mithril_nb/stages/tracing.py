@@ -14,6 +14,7 @@ import jax
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, name_stack, spec_of
+from mithril_nb.stages.param_names import DEFAULT, check_params, names_of_params
 from mithril_nb.stages.tags import Tags
 
 _LONGEST_NAME = 60
@@ -43,6 +44,7 @@ class Trace:
     Attributes:
         name: Name of the function.
         closed: The closed jaxpr, as JAX gave it.
+        arguments: What its arguments are called, those without an array too.
         inputs: The leaves of its arguments, in the order of its invars.
         outputs: The leaves of its results, in the order of its outvars.
         donated_leaves: For each leaf of the arguments whether its memory may be reused for results.
@@ -54,6 +56,7 @@ class Trace:
 
     name: str
     closed: Any
+    arguments: tuple[str, ...]
     inputs: tuple[Leaf, ...]
     outputs: tuple[Leaf, ...]
     donated_leaves: tuple[bool, ...]
@@ -105,26 +108,17 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
     traced = jitted.trace(*args)
     closed, donated = _without_outer_jit(traced.jaxpr, jax_versions.donated(traced))
     out = traced.out_info
-    names = _argument_names(fn, len(args))
+    arguments = _argument_names(fn, len(args))
     inputs = tuple(
-        Leaf(
-            names[path[0].idx] + jax.tree_util.keystr(path[1:]),
-            names[path[0].idx],
-            spec_of(var.aval),
-            _keys(path[1:]),
-        )
-        for (path, _), var in zip(
-            jax.tree_util.tree_flatten_with_path(args)[0],
-            closed.jaxpr.invars,
-            strict=True,
-        )
+        Leaf(name, arguments[path[0].idx], spec_of(var.aval), _keys(path[1:]))
+        for (path, name), var in zip(_paths(args, arguments), closed.jaxpr.invars, strict=True)
     )
     outputs = tuple(
         Leaf("result" + jax.tree_util.keystr(path), "result", spec_of(leaf), _keys(path))
         for path, leaf in jax.tree_util.tree_flatten_with_path(out)[0]
     )
     structure = jax.tree.structure(out)
-    title = name or getattr(fn, "__name__", type(fn).__name__)
+    title = name or _name_of(fn)
 
     def call(other: Any) -> Callable[..., Any]:
         flat = jaxpr_as_fun(other)
@@ -137,7 +131,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    return Trace(title, closed, inputs, outputs, donated, call, *_function(fn), traced)
+    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced)
 
 
 def trace_up_to_failure(
@@ -179,7 +173,7 @@ def _function(fn: Any) -> tuple[str, str]:
         if inner is fn:
             break
         fn = inner
-    name = getattr(fn, "__name__", type(fn).__name__)
+    name = _name_of(fn)
     code = getattr(fn if hasattr(fn, "__code__") else type(fn).__call__, "__code__", None)
     return name, "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
@@ -214,6 +208,37 @@ def _whole_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[
     return tuple(found)
 
 
+def checked_params(fn: Callable[..., Any], args: tuple[Any, ...], params: Any, name: str | None) -> tuple[str, ...]:
+    """Return the names of what holds the parameters of a program, which is there if it was named.
+
+    Args:
+        fn: The function.
+        args: Its arguments.
+        params: The names, or the only one.
+        name: What to call the program; by default the name of the function.
+
+    Raises:
+        UnknownOptionError: No names, or one of an argument, or of a part of one, that is not there.
+    """
+    holders = names_of_params(params)
+    if holders != (DEFAULT,):
+        arguments = _argument_names(fn, len(args))
+        check_params(name or _name_of(fn), arguments, [name for _, name in _paths(args, arguments)], holders)
+    return holders
+
+
+def shape_of(leaf: Any) -> Any:
+    """Return the shape of an array and where it is bound to, so that no array is kept; other leaves as they are."""
+    if not isinstance(leaf, jax.Array):
+        return leaf
+    sharding = leaf.sharding if leaf.committed else None
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding, weak_type=leaf.aval.weak_type)
+
+
+def _name_of(fn: Any) -> str:
+    return getattr(fn, "__name__", type(fn).__name__)
+
+
 def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     try:
         bound = python_inspect.signature(fn).bind(*range(count)).arguments
@@ -223,6 +248,12 @@ def _argument_names(fn: Callable[..., Any], count: int) -> list[str]:
     for name, value in bound.items():
         names.extend([name] if isinstance(value, int) else [f"{name}[{index}]" for index in range(len(value))])
     return names
+
+
+def _paths(args: tuple[Any, ...], arguments: list[str]) -> list[tuple[tuple[Any, ...], str]]:
+    """The way to each array among arguments, and how to reach it in Python's words."""
+    paths = (path for path, _ in jax.tree_util.tree_flatten_with_path(args)[0])
+    return [(path, arguments[path[0].idx] + jax.tree_util.keystr(path[1:])) for path in paths]
 
 
 def _keys(path: tuple[Any, ...]) -> tuple[str, ...]:

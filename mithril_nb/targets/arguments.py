@@ -157,6 +157,31 @@ def named(program: Callable[..., Any], names: Sequence[str], title: str, fn: Any
     return call
 
 
+def names_of(program: Callable[..., Any]) -> tuple[str, ...]:
+    """Return what a function that `named` gave calls its parameters."""
+    return tuple(inspect.signature(program).parameters)
+
+
+def is_own_argument(fn: Any, count: int, name: str) -> bool | None:
+    """Return whether a function has an argument of a name that so many positions leave open; `None` if it takes any."""
+    signature = _signature(fn)
+    kinds = {} if signature is None else {one.name: one.kind for one in signature.parameters.values()}
+    if kinds.get(name) is inspect.Parameter.POSITIONAL_OR_KEYWORD:
+        return [*kinds].index(name) >= count
+    if kinds.get(name) is inspect.Parameter.KEYWORD_ONLY:
+        return True
+    return None if inspect.Parameter.VAR_KEYWORD in kinds.values() else False
+
+
+def without_partial(
+    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """What a `functools.partial` binds is given as if it were an argument."""
+    while isinstance(target, functools.partial):
+        target, args, kwargs = target.func, (*target.args, *args), {**target.keywords, **kwargs}
+    return target, args, dict(kwargs)
+
+
 def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> None:
     """Raise if a function cannot be called with these arguments, as far as it says what it takes.
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 import dis
 import functools
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.targets.arguments import Arguments, named, title_of, with_self
-from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, part
+import jax
+
+from mithril_nb.stages.param_names import DEFAULT
+from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, with_self
+from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, nnx_params, part
 from mithril_nb.targets.scopes import by_path, is_module, modules_in, named_modules, submodules
 
 _LIBRARIES = frozenset(
@@ -18,10 +22,36 @@ _LIBRARIES = frozenset(
 """Packages whose functions are not looked into for modules."""
 
 
-def function_program(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Any, tuple[Any, ...]]:
-    """Return a function of arrays alone, and what to trace it with.
+@dataclass(frozen=True)
+class FunctionProgram:
+    """A function of arrays alone.
+
+    Attributes:
+        function: The function.
+        specs: What to trace it with.
+        holders: By name of what a person gave it, or of a module that it closes over, which inputs that became; of
+            modules of nnx, and of those that it closes over, only the parameters.
+        trained: The parameters of its modules, those among its arguments if there are such, as their library tells.
+    """
+
+    function: Callable[..., Any]
+    specs: tuple[Any, ...]
+    holders: Mapping[str, Sequence[str]]
+    trained: tuple[str, ...] = ()
+
+    def params(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return which inputs hold the parameters.
+
+        Args:
+            names: What holds them, as a person calls it.
+        """
+        if names == (DEFAULT,) and DEFAULT not in self.holders:
+            return self.trained or names
+        return tuple(one for name in names for one in self.holders.get(name, (name,)))
+
+
+def function_program(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> FunctionProgram:
+    """Return a function as a function of arrays alone.
 
     Modules of nnx and Equinox that the function closes over become inputs, and so do those of nnx among its arguments:
     what it changes in them is given back beside its result.
@@ -39,8 +69,9 @@ def function_program(
     objects = {name: value for name, value in values.items() if is_nnx(value)}
     if not roots and not objects:
         if whole.is_plain:  # Its shardings are those of the program, and not of a call inside of it.
-            return fn, whole.traced
-        return named(whole.calling(fn), whole.names, title_of(fn), fn), whole.traced
+            return FunctionProgram(fn, whole.traced, _holders(whole, whole.names))
+        program = named(whole.calling(fn), whole.names, title_of(fn), fn)
+        return FunctionProgram(program, whole.traced, _holders(whole, names_of(program)))
     given = Arguments(fn, args, kwargs, frozenset(objects))
     closed = {name: one for name, one in held.items() if name not in objects and (is_nnx(one) or is_equinox(one))}
     parts = {name: part(one) for name, one in closed.items() if not is_nnx(one)}
@@ -67,10 +98,28 @@ def function_program(
         return out, nests["modules"].tree({**after.params, **after.state})
 
     lifted = (nests[name].tree({**one.params, **one.state}) for name, one in parts.items())
-    return named(run, (*(f"{name}_" * (name in values) or name for name in parts), *given.names), title_of(fn), fn), (
-        *lifted,
-        *given.traced,
+    names = (*(f"{name}_" * (name in values) or name for name in parts), *given.names)
+    program = named(run, names, title_of(fn), fn)
+    arguments = names_of(program)
+    trained = dict[str, list[str]]()
+    for (name, one), argument in zip(parts.items(), arguments, strict=False):
+        is_nnx_part = name == "modules"
+        for dots in nnx_params(nnx) if is_nnx_part else one.params if callable(closed[name]) else ():
+            owner = dots.partition(".")[0] if is_nnx_part else name
+            trained.setdefault(owner, []).append(argument + nests[name].reach(dots))
+    chosen = [name for name in trained if name in objects] or [*trained]
+    return FunctionProgram(
+        program,
+        (*lifted, *given.traced),
+        {**_holders(given, arguments[len(parts) :]), **trained},
+        tuple(one for name in chosen for one in trained[name]),
     )
+
+
+def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:
+    """What the arguments are called that hold arrays, by their names for a person; nothing for one that holds none."""
+    traced = dict(zip(given.names, names, strict=True))
+    return {name: [traced[name]] if name in traced else [] for name in given.all_names}
 
 
 class _Nest:
@@ -84,6 +133,10 @@ class _Nest:
             if parts[start:-1] and parts[start:-1] in known:
                 return (*(".".join(parts[:start]),) * bool(start), ".".join(parts[start:]))
         return (".".join(parts[:-1]), parts[-1]) if len(parts) > 1 else parts
+
+    def reach(self, dots: str) -> str:
+        """How to reach an array in the tree, as JAX writes it: `['layers.0']['kernel']`."""
+        return jax.tree_util.keystr(tuple(map(jax.tree_util.DictKey, self._places.get(dots, (dots,)))))
 
     def tree(self, arrays: Arrays) -> Any:
         found: dict[str, Any] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -10,10 +9,19 @@ from typing import Any
 from mithril_nb import stages
 from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
-from mithril_nb.targets.arguments import Arguments, check_call, title_of, without_compiler_options
+from mithril_nb.models.naming import input_names
+from mithril_nb.stages.param_names import DEFAULT, names_of_params
+from mithril_nb.targets.arguments import (
+    Arguments,
+    check_call,
+    is_own_argument,
+    title_of,
+    without_compiler_options,
+    without_partial,
+)
 from mithril_nb.targets.functions import function_program
 from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_linen
-from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
+from mithril_nb.targets.own import compiled_for, given_specs, graph_in, inspect_own, is_own
 from mithril_nb.targets.programs import module_program
 from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
@@ -28,6 +36,7 @@ def inspect(
     kwargs: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     variables: Any = None,
+    params: Any = DEFAULT,
     program: str | None = None,
     loss: Any = None,
     optimizer: Any = None,
@@ -51,6 +60,10 @@ def inspect(
         shapes: Shapes of the inputs of a model, in the place of arguments: `{"input": [32, 784]}`. With names in the
             place of numbers, `["batch", 784]`, costs are formulas, and XLA, which needs numbers, is not asked.
         variables: Variables of a linen module, or of a Haiku transform; default: those that `init` would give.
+        params: Which argument of a function holds its parameters, `"w"`, or which part of one, `"state.params"`, or
+            several; `()` if it has none. By default the one called `params`, else the modules of nnx that it takes,
+            or the modules that it closes over; without any of these, how many there are is unknown. It is the
+            function's own argument where that has one called `params` that is not given otherwise.
         program: Of a model or a module: `"forward"`, `"forward+backward"` or `"train step"`; default: the last one
             with an optimizer, the second with only a loss, else the first.
         loss: Loss of a model or a module as in `ml.fit`; default: `"cross_entropy"`.
@@ -65,7 +78,8 @@ def inspect(
         it is unavailable.
 
     Raises:
-        UnknownOptionError: Something that cannot be called; a program, or an option, that it does not have.
+        UnknownOptionError: Something that cannot be called; a program, or an option, that it does not have; parameters
+            in an argument that there is not.
         UnexpectedInputError: Too few arguments, or too many.
         ShapeError: Shapes of a model's inputs that are missing, or that do not fit.
         StageUnavailableError: A block of a model that is trained needs a number where a name stands.
@@ -80,7 +94,10 @@ def inspect(
         >>> inspect(jax.nn.softmax, jax.ShapeDtypeStruct((8,), "float32"), axis=0).stage("jaxpr").unavailable
     """
     given = {**named, **(kwargs or {})}
-    target, args, given = _without_partial(target, args, given)
+    target, args, given = without_partial(target, args, given)
+    if takes_params(target, args, given, params):
+        given, params = {**given, "params": params}, DEFAULT
+    holders = names_of_params(params)
     target, own_options = without_compiler_options(target)
     if own_options:
         compiler_options = {**own_options, **(compiler_options or {})}
@@ -88,6 +105,8 @@ def inspect(
     is_model = is_own(target) or is_foreign(target) or is_module(getattr(target, "__self__", None))
     chosen = _program_name(program, loss, optimizer, None if is_model else target)
     loss, optimizer = "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer
+    if is_model and holders != (DEFAULT,):
+        _refuse("params", params, target, "functions: a model knows its own", f"ml.inspect({title_of(target)}, x)")
     if is_own(target):
         _refuse("variables", variables, target, "Flax linen modules, Haiku transforms", "ml.inspect(model, x)")
         sizes, dtypes = given_specs(target, args, given, shapes)
@@ -109,8 +128,28 @@ def inspect(
             f"ml.inspect({target.__name__}(...), x)" if is_class else "ml.inspect(lambda x: x + 1, jax.numpy.ones(3))",
         )
     check_call(target, args, given, title_of(target))
-    function, specs = function_program(target, args, given)
-    return stages.inspect(function, *specs, **{**options, "name": name or title_of(target)})
+    made = function_program(target, args, given)
+    options |= {"name": name or title_of(target), "params": made.params(holders)}
+    return stages.inspect(made.function, *made.specs, **options)
+
+
+def takes_params(target: Any, args: tuple[Any, ...], given: Mapping[str, Any], params: Any) -> bool:
+    """Whether `params=` is an argument of a target itself, rather than what tells which of them holds its parameters.
+
+    Args:
+        target: What `inspect` takes.
+        args: What it is called with.
+        given: What it is called with by name, besides.
+        params: What `params=` is.
+    """
+    target, args, given = without_partial(target, args, given)
+    if "params" in given or (isinstance(params, str) and params == DEFAULT):
+        return False
+    if is_own(target):
+        return "params" in input_names(graph_in(target))
+    is_argument = is_own_argument(callable_of(target)[0], len(args), "params")
+    is_names = isinstance(params, str | tuple | list) and all(isinstance(name, str) for name in params)
+    return not is_names if is_argument is None else is_argument
 
 
 def _inspect_module(
@@ -146,15 +185,6 @@ def _inspect_module(
         )
     names = {"name": options["name"] or (title if program == "forward" else program)}
     return stages.inspect(made.function, *made.specs, **{**options, **names})
-
-
-def _without_partial(
-    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """What a `functools.partial` binds is given as if it were an argument."""
-    while isinstance(target, functools.partial):
-        target, args, kwargs = target.func, (*target.args, *args), {**target.keywords, **kwargs}
-    return target, args, dict(kwargs)
 
 
 def _program_name(program: str | None, loss: Any, optimizer: Any, function: Any) -> str:

@@ -106,6 +106,11 @@ def part(module: Any) -> Parted:
     return _part_nnx(module) if is_nnx(module) else _part_equinox(module)
 
 
+def nnx_params(objects: Mapping[str, Any]) -> list[str]:
+    """Return the dotted names of what training changes among objects of nnx: their types tell it."""
+    return list(_part_nnx(objects).params)
+
+
 def _part_nnx(module: Any) -> Parted:
     nnx = sys.modules["flax.nnx"]
     definition, params, state = nnx.split(module, nnx.Param, ...)

@@ -223,7 +223,7 @@ def _figures(cost: Cost) -> list[Any]:
         (row.opcode, row.blocks, row.role, row.flops, row.transcendentals, row.bytes_accessed, row.repeats, row.letters)
         for row in cost.rows
     ]
-    return [rows, dict(cost.params), cost.notes, cost.once]
+    return [rows, cost.params, cost.notes, cost.once]
 
 
 def _kind(one: Equation) -> Any:

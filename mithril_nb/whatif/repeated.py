@@ -42,6 +42,7 @@ class Repeated:
     def _predicted(self, depth: int) -> Cost | None:
         rows: list[CostRow] = []
         params: dict[str, int | None] = {}
+        here, there = self._cost.params or {}, self._deeper.params or {}
         first = self._first
         for path, (template, number) in self._numbered.items():
             if template is None:
@@ -49,10 +50,8 @@ class Repeated:
                 if grown is None:
                     return None
                 rows += grown
-                if path in self._cost.params:
-                    count = _line(
-                        self._depth, self._next, self._cost.params[path], self._deeper.params.get(path), depth
-                    )
+                if path in here:
+                    count = _line(self._depth, self._next, here[path], there.get(path), depth)
                     if count is None:
                         return None
                     params[path] = count
@@ -65,16 +64,17 @@ class Repeated:
                         rows += [
                             replace(row, blocks=((target, 1.0),)) for row in self._rows(self._cost).get(source, ())
                         ]
-                        if source in self._cost.params:
-                            params[target] = self._cost.params[source]
+                        if source in here:
+                            params[target] = here[source]
         once = [
             _line(self._depth, self._next, getattr(self._cost.once, field), getattr(self._deeper.once, field), depth)
             for field in ("flops", "transcendentals", "bytes")
         ]
         if self._cost.notes != self._deeper.notes:
             return None
+        known = None if self._cost.params is None else params
         return replace(
-            self._cost, rows=tuple(rows), params=params, once=Source(self._cost.once.name, *once), symbolic=None
+            self._cost, rows=tuple(rows), params=known, once=Source(self._cost.once.name, *once), symbolic=None
         )
 
     def _grown(self, path: str, depth: int) -> list[CostRow] | None:
@@ -142,7 +142,7 @@ class Repeated:
 
 def _paths(cost: Cost) -> tuple[str, ...]:
     rows = (path for row in cost.rows for path, _ in row.blocks or (("", 1.0),))
-    return tuple(dict.fromkeys(chain(rows, cost.params)))
+    return tuple(dict.fromkeys(chain(rows, cost.params or ())))
 
 
 def _by_block(cost: Cost) -> dict[str, list[CostRow]]:
@@ -176,4 +176,4 @@ def _line(start: int, other: int, at_start: int | None, at_other: int | None, at
 def whole(cost: Cost) -> list[Any]:
     """Return all that a cost tells, in whatever order its rows are, and whatever they are called."""
     rows = Counter(_nameless(row) for row in cost.rows)
-    return [rows, dict(cost.params), cost.once.flops, cost.once.transcendentals, cost.once.bytes, cost.notes]
+    return [rows, cost.params, cost.once.flops, cost.once.transcendentals, cost.once.bytes, cost.notes]

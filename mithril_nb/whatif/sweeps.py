@@ -228,10 +228,16 @@ def _measured(inspection: Inspection, point: Settings, with_peak: bool) -> Point
 def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None, no_time: str) -> Point:
     total = cost.total
     known = {name: getattr(total, name) for name in ("flops", "bytes_accessed", "transcendentals", "params")}
-    reasons = {name: "; ".join(cost.notes) or "nobody says" for name, value in known.items() if value is None}
+    reasons = {name: _reason(cost.notes, name) for name, value in known.items() if value is None}
     reasons |= {"peak_bytes": held.reason} if held.bytes is None else {}
     reasons |= {"time_s": no_time} if time_s is None else {}
     return Point(point, **known, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons)
+
+
+def _reason(notes: Sequence[str], figure: str) -> str:
+    """Return what notes say of a figure; all of them if none names it."""
+    own = [note.removeprefix(f"{figure}: ") for note in notes if figure in note.partition(":")[0]]
+    return "; ".join(own or notes) or "nobody says"
 
 
 def _known_somewhere(points: Sequence[Point]) -> list[str]:

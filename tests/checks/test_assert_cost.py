@@ -38,8 +38,9 @@ def broken(*args: Any, **options: Any) -> str:
 
 
 def test_what_keeps_its_bounds_passes() -> None:
-    ml.assert_cost(network, *ARGS, flops=FLOPS, bytes_accessed=BYTES, params=0)
-    ml.assert_cost(ml.inspect(network, *ARGS), flops=(FLOPS, FLOPS), bytes_accessed=(None, BYTES), params=(0, None))
+    ml.assert_cost(network, *ARGS, flops=FLOPS, bytes_accessed=BYTES)
+    found = ml.inspect(network, *ARGS, params="w")
+    ml.assert_cost(found, flops=(FLOPS, FLOPS), bytes_accessed=(None, BYTES), params=(32, 32))
     ml.assert_cost(network, *ARGS, flops=np.int64(FLOPS), source="lowered")
     ml.assert_cost(network, *ARGS, flops=1e9)
     told = broken(network, *ARGS, bytes_accessed=(None, BYTES - 1))
@@ -150,7 +151,14 @@ def test_what_nobody_knows_keeps_no_bound() -> None:
         "    most in  program  64  100.0 %\n"
         '    Try: leave out flops=; print(ml.inspect(...).cost("analytic")) tells of every block.'
     )
-    ml.assert_cost(program, spec(8, 8), params=0)  # that is known
+    assert broken(program, spec(8, 8), params=0) == (
+        "program 'program' may break its bound of parameters: not all are known.\n"
+        "    params   unknown (analytic)\n"
+        "    bound    at most 0\n"
+        "    unknown  the argument x is not called 'params'\n"
+        '    Try: ml.assert_cost(ml.inspect(..., params="x"), params=...), or there params=() if nothing holds any.'
+    )
+    ml.assert_cost(ml.inspect(program, spec(8, 8), params=()), params=0)
 
 
 def test_what_is_known_may_be_too_much_already() -> None:

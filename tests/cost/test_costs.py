@@ -248,8 +248,27 @@ def test_seconds_of_rows_are_those_of_blocks_roles_and_the_whole() -> None:
 
 
 def test_nothing_costs_nothing() -> None:
-    cost = inspect(lambda x: x, spec(2)).cost()
-    assert cost.total == cost.unattributed == Figures()
+    cost = inspect(lambda x: x, spec(2), params=()).cost()
+    assert cost.total == cost.unattributed == cost.subtree("net") == Figures()
+
+
+def test_parameters_are_unknown_if_nothing_says_which_inputs_they_are() -> None:
+    program = inspect(nested, spec(2, 3), spec(3, 3), name="program")
+    for source in SOURCES:
+        cost = program.cost(source)
+        assert {
+            one.params for one in (cost.total, cost.unattributed, cost.subtree("net"), *cost.by_block.values())
+        } == {None}
+        assert cost.notes[0] == (
+            "params: none of the arguments x, w is called 'params'; "
+            'ml.inspect(..., params="x") says what holds them, params=() that nothing does'
+        )
+        assert json.loads(cost.to_json())["unattributed"]["params"] is None
+    assert program.cost().to_pandas("block")["params"].isna().all()
+    assert "unknown" in next(line for line in str(program.cost()).splitlines() if line.startswith("total"))
+    assert program.cost().treemap("params").text.splitlines()[1].startswith("parameters: unknown. none of the arg")
+    changed = program.cost().compare(inspect(nested, spec(2, 3), spec(3, 3), params="w").cost())
+    assert (changed.total.after.params, changed.total.delta.params) == (9, None)
 
 
 def test_a_scan_within_a_scan() -> None:
@@ -290,12 +309,12 @@ mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
 rows, whole = (NamedSharding(mesh, spec) for spec in (PartitionSpec("d"), PartitionSpec()))
 x = jax.ShapeDtypeStruct((8, 16), "float32", sharding=rows)
 w = jax.ShapeDtypeStruct((16, 4), "float32", sharding=whole)
-program = inspect(jnp.matmul, x, w)
+program = inspect(jnp.matmul, x, w, params=())
 for source in ("analytic", "lowered", "compiled"):
     cost = program.cost(source)
     print(cost.total.flops, *cost.notes[:-1])
 double = jax.shard_map(lambda x: x * 2, mesh=mesh, in_specs=PartitionSpec("d"), out_specs=PartitionSpec("d"))
-cost = inspect(double, x).cost()
+cost = inspect(double, x, params=()).cost()
 print(cost.total.flops, *cost.notes[:-1])
 """
 

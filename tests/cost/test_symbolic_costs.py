@@ -50,7 +50,7 @@ PROGRAMS = {
 
 def costs(name: str, b, t) -> Cost:
     fn, *args = PROGRAMS[name](b, t)
-    return inspect(fn, *args).cost()
+    return inspect(fn, *args, params="w" if name in ("attention", "its gradient") else ()).cost()
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -83,7 +83,7 @@ def test_formulas_of_blocks_and_of_the_whole() -> None:
     assert cost.formula("scores") == "12·b·t² + 72·b·t"
     assert cost.formula("mix", "transcendentals") == "b·t²"
     assert cost.formula() == "28·b·t² + 71·b·t"
-    assert cost.formula(field="params") == "0"
+    assert cost.formula(field="params") == "36"
     assert costs("sort", *symbolic_shape("b, t")).formula() == "b·t·ceil(log2(b·t))"
     assert cost.at(b=2, t=3).formula("scores") == "2·6·6·6 + 2·2·3·3·6"
 
@@ -125,6 +125,7 @@ def test_what_has_no_formula_is_named() -> None:
     found = inspect(lambda x: lax.top_k(x, 2)[0] + 1, spec(batch, 9)).cost()
     assert found.formula() == "2·batch + what nobody knows (1 × top_k: no rule)"
     assert found.notes[1] == "flops of 1 × top_k: no rule"
+    assert found.formula(field="params").endswith("what nobody knows (the argument x is not called 'params')")
     branches = costs("dearest branch", *symbolic_shape("b, t"))
     assert branches.formula().endswith("dot_general: which branch costs more depends on sizes)")
 

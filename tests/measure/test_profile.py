@@ -148,8 +148,11 @@ def test_models_and_options_of_inspect_are_taken() -> None:
     assert found.program == "train step"
     assert found.by_role["update"].time_s > 0
     assert found.total.params == 16
-    summed = ml.profile(jnp.sum, jnp.ones((2, 3)), axis=0, runs=1, warm_up=0, peaks=PEAKS)
+    given = {"params": jnp.ones((2, 3)), "axis": 0}
+    summed = ml.profile(lambda params, axis: params.sum(axis), **given, runs=1, warm_up=0, peaks=PEAKS)
     assert summed.total.time_s > 0
+    assert summed.total.params == 6
+    assert not any("made-up" in note for note in summed.notes)
     assert not any("made-up" in note for note in summed.notes)
 
 

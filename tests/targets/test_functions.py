@@ -195,6 +195,46 @@ def test_arguments_of_one_name_are_told_apart() -> None:
         np.testing.assert_allclose(inspection.compiled(3 * jnp.ones(3), jnp.ones(3)), 2.0)
 
 
+def count(*args: Any, **how: Any) -> int | None:
+    return ml.inspect(*args, **how).cost().total.params
+
+
+def test_whose_params_a_keyword_is() -> None:
+    def loss(params: Any, x: Any) -> Any:
+        return x @ params
+
+    def product(w: Any, x: Any, how: str = "sum") -> Any:
+        return x @ w
+
+    w, x = spec(3, 4), spec(2, 3)
+    assert count(product, w, x) is None
+    assert count(product, w, x, params="w") == count(jax.jit(product), w, x, params=["w"]) == 12
+    assert count(product, w, x, params=("w", "x")) == 18
+    assert count(product, w, x, params=()) == count(product, w, x, "mean", params="how") == 0
+    # An argument of that name that is open is the function's own, whatever it is given.
+    assert count(loss, params=w, x=x) == count(jax.jit(loss), params=w, x=x) == 12
+    assert (
+        count(loss, w, x, params=("params", "x")) == count(functools.partial(loss, w), x, params=["params", "x"]) == 18
+    )
+    assert count(lambda *, params, x: x @ params, params=w, x=x) == 12
+    assert count(lambda **given: given["x"] @ given["params"], params=w, x=x) == 12
+    assert count(lambda **given: given["x"] @ given["w"], params="w", w=w, x=x) == 12
+    for nothing in ({}, None):
+        assert count(lambda params, x: x, nothing, x) == count(jax.jit(lambda params, x: x), nothing, x) == 0
+
+
+def test_parameters_may_be_a_part_of_an_argument() -> None:
+    state = {"params": {"w": spec(3, 4)}, "momentum": {"w": spec(3, 4)}}
+
+    def step(state: Any, x: Any) -> Any:
+        return x @ (state["params"]["w"] + state["momentum"]["w"])
+
+    unknown = ml.inspect(step, state, spec(2, 3)).cost()
+    assert unknown.total.params is None
+    assert """ml.inspect(..., params="state['params']") says""" in unknown.notes[0]
+    assert count(step, state, spec(2, 3), params="state['params']") == 12
+
+
 def test_names_that_python_allows_no_parameter() -> None:
     def total(**batch: Any) -> Any:
         return sum(place * one for place, one in enumerate(batch[key] for key in ("input.ids", "class", "2²", "")))

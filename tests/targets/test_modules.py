@@ -115,10 +115,15 @@ def test_a_step_that_a_person_wrote_for_nnx(net: Net) -> None:
         return value
 
     optimizer = nnx.Optimizer(net, optax.adam(1e-3), wrt=nnx.Param)
-    inspection = ml.inspect(step, net, optimizer, spec(2, 4), spec(2, dtype="int32"))
+    args = net, optimizer, spec(2, 4), spec(2, dtype="int32")
+    inspection = ml.inspect(step, *args)
     assert blocks(inspection) >= NET_BLOCKS
     assert owners(inspection)["modules['model']['head.bias']"] == "head"
     assert owners(inspection)["modules['optimizer.opt_state.0.mu']['blocks.0.linear.kernel']"] == "blocks/0/linear"
+    named, alone = ml.inspect(step, *args, params="model"), ml.inspect(net, spec(2, 4))
+    assert [one.cost().total.params for one in (inspection, named, alone)] == [71] * 3
+    no_param = ml.inspect(lambda rngs, w: w + jax.random.normal(rngs.params(), w.shape), nnx.Rngs(0), spec(3))
+    assert no_param.cost().total.params is None
     results = {one.name for one in inspection.outputs}
     assert "result[1]['model']['head.bias']" in results
     assert "result[0]" in results
@@ -143,6 +148,9 @@ def test_a_step_that_a_person_wrote_for_equinox() -> None:
     assert blocks(inspection, "update") == {"layers/0", "layers/1", "(optimizer)"}
     assert owners(inspection)["model.layers[0].weight"] == "layers/0"
     assert owners(inspection)["state[0].mu.layers[1].bias"] == "layers/1"
+    assert inspection.cost().total.params is None  # to Equinox the optimizer's state is made of modules as well
+    named = ml.inspect(step, module, state, spec(3, 4), spec(3, 2), params="model")
+    assert named.cost().total.params == 4 * 8 + 8 + 8 * 2 + 2
 
 
 def test_functions_that_close_over_a_module_take_its_arrays(net: Net) -> None:
@@ -155,6 +163,7 @@ def test_functions_that_close_over_a_module_take_its_arrays(net: Net) -> None:
         inspection = ml.inspect(target, spec(3, 4))
         assert blocks(inspection) - {"MLP"} == {"layers/0", "layers/1"}, target
         assert "layers/1" in owners(inspection).values()
+        assert inspection.cost().total.params == 4 * 8 + 8 + 8 * 2 + 2
     assert blocks(ml.inspect(lambda x: net(x), spec(2, 4))) == NET_BLOCKS
     assert blocks(ml.inspect(net.encode, spec(2, 4))) >= {f"blocks/0/{one}" for one in ("linear", "norm", "dropout")}
 

@@ -86,6 +86,35 @@ SAID = {
     take variables  modules of Flax linen, transforms of Haiku
     Try: ml.inspect(module, x)""",
     ),
+    "parameters in an argument that there is not": (
+        lambda: ml.inspect(norm, X, X, axis=0, params="w"),
+        UnknownOptionError,
+        """program 'norm' takes no 'w' that could hold its parameters.
+    arguments  x, y
+    Try: params="x", or params=() if it has none.""",
+    ),
+    "parameters in a part of an argument that there is not": (
+        lambda: ml.inspect(norm, {"params": X, "step": X}, X, axis=0, params=["y", "x['prams']"]),
+        UnknownOptionError,
+        """program 'norm' takes no "x['prams']" that could hold its parameters.
+    arguments  x, y
+    inputs     x['params'], x['step']
+    Try: params="x['params']", or params=() if it has none.""",
+    ),
+    "parameters in the place of their names": (
+        lambda: ml.inspect(norm, X, X, axis=0, params=0.5),
+        UnknownOptionError,
+        """params=0.5 does not say what holds the parameters of a program.
+    needs  the name of an argument, or several; () if there are none
+    Try: params="w", or params=("encoder", "decoder")""",
+    ),
+    "a model whose parameters are named": (
+        lambda: ml.inspect(Linear(3), X, params="input"),
+        UnknownOptionError,
+        """'Linear' takes no params=.
+    params= is for  functions: a model knows its own
+    Try: ml.inspect(Linear, x)""",
+    ),
     "an unknown program": (
         lambda: ml.inspect(Linear(3), X, program="train_stp"),
         UnknownOptionError,

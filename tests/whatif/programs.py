@@ -88,8 +88,8 @@ def perceptron(batch: int = 8, width: int = 16, dtype: Any = "float32", layers: 
     """Return layers one after the other."""
     sizes = (width, *layers)
 
-    def run(weights: Any, x: Any) -> Any:
-        for weight in weights:
+    def run(params: Any, x: Any) -> Any:
+        for weight in params:
             x = jnp.tanh(x @ weight)
         return x
 

@@ -14,7 +14,7 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models import Linear
 from mithril_nb.targets import inspect
 from mithril_nb.viz.escape import escaped
-from mithril_nb.whatif import sweep
+from mithril_nb.whatif import sweep, what_if
 
 
 def test_a_sweep_over_two_settings_has_a_point_for_each_pair() -> None:
@@ -118,4 +118,12 @@ def test_a_function_with_its_arguments_is_swept_by_its_batch() -> None:
     def double(x: Any) -> Any:
         return x + x
 
-    assert [point.flops for point in sweep(double, spec(4, 3), batch=[2, 8], peak=False).points] == [6, 24]
+    found = sweep(double, spec(4, 3), batch=[2, 8], peak=False)
+    assert [(point.flops, point.params) for point in found.points] == [(6, None), (24, None)]
+    assert found.notes[0] == (
+        "params: the argument x is not called 'params'; "
+        'ml.inspect(..., params="x") says what holds them, params=() that nothing does'
+    )
+    row = next(line.split() for line in str(what_if(double, spec(4, 3))(batch=8)).splitlines() if "parameters" in line)
+    assert row == ["parameters", *["unknown"] * 3]
+    assert sweep(double, spec(4, 3), params="x", batch=[2, 8], peak=False).points[1].params == 24

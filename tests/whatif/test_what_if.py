@@ -178,7 +178,7 @@ perceptron: batch=8 -> batch=16 (traced)
 FLOPs            10.2 kFLOP  20.5 kFLOP  +100.0 %
 transcendentals         288         576  +100.0 %
 bytes accessed      7.55 kB     12.5 kB   +66.1 %
-parameters                0           0      same
+parameters              640         640      same
 
 perceptron: FLOPs by block: batch=8, batch=16
 block     batch=8    batch=16    change

@@ -14,7 +14,8 @@ from mithril_nb.viz.escape import one_line
 
 Changed = Mapping[str, Any]
 """A change as data: as `Comparison.to_dict()` has it, with `settings`, `way`, `peak_bytes` and `notes`."""
-_TABLE = ("flops", "transcendentals", "bytes_accessed", "params", "peak_bytes", "time_s")
+_COUNTED = ("flops", "transcendentals", "bytes_accessed", "params")
+_TABLE = (*_COUNTED, "peak_bytes", "time_s")
 
 
 def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
@@ -66,7 +67,9 @@ def _no_peak(changed: Changed) -> tuple[str, ...]:
 
 
 def _is_told(changed: Changed, name: str) -> bool:
-    return any(value is not None for value in _pair(changed, name))
+    """Whether a row tells something; of what is counted it also tells that it is unknown."""
+    is_counted = name in _COUNTED and name in changed["total"]["before"]
+    return is_counted or any(value is not None for value in _pair(changed, name))
 
 
 def _pair(changed: Changed, name: str) -> tuple[Any, Any]:

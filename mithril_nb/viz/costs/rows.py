@@ -184,7 +184,9 @@ def _row(branch: Branch, sources: Sequence[Mapping[str, Data]], around: int = 1)
 
 
 def _is_something(figures: Data) -> bool:
-    return any(figures.get(key, 0) != 0 for key in _FIGURES) or bool(figures.get("time_s"))
+    """Whether a block costs something by itself; parameters that nobody knows of may be anybody's."""
+    counted = any(figures.get(key, 0) != 0 for key in _FIGURES if key != "params")
+    return counted or bool(figures.get("params")) or bool(figures.get("time_s"))
 
 
 def _size(figures: Data, figure: str) -> tuple[bool, float, float]:

@@ -89,7 +89,7 @@ export function linesOf(costs: readonly Cost[]): Line[] {
 
 /** The row of a block that has none. */
 export function nothing({ block, label, hue }: Pick<CostRow, "block" | "label" | "hue">, total: CostRow): CostRow {
-  return { block, label, hue, flops: 0, bytes_accessed: 0, transcendentals: 0, params: 0, time_s: total.time_s === null ? null : 0 };
+  return { block, label, hue, flops: 0, bytes_accessed: 0, transcendentals: 0, params: total.params === null ? null : 0, time_s: total.time_s === null ? null : 0 };
 }
 
 export function totalLine(costs: readonly Cost[]): Line {
