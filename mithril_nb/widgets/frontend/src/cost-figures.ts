@@ -115,14 +115,14 @@ export interface Column {
 export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   const [first] = costs;
   if (!first) return [];
-  // Of a whole that is a formula there are no shares.
+  // Of a whole that is a formula there are no shares, and roles have no numbers.
   const shares = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
   if (costs.length > 1) return [...costs.map(({ source }) => column(source, figure, source, ...SOURCE_TITLES[source])), ...shares];
   const { source, total } = first;
   const figures = FIGURES.filter((one) => one !== "time_s" || total.time_s !== null || source === "measured");
   const columns = figures.map((one) => column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2]));
   const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
-  const parts = roles.length > 1 ? roles.map((role) => roleColumn(source, figure, role)) : [];
+  const parts = roles.length > 1 && shares.length ? roles.map((role) => roleColumn(source, figure, role)) : [];
   return [...columns, ...shares, ...parts];
 }
 

@@ -56,7 +56,8 @@ describe("costs", () => {
   });
   test("are formulas where sizes have only names", () => {
     const formulas = { flops: ["24·batch·width² + …", "24·batch·width² + 9·batch·width"] as [string, string] };
-    const open = of("analytic", [{ flops: null, formulas }], { flops: null, formulas });
+    const roles = { forward: { flops: 3 }, update: { flops: 4 } };
+    const open = of("analytic", [{ flops: null, formulas }, { block: "b", roles }], { flops: null, formulas });
     const [line] = linesOf([open]);
     expect(costColumns([open], "flops").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params"]);
     expect([named([open], "flops").text(line!), named([open], "flops").title_of(line!)]).toEqual(formulas.flops);
