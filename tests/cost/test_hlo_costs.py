@@ -46,6 +46,7 @@ PROGRAMS = {
     ),
     "ragged product": (lax.ragged_dot, spec(8, 4), spec(3, 4, 5), spec(3, dtype="int32")),
     "bfloat16": (jnp.matmul, spec(8, 8, dtype="bfloat16"), spec(8, 8, dtype="bfloat16")),
+    "items of four bits": (lambda x: x + x, spec(101, dtype="int4")),
     "complex": (lambda x: (x * x).real, spec(9, 2, dtype="complex64")),
 }  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mithril_nb.stages.records import Instruction, Stage
@@ -16,6 +16,9 @@ _NUMBER = re.compile(r" [su]\d+\[\] constant\((-?\d+)\)")
 _INLINE = ("calls", "to_apply", "body", "condition", "branch_computations", "called_computations",
            "true_computation", "false_computation", "select", "scatter", "comparator")  # fmt: skip
 """Attributes whose values are names of computations."""
+_BEFORE = "hlo_before"
+_UNPACKED = {"int2": "int8", "int4": "int8", "uint2": "uint8", "uint4": "uint8", "float4_e2m1fn": "float8_e4m3fn"}
+"""Items smaller than a byte: before its passes XLA has not packed them, and counts a byte for each."""
 _BRANCHES = ("branch_computations", "true_computation", "false_computation")
 
 
@@ -82,7 +85,7 @@ class HloModule:
             place = one.line
             if current is None:
                 continue
-            current.by_id[one.id] = one
+            current.by_id[one.id] = _unpacked(one) if stage.name == _BEFORE else one
             line = lines[one.line - 1]
             if line.startswith("  ROOT "):
                 current.root = one
@@ -109,3 +112,9 @@ class HloModule:
     def branches(self, one: Instruction) -> list[Computation]:
         """Return the branches of a condition."""
         return self.called(one, *_BRANCHES)
+
+
+def _unpacked(one: Instruction) -> Instruction:
+    if not any(spec.dtype in _UNPACKED for spec in one.shapes):
+        return one
+    return replace(one, shapes=tuple(replace(s, dtype=_UNPACKED.get(s.dtype, s.dtype)) for s in one.shapes))
