@@ -6,6 +6,7 @@ import traceback
 from dataclasses import dataclass
 
 from mithril_nb.stages import jax_versions, tracing
+from mithril_nb.stages.places import told_line
 
 _MOST_LINES = 8
 
@@ -36,13 +37,13 @@ class Failure:
     @property
     def lines(self) -> tuple[str, ...]:
         """All of it, line by line, the place first."""
-        place = (f"{self.source}  {self.code}",) if self.source else ()
+        place = (f"{told_line(self.source)}  {self.code}",) if self.source else ()
         return (*place, *self.reason)
 
     @property
     def text(self) -> str:
         """All of it as one text."""
-        where = f"\n  at {self.source}: {self.code}" if self.source else ""
+        where = f"\n  at {told_line(self.source)}: {self.code}" if self.source else ""
         return f"{self.kind}: {self.message}{where}"
 
 

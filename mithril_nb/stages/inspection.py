@@ -24,6 +24,7 @@ from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.passes import Fate, Pass
 from mithril_nb.stages.pipeline import STAGES, Pipeline, Told
+from mithril_nb.stages.places import told_line
 from mithril_nb.stages.records import Equation, Stage
 from mithril_nb.stages.stage_graph import StageGraph
 from mithril_nb.stages.stage_tree import stage_graph
@@ -443,7 +444,7 @@ class Inspection(Shown):
             raise
         except Exception as error:
             failure = failure_of(error, in_trace=True)
-            where = (("at", f"{failure.source}: {failure.code}"),) if failure.source else ()
+            where = (("at", f"{told_line(failure.source)}: {failure.code}"),) if failure.source else ()
             raise StageUnavailableError(
                 f"program {self.name!r} cannot be traced.",
                 ((failure.kind, failure.message), *where),

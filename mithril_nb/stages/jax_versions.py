@@ -13,7 +13,6 @@ import sys
 import sysconfig
 import threading
 import warnings
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
@@ -301,16 +300,16 @@ def _source_place(traceback: Any) -> tuple[str, int] | None:
     return first
 
 
-@lru_cache(maxsize=1024)
 def file_label(path: str) -> str:
-    """Return what a person calls a file of Python: its name, or `cell 3f2a` for a cell of a notebook.
+    """Return what a person calls a file of Python: its name, or `cell [12]` for a cell of a notebook.
 
-    A cell is told by what stands in it, not by its number: that changes from run to run.
+    The number is the one that stands before the cell, which is the same whenever a notebook runs from its start.
     """
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    is_cell = path in getattr(getattr(shell, "compile", None), "_filename_map", {})
-    # The kernel's own name for a cell is made from its text.
-    return f"cell {zlib.crc32(os.path.basename(path).encode()) & 0xFFFF:04x}" if is_cell else os.path.basename(path)
+    cells = getattr(getattr(shell, "compile", None), "_filename_map", {})
+    if path not in cells:
+        return os.path.basename(path)
+    return f"cell [{cells[path]}]" if cells[path] else "cell"
 
 
 def file_labels(paths: Iterable[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place
+from mithril_nb.stages.places import told_lines
 from mithril_nb.stages.records import Equation, Instruction, Role
 
 _LONGEST = 200
@@ -66,7 +67,7 @@ def source_of_functions(
         wanted = sorted({place.line for place in here})
         by_line = {place.line: place for place in here if place in made}
         for first, last in _spans(lines, wanted):
-            shown.append(f"# {here[0].label}:{first}")
+            shown.append(f"# {told_lines(here[0].label, [first])}")
             for number in range(first, last + 1):
                 shown.append(_unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available")
                 if number in by_line:

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.places import told_line, told_lines
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role
 from mithril_nb.stages.stage_graph import Kind, StageGraph
 
@@ -235,7 +236,7 @@ def round_name(first: Sequence[Draft]) -> str:
     if lines:
         file = Counter(name for name, _ in lines).most_common(1)[0][0]
         numbers = [line for name, line in lines if name == file]
-        return f"{file}:{numbers[0]}-{numbers[-1]}" if len(numbers) > 1 else f"{file}:{numbers[0]}"
+        return told_lines(file, numbers)
     return first[0].name if len(first) == 1 else f"{first[0].name} … {first[-1].name}"
 
 
@@ -260,7 +261,7 @@ def _by_line(draft: Draft) -> None:
             lines.setdefault(child.source, []).append((part, child))
     for line, found in lines.items():
         if len(found) > 1:
-            _gather(draft, f"line:{line}", line, "lines", found)
+            _gather(draft, f"line:{line}", told_line(line), "lines", found)
 
 
 def _bucket(draft: Draft, most: int) -> None:

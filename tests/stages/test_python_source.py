@@ -161,19 +161,23 @@ def test_a_file_that_vanished_or_became_shorter(tmp_path: Path) -> None:
     assert source({"0": 1}, "<stdin>")[0] == "# <stdin>:1\n# the source is not available\n"
 
 
-def test_a_cell_of_a_notebook_is_told_by_its_text_and_not_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cell_of_a_notebook_is_told_by_the_number_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     file = "ipykernel/123.py"
     code = "%time\ndef fn(x):\n    return x\n"
     monkeypatch.setitem(linecache.cache, file, (len(code), None, code.splitlines(keepends=True), file))
-    shell = SimpleNamespace(compile=SimpleNamespace(_filename_map={file: 3}))
+    cells = {file: 3}
+    shell = SimpleNamespace(compile=SimpleNamespace(_filename_map=cells))
     monkeypatch.setitem(__import__("sys").modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
-    file_label.cache_clear()
+    assert file_label(file) == "cell [3]"
+    cells[file] = 12  # it was run again
     label = file_label(file)
-    assert label == "cell 1286"
-    file_label.cache_clear()
     text, found = source_of_functions({"0": Place(file, label, 3)}, [equation("0")])
-    assert text == "# cell 1286:1\n%time\ndef fn(x):\n    return x\n"
-    assert found[0].id == "cell 1286:3"
+    assert text == "# cell [12], line 1\n%time\ndef fn(x):\n    return x\n"
+    assert found[0].id == "cell [12]:3"
+    failure = Failure("ValueError", "no such axis", "cell [12]:3", "return x")
+    assert failure.text == "ValueError: no such axis\n  at cell [12], line 3: return x"
+    cells[file] = 0
+    assert file_label(file) == "cell"
 
 
 def test_two_files_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
