@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mithril_nb.cost.formulas.symbols import parse, total
-
 _AT_LEAST = "≥ "
 _WIDEST = 40
 """About how many letters of a formula a cell shows."""
@@ -52,6 +50,10 @@ def added(parts: Sequence[str | int | None]) -> str:
     formulas = [part for part in parts if isinstance(part, str)]
     if not formulas:
         return ""
+    # The room of costs loads JAX, which who has formulas has loaded; the help of the command line has neither.
+    from mithril_nb.cost.formulas.symbols import parse, total
+
+
     numbers = sum(part for part in parts if isinstance(part, int))
     whole = total([numbers, *(parse(formula.removeprefix(_AT_LEAST)) for formula in formulas)])
     is_bound = None in parts or any(formula.startswith(_AT_LEAST) for formula in formulas)
