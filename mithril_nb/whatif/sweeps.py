@@ -12,7 +12,7 @@ import numpy as np
 
 from mithril_nb.cost import Cost
 from mithril_nb.display import Shown
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.measure import profile
 from mithril_nb.stages import Inspection
@@ -101,14 +101,14 @@ class Sweep(Shown):
         """Return a `pandas.DataFrame` with a row for each point; what is not known is missing.
 
         Raises:
-            UnknownOptionError: pandas is not installed.
+            UnavailableBackendError: pandas is not installed.
         """
         try:
             pandas = importlib.import_module("pandas")
-        except ImportError:
-            raise UnknownOptionError(
-                "a table of pandas needs pandas, which is not installed.", advice="pip install pandas"
-            ) from None
+        except ImportError as error:
+            raise UnavailableBackendError(
+                "a table of a sweep needs pandas.", (("because", str(error)),), "pip install pandas"
+            ) from error
         rows = [{**point["settings"], **{name: point[name] for name in FIELDS}} for point in self.to_dict()["points"]]
         return pandas.DataFrame(rows)
 

@@ -10,7 +10,7 @@ import pytest
 from whatif.programs import perceptron, spec
 
 import mithril_nb as ml
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnavailableBackendError
 from mithril_nb.models import Linear
 from mithril_nb.targets import inspect
 from mithril_nb.viz.escape import escaped
@@ -105,13 +105,15 @@ def test_a_sweep_is_plain_data_a_table_and_a_picture() -> None:
 
 def test_without_pandas_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> Any:
-        raise ImportError(name)
+        raise ImportError(f"No module named {name!r}")
 
     found = sweep(perceptron, batch=[8], peak=False)
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(UnknownOptionError) as error:
+    with pytest.raises(UnavailableBackendError) as error:
         found.to_pandas()
-    assert str(error.value) == ("a table of pandas needs pandas, which is not installed.\n    Try: pip install pandas")
+    assert str(error.value) == (
+        "a table of a sweep needs pandas.\n    because  No module named 'pandas'\n    Try: pip install pandas"
+    )
 
 
 def test_a_function_with_its_arguments_is_swept_by_its_batch() -> None:
