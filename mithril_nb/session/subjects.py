@@ -58,7 +58,9 @@ def settings_of(subject: Subject, what_if: WhatIf) -> list[dict[str, Any]]:
         with suppress(ShapeError):  # which dim it is, or whether there is one, cannot always be told from outside
             values = {"batch": batch_of(subject.program).size, **values}
     values.setdefault("precision", "default")
-    return [_field(name, value) for name, value in values.items() if value is not None and _is_of_whole(name)]
+    # A size that is a name stands for any number: there is none that another would be compared with.
+    plain = {name: value for name, value in values.items() if isinstance(value, bool | int | str)}
+    return [_field(name, value) for name, value in plain.items() if _is_of_whole(name)]
 
 
 def _is_of_whole(name: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from jax import export
 from waiting import PATIENCE_S
 
 from mithril_nb.backends.jax import JaxBackend
@@ -194,6 +195,14 @@ def test_a_batch_that_nobody_can_tell_is_no_setting() -> None:
     program = inspect(lambda x: x.sum(), spec())
     subject = Subject(1, lambda: what_if(program), {}, program)
     assert [field["name"] for field in settings_of(subject, subject.ask())] == ["dtype", "precision"]
+
+
+def test_a_size_without_a_number_is_no_setting() -> None:
+    (size,) = export.symbolic_shape("B")
+    program = inspect(dense, spec(5, 3), jax.ShapeDtypeStruct((size, 5), "float32"))
+    subject = Subject(1, lambda: what_if(program), {}, program)
+    fields = json.loads(json.dumps(settings_of(subject, subject.ask())))
+    assert [field["name"] for field in fields] == ["dtype", "precision"]
 
 
 def test_of_a_newer_design_it_is_asked_anew() -> None:
