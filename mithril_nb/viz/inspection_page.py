@@ -68,7 +68,7 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
 def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     from mithril_nb.stages.pipeline import NEEDS
 
-    is_compiled = any(NEEDS[name] == "compile" for name in names)
+    is_compiled = any(NEEDS.get(name) == "compile" for name in names)  # what is no stage is refused below
     # Who asks for the passes before any stage has the program compiled once, not twice.
     passes, why = _passes(inspection) if is_compiled else ((), "")
     stages = [inspection.stage(name) for name in names]
