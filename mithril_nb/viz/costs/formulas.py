@@ -53,7 +53,6 @@ def added(parts: Sequence[str | int | None]) -> str:
     # The room of costs loads JAX, which who has formulas has loaded; the help of the command line has neither.
     from mithril_nb.cost.formulas.symbols import parse, total
 
-
     numbers = sum(part for part in parts if isinstance(part, int))
     whole = total([numbers, *(parse(formula.removeprefix(_AT_LEAST)) for formula in formulas)])
     is_bound = None in parts or any(formula.startswith(_AT_LEAST) for formula in formulas)
