@@ -125,8 +125,6 @@ def _analytic(inspection: Inspection) -> Cost:
 
 
 def _counted(inspection: Inspection, source: str) -> Cost:
-    early = inspection.stage_so_far(_STAGES[source])
-    known = None if early is None else _instruction_costs(inspection, early)
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
         is_traced = inspection.stage("jaxpr").unavailable is None
@@ -136,9 +134,9 @@ def _counted(inspection: Inspection, source: str) -> Cost:
             (("reason", stage.unavailable),),
             with_numbers(sizes) if sizes else 'inspection.cost(source="analytic")',
         )
-    if early is None or known is None or early.instructions is not stage.instructions:
-        known = _instruction_costs(inspection, stage)
-    costs, rows = known
+    with paused_collector():
+        costs = hlo_costs(stage, _trips(inspection, stage))
+        rows = tuple(_row(one) for one in costs)
     return Cost(
         inspection.name,
         source,
@@ -150,12 +148,6 @@ def _counted(inspection: Inspection, source: str) -> Cost:
         _fusions(costs),
         order=tuple(dict.fromkeys(one.block for one in inspection.equations)),
     )
-
-
-def _instruction_costs(inspection: Inspection, stage: Stage) -> tuple[tuple[InstructionCost, ...], tuple[CostRow, ...]]:
-    with paused_collector():
-        costs = hlo_costs(stage, _trips(inspection, stage))
-        return costs, tuple(_row(one) for one in costs)
 
 
 def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:

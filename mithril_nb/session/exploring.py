@@ -61,6 +61,7 @@ class Exploration:
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
         self.inspection = inspection
+        inspection.want()
         self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
         self.cost: Cost | None = None

@@ -122,6 +122,7 @@ class StageMaker:
                 return
             if not wanted():
                 return
+            analysis.inspection.want()
             analysis.inspection.stage(name)
             if not self._tell(analysis, name):
                 return

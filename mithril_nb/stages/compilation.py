@@ -1,7 +1,8 @@
-"""A program compiled, and what XLA writes down of it: its passes only where somebody asks for them.
+"""A program compiled, and what XLA writes down of it: only where somebody asks for it.
 
-To write every pass down takes XLA up to half as long again. So a program compiles without; who asks for its passes has
-them from a second turn that ends where machine code would begin, or, asking first, from the only one.
+A small program takes XLA a fifth longer if it writes its kernels and its plan of memory down, a large one half as long
+again if it writes every pass. So who asks for nothing of this has neither. Who asks later has it from a second turn;
+one for the passes alone ends where machine code would begin.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from mithril_nb.stages.records import Instruction
 
 Read = tuple[str, tuple[Instruction, ...]]
 _OTHER_PROGRAM = (
-    "XLA made another program when it compiled this one again to write its passes down; "
-    "ask for the passes of a new inspection before anything else"
+    "XLA made another program when it compiled this one again to write down what it does; "
+    "ask for this of a new inspection before anything else"
 )
 
 
@@ -55,7 +56,7 @@ class Compilation:
 
     Attributes:
         compiled: As XLA compiled it.
-        dump: What XLA wrote down meanwhile.
+        dump: What XLA writes down of its kernels and its memory.
         passes: The passes that changed something.
         histories: Which of them touched which instruction.
 
@@ -75,6 +76,7 @@ class Compilation:
     ):
         self._lowered, self._options = lowered, options
         self._writes_passes, self._read_hlo = writes_passes, read_hlo
+        self._wants_files = False
         self._wants_passes = False
         self._has_passes = False
         self._dump: Dump | None = None
@@ -84,13 +86,21 @@ class Compilation:
         self.passes: Once[tuple[Pass, ...]] = Once(self._read_passes)
         self.histories = Once(self._read_histories)
 
-    def want_passes(self) -> None:
-        """Tell that passes will be asked for: a program that was not compiled before then compiles once, not twice."""
-        self._wants_passes = True
+    def want(self, *, passes: bool = False) -> None:
+        """Tell that what XLA writes down will be asked for: a program that was not compiled yet then compiles once.
+
+        Args:
+            passes: Whether this is so of its passes, too.
+        """
+        self._wants_files = True
+        self._wants_passes = self._wants_passes or passes
 
     def _compile(self) -> jax.stages.Compiled:
-        lowered, dump = self._lowered.get(), Dump()
+        lowered = self._lowered.get()
         has_passes = self._wants_passes or self._writes_passes()
+        if not (has_passes or self._wants_files):
+            return lowered.compile(compiler_options=dict(self._options) or None)
+        dump = Dump()
         # What comes out of the cache was compiled before, and wrote nothing.
         with jax_versions.without_compilation_cache(), Ahead(partial(self._read_ahead, dump, has_passes)) as ahead:
             self._ahead = ahead
@@ -103,9 +113,23 @@ class Compilation:
         return lambda options: lowered.compile(compiler_options=dict(options))
 
     def _written(self) -> Dump:
+        self.want()
         self.compiled.get()
-        assert self._dump is not None
-        return self._dump
+        return self._again(Dump.compile, passes=False) if self._dump is None else self._dump
+
+    def _again(self, write: Callable[..., Any], **how: Any) -> Dump:
+        """Return what XLA writes down of the same program in a second turn.
+
+        Raises:
+            LookupError: It did not make the same program.
+        """
+        dump = Dump()
+        with jax_versions.without_compilation_cache():
+            write(dump, self._by_xla(self._lowered.get()), self._options, **how)
+        text = dump.optimized()
+        if text is None or fingerprint(text) != fingerprint(self.compiled.get().as_text() or ""):
+            raise LookupError(_OTHER_PROGRAM)
+        return dump
 
     # While XLA is at work
 
@@ -124,9 +148,9 @@ class Compilation:
 
     def _decided(self) -> _Decided | None:
         """What was read ahead, if it was of this program, and no pass came after it."""
-        dump = self.dump.get()
+        dump = self._dump
         decided = self._ahead.get() if self._ahead is not None else None
-        if decided is None or decided.prefix != dump.prefix or decided.files != files_of_passes(dump):
+        if dump is None or decided is None or decided.prefix != dump.prefix or decided.files != files_of_passes(dump):
             return None
         return decided
 
@@ -143,41 +167,17 @@ class Compilation:
             return decided.hlo, True
         return self._read_hlo(text, _births(text, self.histories)), False
 
-    def hlo_so_far(self) -> Read | None:
-        """Return the optimized module as soon as it is there, while XLA writes machine code; `None` if it is not.
-
-        `hlo` gives the same if XLA does not change it afterwards.
-        """
-        ahead = self._ahead
-        decided = None if ahead is None else ahead.get()
-        return None if decided is None else decided.hlo
-
     def _read_passes(self) -> tuple[Pass, ...]:
-        self.want_passes()
-        dump = self.dump.get()
-        if not self._has_passes:
-            return read_passes(self._written_again())
+        self.want(passes=True)
+        self.compiled.get()
+        if self._dump is None or not self._has_passes:
+            return read_passes(self._again(Dump.write_passes))
         decided = self._decided()
-        return read_passes(dump) if decided is None or decided.passes is None else decided.passes
+        return read_passes(self._dump) if decided is None or decided.passes is None else decided.passes
 
     def _read_histories(self) -> Histories:
         passes, decided = self.passes.get(), self._decided()
         return Histories(passes) if decided is None or decided.histories is None else decided.histories.get()
-
-    def _written_again(self) -> Dump:
-        """Return what XLA writes down of the same program with its passes.
-
-        Raises:
-            LookupError: It did not make the same program.
-        """
-        known = fingerprint(self.compiled.get().as_text() or "")
-        compile, dump = self._by_xla(self._lowered.get()), Dump()
-        with jax_versions.without_compilation_cache():
-            dump.write_passes(compile, self._options)
-        text = dump.optimized()
-        if text is None or fingerprint(text) != known:
-            raise LookupError(_OTHER_PROGRAM)
-        return dump
 
 
 def _births(text: str, histories: Once[Histories]) -> Mapping[str, str]:

@@ -145,17 +145,6 @@ class Inspection(Shown):
             )
         return self._pipeline.stages[name].get()
 
-    def stage_so_far(self, name: str) -> Stage | None:
-        """Return a stage as far as it is known while XLA still writes machine code; `None` if it is not.
-
-        Its instructions are those of the stage, the same object, if XLA does not change the module afterwards.
-
-        Args:
-            name: Name of the stage: only `"hlo"` is known before it is made.
-        """
-        read = self._pipeline.compilation.hlo_so_far() if name == "hlo" else None
-        return None if read is None else Stage(name, *read)
-
     def has_stage(self, name: str) -> bool:
         """Whether a stage is there already, so that `stage` returns at once."""
         return name in self._pipeline.stages and self._pipeline.stages[name].is_made
@@ -231,6 +220,14 @@ class Inspection(Shown):
                 'inspection.analysis("compiled")',
             )
         return self._figures[of].get()
+
+    def want(self, *, passes: bool = False) -> None:
+        """Tell that what XLA writes down will be asked for: a program not compiled yet then compiles once, not twice.
+
+        Args:
+            passes: Whether its passes will be, and not only its kernels and its memory.
+        """
+        self._pipeline.compilation.want(passes=passes)
 
     @property
     def is_compiled(self) -> bool:

@@ -180,6 +180,8 @@ class Pipeline:
                 return Stage(
                     name, "", unavailable=f"XLA needs a number for each size, and has none for {', '.join(sizes)}"
                 )
+            if name in ("llvm", "asm"):
+                self.compilation.want()
             self._reach(NEEDS[name])
             with paused_collector():
                 return make()

@@ -220,8 +220,8 @@ def _compiled(inspection: Inspection, point: Settings, with_peak: bool) -> Point
 
 
 def _measured(inspection: Inspection, point: Settings, with_peak: bool) -> Point:
-    found = profile(inspection)
     held = peak_compiled(inspection) if with_peak else _NOT_ASKED
+    found = profile(inspection)
     return _of(found, point, held, "measured", found.total.time_s, "; ".join(found.notes) or "nobody says")
 
 

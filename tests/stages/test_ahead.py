@@ -138,7 +138,7 @@ def test_where_no_thread_can_be_started_the_program_is_read_afterwards(afterward
 def test_a_pass_that_was_written_down_later_counts() -> None:
     inspection = look()
     compilation = inspection._pipeline.compilation
-    compilation.want_passes()
+    compilation.want(passes=True)
     dump = compilation.dump.get()
     names = files_of_passes(dump)
     last = dump.path(names[-1], "txt").read_text()

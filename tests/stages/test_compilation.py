@@ -26,39 +26,79 @@ def told(inspection: Inspection) -> list[object]:
     return [(one.name, one.pipeline, one.before, one.after) for one in inspection.passes]
 
 
-def written(inspection: Inspection) -> int:
-    return len(files_of_passes(inspection._pipeline.compilation.dump.get()))
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How often XLA was asked to compile, and what it was to write down."""
+    found: list[str] = []
+    compile = jax.stages.Lowered.compile
+
+    def told(self, compiler_options=None, **options):
+        asked = compiler_options or {}
+        what = "passes" if "xla_dump_hlo_pass_re" in asked else "files" if "xla_dump_to" in asked else "nothing"
+        try:
+            compiled = compile(self, compiler_options, **options)
+        except Exception as error:
+            if "No such compile option" not in str(error):  # it did not start
+                found.append(what)
+            raise
+        found.append(what)
+        return compiled
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", told)
+    return found
 
 
-def test_passes_asked_for_late_are_those_asked_for_first() -> None:
+def test_passes_asked_for_late_are_those_asked_for_first(turns: list[str]) -> None:
     first, late = look(), look()
     assert told(first)
-    assert written(first) > 0
     lines = late.stage("hlo").instructions
-    assert written(late) == 0
+    assert turns == ["passes", "nothing"]
     assert told(late) == told(first)
     assert [late.who_changed("hlo", one.id).appeared for one in lines] == [
         late.passes[made.number] if (made := first.who_changed("hlo", one.id).appeared) else None for one in lines
     ]
     assert lines == first.stage("hlo").instructions
+    assert turns == ["passes", "nothing", "passes"]
 
 
-def test_kernels_and_memory_need_no_second_turn() -> None:
-    inspection = look()
+def test_costs_have_nothing_written_down(turns: list[str]) -> None:
+    assert look().costs()["compiled"].total.flops
+    assert turns == ["nothing"]
+
+
+def test_kernels_and_memory_are_written_down_in_one_turn_if_they_are_asked_for_first(turns: list[str]) -> None:
+    inspection, late = look(), look()
+    assert inspection.memory.peak_bytes
+    assert inspection.stage("asm").text
     assert inspection.kernels
-    assert inspection.buffers
+    assert inspection.cost("compiled").total.flops
+    assert turns == ["files"]
+    assert late.cost("compiled") == inspection.cost("compiled")
+    assert late.memory == inspection.memory
+    assert late.stage("asm").text == inspection.stage("asm").text
+    assert turns == ["files", "nothing", "files"]
+    assert told(inspection) == told(late)
+    assert turns == ["files", "nothing", "files", "passes", "passes"]
+
+
+def test_who_says_so_has_everything_written_down_in_one_turn(turns: list[str]) -> None:
+    inspection = look()
+    inspection.want(passes=True)
+    assert inspection.stage("hlo").text
+    assert inspection.passes
     assert inspection.live_ranges.sequence
-    assert written(inspection) == 0
+    assert look().to_dict()["passes"]
+    assert turns == ["passes", "passes"]
 
 
-def test_gradients_of_convolutions_have_their_names_from_the_passes_at_once() -> None:
+def test_gradients_of_convolutions_have_their_names_from_the_passes_at_once(turns: list[str]) -> None:
     def loss(kernel, image):
         with jax.named_scope("conv"):
             return jnp.tanh(jax.lax.conv(image, kernel, (1, 1), "SAME")).sum()
 
     inspection = inspect(jax.grad(loss), spec(4, 3, 3, 3), spec(2, 3, 8, 8))
     assert inspection.compiled is not None
-    assert written(inspection) > 0
+    assert turns == ["passes"]
 
 
 def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,8 +110,8 @@ def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch:
         _ = inspection.passes
     assert str(caught.value) == (
         "program 'program' has no passes.\n"
-        "    LookupError  XLA made another program when it compiled this one again to write its passes down; "
-        "ask for the passes of a new inspection before anything else\n"
+        "    LookupError  XLA made another program when it compiled this one again to write down what it does; "
+        "ask for this of a new inspection before anything else\n"
         '    Try: inspection.stage("hlo"), which says whether it compiles.'
     )
 

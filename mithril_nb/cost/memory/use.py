@@ -210,6 +210,7 @@ def _is_spread(leaf: Any) -> bool:
 
 
 def _compiled(inspection: Inspection) -> MemoryUse:
+    inspection.want()
     stage = inspection.stage("hlo")
     xla = xla_memory(lambda: inspection.analysis("memory")) if inspection.is_compiled else None
     if stage.unavailable is not None and not inspection.is_compiled:
