@@ -37,8 +37,10 @@ class Numbers:
 
     @property
     def text(self) -> str:
-        """The rows as aligned columns."""
-        return columns([*self.rows], right=frozenset(range(1, len(self.rows[0]))))
+        """The rows as aligned columns, numbers to the right."""
+        _, *rows = self.rows
+        names = 0 if all(row[0].isdecimal() for row in rows) else 1
+        return columns([*self.rows], right=frozenset(range(names, len(self.rows[0]))))
 
     @property
     def html(self) -> str:

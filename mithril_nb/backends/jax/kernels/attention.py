@@ -133,8 +133,9 @@ def _rotary_embedding(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("learned_positions")
 def _learned_positions(call: Call, arrays: Arrays) -> Arrays:
-    x = arrays["input"]
-    return {"output": x + lax.slice_in_dim(arrays["weight"], 0, x.shape[-2])}
+    x, weight = arrays["input"], arrays["weight"]
+    count = x.shape[-2]
+    return {"output": x + (weight if count == weight.shape[0] else lax.slice_in_dim(weight, 0, count))}
 
 
 def _angles(times: Array, count: int, width: int, base: float, dtype: Any) -> Array:

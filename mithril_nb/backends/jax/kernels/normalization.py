@@ -58,7 +58,7 @@ def _batch_norm(call: Call, arrays: Arrays) -> Arrays:
     centered = wide - mean
     variance = (centered * centered).mean(axes, keepdims=True)
     # One value has no variance: a batch of one leaves that of the state as it is.
-    spread = variance.ravel() * (count / (count - 1)) if count != 1 else arrays["running_var"]
+    spread = variance.ravel() * (count / (count - 1)) if count not in (0, 1) else arrays["running_var"]
     return {
         "output": _batch_normal(call, arrays, wide, mean, variance),
         "running_mean": _moved(arrays["running_mean"], mean.ravel(), call.options["momentum"]),
