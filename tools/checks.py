@@ -198,8 +198,3 @@ def _closing_line(elapsed_s: float) -> str:
     told = ", ".join(f"{number} {what}" for what, number in counts.items() if number) or "no tests ran"
     minutes, seconds = divmod(int(elapsed_s), 60)
     return f" {told} in {elapsed_s:.2f}s ({minutes // 60}:{minutes % 60:02d}:{seconds:02d}) ".center(80, "=")
-
-
-def report_path(name: str) -> Path:
-    """Where a part of the tests leaves its JUnit report."""
-    return WORK / f"report-{name}.xml"

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -96,12 +97,6 @@ class Beside:
         log: Where its output goes.
         env: Its environment; ours by default.
         cwd: Its working folder.
-
-    Examples:
-        >>> with Beside([sys.executable, "-c", "print(2 + 3)"], WORK / "sum.log") as begun:
-        ...     begun.finish()
-        5
-        0
     """
 
     def __init__(
@@ -117,6 +112,7 @@ class Beside:
                 stdin=subprocess.DEVNULL,
                 stdout=kept,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
 
     def __enter__(self) -> Beside:
@@ -124,18 +120,28 @@ class Beside:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        """End the program if nobody waited for it."""
+        """End the program, and what it has started, if nobody waited for it."""
         if self._process.poll() is None:
-            self._process.terminate()
-            _end(self._process)
+            _ask_group(self._process, signal.SIGTERM)
+            try:
+                self._process.wait(8)
+            except subprocess.TimeoutExpired:
+                _ask_group(self._process, signal.SIGKILL)
+                self._process.wait()
 
     def finish(self) -> int:
         """Wait until it has ended, show what it printed, and return its exit status."""
-        status = _wait(self._process)
+        status = self._process.wait()
         text = self._log.read_text(encoding="utf-8", errors="replace").rstrip()
         if text:
             say(text)
         return status
+
+
+def _ask_group(process: subprocess.Popen[bytes], to_end: int) -> None:
+    """Ask a program that began a session of its own to end, and all that it has started: npm starts others."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, to_end) if hasattr(os, "killpg") else process.terminate()  # Windows has no groups
 
 
 def tail(log: Path, lines: int = 25) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
@@ -16,12 +16,12 @@ class ByBlock(dict[str, Value]):
     """What is known of each block by its path, in the order of the program.
 
     Args:
-        of: What it is known of, for errors: `"costs of 'step'"`.
         known: It.
+        of: What it is known of, for errors: `"costs of 'step'"`.
         called: How a person writes it, for errors.
 
     Examples:
-        >>> blocks = ByBlock("costs of 'step'", {"net/linear": 1, "head": 2})
+        >>> blocks = ByBlock({"net/linear": 1, "head": 2}, "costs of 'step'")
         >>> blocks["head"], blocks.get("hed")
         (2, None)
         >>> blocks["hed"]
@@ -31,7 +31,13 @@ class ByBlock(dict[str, Value]):
             Try: cost.by_block["head"]
     """
 
-    def __init__(self, of: str, known: Mapping[str, Value], called: str = "cost.by_block"):
+    # `dataclasses.asdict` makes another of the pairs alone, as of any `dict`.
+    def __init__(
+        self,
+        known: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
+        of: str = "these figures",
+        called: str = "cost.by_block",
+    ):
         super().__init__(known)
         self._of, self._called = of, called
 

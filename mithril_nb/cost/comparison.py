@@ -163,11 +163,11 @@ def compared(before: Cost, after: Cost) -> Comparison:
         f"{after.program}: {after.source}",
         Change(before.total, after.total),
         ByBlock(
-            f"costs of {before.program!r} and {after.program!r}",
             {
                 path: Change(before.by_block.get(path, before.nothing), after.by_block.get(path, after.nothing))
                 for path in paths
             },
+            f"costs of {before.program!r} and {after.program!r}",
             "comparison.by_block",
         ),
         Change(before.unattributed, after.unattributed),

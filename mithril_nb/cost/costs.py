@@ -156,7 +156,7 @@ class Cost(Shown):
     def by_block(self) -> Mapping[str, Figures]:
         """What each block costs by itself, without the blocks inside it. Shares of a fusion are split exactly."""
         known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
-        return ByBlock(f"costs of {self.program!r}", known)
+        return ByBlock(known, f"costs of {self.program!r}")
 
     @property
     def unattributed(self) -> Figures:

@@ -151,7 +151,10 @@ class WhatIfDesk(Desk):
         except MithrilError as error:  # of a program that cannot be traced, nothing can be another
             state, problem = "unavailable", problem_of(error).to_dict()
         self._settings = subject.version, found
-        self._turn(state, problem=problem)
+        if self._view["state"] == "loading":  # the other thread is at work, and says so when it has done
+            self._page.changed()
+        else:
+            self._turn(state, problem=problem)
 
     def _turn(self, state: str, message: str = "", problem: dict[str, object] | None = None) -> None:
         self._view = {"state": state, "message": message, "problem": problem}

@@ -126,6 +126,7 @@ class Compilation:
         dump = Dump()
         with jax_versions.without_compilation_cache():
             write(dump, self._by_xla(self._lowered.get()), self._options, **how)
+        _ = dump.prefix  # says why, if nothing was written
         text = dump.optimized()
         if text is None or fingerprint(text) != fingerprint(self.compiled.get().as_text() or ""):
             raise LookupError(_OTHER_PROGRAM)

@@ -1,4 +1,4 @@
-"""What XLA writes down while it compiles one program: every pass, every kernel. Kept in a folder until nobody asks.
+"""What XLA writes down of a program: its kernels and, if asked, its passes. Kept in a folder until nobody asks.
 
 The folder goes when Python collects the last value that refers to it, at the latest when Python ends. What a process
 that was killed leaves behind is removed by the next one that compiles.

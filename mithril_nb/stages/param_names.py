@@ -11,6 +11,8 @@ from mithril_nb.errors import UnknownOptionError, short_repr
 DEFAULT = "params"
 """What the argument is called that holds the parameters, if nobody says otherwise."""
 _MOST_SHOWN = 8
+_PART = re.compile(r"""\.\w+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"]*)\]""")
+"""A step on the way to an input: an attribute, a key, or a place."""
 
 
 def names_of_params(params: Any) -> tuple[str, ...]:
@@ -105,8 +107,13 @@ def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
 
 
 def _holders(name: str) -> set[str]:
-    """An input itself, and all that it is a part of: `state.params['w']`, `state.params`, `state`."""
-    return {name, *(name[: found.start()] for found in re.finditer(r"[.\[]", name))}
+    """An input itself, and all that it is a part of: `state.params['w']`, `state.params`, `state`.
+
+    Examples:
+        >>> sorted(_holders("w['a.b'][0].c"))
+        ['w', "w['a.b']", "w['a.b'][0]", "w['a.b'][0].c"]
+    """
+    return {name, *(name[: found.start()] for found in _PART.finditer(name))}
 
 
 def _listed(names: Sequence[str]) -> str:

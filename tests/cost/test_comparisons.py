@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 
 import jax
 import jax.numpy as jnp
@@ -173,3 +174,9 @@ def test_costs_of_other_programs_compare_too() -> None:
         "(unattributed)             0      0       0             0      0       0\n"
         "total                     48     80     +32           104    152     +48"
     )
+
+
+def test_a_comparison_is_made_into_plain_data_as_any_dataclass() -> None:
+    costs = inspect(lambda x: x @ x, spec(4, 4)).costs()
+    found = asdict(costs["lowered"].compare(costs["compiled"]))
+    assert set(found["by_block"]) == set(costs["compiled"].compare(costs["lowered"]).by_block)

@@ -145,6 +145,26 @@ def test_a_loop_says_itself_how_often_if_it_counts_to_a_number(changes: dict, ro
     assert negate.repeats == rounds
 
 
+def test_what_another_loop_or_a_call_gives_is_no_count_of_this_one() -> None:
+    def nested(x):
+        def turn(state):
+            i, y = lax.while_loop(
+                lambda inner: inner[0] < inner[1].sum(), lambda inner: (inner[0] + 1, inner[1]), state
+            )
+            return i + 1, y * 2
+
+        return lax.while_loop(lambda state: state[0] < 10, turn, (0, x))
+
+    def called(x):
+        doubled = jax.jit(lambda i, y: (i * 2, y * 2), inline=False)
+        return lax.while_loop(lambda state: state[0] < 10, lambda state: (doubled(*state)[0] + 1, state[1]), (0, x))
+
+    for program in (nested, called):
+        costs = hlo_costs(inspect(program, spec(3)).stage("hlo_before"))
+        outer = [one for one in costs if one.instruction.opcode == "add" and one.repeats]
+        assert outer == [], program.__name__
+
+
 def test_the_loops_of_random_numbers_are_known_before_xlas_passes() -> None:
     fn, *args = PROGRAMS["random"]
     found = inspect(fn, *args)

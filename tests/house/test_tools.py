@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from tools import bundle, checks, dev, environment, interpreters, lock, nodejs, steps
 
@@ -166,9 +167,16 @@ def test_a_program_runs_beside_others_and_ends_with_its_block(
     with steps.Beside([sys.executable, "-c", "print('at last'); raise SystemExit(3)"], tmp_path / "log") as begun:
         assert begun.finish() == 3
     assert capsys.readouterr().out == "at last\n"
-    with steps.Beside([sys.executable, "-c", "import time; time.sleep(60)"], tmp_path / "log") as left:
+    sleeps = "import time; time.sleep(60)"
+    starts = (
+        f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', {sleeps!r}]).pid, flush=True); {sleeps}"
+    )
+    with steps.Beside([sys.executable, "-c", starts], tmp_path / "log") as left:
+        until(lambda: (tmp_path / "log").read_text().strip())
         assert left._process.poll() is None
     assert left._process.poll() is not None
+    started = Path(f"/proc/{(tmp_path / 'log').read_text().strip()}/stat")
+    until(lambda: not started.exists() or started.read_text().split()[2] == "Z")
 
 
 def test_programs_keep_what_they_compile(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_trace_that_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(runs, "read_recording", unreadable_first)
     found = profile_quickly(jnp.sin, jnp.ones(3))
-    assert found.notes[0] == "times: 1 of the traces are left out: it is empty"
+    assert "times: 1 of the traces are left out: it is empty" in found.notes
     assert (len(found.profiled_s), {len(samples) for samples in found.samples.values()}) == (1, {1})
     assert all(figures.time_s > 0 for figures in found.by_block.values())
 

@@ -116,6 +116,13 @@ def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch:
     )
 
 
+def test_who_has_xla_write_elsewhere_is_told_so_late_too(tmp_path) -> None:
+    inspection = inspect(program, spec(8, 8), spec(8, 8), compiler_options={"xla_dump_to": str(tmp_path)})
+    assert inspection.cost("compiled").total.flops
+    with pytest.raises(StageUnavailableError, match="leave 'xla_dump_to' out of the compiler options"):
+        _ = inspection.kernels
+
+
 def test_passes_are_written_where_the_compiler_goes_on_to_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one does that does not know the option which has it stop."""
     monkeypatch.setattr("mithril_nb.stages.dump._unknown", set())

@@ -40,7 +40,7 @@ class _Counting:
             return None
         how = dict(test.attributes).get("direction", "").lower()
         counter, end = condition.operands(test)
-        place, dtype = _place(counter), counter.shapes[0].dtype
+        place, dtype = _place(counter, condition), counter.shapes[0].dtype
         if place is None or how not in ("lt", "le", "gt", "ge", "ne"):
             return None
         start, step, stop = self._start(place), self._step(place), self._number(condition, end)
@@ -59,20 +59,21 @@ class _Counting:
         if self._body is None or made is None or made.opcode not in ("add", "subtract"):
             return None
         first, second = self._body.operands(made)
-        if made.opcode == "add" and _place(first) != place:
+        if made.opcode == "add" and _place(first, self._body) != place:
             first, second = second, first
-        if _place(first) != place:
+        if _place(first, self._body) != place:
             return None
         step = self._number(self._body, second)
         return step if step is None or made.opcode == "add" else -step
 
     def _number(self, where: Computation, one: Instruction) -> int | None:
         """Return the number that something is in every round."""
-        place = _place(one)
+        place = _place(one, where)
         if place is None:
             return where.numbers.get(one.id)
-        made = self._result(place)
-        return self._start(place) if made is not None and _place(made) == place else None  # handed on as it is
+        made, body = self._result(place), self._body
+        is_kept = made is not None and body is not None and _place(made, body) == place  # handed on as it is
+        return self._start(place) if is_kept else None
 
     def _result(self, place: int) -> Instruction | None:
         """Return what the body gives at some place."""
@@ -82,9 +83,10 @@ class _Counting:
         return body.by_id.get(body.root.operands[place])
 
 
-def _place(one: Instruction) -> int | None:
+def _place(one: Instruction, where: Computation) -> int | None:
     """Return which part of what goes round an instruction is, if it is one: a body has only one parameter."""
-    if one.opcode != "get-tuple-element":
+    taken = where.operands(one)
+    if one.opcode != "get-tuple-element" or not taken or taken[0].opcode != "parameter":
         return None
     found = _DIGITS.search(dict(one.attributes).get("index", ""))
     return int(found[0]) if found else None

@@ -34,7 +34,7 @@ class Drawing(Shown):
 
     @property
     def html(self) -> str:
-        """The picture as light or dark as the page around it, with its numbers below."""
+        """The picture as light or dark as the page around it, with its numbers below where it has tables."""
         return cell_html(self.svg, self.text.partition("\n")[0], self.tables, self.notes)
 
     def save(self, path: str | Path) -> Path:

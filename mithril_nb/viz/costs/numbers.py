@@ -68,6 +68,8 @@ def cell_html(svg: str, alt: str, tables: Iterable[Numbers] = (), notes: Iterabl
     """
     told = "".join(f"<p>{escaped(one_line(note))}</p>" for note in notes)
     body = "".join(table.html for table in tables)
+    if not (body or told):
+        return image_html(svg, alt)
     return f'<div class="mnb"><style>{base_css()}{cost_css()}{_CSS}</style>{image_html(svg, alt)}{body}{told}</div>'
 
 

@@ -67,7 +67,12 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
     swept = drawable(swept)
     fields = [field_of(str(name)) for name in swept["fields"]]
     numbers = _numbers(swept, fields)
-    notes = (*unknowns_of(swept, fields), *(one_line(str(note)) for note in swept.get("notes") or ()))
+    idle = [kind.title for kind in fields if (known := _known(swept, kind)) and not any(known)]
+    notes = (
+        *((f"{', '.join(idle)}: 0 at all settings",) if idle else ()),
+        *unknowns_of(swept, fields),
+        *(one_line(str(note)) for note in swept.get("notes") or ()),
+    )
     text = "\n".join((numbers.title, numbers.text, *notes))
     width = max(320, width)
     return Drawing(_svg(swept, fields, notes, width), text, (numbers,), unwritten(notes, width))
@@ -112,13 +117,14 @@ def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
     return told
 
 
+def _known(swept: Swept, kind: Field) -> list[float]:
+    return [value for point in swept["points"] if (value := point.get(kind.name)) is not None]
+
+
 def _svg(swept: Swept, fields: Sequence[Field], notes: Sequence[str], width: int) -> str:
     names = [one_line(str(name)) for name in swept["settings"]]
     page = Page(swept, None, f"Costs by {' and '.join(names)}", width)
-    values = {kind: [v for point in swept["points"] if (v := point.get(kind.name)) is not None] for kind in fields}
-    known = [kind for kind in fields if any(values[kind])]
-    idle = [kind.title for kind in fields if values[kind] and not any(values[kind])]
-    notes = (*((f"{', '.join(idle)}: 0 at all settings",) if idle else ()), *notes)
+    known = [kind for kind in fields if any(_known(swept, kind))]
     if not known:
         reason = " ".join(notes) or "There are no points."
         page.plate(Rect(MARGIN, HEAD_H, width - 2 * MARGIN, 96), reason)
