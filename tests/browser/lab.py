@@ -404,6 +404,8 @@ class NotebookPage:
         light = "false" if theme == DARK else "true"
         self.command("apputils:change-theme", {"theme": theme})
         self.page.wait_for_function(f"document.body.dataset.jpThemeLight === '{light}'")
+        # JupyterLab takes its splash screen away twice if the theme changes again while it fades, and fails then.
+        self.page.wait_for_function("!document.getElementById('jupyterlab-splash')")
 
     def resize(self, width: int, height: int = 900) -> None:
         """Give the window another size."""
