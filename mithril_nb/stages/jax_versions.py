@@ -456,6 +456,9 @@ def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -
 POINTER_BYTES = 8 if jax.__version_info__ < (0, 12) else 4
 """What XLA counts as moved for each array of a tuple that is made or taken: the pointer to it."""
 
+ASIN_FLOPS = 5 if jax.__version_info__ < (0, 12) else 3
+"""Operations that an arc sine is written out in, beside two transcendental functions."""
+
 _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_enable_x64": jax.enable_x64,
     "jax_default_matmul_precision": jax.default_matmul_precision,

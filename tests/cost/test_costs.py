@@ -320,9 +320,12 @@ print(cost.total.flops, *cost.notes[:-1])
 
 
 def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
-    assert run_fresh(SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8").splitlines() == [
-        "1024",
-        "1024",
-        "128 flops, transcendentals and bytes_accessed are those of one of 8 devices",
-        "16 shard_map: what runs on each device is counted for one of them",
-    ]
+    flops, compiled, devices, mapped = run_fresh(
+        SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8"
+    ).splitlines()
+    assert (flops, compiled) == ("1024", "1024")
+    assert devices == "128 flops, transcendentals and bytes_accessed are those of one of 8 devices"
+    count, _, told = mapped.partition(" ")
+    assert told == "shard_map: what runs on each device is counted for one of them"
+    # The 2 is made a float in the program itself since 0.12: one operation more.
+    assert count == ("16" if jax.__version_info__ < (0, 12) else "17")

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError, parse, substituted
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
+from mithril_nb.stages.jax_versions import ASIN_FLOPS
 from mithril_nb.stages.records import Equation
 
 
@@ -383,7 +384,7 @@ elementwise(
 elementwise(3, 1, "1 / (1 + exp(-x))", "logistic")
 elementwise(1, 1, "exp(x log 2)", "exp2")
 elementwise(3, 2, "written out", "acos", "cosh")
-elementwise(5, 2, "written out", "asin")
+elementwise(ASIN_FLOPS, 2, "written out", "asin")
 elementwise(10, 3, "written out", "sinh")
 elementwise(11, 3, "written out", "asinh")
 elementwise(7, 4, "written out", "acosh")
