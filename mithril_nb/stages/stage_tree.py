@@ -223,8 +223,10 @@ def _measure(
                 place.shape = shapes_text(instruction.shapes)
             place = place.parent
     for draft in reversed(drafts):
-        if not draft.shape and draft.ids:
-            draft.shape = shapes_text(by_id[draft.ids[-1]].shapes)
+        # What a block is given, it does not give: its parameters.
+        made = [id for id in draft.ids if draft.kind == "input" or by_id[id].opcode != "parameter"]
+        if not draft.shape and made:
+            draft.shape = shapes_text(by_id[made[-1]].shapes)
         elif not draft.shape:  # The end of the program: nothing takes what it gives.
             given = [child.shape for child in draft.children.values() if child.shape and child.counts[0]]
             draft.shape = given[-1] if given else ""

@@ -269,3 +269,12 @@ def test_what_has_no_known_size_is_unknown_not_small() -> None:
     assert (product.formula, product.letters) == ("2·B·M·N·K", (("B", 1), ("M", "batch"), ("N", 3), ("K", 4)))
     assert (turned.flops, turned.bytes_accessed) == (0, None)  # moving data takes no arithmetic, however much of it
     assert [(one.opcode, one.reason, one.count) for one in found.unknown] == [("dot_general", "size unknown", 1)]
+
+
+def test_what_is_printed_on_the_way_takes_nothing_of_the_device() -> None:
+    def program(x):
+        jax.debug.print("{x}", x=x)
+        return x @ x
+
+    found = cost_of(inspect(program, spec(8, 8)))
+    assert (found.total.flops, found.unknown) == (2 * 8**3, ())

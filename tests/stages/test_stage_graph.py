@@ -245,3 +245,12 @@ def test_all_stages_of_a_program_have_a_graph(stage: str) -> None:
     assert [name for name, kind in names if kind == "input"] == ([] if stage == "stablehlo" else ["w", "x"])
     assert [name for name, kind in names if kind == "block"] == ["linear", "head"]
     assert graph.edges()
+
+
+def test_a_block_gives_what_it_computes_and_not_its_parameters() -> None:
+    def network(params, x):
+        with jax.named_scope("head"):
+            return x @ params["v"]
+
+    graph = inspect(network, {"v": jnp.zeros((512, 10))}, jnp.zeros((128, 512))).graph()
+    assert {node.name: node.shape for node in graph.level()}["head"] == "128×10"

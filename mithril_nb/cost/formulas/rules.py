@@ -417,6 +417,12 @@ def renaming(equation: Equation) -> Letters:
     return {}
 
 
+@rule("debug_callback", "debug_print", flops="0", note="the host prints it")
+def printing(equation: Equation) -> Letters:
+    """What is printed while a program runs is only handed to the host: `0`."""
+    return {}
+
+
 @rule("dim_as_value", flops="0", note="a size, known when it is compiled", moved=no_bytes)
 def size_as_value(equation: Equation) -> Letters:
     """A size that has a name is a number by the time anything runs: `0`."""
