@@ -44,6 +44,7 @@ class Point:
         time_s: Seconds of one run.
         way: How the figures came about, as in `Change.way`; `""` if there are none.
         reasons: For each figure that is not known, why.
+        at_least: Figures that are lower bounds: costs of some of the program are not known.
     """
 
     settings: Mapping[str, Any]
@@ -55,6 +56,7 @@ class Point:
     time_s: float | None = None
     way: str = ""
     reasons: Mapping[str, str] = field(default_factory=dict[str, str])
+    at_least: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -231,7 +233,9 @@ def _of(cost: Cost, point: Settings, held: Peak, way: str, time_s: float | None,
     reasons = {name: _reason(cost.notes, name) for name, value in known.items() if value is None}
     reasons |= {"peak_bytes": held.reason} if held.bytes is None else {}
     reasons |= {"time_s": no_time} if time_s is None else {}
-    return Point(point, **known, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons)
+    bounds = {"flops": total.unknown, "transcendentals": total.unknown, "bytes_accessed": total.unknown_bytes}
+    at_least = tuple(name for name, count in bounds.items() if count and known[name])
+    return Point(point, **known, peak_bytes=held.bytes, time_s=time_s, way=way, reasons=reasons, at_least=at_least)
 
 
 def _reason(notes: Sequence[str], figure: str) -> str:

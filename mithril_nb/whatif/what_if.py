@@ -27,6 +27,11 @@ from mithril_nb.whatif.subjects import OF_ANY, Fixed, Made, Subject
 COMPILED = "compiled"
 """The way of a change as XLA tells it."""
 
+_CASTS = (
+    "dtype: the program casts more than before; what goes into it is another, and what it casts to by itself stays; "
+    "ml.what_if(model, ...) makes it anew"
+)
+
 
 class WhatIf:
     """A program that can be asked what it would cost with other settings.
@@ -82,14 +87,14 @@ class WhatIf:
         subject = self._answers.subject
         after = subject.settled({**(changes or {}), **settings})
         before = {**subject.base}
-        answer = self._answers.at(after)
+        answer, changed, was = self._answers.at(after), _changed(before, after), self._answers.at(before).cost
         return Change(
             subject.name,
-            _changed(before, after),
-            self._answers.at(before).cost,
+            changed,
+            was,
             answer.cost,
             answer.way,
-            answer.notes,
+            (*answer.notes, *((_CASTS,) if "dtype" in changed and _casts(answer.cost) > _casts(was) else ())),
             Later(partial(_peaks, self._answers, before, after), self._asked),
             self._compiled(before, after),
             None if answer.is_exact else partial(self._exact, before, after),
@@ -203,6 +208,10 @@ def _refuse_settings(target: Any, settings: Settings) -> None:
 
 def _given(settings: Settings) -> str:
     return ", ".join(f"{name}={short_repr(value, 30)}" for name, value in settings.items())
+
+
+def _casts(cost: Cost) -> int:
+    return sum(row.opcode == "convert_element_type" for row in cost.rows)
 
 
 def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, Peak]:

@@ -6,6 +6,8 @@ import importlib
 import re
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import pytest
 from whatif.programs import perceptron, spec
 
@@ -129,3 +131,14 @@ def test_a_function_with_its_arguments_is_swept_by_its_batch() -> None:
     row = next(line.split() for line in str(what_if(double, spec(4, 3))(batch=8)).splitlines() if "parameters" in line)
     assert row == ["parameters", *["unknown"] * 3]
     assert sweep(double, spec(4, 3), params="x", batch=[2, 8], peak=False).points[1].params == 24
+
+
+def test_what_is_only_a_lower_bound_says_so() -> None:
+    def make(n: int = 8) -> Any:
+        return lambda x: jnp.linalg.cholesky(x) @ x, (jax.ShapeDtypeStruct((n, n), "float32"),)
+
+    found = sweep(make, n=[4, 8], peak=False)
+    rows = str(found).splitlines()
+    assert [row.split()[1] for row in rows if row.split()[:1] in (["4"], ["8"])] == ["≥", "≥"]
+    assert any(row.endswith("at least, as costs of some of the program are not known") for row in rows)
+    assert "≥" not in str(sweep(perceptron, batch=[8], peak=False))

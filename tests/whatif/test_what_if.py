@@ -246,3 +246,10 @@ def test_settings_that_differ_in_the_middle_of_an_array_are_others() -> None:
     assert list(change.settings) == ["tables"]
     assert change.delta.transcendentals == 4
     assert not found(tables=[np.zeros(5000)]).settings
+
+
+def test_a_program_that_casts_by_itself_says_that_this_stays() -> None:
+    shapes = {"input": [2, 5]}
+    outside = what_if(ml.inspect(Linear(3), shapes=shapes))(dtype="bfloat16")
+    assert any(note.startswith("dtype: the program casts more than before") for note in outside.notes)
+    assert not what_if(Linear(3), shapes=shapes)(dtype="bfloat16").notes

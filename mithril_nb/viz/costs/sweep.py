@@ -71,6 +71,7 @@ def sweep(swept: Swept, width: int = 720) -> Drawing:
     notes = (
         *((f"{', '.join(idle)}: 0 at all settings",) if idle else ()),
         *unknowns_of(swept, fields),
+        *_bounds_of(swept, fields),
         *(one_line(str(note)) for note in swept.get("notes") or ()),
     )
     text = "\n".join((numbers.title, numbers.text, *notes))
@@ -115,6 +116,13 @@ def unknowns_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
         at = "" if everywhere else f" at {'; '.join(places[:4])}" + (f" and {len(places) - 4} more" * (len(places) > 4))
         told.append(f"{title} unknown{at}: {one_line(why)}")
     return told
+
+
+def _bounds_of(swept: Swept, fields: Sequence[Field]) -> list[str]:
+    """Return in words which figures are lower bounds."""
+    at_least = {name for point in swept["points"] for name in point.get("at_least") or ()}
+    titles = [kind.title for kind in fields if kind.name in at_least]
+    return [f"{', '.join(titles)}: at least, as costs of some of the program are not known"] if titles else []
 
 
 def _known(swept: Swept, kind: Field) -> list[float]:
@@ -256,11 +264,15 @@ def _end_labels(page: Page, lines: Sequence[Line], labels: Sequence[str], y: Sca
         page.sheet.text(x + 9, top + 4, labels[at], room=right - 4)
 
 
+def _cell(point: Mapping[str, Any], kind: Field) -> str:
+    return f"{'≥ ' if kind.name in (point.get('at_least') or ()) else ''}{kind.short(point.get(kind.name))}"
+
+
 def _numbers(swept: Swept, fields: Sequence[Field]) -> Numbers:
     names = list(swept["settings"])
     about = ", ".join(one_line(str(swept[key])) for key in ("program", "source") if swept.get(key))
     rows: list[tuple[str, ...]] = [(*map(one_line, names), *(kind.title for kind in fields))]
     for point in swept["points"]:
         values = (one_line(str(point["settings"][name])) for name in names)
-        rows.append((*values, *(kind.short(point.get(kind.name)) for kind in fields)))
+        rows.append((*values, *(_cell(point, kind) for kind in fields)))
     return Numbers(f"{f'{about}: ' if about else ''}costs by {' and '.join(map(one_line, names))}", rows)
