@@ -31,6 +31,8 @@ def test_a_saved_notebook_shows_the_workbench_with_no_kernel_as_it_was_left(open
     shown(notebook)
     settled(notebook)
     twin = "[style*='--mnb-twin'] .mnb"
+    # A picture that takes the place of an older one stands beside it for a moment.
+    notebook.page.wait_for_function("(twin) => document.querySelectorAll(twin).length === 1", arg=twin)
     assert not notebook.page.locator(twin).is_visible(), "while the widget lives, its picture has nothing to say"
     notebook.execute("wb.do('rename', path='linear_0', name='entrance')")
     notebook.page.wait_for_function("(twin) => document.querySelector(twin).textContent.includes('entrance')", arg=twin)
