@@ -98,10 +98,11 @@ class Compilation:
     def _compile(self) -> jax.stages.Compiled:
         lowered = self._lowered.get()
         has_passes = self._wants_passes or self._writes_passes()
+        # What comes out of the cache was compiled before: it wrote nothing, and its lines have other names, or none.
         if not (has_passes or self._wants_files):
-            return lowered.compile(compiler_options=dict(self._options) or None)
+            with jax_versions.without_compilation_cache():
+                return lowered.compile(compiler_options=dict(self._options) or None)
         dump = Dump()
-        # What comes out of the cache was compiled before, and wrote nothing.
         with jax_versions.without_compilation_cache(), Ahead(partial(self._read_ahead, dump, has_passes)) as ahead:
             self._ahead = ahead
             compiled = dump.compile(self._by_xla(lowered), self._options, passes=has_passes)

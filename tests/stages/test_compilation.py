@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import pytest
+from fresh import run_fresh
 from jax_programs import spec
 
 from mithril_nb.errors import StageUnavailableError
@@ -64,6 +67,27 @@ def test_passes_asked_for_late_are_those_asked_for_first(turns: list[str]) -> No
 def test_costs_have_nothing_written_down(turns: list[str]) -> None:
     assert look().costs()["compiled"].total.flops
     assert turns == ["nothing"]
+
+
+def test_what_the_persistent_cache_holds_of_the_same_program_is_not_taken_for_ours(tmp_path: Path) -> None:
+    """JAX takes programs for the same that differ in names alone: in the cache ours would have none."""
+    code = f"""
+import jax, jax.numpy as jnp
+from mithril_nb.stages import inspect
+jax.config.update("jax_compilation_cache_dir", {str(tmp_path / "cache")!r})
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+def net(x):
+    with jax.named_scope("net"):
+        return jnp.tanh(x) @ x
+
+x = jnp.ones((3, 3))
+jax.jit(net)(x)
+cost = inspect(net, x).cost("compiled")
+print([*cost.by_block], cost.unattributed.flops)
+"""
+    assert run_fresh(code).strip() == "['net'] 0"
 
 
 def test_kernels_and_memory_are_written_down_in_one_turn_if_they_are_asked_for_first(turns: list[str]) -> None:
