@@ -56,6 +56,10 @@ def read_hlo(
     return _Module(text, tags, equations, inputs, refine, op_names or {}).result()
 
 
+_Caller = tuple[HloLine, Computation]
+"""Who calls a computation, and in which it stands."""
+
+
 class _Module:
     def __init__(
         self,
@@ -74,18 +78,20 @@ class _Module:
         )
         self._op_names = op_names
         self._title, computations = read_module(text)
-        self._computations = {computation.name: computation for computation in computations}
+        computations.sort(key=lambda one: not one.is_entry)
+        self._computations = {computation.name: computation for computation in reversed(computations)}
         self._order, self._callees_first = _orders(computations, self._computations)
         self._drafts: dict[str, Draft] = {}
         self._lines: dict[str, HloLine] = {}
         self._homes: dict[str, Computation] = {}
-        self._callers: dict[str, list[HloLine]] = {}
-        self._appliers: dict[str, list[HloLine]] = {}
+        self._callers: dict[str, list[_Caller]] = {}
+        self._appliers: dict[str, list[_Caller]] = {}
         self._functions: dict[str, frozenset[str]] = {}
         self._moves: dict[str, tuple[Shares, Origin | None]] = {}
 
     def result(self) -> tuple[str, tuple[Instruction, ...]]:
         shown = [self._title, ""]
+        ranks = {computation.name: rank for rank, computation in enumerate(self._callees_first)}
         for computation in self._order:
             shown.append(computation.header)
             for line in computation.lines:
@@ -104,10 +110,10 @@ class _Module:
                         attributes=attribute_pairs(line.attributes) + _trips(line),
                     )
                     for how, callee in line.calls:
-                        if how in _BODIES or line.opcode in CALLING:
-                            self._callers.setdefault(callee, []).append(line)
-                        else:
-                            self._appliers.setdefault(callee, []).append(line)
+                        if ranks.get(callee, -1) >= ranks[computation.name]:
+                            continue  # Damaged: nothing calls itself, and who asks its callers would never end.
+                        callers = self._callers if how in _BODIES or line.opcode in CALLING else self._appliers
+                        callers.setdefault(callee, []).append((line, computation))
                 else:
                     shown.append(line)
             shown += ["}", ""]
@@ -150,11 +156,11 @@ class _Module:
         if line.opcode == "dynamic-update-slice":
             return line.operands[1:2]
         given = self._lines.get(line.operands[0]) if line.opcode == "get-tuple-element" else None
-        if given is not None and given.opcode == "call":
-            root = self._computations[given.calls[0][1]].instructions[-1]
+        body = self._body(given) if given is not None and given.opcode == "call" else []
+        if body and body[-1].opcode == "tuple":
             place = dict(self._drafts[line.name].attributes).get("index", "")
-            if root.opcode == "tuple" and place.isdigit():
-                return (root.operands[int(place)],)
+            if place.isdigit() and int(place) < len(body[-1].operands):
+                return (body[-1].operands[int(place)],)
         return line.operands
 
     def _ask_whose(self, line: HloLine, asked: tuple[str, ...]) -> None:
@@ -195,8 +201,8 @@ class _Module:
         """Return the equations that JAX lowers to a function of their own, such as running sums."""
         known = self._functions.get(computation.name)
         if known is None:
-            callers = [one for one in self._callers.get(computation.name, ()) if one.opcode in ("call", "while")]
-            ids = {id for one in callers for id in self._ids(one, self._homes[one.name])}
+            callers = self._callers.get(computation.name, ())
+            ids = {id for one, home in callers if one.opcode in ("call", "while") for id in self._ids(one, home)}
             known = frozenset(id for id in ids if not self._equations[id].is_call)
             self._functions[computation.name] = known
         return known
@@ -206,8 +212,7 @@ class _Module:
         if computation.is_entry:
             return {id}
         found: set[str] = set()
-        for caller in (*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())):
-            home = self._homes[caller.name]
+        for caller, home in (*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())):
             ids = self._ids(caller, home)
             if caller.opcode == "call" and ids:
                 found |= {f"{outer}.{id}" for outer in ids}
@@ -264,7 +269,7 @@ class _Module:
             draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
         is_moved = any(one.id in self._moves for one in inner)
         if line.opcode == "fusion" and is_moved and all(self._is_of_scan(one) for one in counted if one.shares):
-            self._ask_whose(line, (self._computations[line.calls[0][1]].instructions[-1].name,))
+            self._ask_whose(line, tuple(one.name for one in self._body(line)[-1:]))
 
     def _gather_call(self, draft: Draft, inside: set[str]) -> None:
         """Give the call of a function that others call too what is its own of the body."""
@@ -279,17 +284,25 @@ class _Module:
 
     def _written_by(self, call: HloLine) -> tuple[str, ...]:
         """Return which operand the function writes that a loop calls to stack a result; nothing if it writes none."""
-        body = self._computations[call.calls[0][1]].instructions
-        written = next((one for one in body if one.opcode == "dynamic-update-slice"), None)
-        while written is not None and written.opcode != "parameter":
+        written = next((one for one in self._body(call) if one.opcode == "dynamic-update-slice"), None)
+        asked: set[str] = set()
+        while written is not None and written.opcode != "parameter" and written.name not in asked:
+            asked.add(written.name)
             (given,) = self._moved_by(written)[:1] or ("",)
             written = self._lines.get(given)
-        return () if written is None else call.operands[int(written.literal) : int(written.literal) + 1]
+        if written is None or not written.literal.isdigit():
+            return ()
+        return call.operands[int(written.literal) : int(written.literal) + 1]
+
+    def _body(self, call: HloLine) -> list[HloLine]:
+        """Return the instructions of what a fusion or a call runs."""
+        called = self._computations.get(call.calls[0][1]) if call.calls else None
+        return called.instructions if called else []
 
     def _hand_in(self) -> None:
         """Parameters of a called computation are what the caller gave it."""
         for computation in self._order:
-            for caller in self._callers.get(computation.name, []):
+            for caller, _ in self._callers.get(computation.name, ()):
                 for line in computation.instructions:
                     if line.opcode != "parameter" or not line.literal.isdigit():
                         continue
@@ -304,14 +317,14 @@ class _Module:
         """What nobody is found for that a loop moves stays the loop's; inside of a fusion it is the fusion's."""
         for name, (shares, origin) in self._moves.items():
             callers = self._callers.get(self._homes[name].name, ())
-            if not self._drafts[name].shares and not any(one.opcode == "fusion" for one in callers):
+            if not self._drafts[name].shares and not any(one.opcode == "fusion" for one, _ in callers):
                 self._drafts[name].shares, self._drafts[name].origin = shares, origin
 
     def _hand_down(self) -> None:
         """What is still nobody's inside a fusion, a call or a reducer belongs to those whose it is."""
         for computation in self._order:
-            outside = self._callers.get(computation.name) or self._appliers.get(computation.name, [])
-            callers = [self._drafts[caller.name] for caller in outside]
+            outside = self._callers.get(computation.name) or self._appliers.get(computation.name, ())
+            callers = [self._drafts[caller.name] for caller, _ in outside]
             shares = blend((caller.shares, 1.0) for caller in callers)
             for line in computation.instructions:
                 draft = self._drafts[line.name]
@@ -345,7 +358,7 @@ def _in_function_of(id: str, callers: Iterable[str]) -> set[str]:
 def _orders(
     computations: list[Computation], by_name: Mapping[str, Computation]
 ) -> tuple[list[Computation], list[Computation]]:
-    """Return the computations in the order of reading, the entry first; and callees before their callers."""
+    """Return the computations in the order of reading, and callees before their callers."""
     reading: dict[str, Computation] = {}
     callees_first: list[Computation] = []
 
@@ -359,6 +372,6 @@ def _orders(
                     visit(by_name[callee])
         callees_first.append(computation)
 
-    for computation in sorted(computations, key=lambda one: not one.is_entry):
-        visit(computation)
+    for computation in computations:
+        visit(by_name[computation.name])
     return list(reading.values()), callees_first

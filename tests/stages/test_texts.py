@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +21,17 @@ from mithril_nb.stages.tags import Tags
 
 WIDTHS = (5, 7, 3)
 SMALL = inspect(mlp(WIDTHS), linear_params(WIDTHS), spec(2, 5))
+
+
+def _loops(x):
+    def step(carry, x):
+        carry = lax.cond(x[0] > 0, jnp.tanh, jax.nn.silu, carry + x)
+        return carry, jnp.cumsum(carry)
+
+    return lax.scan(step, jnp.zeros(4), x)[1].sum()
+
+
+LOOPS = inspect(jax.grad(_loops), spec(3, 4))
 
 
 def test_a_jaxpr_reads_as_jax_writes_it() -> None:
@@ -237,6 +249,55 @@ def test_no_damage_to_real_text_stops_a_reader(rng: random.Random) -> None:
         _, instructions = read("".join(damaged))
         for one in instructions:
             assert not one.shares or sum(one.blocks.values()) == pytest.approx(1.0)
+
+
+@given(st.randoms(use_true_random=False))
+def test_no_exchange_of_names_stops_a_reader(rng: random.Random) -> None:
+    program = LOOPS._pipeline.program.get()
+    pieces = re.split(r"(%[\w.\-]+)", LOOPS.compiled.as_text() or "")
+    for _ in range(rng.randrange(1, 30)):
+        place, other = (rng.randrange(len(pieces) // 2) * 2 + 1 for _ in range(2))
+        pieces[place] = pieces[other]
+    _, instructions = read_hlo("".join(pieces), program.tags, program.by_id, {})
+    for one in instructions:
+        assert not one.shares or sum(one.blocks.values()) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("%p = f32[2] parameter(0)\n  ROOT %c = f32[2] call(%p), to_apply=%f", "ROOT %d = f32[2] negate(%p)"),
+        ("ROOT %c = f32[2] call(), to_apply=%g", "ROOT %d = f32[2] call(), to_apply=%f"),
+        ("ROOT %c = f32[2] call(), to_apply=%g", "ROOT %c = f32[2] call(), to_apply=%h"),
+        ("ROOT %c = f32[2] call(%c), to_apply=%gone", "ROOT %d = f32[2] copy(%d)"),
+    ],
+)
+def test_computations_that_call_themselves_end(first: str, second: str) -> None:
+    """XLA never writes them; a hand that edits, or a file that broke, may."""
+    named = 'ROOT %e = f32[2] add(%x, %x), metadata={op_name="jit(f)/mnb#0~/add"}'
+    text = f"""\
+HloModule m
+
+%f (p: f32[2]) -> f32[2] {{
+  {first}
+}}
+
+%g (q: f32[2]) -> f32[2] {{
+  {second}
+}}
+
+%h (r: f32[2]) -> f32[2] {{
+  %i = f32[2] call(), to_apply=%g
+  {named}
+}}
+
+ENTRY %main (x: f32[2]) -> f32[2] {{
+  %x = f32[2] parameter(0)
+  ROOT %y = f32[2] call(%x), to_apply=%f
+}}
+"""
+    _, instructions = read_hlo(text, TAGS, EQUATIONS, {})
+    assert {"e", "x", "y"} <= {one.id for one in instructions}
 
 
 def test_locations_that_go_round_in_circles_end() -> None:
