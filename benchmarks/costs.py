@@ -55,18 +55,26 @@ def cost_comparisons(rounds: int, full: bool) -> Iterator[Comparison]:
     for name in names:
         fn, args = programs[name]()
         is_long = name.startswith("GPT")
-        yield compare(
-            f"costs by all sources and memory, {name}", *paired(fn, args, report, compiled), bar=REPORT_BAR,
-            rounds=2 if is_long else max(3, rounds // 20),
-        )  # fmt: skip
+        count = 2 if is_long else max(3, rounds // 20)
+        pair = paired(fn, args, report, compiled)
+        yield compare(f"costs by all sources, {name}", *pair, bar=REPORT_BAR, rounds=count)
+        pair = paired(fn, args, report_with_memory, compiled)
+        yield compare(f"the same and memory by block, {name}", *pair, bar=None, rounds=count)
 
 
 def report(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
-    """Count what a program costs in every way there is without running it, and what memory it needs."""
+    """Count what a program costs in every way there is without running it."""
     inspection = inspect(fn, *args)
-    for source in SOURCES:
-        _ = inspection.cost(source=source).total
+    for cost in inspection.costs().by_source.values():
+        _ = cost.total
+    return inspection
+
+
+def report_with_memory(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
+    """Find which block holds how much memory and when, and what a program costs in every way."""
+    inspection = inspect(fn, *args)
     _ = inspection.memory.peak_bytes
+    _ = inspection.costs().by_source["compiled"].total
     return inspection
 
 

@@ -79,7 +79,7 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
     """
     found: dict[str, Cost] = {}
     unavailable: dict[str, str] = {}
-    if "compiled" in sources and not inspection.is_compiled:
+    if "compiled" in sources and not inspection.is_optimized:
         _compile_beside(inspection)
     for source in sources:
         try:
@@ -97,7 +97,7 @@ def _compile_beside(inspection: Inspection) -> None:
     def compile() -> None:
         # Who asks for the costs of the compiled program is told what went wrong: it is kept.
         with suppress(Exception):
-            _ = inspection.compiled
+            _ = inspection.optimized
 
     with suppress(Exception):
         _ = inspection.lowered  # Lowering is Python's work: what is counted meanwhile would only hold it up.
@@ -154,7 +154,7 @@ def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:
     """Return in words that XLA compiles what one device does, if there are several; before its passes it is all."""
     if source != "compiled":
         return ()
-    compiled = inspection.compiled
+    compiled = inspection.optimized
     shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
     count = max((len(sharding.device_set) for sharding in shardings), default=1)
     return (f"flops, transcendentals and bytes_accessed are those of one of {count} devices",) if count > 1 else ()

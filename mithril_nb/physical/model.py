@@ -480,7 +480,7 @@ class PhysicalModel(Shown):
     def memory(self) -> cost.Memory | None:
         """Bytes that the compiled forward program needs; compiles it."""
         inspection = self.inspect()
-        _ = inspection.compiled
+        _ = inspection.optimized
         return cost.xla_memory(lambda: inspection.analysis("memory"))
 
 

@@ -238,7 +238,7 @@ class CostDesk(Desk):
         if source == "measured":
             return (None, 0) if self._measured is None else (self._measured[1], self._measured[0])
         inspection = looked.inspection()
-        if source == "compiled" and not inspection.is_compiled and not rests(wanted, _REST_S):
+        if source == "compiled" and not inspection.is_optimized and not rests(wanted, _REST_S):
             return None, 0
         with paused_collector():
             return inspection.cost(source), looked.version

@@ -22,6 +22,8 @@ VERSION = 1
 
 def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool) -> dict[str, Any]:
     """Return an inspection as plain data."""
+    if passes or not {"hlo", "llvm", "asm"}.isdisjoint(stages):
+        inspection.want(machine_code=not {"llvm", "asm"}.isdisjoint(stages), passes=passes)
     made = _passes_data(inspection) if passes else {}
     found: dict[str, Any] = {
         "format": "mithril_nb.inspection",
@@ -55,7 +57,7 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
 
 
 def _passes_data(inspection: Inspection) -> dict[str, Any]:
-    """Return the passes; who asks for them before any stage has the program compiled once, not twice."""
+    """Return the passes, or why there are none."""
     try:
         return {
             "passes": [

@@ -26,15 +26,6 @@ _BEFORE = "before_optimizations.txt"
 _AFTER = "after_optimizations"
 _LATER = "-buffer-assignment"
 """What is written when the optimized module is: then that file is whole."""
-_WISHES = {"xla_dump_emitter_re": "llvm", "xla_dump_compact_gte": False}
-"""Write LLVM IR; and write `get-tuple-element`s out, as `compiled.as_text()` does."""
-_PASSES = {"xla_dump_hlo_pass_re": ".*"}
-"""Write every pass. At any other expression XLA also writes down what a pass made that changed nothing: five times as
-much."""
-_NO_MACHINE_CODE = {"xla_cpu_parallel_codegen_split_count": 0}
-"""A CPU's compiler refuses to go on with this, after its passes and before it writes machine code."""
-_unknown: set[str] = set()
-"""Wishes that this XLA does not know: being told so takes as long as lowering a small program."""
 
 
 class Dump:
@@ -76,64 +67,27 @@ class Dump:
             raise LookupError(self._missing)
         return self._prefix
 
-    def compile(
-        self, lower: Callable[[Mapping[str, Any]], Any], options: Mapping[str, Any], *, passes: bool = True
-    ) -> Any:
+    def compile(self, compile: Callable[[Mapping[str, Any]], Any], options: Mapping[str, Any]) -> Any:
         """Compile and keep what XLA writes.
 
         Args:
-            lower: Compiles with the options it is given.
-            options: What else XLA is told. Who gives `xla_dump_to` has the files there, and none here.
-            passes: Whether it writes down what each pass made. A large program takes up to half as long again then.
+            compile: Compiles with the options it is given.
+            options: What XLA is told. Who gives `xla_dump_to` has the files there, and none here.
 
         Returns:
-            What `lower` gives.
+            What `compile` gives.
         """
-        return self._compile(lower, options, {**_WISHES, **(_PASSES if passes else {})})
-
-    def write_passes(self, lower: Callable[[Mapping[str, Any]], Any], options: Mapping[str, Any]) -> None:
-        """Compile as far as XLA's passes go, and keep what each of them made.
-
-        Args:
-            lower: Compiles with the options it is given.
-            options: What else XLA is told.
-
-        Raises:
-            LookupError: XLA did not come to the end of its passes.
-        """
-        try:
-            self._compile(lower, options, {**_WISHES, **_PASSES, **_NO_MACHINE_CODE})
-        except Exception as error:
-            if self.optimized() is None:
-                raise LookupError(str(error)) from error
-
-    def _compile(
-        self, lower: Callable[[Mapping[str, Any]], Any], options: Mapping[str, Any], asked: Mapping[str, Any]
-    ) -> Any:
         if "xla_dump_to" in options:
             self._missing = (
                 f"XLA was told to write to {str(options['xla_dump_to'])!r}; "
                 "leave 'xla_dump_to' out of the compiler options to have here what it writes"
             )
-            return lower(options)
-        if self.folder is None:
-            return lower(options)
-        known = {name: wish for name, wish in asked.items() if name not in _unknown}
-        wishes: dict[str, Any] = {**known, "xla_dump_to": str(self.folder)}
-        while True:
+        elif self.folder is not None:
             try:
-                compiled = lower({**wishes, **options})
-                break
-            except Exception as error:  # An XLA that does not know one of the wishes says so before it starts.
-                unknown = [
-                    name for name in wishes if name not in options and f"No such compile option: '{name}'" in str(error)
-                ]
-                if not unknown:
-                    raise
-                _unknown.add(unknown[0])
-                del wishes[unknown[0]]
-        self._find_prefix()
-        return compiled
+                return compile({**options, "xla_dump_to": str(self.folder)})
+            finally:  # The passes are there even if XLA did not come to its end.
+                self._find_prefix()
+        return compile(options)
 
     def optimized(self) -> str | None:
         """Return the module that XLA's passes have made, as soon as it lies there: they come before machine code.

@@ -13,6 +13,7 @@ from mithril_nb.stages.hlo_text import (
     HloLine,
     attribute_pairs,
     read_module,
+    tidy,
     work,
 )
 from mithril_nb.stages.inference import (
@@ -96,7 +97,7 @@ class _Module:
             shown.append(computation.header)
             for line in computation.lines:
                 if isinstance(line, HloLine):
-                    shown.append(line.shown)
+                    shown.append(line.written)
                     self._lines[line.name] = line
                     self._homes[line.name] = computation
                     self._drafts[line.name] = Draft(
@@ -123,7 +124,7 @@ class _Module:
         pass_on(self._drafts)
         self._keep_moves()
         self._hand_down()
-        return "\n".join(shown), tuple(draft.finished(self._equations) for draft in self._drafts.values())
+        return tidy("\n".join(shown)), tuple(draft.finished(self._equations) for draft in self._drafts.values())
 
     def _attribute(self, computation: Computation) -> None:
         for line in computation.instructions:

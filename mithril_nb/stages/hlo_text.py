@@ -22,7 +22,7 @@ _NAMED = re.compile(
 )
 _BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
 _ARRAY = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
-_LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}]*)?\}")
+_LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}\n]*)?\}")
 _USUAL_LAYOUTS = ("]{0}", "]{1,0}", "]{2,1,0}", "]{3,2,1,0}")
 _INDEX = re.compile(r"/\*index=\d+\*/")
 _CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
@@ -37,6 +37,13 @@ _NOISES = ("metadata", "backend_config", "frontend_attributes", "origin", "shard
 _NOISE = re.compile(rf", (?:{'|'.join(_NOISES)})=(?:{_BRACES}|{_QUOTED}|[^,{{\n]*)")
 _USUAL_METADATA = re.compile(r', metadata=\{op_name="[^"\\{}]*"[^"{}]*\}')
 """Some of what `_NOISE` finds; what begins as plain text is found several times as fast."""
+_NAME_LIST = r"%?[\w.\-+]++(?:, %?[\w.\-]++)*+"
+_USUAL = re.compile(
+    rf"\s+(ROOT )?%?([\w.\-]+) = (\w+\[[\d,]*\](?:\{{[\d,]*\}})?) ([\w\-]+)\(((?:{_NAME_LIST})?)\)"
+    rf"((?:, (?!{'|'.join(_NOISES)}|\w*_computations)\w+=(?:\{{[^{{}}\"%]*+\}}|%?[\w.\->]++)(?=,|$))*+)"
+    r'(?:, metadata=\{op_name="([^"\\]*)"[^"{}]*\})?$'
+)
+"""A line with one array as its result, and nothing behind its operands but names, numbers and metadata."""
 
 
 @dataclass
@@ -53,7 +60,7 @@ class HloLine:
         attributes: What stands after the operands.
         literal: What stands between the parentheses.
         is_root: Whether it gives the result of its computation.
-        shown: The line as it is shown.
+        written: The line as `tidy` takes it, which makes of it what is shown.
         trips: How often the body of a loop runs, if XLA knows.
     """
 
@@ -66,7 +73,7 @@ class HloLine:
     attributes: str
     literal: str
     is_root: bool
-    shown: str
+    written: str
     trips: int | None = None
 
     @property
@@ -82,7 +89,7 @@ class HloLine:
 
 @dataclass
 class Computation:
-    """A computation: its name, its header as shown, and its lines, of which some may be unreadable (plain text)."""
+    """A computation: its name, its header, and its lines, of which some may be unreadable (plain text)."""
 
     name: str
     header: str
@@ -111,13 +118,41 @@ def read_module(text: str) -> tuple[str, list[Computation]]:
         else:
             match = _COMPUTATION.match(line)
             if match:
-                current = Computation(match.group(2), _tidy(line), match.group(1) is not None)
+                current = Computation(match.group(2), line, match.group(1) is not None)
                 computations.append(current)
     return title, computations
 
 
 def read_line(line: str) -> HloLine | str:
     """Return the instruction on a line, or the line itself if it cannot be read."""
+    return _usual_line(line) or _any_line(line)
+
+
+def _usual_line(line: str) -> HloLine | None:
+    """Return the instruction on a line that is written as nearly all are, in a third of the time."""
+    match = _USUAL.match(line)
+    if match is None:
+        return None
+    root, name, result, opcode, literal, attributes, op_name = match.groups()
+    takes_nothing = opcode in ("constant", "parameter")
+    if "%" not in line and not takes_nothing:
+        literal = _OPERAND_NAME.sub(r"%\1", literal)
+        attributes = _NAMED.sub(_with_signs, attributes)
+    return HloLine(
+        name,
+        opcode,
+        _arrays(result),
+        () if takes_nothing else tuple(_OPERAND.findall(literal)),
+        op_name or "",
+        tuple(_CALLED.findall(attributes)) if attributes else (),
+        attributes,
+        literal,
+        root is not None,
+        f"  {root or ''}%{name} = {result} {opcode}({literal}){attributes}",
+    )
+
+
+def _any_line(line: str) -> HloLine | str:
     match = _HEAD.match(line)
     if match is None:
         return line
@@ -140,7 +175,7 @@ def read_line(line: str) -> HloLine | str:
     trips = _TRIPS.search(dropped) if "known_trip_count" in dropped else None
     result = line[place:type_end]
     indent = "  ROOT " if match.group(1) else "  "
-    shown_literal = literal if len(literal) <= 200 or opcode != "constant" else "{...}"
+    shown_literal = "{...}" if opcode == "constant" and len(literal) > 200 else literal
     return HloLine(
         match.group(2),
         opcode,
@@ -151,7 +186,7 @@ def read_line(line: str) -> HloLine | str:
         attributes,
         literal,
         match.group(1) is not None,
-        _tidy(f"{indent}%{match.group(2)} = {result} {opcode}({shown_literal}){attributes}"),
+        f"{indent}%{match.group(2)} = {result} {opcode}({shown_literal}){attributes}",
         int(trips.group(1)) if trips else None,
     )
 
@@ -318,11 +353,12 @@ def tidy_module(text: str) -> str:
     body = _USUAL_METADATA.sub("", body)
     if any(f", {noise}=" in body for noise in _NOISES):
         body = _NOISE.sub("", body)
-    return f"{title}\n\n{_plain_layouts(_INDEX.sub('', body) if '/*' in body else body).strip()}\n"
+    return f"{title}\n\n{tidy(body).strip()}\n"
 
 
-def _tidy(line: str) -> str:
-    return _plain_layouts(_INDEX.sub("", line) if "/*" in line else line).rstrip()
+def tidy(text: str) -> str:
+    """Return lines of a module as they are shown: without numbers of places, and layouts that are plain."""
+    return _plain_layouts(_INDEX.sub("", text) if "/*" in text else text)
 
 
 def _with_signs(match: re.Match[str]) -> str:

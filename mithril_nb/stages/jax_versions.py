@@ -39,16 +39,7 @@ NameStack = tuple[tuple[str, bool], ...]
 """Names from the outside in, each with whether it is a transform (`jvp`, `transpose`, `vmap`) rather than a scope."""
 
 CALL_NAMES = frozenset(
-    {
-        "jit",
-        "pjit",
-        "closed_call",
-        "core_call",
-        "custom_jvp_call",
-        "custom_vjp_call",
-        "remat2",
-        "checkpoint",
-    }
+    {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint"}
 )
 """Primitives that run one nested jaxpr once on their own operands."""
 
@@ -335,6 +326,17 @@ def file_labels(paths: Iterable[str]) -> dict[str, str]:
 def is_of_person(path: str) -> bool:
     """Whether a file of Python belongs to no installed library, to us, or to Python itself."""
     return library_of(path) is None
+
+
+def converted_once(lowered: jax.stages.Lowered) -> jax.stages.Lowered:
+    """Return a lowered program that is converted to HLO once, where JAX does it for its text and for each count of it.
+
+    Of a program of 2,000 instructions each conversion takes as long as lowering does.
+    """
+    lowering = getattr(lowered, "_lowering", None)
+    if lowering is not None and hasattr(lowering, "hlo"):
+        lowering.hlo = lru_cache(maxsize=1)(lowering.hlo)
+    return lowered
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
+from types import MappingProxyType
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.dump import Dump
@@ -196,6 +197,19 @@ class Histories:
             for name in names - after:
                 self.vanished[name] = one
             names = after
+
+    def fate(self, id: str, linked: Iterable[str] = (), fusions: Mapping[str, str] = MappingProxyType({})) -> Fate:
+        """Return what became of an instruction.
+
+        Args:
+            id: Its name.
+            linked: What does its work in the end.
+            fusions: For what stands inside of a fusion, that.
+        """
+        vanished = self.vanished.get(id)
+        # What does its work now came into being inside of a fusion in the pass in which it vanished.
+        made = [fusions[one] for one in linked if one in fusions and vanished and self.appeared.get(one) is vanished]
+        return Fate(self.appeared.get(id), vanished, tuple(sorted({*made})))
 
 
 def _shown(text: str) -> str:

@@ -79,6 +79,7 @@ class Pipeline:
         lowered: As JAX lowered it, every equation marked.
         compilation: As XLA compiles it, with what it writes down.
         compiled: As XLA compiled it.
+        optimized: The same module, perhaps with less effort for machine code.
         buffers: Where it keeps its values.
         live_ranges: From when to when it needs them.
         kernels: The kernels, in the order of the HLO.
@@ -94,11 +95,15 @@ class Pipeline:
         self.values: Once[tuple[Value, ...]] = Once(lambda: dataflow(self.program.get()))
         self.lowered = Once(self._lower)
         self.compilation = Compilation(
-            Once(self._in_numbers), told.compiler_options or {}, self._writes_passes, self._read_hlo
+            Once(self._in_numbers),
+            told.compiler_options or {},
+            lambda: self._platform == "cpu",
+            self._writes_passes,
+            self._read_hlo,
         )
-        self.compiled = self.compilation.compiled
-        self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.compilation.dump.get()))
-        self.live_ranges: Once[LiveRanges] = Once(lambda: read_live_ranges(self.compilation.dump.get()))
+        self.compiled, self.optimized = self.compilation.compiled, self.compilation.optimized
+        self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.compilation.plan.get()))
+        self.live_ranges: Once[LiveRanges] = Once(lambda: read_live_ranges(self.compilation.plan.get()))
         self.kernels: Once[tuple[Kernel, ...]] = Once(self._read_kernels)
         self.owners = Once(self._find_owners)
         self._failed = Once(self._up_to_failure)
@@ -113,6 +118,14 @@ class Pipeline:
             "asm": self._make_asm,
         }
         self.stages = {stage: Once(partial(self._guard, stage, make)) for stage, make in makers.items()}
+
+    @property
+    def elapsed(self) -> Mapping[str, float]:
+        """Seconds that JAX took for what is made so far."""
+        made = {"trace": self.traced, "lower": self.lowered, "compile": self.compiled}
+        if self.compilation.has_module_alone:
+            made["optimize"] = self.optimized
+        return {name: once.elapsed_s for name, once in made.items() if once.is_made}
 
     def _trace(self) -> Trace:
         with self._on_device(), paused_collector():
@@ -134,7 +147,7 @@ class Pipeline:
         # What is known of the program beyond its tags is worked out while XLA compiles it.
         traced = self.traced.get()
         with self._on_device(), paused_collector():
-            return traced.lower(traced.tags.tag(traced.closed), self._args)
+            return jax_versions.converted_once(traced.lower(traced.tags.tag(traced.closed), self._args))
 
     def _in_numbers(self) -> jax.stages.Lowered:
         """The lowered program, if its sizes have numbers: XLA compiles no other."""
@@ -154,13 +167,16 @@ class Pipeline:
         On a CPU it makes gradients of convolutions without a name, which only its passes tell. Elsewhere it tries out
         which machine code is fastest, and may decide otherwise when it compiles again.
         """
-        platform = jax.default_backend() if self._told.device is None else self._told.device.platform
-        if platform != "cpu":
+        if self._platform != "cpu":
             return True
         convolution = "conv_general_dilated"
         if all(one.primitive.name != convolution for one in each_equation(self.traced.get().closed.jaxpr)):
             return False  # without waiting for what is being found out about the program
         return any(one.primitive == convolution and one.role == "backward" for one in self.program.get().equations)
+
+    @property
+    def _platform(self) -> str:
+        return jax.default_backend() if self._told.device is None else self._told.device.platform
 
     def _read_kernels(self) -> tuple[Kernel, ...]:
         order = [one.id for one in self.stages["hlo"].get().instructions]
@@ -194,7 +210,7 @@ class Pipeline:
 
     def _reach(self, needed: str) -> None:
         """Do what takes long one by one, so that each is timed alone."""
-        for step, once in (("trace", self.program), ("lower", self.lowered), ("compile", self.compiled)):
+        for step, once in (("trace", self.program), ("lower", self.lowered), ("compile", self.optimized)):
             once.get()
             if step == needed:
                 return
@@ -261,13 +277,13 @@ class Pipeline:
         return _timed("hlo_before", lambda: self._read_hlo(lowered.as_text(dialect="hlo", debug_info=True)))
 
     def _make_hlo(self) -> Stage:
-        text = self.compiled.get().as_text()
+        text = self.optimized.get().as_text()
         if not text:
             return Stage("hlo", "", unavailable="this platform gives no text for its executables")
         start = time.perf_counter()
         read, was_ahead = self.compilation.hlo(text)
         late = 0.0 if was_ahead else time.perf_counter() - start
-        return Stage("hlo", *read, self.compiled.elapsed_s + late)
+        return Stage("hlo", *read, self.optimized.elapsed_s + late)
 
     def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> Read:
         program = self.program.get()

@@ -182,7 +182,7 @@ def visited(roots: Iterable[str], runs: Mapping[str, list[str]]) -> list[str]:
 
 def type_of(line: HloLine) -> str:
     """Return the type of a result as it is written, without layouts."""
-    written = line.shown.partition(" = ")[2]
+    written = line.written.partition(" = ")[2]
     return without_layout(written[: written.find(f" {line.opcode}(")])
 
 

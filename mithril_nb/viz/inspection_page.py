@@ -69,7 +69,9 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     from mithril_nb.stages.pipeline import NEEDS
 
     is_compiled = any(NEEDS.get(name) == "compile" for name in names)  # what is no stage is refused below
-    # Who asks for the passes before any stage has the program compiled once, not twice.
+    # Who says first what will be asked for has the program compiled once, not twice.
+    if is_compiled:
+        inspection.want(machine_code=not {"llvm", "asm"}.isdisjoint(names), passes=True)
     passes, why = _passes(inspection) if is_compiled else ((), "")
     stages = [inspection.stage(name) for name in names]
     # Kernels have the blocks of the HLO: their thousands of lines say nothing new of the order of blocks.

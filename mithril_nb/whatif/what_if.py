@@ -249,7 +249,7 @@ def reason_of(error: Exception) -> str:
 def _compiled(answers: Answers, before: Settings, after: Settings) -> Change:
     inspections = [answers.traced(settings)[0] for settings in (before, after)]
     for inspection in inspections:
-        inspection.want()  # what XLA writes of its memory
+        inspection.want(machine_code=False)  # what XLA writes of its memory
     with answers.context():
         costs = [inspection.cost("compiled") for inspection in inspections]
     first, second = map(peak_compiled, inspections)

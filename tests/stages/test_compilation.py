@@ -10,10 +10,11 @@ import pytest
 from fresh import run_fresh
 from jax_programs import spec
 
+from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import Inspection, inspect
-from mithril_nb.stages.dump import Dump
-from mithril_nb.stages.passes import files_of_passes
+from mithril_nb.stages.ahead import fingerprint
+from mithril_nb.stages.xla_options import LEAST_EFFORT, NO_MACHINE_CODE
 
 
 def program(x, w):
@@ -38,6 +39,7 @@ def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def told(self, compiler_options=None, **options):
         asked = compiler_options or {}
         what = "passes" if "xla_dump_hlo_pass_re" in asked else "files" if "xla_dump_to" in asked else "nothing"
+        what += ", least effort" if "xla_backend_optimization_level" in asked else ""
         try:
             compiled = compile(self, compiler_options, **options)
         except Exception as error:
@@ -55,18 +57,18 @@ def test_passes_asked_for_late_are_those_asked_for_first(turns: list[str]) -> No
     first, late = look(), look()
     assert told(first)
     lines = late.stage("hlo").instructions
-    assert turns == ["passes", "nothing"]
+    assert turns == ["passes, least effort", "nothing, least effort"]
     assert told(late) == told(first)
     assert [late.who_changed("hlo", one.id).appeared for one in lines] == [
         late.passes[made.number] if (made := first.who_changed("hlo", one.id).appeared) else None for one in lines
     ]
     assert lines == first.stage("hlo").instructions
-    assert turns == ["passes", "nothing", "passes"]
+    assert turns == ["passes, least effort", "nothing, least effort", "passes"]
 
 
 def test_costs_have_nothing_written_down(turns: list[str]) -> None:
     assert look().costs()["compiled"].total.flops
-    assert turns == ["nothing"]
+    assert turns == ["nothing, least effort"]
 
 
 def test_what_the_persistent_cache_holds_of_the_same_program_is_not_taken_for_ours(tmp_path: Path) -> None:
@@ -90,19 +92,53 @@ print([*cost.by_block], cost.unattributed.flops)
     assert run_fresh(code).strip() == "['net'] 0"
 
 
-def test_kernels_and_memory_are_written_down_in_one_turn_if_they_are_asked_for_first(turns: list[str]) -> None:
+def test_kernels_and_memory_are_written_down_in_one_turn_if_kernels_are_asked_for_first(turns: list[str]) -> None:
     inspection, late = look(), look()
-    assert inspection.memory.peak_bytes
     assert inspection.stage("asm").text
     assert inspection.kernels
+    assert inspection.memory.peak_bytes
     assert inspection.cost("compiled").total.flops
     assert turns == ["files"]
     assert late.cost("compiled") == inspection.cost("compiled")
     assert late.memory == inspection.memory
     assert late.stage("asm").text == inspection.stage("asm").text
-    assert turns == ["files", "nothing", "files"]
+    assert turns == ["files", "nothing, least effort", "files, least effort", "files"]
     assert told(inspection) == told(late)
-    assert turns == ["files", "nothing", "files", "passes", "passes"]
+    assert turns[4:] == ["passes", "passes"]
+
+
+def test_who_runs_a_program_first_is_told_of_that_one(turns: list[str]) -> None:
+    inspection = look()
+    x = jnp.ones((8, 8))
+    assert inspection.compiled(x, x).shape == (8, 8)
+    assert inspection.cost("compiled").total.flops
+    assert turns == ["nothing"]
+    assert set(inspection.elapsed) == {"trace", "lower", "compile"}
+    assert inspection.memory.peak_bytes
+    assert turns == ["nothing", "files, least effort"]
+
+
+def test_machine_code_of_another_program_is_not_taken_for_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection = look()
+    assert inspection.stage("hlo").text
+    numbers = iter(range(9))
+    monkeypatch.setattr("mithril_nb.stages.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    assert "XLA made another program when it compiled this one again" in (inspection.stage("asm").unavailable or "")
+
+
+@pytest.mark.parametrize("name", [name for name in corpus() if not name.startswith("sharded")])
+def test_with_the_least_effort_xla_makes_the_same_module_and_the_same_plan_of_memory(name: str) -> None:
+    fn, args = corpus()[name]()
+    lowered = jax.jit(fn).lower(*args)
+    full, least = (lowered.compile(compiler_options=dict(options)) for options in ({}, LEAST_EFFORT))
+    assert fingerprint(least.as_text() or "") == fingerprint(full.as_text() or "")
+    assert least.cost_analysis() == full.cost_analysis()
+    assert told_of_memory(least) == told_of_memory(full)
+
+
+def told_of_memory(compiled: jax.stages.Compiled) -> dict[str, int]:
+    found = compiled.memory_analysis()
+    return {name: getattr(found, name) for name in dir(found) if name.endswith("_in_bytes")}
 
 
 def test_who_says_so_has_everything_written_down_in_one_turn(turns: list[str]) -> None:
@@ -112,7 +148,8 @@ def test_who_says_so_has_everything_written_down_in_one_turn(turns: list[str]) -
     assert inspection.passes
     assert inspection.live_ranges.sequence
     assert look().to_dict()["passes"]
-    assert turns == ["passes", "passes"]
+    assert look().to_dict("hlo")["passes"]
+    assert turns == ["passes", "passes", "passes, least effort"]
 
 
 def test_gradients_of_convolutions_have_their_names_from_the_passes_at_once(turns: list[str]) -> None:
@@ -121,8 +158,8 @@ def test_gradients_of_convolutions_have_their_names_from_the_passes_at_once(turn
             return jnp.tanh(jax.lax.conv(image, kernel, (1, 1), "SAME")).sum()
 
     inspection = inspect(jax.grad(loss), spec(4, 3, 3, 3), spec(2, 3, 8, 8))
-    assert inspection.compiled is not None
-    assert turns == ["passes"]
+    assert inspection.optimized is not None
+    assert turns == ["passes, least effort"]
 
 
 def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,28 +184,24 @@ def test_who_has_xla_write_elsewhere_is_told_so_late_too(tmp_path) -> None:
         _ = inspection.kernels
 
 
-def test_passes_are_written_where_the_compiler_goes_on_to_machine_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_are_written_where_the_compiler_goes_on_to_machine_code(
+    monkeypatch: pytest.MonkeyPatch, turns: list[str]
+) -> None:
     """As one does that does not know the option which has it stop."""
-    monkeypatch.setattr("mithril_nb.stages.dump._unknown", set())
-    lowered = jax.jit(program).lower(spec(8, 8), spec(8, 8))
-    asked: list[set[str]] = []
-
-    def compile(options):
-        asked.append(set(options))
-        stop = "xla_cpu_parallel_codegen_split_count"
-        if stop in options:
-            raise ValueError(f"No such compile option: '{stop}'")
-        return lowered.compile(compiler_options=dict(options))
-
-    dump = Dump()
-    dump.write_passes(compile, {})
-    assert files_of_passes(dump)
-    assert "xla_cpu_parallel_codegen_split_count" in asked[0] - asked[-1]
+    monkeypatch.setattr("mithril_nb.stages.xla_options._unknown", {*NO_MACHINE_CODE})
+    inspection = look()
+    assert inspection.stage("hlo").text
+    assert told(inspection) == told(look())
+    assert turns == ["nothing, least effort", "passes", "passes, least effort"]
 
 
-def test_who_cannot_compile_has_no_passes() -> None:
-    def fail(options):
+def test_who_cannot_compile_has_no_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection = look()
+    assert inspection.stage("hlo").text
+
+    def fail(self, compiler_options=None):
         raise RuntimeError("out of memory")
 
-    with pytest.raises(LookupError, match="out of memory"):
-        Dump().write_passes(fail, {})
+    monkeypatch.setattr(jax.stages.Lowered, "compile", fail)
+    with pytest.raises(StageUnavailableError, match="out of memory"):
+        _ = inspection.passes

@@ -18,6 +18,7 @@ from jax_programs import spec
 from benchmarks.corpus import corpus
 from benchmarks.corpus.program import adam_step
 from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.ahead import fingerprint
 from mithril_nb.stages.traced import Program
 from mithril_nb.stages.tracing import trace
 
@@ -63,6 +64,7 @@ def check_sharded() -> None:
     check(name)
     fn, args = corpus()[name]()
     inspection = inspect(fn, *args)
+    assert fingerprint(inspection.optimized.as_text() or "") == fingerprint(inspection.compiled.as_text() or "")
     partitioned = inspection.who_changed("hlo", "all-reduce").appeared
     assert partitioned is not None
     assert partitioned.name == "spmd-partitioning"

@@ -23,7 +23,6 @@ from mithril_nb.stages.dump import Dump
 from mithril_nb.stages.dump import __file__ as dump_file
 from mithril_nb.stages.jax_versions import without_compilation_cache
 
-WISHES = {"xla_dump_hlo_pass_re", "xla_dump_emitter_re", "xla_dump_compact_gte", "xla_dump_to"}
 ALONE = f"import sys; sys.path.insert(0, {str(Path(dump_file).parent)!r}); from dump import Dump; "
 """Starts Python code with a `Dump` and without JAX, which takes seconds to import."""
 
@@ -31,7 +30,7 @@ ALONE = f"import sys; sys.path.insert(0, {str(Path(dump_file).parent)!r}); from 
 @pytest.fixture(autouse=True)
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("mithril_nb.stages.dump._unknown", set())
+    monkeypatch.setattr("mithril_nb.stages.xla_options._unknown", set())
     return tmp_path
 
 
@@ -155,50 +154,6 @@ def test_of_several_modules_that_are_compiled_the_largest_is_the_program() -> No
     dump = Dump()
     dump.compile(lower, {})
     assert dump.prefix == "module_0002.program"
-
-
-def test_options_that_this_xla_does_not_know_are_dropped_and_nothing_else_is() -> None:
-    tried = []
-
-    def lower(options):
-        tried.append(set(options))
-        for name in ("xla_dump_emitter_re", "xla_dump_compact_gte"):
-            if name in options:
-                raise RuntimeError(f"INVALID_ARGUMENT: No such compile option: '{name}'")
-        return writing(**{"before_optimizations.txt": "text"})(options)
-
-    dump = Dump()
-    told = dump.compile(lower, {"xla_cpu_enable_fast_math": True})
-    assert told == {
-        "xla_cpu_enable_fast_math": True, "xla_dump_hlo_pass_re": ".*", "xla_dump_to": str(dump.folder)
-    }  # fmt: skip
-    assert tried[0] == WISHES | {"xla_cpu_enable_fast_math"}
-    assert len(tried) == 3
-    assert dump.prefix
-    Dump().compile(lower, {})
-    assert tried[3:] == [{"xla_dump_hlo_pass_re", "xla_dump_to"}], "what it does not know it is told once"
-
-
-def test_an_option_that_the_person_gives_is_not_dropped_nor_overridden() -> None:
-    def lower(options):
-        if options["xla_dump_emitter_re"] != "llvm|mlir":
-            raise AssertionError(options)
-        raise RuntimeError("No such compile option: 'xla_dump_emitter_re'")
-
-    with pytest.raises(RuntimeError, match="No such compile option: 'xla_dump_emitter_re'"):
-        Dump().compile(lower, {"xla_dump_emitter_re": "llvm|mlir"})
-
-
-def test_another_error_of_the_compiler_is_raised_as_it_is() -> None:
-    count = []
-
-    def lower(options):
-        count.append(1)
-        raise ValueError("RESOURCE_EXHAUSTED: out of memory")
-
-    with pytest.raises(ValueError, match="RESOURCE_EXHAUSTED"):
-        Dump().compile(lower, {})
-    assert len(count) == 1
 
 
 def test_who_says_where_xla_writes_has_the_files_there(tmp_path: Path) -> None:

@@ -139,11 +139,25 @@ def test_nothing_is_made_before_it_is_asked_for() -> None:
     assert not inspection.is_lowered
     assert set(inspection.elapsed) == {"trace"}
     inspection.stage("stablehlo")
-    assert not inspection.is_compiled
+    assert not inspection.is_optimized
     inspection.stage("hlo")
+    assert inspection.is_optimized
+    assert not inspection.is_compiled
     assert traced == [1]
-    assert set(inspection.elapsed) == {"trace", "lower", "compile"}
-    assert repr(inspection) == "Inspection('fn', made: jaxpr, stablehlo, hlo)"
+    assert set(inspection.elapsed) == {"trace", "lower", "optimize"}
+    inspection.stage("asm")
+    assert inspection.is_compiled
+    assert traced == [1]
+    assert set(inspection.elapsed) == {"trace", "lower", "optimize", "compile"}
+    assert repr(inspection) == "Inspection('fn', made: jaxpr, stablehlo, hlo, asm)"
+
+
+def test_a_program_is_converted_to_hlo_once_for_its_text_and_its_figures() -> None:
+    inspection = inspect(lambda x: x + 1, spec(2))
+    assert inspection.stage("hlo_before").text
+    assert inspection.analysis("lowered")["flops"] == 2
+    counts = inspection.lowered._lowering.hlo.cache_info()  # pyright: ignore[reportAttributeAccessIssue]
+    assert (counts.misses, counts.hits) == (1, 1)
 
 
 def test_many_threads_make_each_stage_once() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jax import lax
 from jax_programs import block, linear_params, mlp, spec
 
-from mithril_nb.stages import Equation, inspect
+from mithril_nb.stages import Equation, Inspection, hlo_text, inspect
 from mithril_nb.stages.hlo import read_hlo
 from mithril_nb.stages.hlo_text import read_line
 from mithril_nb.stages.stablehlo import read_stablehlo
@@ -226,6 +226,43 @@ ENTRY %main (x: f32[2,3]) -> f32[2] {
         "p": (("0",), {"a": 1.0}, "inferred"),
         "add.1": (("1",), {"b": 1.0}, "tagged"),
     }
+
+
+def _is_read_the_same_twice(line: str) -> bool:
+    usual = hlo_text._usual_line(line)
+    return usual is None or usual == hlo_text._any_line(line)
+
+
+@pytest.mark.parametrize("made", [SMALL, LOOPS], ids=["small", "loops"])
+def test_lines_as_nearly_all_are_written_are_read_as_any_other(made: Inspection) -> None:
+    texts = (made.optimized.as_text() or "", made.lowered.as_text(dialect="hlo", debug_info=True))
+    for text in texts:
+        lines = [line for line in text.splitlines() if isinstance(read_line(line), hlo_text.HloLine)]
+        assert all(map(_is_read_the_same_twice, lines))
+        assert sum(hlo_text._usual_line(line) is not None for line in lines) > len(lines) / 2
+
+
+@given(st.randoms(use_true_random=False))
+def test_a_damaged_line_is_read_the_same_whichever_reader_has_it(rng: random.Random) -> None:
+    lines = [line for line in (LOOPS.optimized.as_text() or "").splitlines() if line.startswith("  ")]
+    parts = [
+        ", to_apply=%f",
+        ", branch_computations={a, b}",
+        ", sharding={x}",
+        "{",
+        "}",
+        '"',
+        "\\",
+        ", ",
+        "%",
+        "=",
+        " ",
+    ]
+    for line in rng.sample(lines, 5):
+        damaged = list(line)
+        for _ in range(rng.randrange(1, 4)):
+            damaged[rng.randrange(len(damaged))] = rng.choice(["", *parts])
+        assert _is_read_the_same_twice("".join(damaged))
 
 
 @given(st.text())

@@ -11,9 +11,11 @@ from mithril_nb.cost.formulas.rules import Work, sum_of
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work
 from mithril_nb.cost.hlo.trips import counted_rounds
+from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import Instruction, Stage
 
 
+@quick_to_make
 @dataclass(frozen=True)
 class InstructionCost:
     """What one instruction costs each time it runs, and how often it does.

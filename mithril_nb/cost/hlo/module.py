@@ -93,7 +93,7 @@ class HloModule:
                 number = _NUMBER.search(line)
                 if number:
                     current.numbers[one.id] = int(number[1])
-            layout = _LAYOUT.search(line)
+            layout = _LAYOUT.search(line) if "]{" in line else None
             if layout:
                 current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))
         entry = next((one for one in found.values() if one.is_entry), None)

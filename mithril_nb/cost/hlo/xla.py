@@ -78,8 +78,8 @@ def xla_figures(inspection: Inspection, *, lower: bool = False, compile: bool = 
     if lower or compile or inspection.is_lowered:
         _ = inspection.lowered
         found.append(source_of("XLA lowered", lambda: inspection.analysis("lowered")))
-    if compile or inspection.is_compiled:
-        _ = inspection.compiled
+    if compile or inspection.is_optimized:
+        _ = inspection.optimized
         found.append(source_of("XLA compiled", lambda: inspection.analysis("compiled")))
     return tuple(found)
 

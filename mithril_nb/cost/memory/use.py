@@ -210,10 +210,10 @@ def _is_spread(leaf: Any) -> bool:
 
 
 def _compiled(inspection: Inspection) -> MemoryUse:
-    inspection.want()
+    inspection.want(machine_code=False)
     stage = inspection.stage("hlo")
-    xla = xla_memory(lambda: inspection.analysis("memory")) if inspection.is_compiled else None
-    if stage.unavailable is not None and not inspection.is_compiled:
+    xla = xla_memory(lambda: inspection.analysis("memory")) if inspection.is_optimized else None
+    if stage.unavailable is not None and not inspection.is_optimized:
         raise StageUnavailableError(
             f"memory of {inspection.name!r} is not known: it does not compile.",
             (("reason", stage.unavailable),),
