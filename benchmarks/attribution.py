@@ -27,7 +27,7 @@ from benchmarks.corpus.own_widths import by_width, own_widths
 from mithril_nb import stages
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import Inspection
-from mithril_nb.stages.hlo_text import CALLING, Computation, HloLine, flops, read_module
+from mithril_nb.stages.hlo.text import CALLING, Computation, HloLine, flops, read_module
 from mithril_nb.stages.records import Equation, Instruction
 
 TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all".split())

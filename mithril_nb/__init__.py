@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mithril_nb.models import Model, load, save
     from mithril_nb.models.custom import op, register_primitive
     from mithril_nb.physical import PhysicalModel, compile
-    from mithril_nb.stages.transforms import step_through
+    from mithril_nb.stages.transforms.stepping import step_through
     from mithril_nb.targets import inspect
     from mithril_nb.train import Checkpoints, distributed, fit
     from mithril_nb.whatif import sweep, what_if
@@ -61,7 +61,7 @@ _HOMES = {
     "register_primitive": "mithril_nb.models.custom",
     "save": "mithril_nb.models",
     "save_params": "mithril_nb.interop",
-    "step_through": "mithril_nb.stages.transforms",
+    "step_through": "mithril_nb.stages.transforms.stepping",
     "sweep": "mithril_nb.whatif",
     "watch": "mithril_nb.widgets",
     "what_if": "mithril_nb.whatif",

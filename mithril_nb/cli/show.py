@@ -186,7 +186,7 @@ def _show_stage(inspection: Inspection, name: str, options: argparse.Namespace) 
 
 
 def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
-    from mithril_nb.stages.readable import readable
+    from mithril_nb.stages.hlo.readable import readable
 
     stage = inspection.stage("hlo")
     _give_up_if_unavailable(stage)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mithril_nb.errors import UnexpectedInputError
 from mithril_nb.stages.inspection import Inspection
-from mithril_nb.stages.traced import Input
+from mithril_nb.stages.trace.traced import Input
 
 _NUMBERS = (bool, int, float, complex)
 _MOST_NAMES = 4

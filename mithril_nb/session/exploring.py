@@ -28,7 +28,7 @@ from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import NEEDS
-from mithril_nb.stages.transforms import TransformSteps
+from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.whatif import what_if
 

@@ -14,7 +14,7 @@ from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.passes import Pass
+from mithril_nb.stages.xla.passes import Pass
 
 MOST_DIFF_LINES = 10_000
 """How many lines of what a pass did are shown: a pass that fuses writes fifty thousand, which nobody reads."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.worker import Worker
-from mithril_nb.stages.transforms import Comparison, TransformSteps
+from mithril_nb.stages.transforms.stepping import Comparison, TransformSteps
 
 
 class TransformDesk:

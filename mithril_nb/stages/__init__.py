@@ -12,14 +12,14 @@ from mithril_nb.stages.records import LOSS, OPTIMIZER, UNATTRIBUTED, Equation, I
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import STAGES, Inspection, inspect
-    from mithril_nb.stages.traced import Input
+    from mithril_nb.stages.trace.traced import Input
 
 __all__ = [
     "LOSS", "OPTIMIZER", "STAGES", "UNATTRIBUTED", "Equation", "Input", "Inspection", "Instruction", "Stage", "inspect",
 ]  # fmt: skip
 
 _HOMES = {name: "mithril_nb.stages.inspection" for name in ("STAGES", "Inspection", "inspect")}
-_HOMES["Input"] = "mithril_nb.stages.traced"
+_HOMES["Input"] = "mithril_nb.stages.trace.traced"
 
 
 def __getattr__(name: str) -> Any:

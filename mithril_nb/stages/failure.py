@@ -5,8 +5,9 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
-from mithril_nb.stages import jax_versions, tracing
+from mithril_nb.stages import jax_versions
 from mithril_nb.stages.places import told_line
+from mithril_nb.stages.trace import tracing
 
 _MOST_LINES = 8
 

@@ -14,22 +14,22 @@ import jax
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.as_data import inspection_data
-from mithril_nb.stages.buffers import Buffer
-from mithril_nb.stages.dataflow import Value as ArrayValue
 from mithril_nb.stages.failure import failure_of
-from mithril_nb.stages.kernels import Kernel
+from mithril_nb.stages.graph.stage_graph import StageGraph
+from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.links import linked
-from mithril_nb.stages.live_ranges import LiveRanges
+from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.passes import Fate, Pass
 from mithril_nb.stages.pipeline import STAGES, Pipeline, Told
 from mithril_nb.stages.places import told_line
 from mithril_nb.stages.records import Equation, Stage
-from mithril_nb.stages.stage_graph import StageGraph
-from mithril_nb.stages.stage_tree import stage_graph
-from mithril_nb.stages.traced import Input, Program
-from mithril_nb.stages.tracing import Leaf, checked_params, shape_of
+from mithril_nb.stages.trace.dataflow import Value as ArrayValue
+from mithril_nb.stages.trace.traced import Input, Program
+from mithril_nb.stages.trace.tracing import Leaf, checked_params, shape_of
+from mithril_nb.stages.xla.buffers import Buffer
+from mithril_nb.stages.xla.live_ranges import LiveRanges
+from mithril_nb.stages.xla.passes import Fate, Pass
 
 Value = TypeVar("Value")
 

@@ -13,25 +13,25 @@ import jax
 
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.block_graph import outline
-from mithril_nb.stages.buffers import Buffer, read_buffers
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.compilation import Compilation, Read
-from mithril_nb.stages.dataflow import Value, dataflow
-from mithril_nb.stages.equations import each_equation
 from mithril_nb.stages.failure import Failure, failure_of
-from mithril_nb.stages.hlo import read_hlo
-from mithril_nb.stages.jaxpr_text import print_jaxpr
-from mithril_nb.stages.kernels import AsmLine, Kernel, Owners, listing, read_kernels
-from mithril_nb.stages.live_ranges import LiveRanges, read_live_ranges
-from mithril_nb.stages.llvm import llvm_lines
+from mithril_nb.stages.graph.block_graph import outline
+from mithril_nb.stages.hlo.optimized import read_hlo
+from mithril_nb.stages.hlo.stablehlo import read_stablehlo
+from mithril_nb.stages.machine.kernels import AsmLine, Kernel, Owners, listing, read_kernels
+from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.python_source import Place, source_of_functions, source_of_model
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.stages.stablehlo import read_stablehlo
-from mithril_nb.stages.traced import Program
-from mithril_nb.stages.tracing import Trace, trace, trace_up_to_failure
+from mithril_nb.stages.trace.dataflow import Value, dataflow
+from mithril_nb.stages.trace.equations import each_equation
+from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
+from mithril_nb.stages.trace.python_source import Place, source_of_functions, source_of_model
+from mithril_nb.stages.trace.traced import Program
+from mithril_nb.stages.trace.tracing import Trace, trace, trace_up_to_failure
+from mithril_nb.stages.xla.buffers import Buffer, read_buffers
+from mithril_nb.stages.xla.compilation import Compilation, Read
+from mithril_nb.stages.xla.live_ranges import LiveRanges, read_live_ranges
 
 STAGES = ("python", "graph", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm")
 """Names of the stages, from Python to the machine."""

@@ -8,7 +8,7 @@ from typing import Any
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.memory_timeline import memory_timeline
+from mithril_nb.viz.costs.memory.timeline import memory_timeline
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.profile import profile_html, profile_text
 from mithril_nb.viz.costs.sweep import sweep

@@ -26,9 +26,9 @@ from mithril_nb.viz.style import SANS, base_css
 
 if TYPE_CHECKING:  # these import JAX
     from mithril_nb.stages import Inspection
-    from mithril_nb.stages.passes import Pass
+    from mithril_nb.stages.graph.stage_graph import StageGraph
     from mithril_nb.stages.records import Stage
-    from mithril_nb.stages.stage_graph import StageGraph
+    from mithril_nb.stages.xla.passes import Pass
 
 FIRST = ("jaxpr", "stablehlo", "hlo")
 """Stages that are open when the page is."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from mithril_nb.display import Shown
-from mithril_nb.stages.stage_graph import ROOT, GraphEdge, GraphNode, StageGraph
+from mithril_nb.stages.graph.stage_graph import ROOT, GraphEdge, GraphNode, StageGraph
 from mithril_nb.viz import sizes
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks

@@ -11,7 +11,7 @@ from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.lazy import LazyStages
 from mithril_nb.session.picture import Picture
 from mithril_nb.stages import Inspection
-from mithril_nb.stages.transforms import TransformSteps, step_through
+from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
 from mithril_nb.viz.bundles import Bundle, bundle
 from mithril_nb.viz.costs.table import cost_html, cost_text

@@ -18,9 +18,9 @@ from mithril_nb.session.cost_whatif import WhatIfAnswer
 from mithril_nb.session.passes import PassList
 from mithril_nb.session.training import Rows
 from mithril_nb.stages import Inspection, Stage
-from mithril_nb.stages.readable import readable
-from mithril_nb.stages.transform_marks import MarkedEquation
-from mithril_nb.stages.transforms import TransformStep, TransformSteps
+from mithril_nb.stages.hlo.readable import readable
+from mithril_nb.stages.transforms.marks import MarkedEquation
+from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
 from mithril_nb.viz.op_help import op_help
 
 Message = tuple[dict[str, Any], list[bytes]]

@@ -11,9 +11,9 @@ from jax_programs import spec
 from benchmarks.corpus import corpus
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.stages import Inspection, inspect
-from mithril_nb.stages.hlo import read_hlo
+from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.records import Stage
-from mithril_nb.stages.tags import Tags
+from mithril_nb.stages.trace.tags import Tags
 
 FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes": "bytes accessed"}
 CORPUS = (

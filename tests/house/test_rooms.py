@@ -49,6 +49,12 @@ FORBIDDEN = {
 }
 """What a room never imports, not even inside a function."""
 
+STACKS = {
+    "stages": (("trace", "hlo", "xla", "machine", "graph", "transforms"), ("pipeline", "inspection", "as_data")),
+    "cost": (("formulas", "hlo", "memory"), ("comparison", "difference", "side_by_side")),
+}
+"""Folders within a room, from the ground up, and the files beside them that know them all."""
+
 IMPORT_NAMES = {"IPython": "ipython", "elftools": "pyelftools", "sklearn": "scikit-learn"}
 """Where a package is imported under another name than it is installed by."""
 
@@ -98,6 +104,23 @@ def test_every_room_has_a_floor() -> None:
 
 def test_imports_run_one_way() -> None:
     problems = [problem for path in python_files() if room_of(path) != "__init__" for problem in wrong_way(path)]
+    assert problems == []
+
+
+def test_rooms_within_the_stages_and_the_costs_stack() -> None:
+    """What lies beside the rooms is either known to all of them (records), or knows all of them (the pipeline)."""
+    problems = []
+    for floor, (stack, above) in STACKS.items():
+        for place, folder in enumerate(stack):
+            barred = tuple(f"mithril_nb.{floor}.{name}" for name in (*stack[place + 1 :], *above))
+            files = sorted((PACKAGE / floor / folder).glob("*.py"))
+            assert files, f"{floor}/{folder} is gone"
+            problems += [
+                f"{path.relative_to(ROOT)}:{line} {name}"
+                for path in files
+                for line, name in imports(path)
+                if name.startswith(barred)
+            ]
     assert problems == []
 
 

@@ -22,8 +22,8 @@ from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.passes import Diff, FateOf, PassDesk
 from mithril_nb.session.picture import GraphView, Picture
 from mithril_nb.session.transforms import TransformDesk
-from mithril_nb.stages.passes import Changes
-from mithril_nb.stages.transforms import step_through
+from mithril_nb.stages.transforms.stepping import step_through
+from mithril_nb.stages.xla.passes import Changes
 from mithril_nb.targets import inspect
 
 

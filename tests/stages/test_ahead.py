@@ -12,8 +12,8 @@ import pytest
 from jax_programs import spec
 
 from mithril_nb.stages import Inspection, inspect
-from mithril_nb.stages.ahead import Ahead, fingerprint
-from mithril_nb.stages.passes import files_of_passes
+from mithril_nb.stages.xla.ahead import Ahead, fingerprint
+from mithril_nb.stages.xla.passes import files_of_passes
 
 
 def program(x, w):
@@ -64,7 +64,7 @@ def test_what_is_read_ahead_is_what_is_read_afterwards(afterwards: list[object])
 @pytest.mark.usefixtures("reading_at_once")
 def test_if_xla_changes_the_module_later_its_own_text_counts(afterwards, monkeypatch: pytest.MonkeyPatch) -> None:
     numbers = iter(range(9))
-    monkeypatch.setattr("mithril_nb.stages.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
     inspection = look()
     assert everything(inspection) == afterwards
     decided = inspection._pipeline.compilation._decided()

@@ -8,7 +8,7 @@ import pytest
 from jax_programs import block, spec
 
 from mithril_nb.stages import inspect
-from mithril_nb.stages.block_graph import outline
+from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.records import Instruction, Stage
 
 

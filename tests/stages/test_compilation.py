@@ -13,8 +13,8 @@ from jax_programs import spec
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import Inspection, inspect
-from mithril_nb.stages.ahead import fingerprint
-from mithril_nb.stages.xla_options import LEAST_EFFORT, NO_MACHINE_CODE
+from mithril_nb.stages.xla.ahead import fingerprint
+from mithril_nb.stages.xla.options import LEAST_EFFORT, NO_MACHINE_CODE
 
 
 def program(x, w):
@@ -122,7 +122,7 @@ def test_machine_code_of_another_program_is_not_taken_for_this_one(monkeypatch: 
     inspection = look()
     assert inspection.stage("hlo").text
     numbers = iter(range(9))
-    monkeypatch.setattr("mithril_nb.stages.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
     assert "XLA made another program when it compiled this one again" in (inspection.stage("asm").unavailable or "")
 
 
@@ -166,7 +166,7 @@ def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch:
     inspection = look()
     assert inspection.compiled is not None
     numbers = iter(range(9))
-    monkeypatch.setattr("mithril_nb.stages.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
     with pytest.raises(StageUnavailableError) as caught:
         _ = inspection.passes
     assert str(caught.value) == (
@@ -188,7 +188,7 @@ def test_passes_are_written_where_the_compiler_goes_on_to_machine_code(
     monkeypatch: pytest.MonkeyPatch, turns: list[str]
 ) -> None:
     """As one does that does not know the option which has it stop."""
-    monkeypatch.setattr("mithril_nb.stages.xla_options._unknown", {*NO_MACHINE_CODE})
+    monkeypatch.setattr("mithril_nb.stages.xla.options._unknown", {*NO_MACHINE_CODE})
     inspection = look()
     assert inspection.stage("hlo").text
     assert told(inspection) == told(look())

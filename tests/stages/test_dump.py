@@ -19,9 +19,9 @@ from fresh import run_fresh
 from jax_programs import spec
 
 from mithril_nb.stages import inspect
-from mithril_nb.stages.dump import Dump
-from mithril_nb.stages.dump import __file__ as dump_file
 from mithril_nb.stages.jax_versions import without_compilation_cache
+from mithril_nb.stages.xla.dump import Dump
+from mithril_nb.stages.xla.dump import __file__ as dump_file
 
 ALONE = f"import sys; sys.path.insert(0, {str(Path(dump_file).parent)!r}); from dump import Dump; "
 """Starts Python code with a `Dump` and without JAX, which takes seconds to import."""
@@ -30,7 +30,7 @@ ALONE = f"import sys; sys.path.insert(0, {str(Path(dump_file).parent)!r}); from 
 @pytest.fixture(autouse=True)
 def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr("mithril_nb.stages.xla_options._unknown", set())
+    monkeypatch.setattr("mithril_nb.stages.xla.options._unknown", set())
     return tmp_path
 
 

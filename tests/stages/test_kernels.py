@@ -11,10 +11,10 @@ import pytest
 from jax_programs import block, spec
 
 from mithril_nb.stages import Inspection, inspect
-from mithril_nb.stages.dump import Dump
-from mithril_nb.stages.kernels import Owners, listing, read_kernels
-from mithril_nb.stages.llvm import llvm_lines
+from mithril_nb.stages.machine.kernels import Owners, listing, read_kernels
+from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.xla.dump import Dump
 
 
 def program(x, w, v):

@@ -11,7 +11,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax_programs import spec
 
 from mithril_nb.stages import inspect, jax_versions
-from mithril_nb.stages.llvm import llvm_lines
+from mithril_nb.stages.machine.llvm import llvm_lines
 
 
 @jax.jit

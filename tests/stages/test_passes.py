@@ -16,8 +16,8 @@ from jax_programs import block, spec
 
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import Inspection, inspect
-from mithril_nb.stages.dump import Dump
-from mithril_nb.stages.passes import Histories, Pass, read_passes
+from mithril_nb.stages.xla.dump import Dump
+from mithril_nb.stages.xla.passes import Histories, Pass, read_passes
 
 NAME = re.compile(r"^ +(?:ROOT )?%?([\w.\-]+) = ", re.MULTILINE)
 HUNK = re.compile(r"^@@ -(\d+),(\d+) \+(\d+),(\d+) @@ (.+)$")
@@ -177,7 +177,7 @@ def test_a_diff_is_the_same_however_many_lines_are_tidied_at_once(monkeypatch) -
     passes = inspect(lambda x: jnp.tanh(x @ x.T).sum(), jnp.zeros((8, 4))).passes
     whole = [one.diff for one in passes]
     assert any(whole)
-    monkeypatch.setattr("mithril_nb.stages.passes._AT_ONCE", 1)
+    monkeypatch.setattr("mithril_nb.stages.xla.passes._AT_ONCE", 1)
     assert [one.diff for one in passes] == whole
 
 

@@ -14,8 +14,8 @@ from jax_programs import spec
 from mithril_nb.stages import inspect
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.jax_versions import file_label
-from mithril_nb.stages.python_source import Place, source_of_functions, source_of_model
 from mithril_nb.stages.records import Equation
+from mithril_nb.stages.trace.python_source import Place, source_of_functions, source_of_model
 
 
 def defined(code: str, tmp_path: Path, name: str = "code.py") -> dict[str, object]:

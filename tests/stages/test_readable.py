@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from jax import lax
 from jax_programs import EVERYTHING_PARAMS, everything, programs, spec
 
-from mithril_nb.stages.hlo_text import read_module
-from mithril_nb.stages.readable import python_names, readable
-from mithril_nb.stages.readable_back import parse
-from mithril_nb.stages.readable_bodies import operations
+from mithril_nb.stages.hlo.readable import python_names, readable
+from mithril_nb.stages.hlo.readable_back import parse
+from mithril_nb.stages.hlo.readable_bodies import operations
+from mithril_nb.stages.hlo.text import read_module
 
 
 def _control(x):

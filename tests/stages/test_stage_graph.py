@@ -10,10 +10,10 @@ import pytest
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import Stage, inspect
+from mithril_nb.stages.graph.folds import rounds
+from mithril_nb.stages.graph.stage_graph import MOST, StageGraph
+from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.records import Instruction
-from mithril_nb.stages.stage_folds import rounds
-from mithril_nb.stages.stage_graph import MOST, StageGraph
-from mithril_nb.stages.stage_tree import stage_graph
 
 ROW = TensorSpec((4, 8))
 

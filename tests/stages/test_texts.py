@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from jax import lax
 from jax_programs import block, linear_params, mlp, spec
 
-from mithril_nb.stages import Equation, Inspection, hlo_text, inspect
-from mithril_nb.stages.hlo import read_hlo
-from mithril_nb.stages.hlo_text import read_line
-from mithril_nb.stages.stablehlo import read_stablehlo
-from mithril_nb.stages.tags import Tags
+from mithril_nb.stages import Equation, Inspection, inspect
+from mithril_nb.stages.hlo import text as hlo_text
+from mithril_nb.stages.hlo.optimized import read_hlo
+from mithril_nb.stages.hlo.stablehlo import read_stablehlo
+from mithril_nb.stages.hlo.text import read_line
+from mithril_nb.stages.trace.tags import Tags
 
 WIDTHS = (5, 7, 3)
 SMALL = inspect(mlp(WIDTHS), linear_params(WIDTHS), spec(2, 5))

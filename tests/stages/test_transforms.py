@@ -17,8 +17,8 @@ from jax.experimental import io_callback
 import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.equations import plain_params
-from mithril_nb.stages.transforms import step_through
+from mithril_nb.stages.trace.equations import plain_params
+from mithril_nb.stages.transforms.stepping import step_through
 
 
 def spec(*shape: int, dtype: str = "float32") -> jax.ShapeDtypeStruct:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mithril_nb.stages.xla_options import FILES, KERNELS, compile_with
+from mithril_nb.stages.xla.options import FILES, KERNELS, compile_with
 
 
 @pytest.fixture(autouse=True)
 def nothing_refused_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mithril_nb.stages.xla_options._unknown", set())
+    monkeypatch.setattr("mithril_nb.stages.xla.options._unknown", set())
 
 
 def test_options_that_this_xla_does_not_know_are_dropped_and_nothing_else_is() -> None:

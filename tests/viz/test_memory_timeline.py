@@ -8,9 +8,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from mithril_nb.viz.bundles import RENDERERS
-from mithril_nb.viz.costs.memory_layers import layers_of, thinned
-from mithril_nb.viz.costs.memory_text import memory_text
-from mithril_nb.viz.costs.memory_timeline import memory_timeline
+from mithril_nb.viz.costs.memory.layers import layers_of, thinned
+from mithril_nb.viz.costs.memory.text import memory_text
+from mithril_nb.viz.costs.memory.timeline import memory_timeline
 
 SVG = "{http://www.w3.org/2000/svg}"
 MEGABYTE = 1_000_000

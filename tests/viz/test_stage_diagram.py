@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.stages.stage_tree import stage_graph
 from mithril_nb.viz.stage_diagram import StageDiagram, stage_layout
 from mithril_nb.viz.stage_diagram_lines import Net, Part, arrange_lines
 from mithril_nb.viz.stage_diagram_svg import stage_graph_text, stage_svg

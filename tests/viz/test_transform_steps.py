@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.stages.records import Instruction, Stage
-from mithril_nb.stages.transform_marks import MarkedEquation
-from mithril_nb.stages.transforms import TransformStep, step_through
+from mithril_nb.stages.transforms.marks import MarkedEquation
+from mithril_nb.stages.transforms.stepping import TransformStep, step_through
 from mithril_nb.viz.bundles import bundle
 from mithril_nb.viz.transform_steps import SIGNS, steps_html, steps_text
 

@@ -10,7 +10,7 @@ import re
 
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.stages.records import Instruction
-from mithril_nb.stages.trips import rounds
+from mithril_nb.stages.trace.trips import rounds
 
 _DIGITS = re.compile(r"\d+")
 

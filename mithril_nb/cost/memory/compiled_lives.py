@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, Life
 from mithril_nb.cost.memory.makers import Makers
-from mithril_nb.stages.buffers import Buffer, Held
-from mithril_nb.stages.live_ranges import LiveRanges
+from mithril_nb.stages.xla.buffers import Buffer, Held
+from mithril_nb.stages.xla.live_ranges import LiveRanges
 
 _COUNTED = frozenset({"parameter", "result", "temporary", "constant"})
 """Kinds of buffers that take memory. What is local to a thread lies on its stack: a number or two."""

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from mithril_nb.cost.formulas.rules import nbytes
 from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, Life
-from mithril_nb.stages.dataflow import BEFORE, Value
 from mithril_nb.stages.records import Equation
+from mithril_nb.stages.trace.dataflow import BEFORE, Value
 
 _VIEWS = frozenset(
     "reshape squeeze expand_dims bitcast_convert_type stop_gradient sharding_constraint optimization_barrier "

@@ -18,10 +18,10 @@ from mithril_nb.cost.memory.makers import Makers
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
-from mithril_nb.stages.buffers import Buffer
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import UNATTRIBUTED
+from mithril_nb.stages.xla.buffers import Buffer
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection

@@ -28,7 +28,7 @@ from mithril_nb.viz.textwidth import elided, text_width
 from mithril_nb.viz.units import percent
 
 if TYPE_CHECKING:
-    from mithril_nb.stages.stage_graph import StageGraph
+    from mithril_nb.stages.graph.stage_graph import StageGraph
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)

@@ -1,0 +1,1 @@
+"""A stage as a graph in levels, equal blocks folded."""

@@ -1,0 +1,147 @@
+"""The logical graph of any program as a stage: an outline of its blocks, one a line, with what feeds each.
+
+It is read from the equations, so it is there for programs that are not made of our blocks, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.inference import by_place
+from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Role
+from mithril_nb.stages.trace.jaxpr_text import printable, short_spec
+
+ROLES: tuple[Role, ...] = ("forward", "backward", "update")
+_WIDEST = 44
+
+
+class _Row:
+    """A block while its line is worked out."""
+
+    def __init__(self, path: str):
+        self.path = path
+        self.equations: list[str] = []
+        self.counts = dict.fromkeys((*ROLES, None), 0)
+        self.feeds: dict[str, None] = {}
+        self.gives: tuple[TensorSpec, ...] = ()
+        self.source: dict[str, None] = {}
+
+
+def outline(
+    equations: Iterable[Instruction], calls: Iterable[str], kinds: Mapping[str, str]
+) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the blocks of a program as text, and as instructions whose ids are their paths.
+
+    Args:
+        equations: The instructions of the jaxpr.
+        calls: Ids of those that only call others.
+        kinds: Kind of each block by path, where somebody knows it: `"Linear"`.
+
+    Returns:
+        The text, and for each line below its head an instruction: its operands are the paths of the blocks beside it
+        that feed it, its shapes what it gives to others.
+    """
+    calling = set(calls)
+    found = [one for one in equations if one.opcode != "parameter"]
+    blocks = {one.id: one.shares[0][0] if one.shares else UNATTRIBUTED for one in found}
+    rows: dict[str, _Row] = {}
+    for one in found:
+        if one.id in calling and not blocks[one.id]:
+            continue
+        for path in _lineage(blocks[one.id]):
+            row = rows.get(path)
+            if row is None:
+                row = rows[path] = _Row(path)
+            row.equations.append(one.id)
+            if one.id not in calling:
+                row.counts[one.role] += 1
+            for source in one.source:
+                row.source[source] = None
+    _connect(found, blocks, calling, rows)
+    places = {id: place for place, id in enumerate(sorted(blocks, key=by_place))}
+    for row in rows.values():
+        row.equations.sort(key=places.__getitem__)
+    return _text(_by_depth(rows), kinds)
+
+
+@lru_cache(maxsize=4096)
+def _lineage(block: str) -> tuple[str, ...]:
+    parts = block.split("/") if block else []
+    return tuple("/".join(parts[:count]) for count in range(1, len(parts) + 1))
+
+
+def _connect(found: list[Instruction], blocks: Mapping[str, str], calling: set[str], rows: dict[str, _Row]) -> None:
+    """Find out what flows between blocks, and what each gives to others."""
+    shapes = {one.id: one.shapes for one in found}
+    kept: dict[str, tuple[TensorSpec, ...]] = {}  # what only the backward pass or the update takes
+    for one in found:
+        if one.id in calling:
+            continue
+        taker = blocks[one.id]
+        for operand in one.operands:
+            giver = blocks.get(operand)
+            if giver is None or giver == taker:
+                continue
+            above, below = _lineage(giver), _lineage(taker)
+            common = sum(1 for left, right in zip(above, below, strict=False) if left == right)
+            for path in above[common:]:
+                if one.role in ("forward", None):
+                    rows[path].gives = shapes[operand]
+                else:
+                    kept.setdefault(path, shapes[operand])
+            if common < len(above) and common < len(below) and one.role == "forward":
+                rows[below[common]].feeds[above[common]] = None
+    for one in reversed(found):  # What comes last, such as a loss, nobody takes.
+        for path in _lineage(blocks[one.id]) if one.role in ("forward", None) and one.id not in calling else ():
+            rows[path].gives = rows[path].gives or one.shapes
+    for path, specs in kept.items():
+        rows[path].gives = rows[path].gives or specs
+
+
+def _by_depth(rows: Mapping[str, _Row]) -> list[_Row]:
+    """Put each block below the one that it is inside of; blocks beside each other in the order of the program."""
+    children: dict[str, list[str]] = {}
+    for path in rows:
+        children.setdefault(path.rpartition("/")[0], []).append(path)
+    ordered: list[_Row] = []
+    waiting = children.get("", [])[::-1]
+    while waiting:
+        path = waiting.pop()
+        ordered.append(rows[path])
+        waiting.extend(children.get(path, [])[::-1])
+    return ordered
+
+
+def _text(rows: list[_Row], kinds: Mapping[str, str]) -> tuple[str, tuple[Instruction, ...]]:
+    names = [f"{'  ' * row.path.count('/')}{printable(row.path.rpartition('/')[2])}" for row in rows]
+    specs = [" ".join(map(short_spec, row.gives)) for row in rows]
+    table = [("block", "kind", "gives", "equations")]
+    for row, name, spec in zip(rows, names, specs, strict=True):
+        counts = " · ".join(f"{count} {role or 'other'}" for role, count in row.counts.items() if count)
+        table.append((name, printable(kinds.get(row.path, "")), spec, counts))
+    shown = [place for place in range(4) if place in (0, 3) or any(line[place] for line in table[1:])]
+    widths = [min(max(len(line[place]) for line in table), _WIDEST) for place in shown]
+    text = "\n".join(
+        "  ".join(f"{line[place]:<{width}}" for place, width in zip(shown, widths, strict=True)).rstrip()
+        for line in table
+    )
+    instructions = []
+    for number, row in enumerate(rows, 2):
+        roles: list[Role] = [role for role in ROLES if row.counts[role]]
+        instructions.append(
+            Instruction(
+                row.path,
+                kinds.get(row.path, "block"),
+                number,
+                tuple(row.equations),
+                ((row.path, 1.0),),
+                roles[0] if len(roles) == 1 else None,
+                "tagged",
+                operands=tuple(row.feeds),
+                shapes=row.gives,
+                source=tuple(row.source),
+            )
+        )
+    return text + "\n", tuple(instructions)

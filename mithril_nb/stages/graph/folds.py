@@ -1,0 +1,305 @@
+"""Levels made small: equal neighbours folded into one, repeating runs into one round, and the rest into buckets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
+from mithril_nb.stages.places import told_line, told_lines
+from mithril_nb.stages.records import LOSS, OPTIMIZER, Role
+
+_PERIODS = 40
+"""How many distances between equal neighbours are tried as the length of a round."""
+_MOST_RUNS = 8
+_MOST_LOOSE = 6
+_FAR = 10**9
+
+
+@dataclass
+class Draft:
+    """A node while its graph is made."""
+
+    key: str
+    name: str
+    kind: Kind
+    block: str
+    parent: Draft | None
+    children: dict[str, Draft] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
+    note: str = ""
+    repeat: int = 1
+    members: list[Draft] = field(default_factory=list)
+    order: int = 0
+    opcode: str = ""
+    shapes: tuple[TensorSpec, ...] = ()
+    source: str = ""
+    role: Role | None = None
+    signature: int = 0
+    counts: list[int] = field(default_factory=lambda: [0, 0, 0, 0])
+    shape: str = ""
+
+    def child(self, part: str, name: str, kind: Kind, block: str) -> Draft:
+        """Return the child of a part of a key, made if it is not there."""
+        found = self.children.get(part)
+        if found is None:
+            key = f"{self.key}/{part}" if self.key else part
+            found = self.children[part] = Draft(key, name, kind, block, self)
+        return found
+
+
+def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
+    """Fold every level of a tree, from the bottom up; return which key stands for each that is hidden."""
+    hidden: dict[str, str] = {}
+    known: dict[Hashable, int] = {}
+    stack, order = [root], []
+    while stack:
+        draft = stack.pop()
+        order.append(draft)
+        stack.extend(draft.children.values())
+    for draft in reversed(order):
+        _sign(draft, known)
+        if not draft.children:  # most are instructions
+            continue
+        _fold_equal(draft, hidden, like)
+        if len(draft.children) > most:
+            _fold_rounds(draft, hidden, most)
+        if len(draft.children) > most or _is_mixed(draft):
+            _by_line(draft)
+        _bucket(draft, most)
+    return hidden
+
+
+def _sign(draft: Draft, known: dict[Hashable, int]) -> None:
+    """Give a node a number that only nodes of the same structure have: the forward part decides, if there is one."""
+    if draft.kind == "instruction":
+        sign: Hashable = (draft.opcode, draft.shapes)
+    else:
+        parts = [child for child in draft.children.values() if child.counts[0]] or list(draft.children.values())
+        sign = (draft.kind, draft.note, tuple((part.signature, part.repeat) for part in parts))
+    draft.signature = known.setdefault(sign, len(known))
+
+
+def _fold_equal(draft: Draft, hidden: dict[str, str], like: StageGraph | None) -> None:
+    """Fold equal blocks that follow each other; blocks that `like` knows are folded as they are there."""
+    kept: dict[str, Draft] = {}
+    last: Draft | None = None
+    by_key = {child.key: child for child in draft.children.values()}
+    for part, child in draft.children.items():
+        if like is not None and child.key in like.nodes:
+            stands = by_key.get(like.hidden.get(child.key, child.key))
+            if stands is not None and stands is not child:
+                _join(stands, [child], hidden)
+                continue
+        elif (
+            last is not None
+            and child.kind in ("block", "loop", "cond", "repeat")
+            and child.kind == last.kind
+            and child.children
+            and child.signature == last.signature
+        ):
+            _join(last, [child], hidden)
+            continue
+        kept[part] = last = child
+    draft.children = kept
+
+
+def _join(first: Draft, others: Sequence[Draft], hidden: dict[str, str]) -> None:
+    first.members = first.members or [first]
+    for other in others:
+        first.members.append(other)
+        first.repeat += 1
+        _hide(other, first, hidden)
+    total = zip(first.counts, *(other.counts for other in others), strict=True)
+    first.counts = [sum(column) for column in total]
+
+
+def _hide(other: Draft, first: Draft, hidden: dict[str, str]) -> None:
+    """Let each part of a node be stood for by the same part of its equal; what has no equal, by what is around it."""
+    hidden[other.key] = first.key
+    twins: dict[tuple[str, int], list[Draft]] = {}
+    for child in first.children.values():
+        twins.setdefault((child.name, child.signature), []).append(child)
+        for member in child.members[1:]:
+            hidden.setdefault(member.key, child.key)
+    for child in other.children.values():
+        found = twins.get((child.name, child.signature))
+        twin = found.pop(0) if found else None
+        if twin is not None:
+            _hide(child, twin, hidden)
+        else:
+            _stand_for_all(child, first.key, hidden)
+
+
+def _stand_for_all(draft: Draft, key: str, hidden: dict[str, str]) -> None:
+    stack = [draft]
+    while stack:
+        one = stack.pop()
+        hidden[one.key] = key
+        stack.extend(one.children.values())
+        stack.extend(one.members[1:])
+
+
+def rounds(tokens: Sequence[Hashable], least: int = 3) -> tuple[int, int, int] | None:
+    """Return start, length and number of the rounds that cover most of a sequence, or `None`.
+
+    Examples:
+        >>> rounds("xabcabcabcabcy")
+        (1, 3, 4)
+        >>> rounds("abcd") is None
+        True
+    """
+    last: dict[Hashable, int] = {}
+    distances: Counter[int] = Counter()
+    for at, token in enumerate(tokens):
+        if token in last:
+            distances[at - last[token]] += 1
+        last[token] = at
+    best: tuple[int, int, int] | None = None
+    for period, _ in sorted(distances.items(), key=lambda item: (-item[1], item[0]))[:_PERIODS]:
+        start = 0
+        for at in range(len(tokens) - period + 1):
+            if at + period < len(tokens) and tokens[at] == tokens[at + period]:
+                continue
+            count = (at - start) // period + 1
+            covered = count * period
+            if count >= least and (best is None or covered > best[1] * best[2]):
+                best = start, period, count
+            start = at + 1
+    return best
+
+
+def _fold_rounds(draft: Draft, hidden: dict[str, str], most: int) -> None:
+    """Fold runs of children that repeat, such as `linear, relu, linear, relu, ...`, into one round of them.
+
+    Loops of Python that were unrolled are found by this, too. Each role has runs of its own, in its own order; those
+    that come from the same lines are one.
+    """
+    found: dict[str, tuple[set[str], Draft]] = {}
+    roles = {key: _main_role(child) for key, child in draft.children.items() if child.kind != "repeat"}
+    for role in range(4):
+        for _ in range(_MOST_RUNS):
+            plain = [one for key, one in draft.children.items() if roles.get(key) == role]
+            run = rounds([(one.kind, one.signature, one.repeat, one.source) for one in plain])
+            if run is None or len(draft.children) <= most:
+                break
+            start, period, count = run
+            is_one_op = period == 1 and plain[start].kind == "instruction"
+            if is_one_op or 20 * period * count < len(plain):
+                break
+            _fold_run(draft, plain[start : start + period * count], period, count, found, hidden)
+
+
+def _main_role(draft: Draft) -> int:
+    """Return the first role that it has; inputs have none."""
+    return next((at for at, count in enumerate(draft.counts) if count), -1)
+
+
+def _fold_run(
+    draft: Draft,
+    run: Sequence[Draft],
+    period: int,
+    count: int,
+    found: dict[str, tuple[set[str], Draft]],
+    hidden: dict[str, str],
+) -> None:
+    first = run[:period]
+    sources = {one.source for one in first if one.source}
+    same = (
+        group for lines, group in found.values() if group.repeat == count and 2 * len(lines & sources) > len(sources)
+    )
+    group = next(same, None)
+    if group is None:
+        part = f"repeat:{first[0].key.rpartition('/')[2]}"
+        group = draft.child(part, round_name(first), "repeat", draft.block)
+        group.repeat, group.order, group.shape = count, first[0].order, first[-1].shape
+        found[part] = sources, group
+    parts = {child.key: part for part, child in draft.children.items()}
+    for at, child in enumerate(run):
+        group.counts = [mine + its for mine, its in zip(group.counts, child.counts, strict=True)]
+        del draft.children[parts[child.key]]
+        if at < period:
+            group.children[parts[child.key]] = child
+            child.parent = group
+        else:
+            twin = first[at % period]
+            twin.members = [*(twin.members or [twin]), child]  # not counted: the round around it says how often
+            _hide(child, twin, hidden)
+    sort_children(draft)
+
+
+def round_name(first: Sequence[Draft]) -> str:
+    """Return what to call a round: the lines of Python that its parts come from, or the names of its ends."""
+    lines = sorted({(name, int(line)) for one in first for name, _, line in [one.source.rpartition(":")] if name})
+    if lines:
+        file = Counter(name for name, _ in lines).most_common(1)[0][0]
+        numbers = [line for name, line in lines if name == file]
+        return told_lines(file, numbers)
+    return first[0].name if len(first) == 1 else f"{first[0].name} … {first[-1].name}"
+
+
+def sort_children(draft: Draft) -> None:
+    """Put inputs first, and the rest in the order of the program."""
+    if len(draft.children) < 2:
+        return
+    draft.children = dict(sorted(draft.children.items(), key=lambda item: (item[1].kind != "input", item[1].order)))
+
+
+def _is_mixed(draft: Draft) -> bool:
+    """Whether many loose instructions stand between blocks: lines of Python are what reads like a block there."""
+    loose = sum(child.kind == "instruction" for child in draft.children.values())
+    return loose > _MOST_LOOSE and any(child.kind in ("block", "repeat", "loop") for child in draft.children.values())
+
+
+def _by_line(draft: Draft) -> None:
+    """Put the loose instructions of a level together by the line of Python that they come from."""
+    lines: dict[str, list[tuple[str, Draft]]] = {}
+    for part, child in draft.children.items():
+        if child.kind in ("instruction", "call") and child.source:
+            lines.setdefault(child.source, []).append((part, child))
+    for line, found in lines.items():
+        if len(found) > 1:
+            _gather(draft, f"line:{line}", told_line(line), "lines", found)
+
+
+def _bucket(draft: Draft, most: int) -> None:
+    """Put neighbours into buckets: even ones where there are very many, else the smallest first, until few are left."""
+    while len(draft.children) > 4 * most:
+        items = list(draft.children.items())
+        for at in range(0, len(items), most):
+            _gather_named(draft, items[at : at + most])
+    if len(draft.children) <= most:
+        return
+    groups = [[item] for item in draft.children.items()]
+    sizes = [sum(child.counts) + (_FAR if _stands_alone(child) else 0) for child in draft.children.values()]
+    while len(groups) > most:
+        at = min(range(len(groups) - 1), key=lambda at: (sizes[at] + sizes[at + 1], at))
+        groups[at : at + 2] = [groups[at] + groups[at + 1]]
+        sizes[at : at + 2] = [sizes[at] + sizes[at + 1]]
+    for group in groups:
+        _gather_named(draft, group)
+
+
+def _stands_alone(draft: Draft) -> bool:
+    return draft.kind in ("repeat", "input") or draft.block in (LOSS, OPTIMIZER) or draft.repeat > 1
+
+
+def _gather_named(draft: Draft, found: Sequence[tuple[str, Draft]]) -> None:
+    if len(found) > 1:
+        first, last = found[0][1].name, found[-1][1].name
+        _gather(draft, f"bucket:{found[0][0]}", f"{first} … {last}" if first != last else f"{first} …", "bucket", found)
+
+
+def _gather(draft: Draft, part: str, name: str, kind: Kind, found: Sequence[tuple[str, Draft]]) -> None:
+    group = Draft(f"{draft.key}/{part}".lstrip("/"), name, kind, draft.block, draft)
+    for inner, child in found:
+        group.children[inner] = child
+        child.parent = group
+        group.counts = [mine + its for mine, its in zip(group.counts, child.counts, strict=True)]
+        del draft.children[inner]
+    group.order = min(child.order for _, child in found)
+    group.shape = found[-1][1].shape
+    draft.children[part] = group
+    sort_children(draft)

@@ -1,0 +1,260 @@
+"""From the instructions of a stage to its graph: put into a tree of blocks and regions, measured, folded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.graph.calls import split_rounds
+from mithril_nb.stages.graph.folds import Draft, fold, sort_children
+from mithril_nb.stages.graph.regions import Region, parents_of, region_of
+from mithril_nb.stages.graph.stage_graph import MOST, ROLES, ROOT, GraphNode, StageGraph, shapes_text
+from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Role, Stage
+
+_ARGUMENT = re.compile(r"[.\[]")
+_FEW_INPUTS = 3
+_PLUMBING = frozenset({"return", "func.return", "stablehlo.return"})
+
+
+def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) -> StageGraph:
+    """Return a stage as a graph in levels.
+
+    Args:
+        stage: Any stage with instructions.
+        like: The graph of another stage of the same program, whose blocks are folded as they are there: compilers
+            treat equal blocks unequally, and the picture should not fall apart over that.
+        most: As many nodes a level has at most, once what is equal is folded.
+
+    Returns:
+        The graph; the same for the same arguments. A stage that is not available has a graph without nodes.
+    """
+    root = Draft(ROOT, stage.name, "block", UNATTRIBUTED, None)
+    by_id = {one.id: one for one in stage.instructions}
+    parents = parents_of(stage)
+    homes = _planted(root, stage, parents, _known_inputs(like))
+    split_rounds(root, by_id)
+    flows = tuple(
+        (operand, one.id, by_id[operand].shapes[0] if by_id[operand].shapes else None)
+        for one in stage.instructions
+        if one.id in homes
+        for operand in dict.fromkeys(one.operands)
+        if operand in homes and operand != one.id
+    )
+    dropped = _gather_inputs(root, flows, by_id)
+    flows = tuple(flow for flow in flows if flow[0] not in dropped)
+    _measure(root, by_id, flows, {key: at for at, key in enumerate(like.nodes)} if like is not None else {})
+    hidden = fold(root, most, like)
+    nodes: dict[str, GraphNode] = {}
+    _freeze(root, nodes)
+    kept = [one for one in stage.instructions if one.id in homes]
+    roles: dict[str, Role] = {one.id: one.role for one in kept if one.role}
+    return StageGraph(stage.name, nodes, flows, roles, {one.id: one.equations for one in kept}, hidden)
+
+
+def _known_inputs(like: StageGraph | None) -> dict[str, str]:
+    """Return the names that inputs have in another stage; equations tell which is which."""
+    if like is None:
+        return {}
+    inputs = [node for node in like.nodes.values() if node.kind == "input" and len(node.ids) == 1]
+    return {equation: node.name for node in inputs for equation in like.equations[node.ids[0]]}
+
+
+def _planted(root: Draft, stage: Stage, parents: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Draft]:
+    """Put every instruction into the tree of blocks and regions; return where each is."""
+    bodies: dict[str, tuple[Draft, Region]] = {}
+    homes: dict[str, Draft] = {}
+    texts = stage.text.split("\n") if stage.name == "jaxpr" else []
+    owners = set(parents.values())
+    counted: dict[tuple[str, str, Role | None], int] = {}
+    for order, one in enumerate(stage.instructions):
+        block = _block(one)
+        if one.opcode in _PLUMBING:
+            continue
+        if one.opcode == "parameter" and one.id not in parents:
+            if block:
+                place = _walk(root, "", block)
+                place.ids.append(one.id)
+            else:
+                known = next((names[equation] for equation in one.equations if equation in names), "")
+                name = texts[one.line - 1].partition("# ")[2].strip() if texts else known
+                place = root.child(f"input:{one.id}", name or one.id, "input", UNATTRIBUTED)
+                place.ids.append(one.id)
+                place.opcode = one.opcode
+            place.order, homes[one.id] = place.order or order, place
+            continue
+        outer, base = _outer(parents.get(one.id, ""), one, bodies, root)
+        place = _walk(outer, base, block) if block else outer
+        if one.id in owners:
+            region = region_of(one)
+            if region.is_call:
+                place_of_body = place.child(f"{region.kind}:{region.name}:{one.id}", region.name, "call", block)
+            else:
+                part = (place.key, region.kind, one.role)
+                number = counted[part] = counted.get(part, -1) + 1
+                place_of_body = place.child(f"{region.kind}:{number}", region.name, region.look, block)
+                place_of_body.note = region.note
+            place_of_body.ids.append(one.id)
+            place_of_body.order = place_of_body.order or order
+            place_of_body.role, place_of_body.opcode = one.role, one.opcode
+            place_of_body.source = one.source[0] if one.source else ""
+            homes[one.id] = place_of_body
+            bodies[one.id] = place_of_body, region
+        else:
+            leaf = place.child(f"={one.id}", one.opcode, "instruction", block)
+            leaf.ids.append(one.id)
+            leaf.order, leaf.opcode, leaf.shapes, leaf.role = order, one.opcode, one.shapes, one.role
+            leaf.source = one.source[0] if one.source else ""
+            leaf.shape = shapes_text(one.shapes)
+            homes[one.id] = leaf
+    return homes
+
+
+def _outer(parent: str, one: Instruction, bodies: Mapping[str, tuple[Draft, Region]], root: Draft) -> tuple[Draft, str]:
+    """Return the node in which the path of an instruction starts, and the path of the block that this node has."""
+    if parent not in bodies:
+        return root, ""
+    home, region = bodies[parent]
+    if region.is_call and _block(one) != home.block and home.parent is not None:
+        # A call around whole blocks says nothing that they do not: `remat` and `jit` are looked through.
+        while home.kind == "call" and home.parent is not None:
+            home = home.parent
+        return _region_above(home, root)
+    if region.look == "cond":
+        label = region.label(one.id)
+        home = home.child(f"branch:{label}", label, "branch", home.block) if label else home
+    return home, home.block
+
+
+def _region_above(home: Draft, root: Draft) -> tuple[Draft, str]:
+    place: Draft | None = home
+    while place is not None and place.kind not in ("loop", "cond", "branch"):
+        place = place.parent
+    return (place, place.block) if place is not None else (root, "")
+
+
+def _walk(start: Draft, base: str, block: str) -> Draft:
+    """Return the node of a block below `start`, which belongs to the block `base`; made with all above it."""
+    rest = block
+    if base and (block == base or block.startswith(f"{base}/")):
+        rest = block[len(base) + 1 :]
+    above = base if rest != block else ""
+    place = start
+    for part in rest.split("/") if rest else ():
+        above = f"{above}/{part}" if above else part
+        place = place.child(part, part, "block", above)
+    return place
+
+
+def _block(one: Instruction) -> str:
+    if len(one.shares) < 2:
+        return one.shares[0][0] if one.shares else UNATTRIBUTED
+    return max(one.shares, key=lambda share: share[1])[0]
+
+
+def _gather_inputs(
+    root: Draft, flows: Iterable[tuple[str, str, TensorSpec | None]], by_id: Mapping[str, Instruction]
+) -> set[str]:
+    """Keep the inputs that the forward pass takes, those of one argument together; return the ids of the others."""
+    dropped: set[str] = set()
+    used = {source for source, target, _ in flows if by_id[target].role in ("forward", None)}
+    arguments: dict[str, list[Draft]] = {}
+    for part in [part for part, child in root.children.items() if child.kind == "input"]:
+        draft = root.children.pop(part)
+        if used.intersection(draft.ids):
+            arguments.setdefault(_ARGUMENT.split(draft.name)[0] or draft.name, []).append(draft)
+        else:
+            dropped.update(draft.ids)
+    for argument, drafts in arguments.items():
+        if len(drafts) <= _FEW_INPUTS:
+            root.children |= {f"input:{draft.ids[0]}": draft for draft in drafts}
+            continue
+        gathered = root.child(f"input:{argument}", argument, "input", UNATTRIBUTED)
+        gathered.ids = [id for draft in drafts for id in draft.ids]
+        gathered.note, gathered.shape = f"{len(drafts)} arrays", f"{len(drafts)} arrays"
+        gathered.order = drafts[0].order
+    return dropped
+
+
+def _measure(
+    root: Draft,
+    by_id: Mapping[str, Instruction],
+    flows: Iterable[tuple[str, str, TensorSpec | None]],
+    places: Mapping[str, int],
+) -> None:
+    """Count the instructions of each node by role, sort children as the program runs, and find what each gives.
+
+    A compiler puts bodies and fusions where it likes: nodes that have a place in another stage keep that.
+    """
+    stack, drafts = [root], []
+    while stack:
+        draft = stack.pop()
+        drafts.append(draft)
+        stack.extend(draft.children.values())
+    homes = {id: draft for draft in drafts for id in draft.ids}
+    users: dict[str, list[str]] = {}
+    for source, target, _ in flows:
+        users.setdefault(source, []).append(target)
+    for draft in reversed(drafts):
+        for one in draft.ids:
+            instruction = by_id[one]
+            if instruction.opcode != "parameter":
+                draft.counts[ROLES.index(instruction.role) if instruction.role else 3] += 1
+        for child in draft.children.values():
+            draft.counts = [mine + its for mine, its in zip(draft.counts, child.counts, strict=True)]
+        first = [child.order for child in draft.children.values() if child.counts[0]] or [
+            child.order for child in draft.children.values()
+        ]
+        if first and draft.kind != "input":
+            draft.order = min(first)
+        if draft.key in places:
+            draft.order = places[draft.key] - len(places)
+        sort_children(draft)
+    # What leaves a node is what it gives: the last forward result that something outside takes.
+    for source, targets in users.items():
+        instruction = by_id[source]
+        if instruction.role not in ("forward", None) or not instruction.shapes:
+            continue
+        outside = [target for target in targets if by_id[target].role in ("forward", None)]
+        place: Draft | None = homes[source]
+        ancestors = {id(one) for target in outside for one in _line(homes[target])}
+        while place is not None and outside and id(place) not in ancestors:
+            if place.kind not in ("instruction", "input"):
+                place.shape = shapes_text(instruction.shapes)
+            place = place.parent
+    for draft in reversed(drafts):
+        # What a block is given, it does not give: its parameters.
+        made = [id for id in draft.ids if draft.kind == "input" or by_id[id].opcode != "parameter"]
+        if not draft.shape and made:
+            draft.shape = shapes_text(by_id[made[-1]].shapes)
+        elif not draft.shape:  # The end of the program: nothing takes what it gives.
+            given = [child.shape for child in draft.children.values() if child.shape and child.counts[0]]
+            draft.shape = given[-1] if given else ""
+
+
+def _line(draft: Draft) -> Iterable[Draft]:
+    place: Draft | None = draft
+    while place is not None:
+        yield place
+        place = place.parent
+
+
+def _freeze(draft: Draft, nodes: dict[str, GraphNode]) -> None:
+    stack = [draft]
+    while stack:
+        one = stack.pop()
+        nodes[one.key] = GraphNode(
+            one.key,
+            one.name,
+            one.kind,
+            one.block,
+            one.parent.key if one.parent else ROOT,
+            tuple(child.key for child in one.children.values()),
+            tuple(one.ids),
+            (one.counts[0], one.counts[1], one.counts[2], one.counts[3]),
+            one.shape,
+            one.repeat,
+            tuple(member.key for member in one.members),
+            one.note,
+        )
+        stack.extend(reversed([*one.children.values(), *one.members[1:]]))

@@ -1,0 +1,378 @@
+"""Optimized HLO with its provenance: fusions and loops split over what is inside them, the rest passed on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.hlo.text import (
+    CALLING,
+    TRIVIAL,
+    Computation,
+    HloLine,
+    attribute_pairs,
+    read_module,
+    tidy,
+    work,
+)
+from mithril_nb.stages.inference import (
+    Draft,
+    Shares,
+    attribute,
+    blend,
+    by_place,
+    majority,
+    pass_on,
+)
+from mithril_nb.stages.records import Equation, Instruction, Origin
+from mithril_nb.stages.trace.tags import Tags
+
+_MOVES = frozenset(
+    {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
+)
+"""How a loop hands its body items, and stacks what the rounds give."""
+_USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
+_BODIES = frozenset({"calls", "body", "condition", "branch", "true_computation", "false_computation"})
+
+
+def read_hlo(
+    text: str,
+    tags: Tags,
+    equations: Mapping[str, Equation],
+    inputs: Mapping[str, tuple[int, str]],
+    refine: Callable[[str, str], tuple[str, ...]] = lambda opcode, id: (),
+    op_names: Mapping[str, str] | None = None,
+) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the text of a module as it is shown, entry first, and its instructions with their provenance.
+
+    Args:
+        text: What `compiled.as_text()` gives.
+        tags: How the equations are marked in it.
+        equations: The equations by id.
+        inputs: Index and block of each input by its name, such as `params['linear_0.weight']`.
+        refine: Gives further equations of an instruction, by its opcode and one of its equations.
+        op_names: What instructions that carry no name were called when the compiler made them.
+    """
+    return _Module(text, tags, equations, inputs, refine, op_names or {}).result()
+
+
+_Caller = tuple[HloLine, Computation]
+"""Who calls a computation, and in which it stands."""
+
+
+class _Module:
+    def __init__(
+        self,
+        text: str,
+        tags: Tags,
+        equations: Mapping[str, Equation],
+        inputs: Mapping[str, tuple[int, str]],
+        refine: Callable[[str, str], tuple[str, ...]],
+        op_names: Mapping[str, str],
+    ):
+        self._tags, self._equations, self._inputs, self._refine = (
+            tags,
+            equations,
+            inputs,
+            refine,
+        )
+        self._op_names = op_names
+        self._title, computations = read_module(text)
+        computations.sort(key=lambda one: not one.is_entry)
+        self._computations = {computation.name: computation for computation in reversed(computations)}
+        self._order, self._callees_first = _orders(computations, self._computations)
+        self._drafts: dict[str, Draft] = {}
+        self._lines: dict[str, HloLine] = {}
+        self._homes: dict[str, Computation] = {}
+        self._callers: dict[str, list[_Caller]] = {}
+        self._appliers: dict[str, list[_Caller]] = {}
+        self._functions: dict[str, frozenset[str]] = {}
+        self._moves: dict[str, tuple[Shares, Origin | None]] = {}
+
+    def result(self) -> tuple[str, tuple[Instruction, ...]]:
+        shown = [self._title, ""]
+        ranks = {computation.name: rank for rank, computation in enumerate(self._callees_first)}
+        for computation in self._order:
+            shown.append(computation.header)
+            for line in computation.lines:
+                if isinstance(line, HloLine):
+                    shown.append(line.written)
+                    self._lines[line.name] = line
+                    self._homes[line.name] = computation
+                    self._drafts[line.name] = Draft(
+                        line.name,
+                        line.opcode,
+                        len(shown),
+                        operands=line.operands,
+                        asks_users_first=line.opcode in _USERS_FIRST,
+                        shown_operands=line.operands,  # `operands` of a parameter grow by what its callers give it
+                        shapes=line.specs,
+                        attributes=attribute_pairs(line.attributes) + _trips(line),
+                    )
+                    for how, callee in line.calls:
+                        if ranks.get(callee, -1) >= ranks[computation.name]:
+                            continue  # Damaged: nothing calls itself, and who asks its callers would never end.
+                        callers = self._callers if how in _BODIES or line.opcode in CALLING else self._appliers
+                        callers.setdefault(callee, []).append((line, computation))
+                else:
+                    shown.append(line)
+            shown += ["}", ""]
+        for computation in self._callees_first:
+            self._attribute(computation)
+        self._hand_in()
+        pass_on(self._drafts)
+        self._keep_moves()
+        self._hand_down()
+        return tidy("\n".join(shown)), tuple(draft.finished(self._equations) for draft in self._drafts.values())
+
+    def _attribute(self, computation: Computation) -> None:
+        for line in computation.instructions:
+            draft = self._drafts[line.name]
+            if line.opcode == "parameter" and line.op_name in self._inputs:
+                index, block = self._inputs[line.op_name]
+                draft.equations, draft.is_settled = (f"arg{index}",), True
+                if block:
+                    draft.shares, draft.origin = ((block, 1.0),), "inferred"
+                continue
+            ids = self._ids(line, computation)
+            if line.opcode not in CALLING:  # XLA gives what has no name of its own that of the call it was inlined from
+                ids = frozenset(id for id in ids if self._equations[id].primitive not in jax_versions.CALL_NAMES)
+            ids |= {more for id in ids for more in self._refine(line.opcode, id)}
+            attribute(draft, ids, self._equations)
+            if draft.origin and line.name in self._op_names:
+                draft.origin = "inferred"
+            draft.work = work(line, self._lines)
+            if line.opcode == "constant":  # Merged across blocks; those who use it know whose it is.
+                draft.shares, draft.role, draft.origin = (), None, None
+            if line.opcode in CALLING:
+                self._gather(line)
+            if line.opcode in _MOVES:
+                self._ask_whose(line, self._moved_by(line))
+
+    def _moved_by(self, line: HloLine) -> tuple[str, ...]:
+        """Return what an instruction moves; nothing if it cuts a piece out: who takes that knows whose it is."""
+        if line.opcode == "dynamic-slice":
+            return ()
+        if line.opcode == "dynamic-update-slice":
+            return line.operands[1:2]
+        given = self._lines.get(line.operands[0]) if line.opcode == "get-tuple-element" else None
+        body = self._body(given) if given is not None and given.opcode == "call" else []
+        if body and body[-1].opcode == "tuple":
+            place = dict(self._drafts[line.name].attributes).get("index", "")
+            if place.isdigit() and int(place) < len(body[-1].operands):
+                return (body[-1].operands[int(place)],)
+        return line.operands
+
+    def _ask_whose(self, line: HloLine, asked: tuple[str, ...]) -> None:
+        """What a scan moves in or out of its body is of the block that it is moved for: that makes it, or takes it.
+
+        Its name says no more than the scan. If nobody is found, it stays with that.
+
+        Args:
+            line: What moves it.
+            asked: Who may know.
+        """
+        draft = self._drafts[line.name]
+        if self._is_of_scan(draft):
+            self._moves[line.name] = draft.shares, draft.origin
+            draft.shares, draft.origin, draft.asks = (), None, asked
+
+    def _is_of_scan(self, draft: Draft) -> bool:
+        return bool(draft.equations) and all(self._equations[id].primitive == "scan" for id in draft.equations)
+
+    def _ids(self, line: HloLine, computation: Computation) -> frozenset[str]:
+        """Return the equations that the marks of an instruction name.
+
+        A function that is still called has marks relative to itself in its body, and those of its callers go in front.
+        """
+        op_name = line.op_name or self._op_names.get(line.name, "")
+        if self._tags.marker not in op_name:
+            return self._of_function(computation)
+        found: set[str] = set()
+        for part in op_name.split(";"):
+            id = ".".join(self._tags.path(part))
+            if id and (part.startswith(self._root) if self._root else computation.is_entry):
+                found.add(id)
+            elif id:
+                found |= self._behind_callers(id, computation)
+        return frozenset(found & self._equations.keys())
+
+    def _of_function(self, computation: Computation) -> frozenset[str]:
+        """Return the equations that JAX lowers to a function of their own, such as running sums."""
+        known = self._functions.get(computation.name)
+        if known is None:
+            callers = self._callers.get(computation.name, ())
+            ids = {id for one, home in callers if one.opcode in ("call", "while") for id in self._ids(one, home)}
+            known = frozenset(id for id in ids if not self._equations[id].is_call)
+            self._functions[computation.name] = known
+        return known
+
+    def _behind_callers(self, id: str, computation: Computation) -> set[str]:
+        """Return what an id is that counts from the function which a computation is, or is a part of."""
+        if computation.is_entry:
+            return {id}
+        found: set[str] = set()
+        for caller, home in (*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())):
+            ids = self._ids(caller, home)
+            if caller.opcode == "call" and ids:
+                found |= {f"{outer}.{id}" for outer in ids}
+            elif ids:
+                found |= _in_function_of(id, ids)
+            else:
+                found |= self._behind_callers(id, home)
+        return found
+
+    @cached_property
+    def _root(self) -> str:
+        """What the names of all instructions outside of functions that are called begin with: `jit(step)/`."""
+        for computation in self._order:
+            for line in computation.instructions if computation.is_entry else ():
+                if self._tags.marker in line.op_name:
+                    depth = 0
+                    for place, char in enumerate(line.op_name):
+                        depth += (char == "(") - (char == ")")
+                        if char == "/" and depth == 0:
+                            start = line.op_name[: place + 1]
+                            return "" if self._tags.marker in start else start
+        return ""
+
+    def _gather(self, line: HloLine) -> None:
+        """Give a fusion, call or loop the union of its body's equations, and shares by work."""
+        draft = self._drafts[line.name]
+        inner = [
+            self._drafts[one.name]
+            for _, callee in line.calls
+            if callee in self._computations
+            for one in self._computations[callee].instructions
+        ]
+        if not inner:
+            return
+        trips = line.trips or 1
+        draft.work = trips * sum(one.work for one in inner)
+        counted = [one for one in inner if one.opcode not in TRIVIAL and (one.equations or one.shares)]
+        found = {id for one in counted for id in one.equations}
+        if line.opcode == "call" and draft.equations:
+            self._gather_call(draft, found)
+            if not found:
+                self._ask_whose(line, self._written_by(line))
+                for one in inner:
+                    one.asks = () if line.name in self._moves else one.asks
+            return
+        draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
+        weights = [one.work for one in counted]
+        if not any(weight for one, weight in zip(counted, weights, strict=True) if one.shares):
+            weights = [1.0] * len(counted)
+        shares = blend((one.shares, weight) for one, weight in zip(counted, weights, strict=True))
+        if shares:
+            draft.shares = shares
+            draft.role = majority((one.role, weight) for one, weight in zip(counted, weights, strict=True))
+            draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
+        is_moved = any(one.id in self._moves for one in inner)
+        if line.opcode == "fusion" and is_moved and all(self._is_of_scan(one) for one in counted if one.shares):
+            self._ask_whose(line, tuple(one.name for one in self._body(line)[-1:]))
+
+    def _gather_call(self, draft: Draft, inside: set[str]) -> None:
+        """Give the call of a function that others call too what is its own of the body."""
+        own = tuple(f"{id}." for id in draft.equations)
+        found = {id for id in inside if id.startswith(own)}
+        if found:
+            known = [self._equations[id] for id in found if not self._equations[id].is_call]
+            draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
+            draft.shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in known) or draft.shares
+            draft.role = majority((one.role, 1.0) for one in known) or draft.role
+            draft.origin = "tagged" if draft.shares else None
+
+    def _written_by(self, call: HloLine) -> tuple[str, ...]:
+        """Return which operand the function writes that a loop calls to stack a result; nothing if it writes none."""
+        written = next((one for one in self._body(call) if one.opcode == "dynamic-update-slice"), None)
+        asked: set[str] = set()
+        while written is not None and written.opcode != "parameter" and written.name not in asked:
+            asked.add(written.name)
+            (given,) = self._moved_by(written)[:1] or ("",)
+            written = self._lines.get(given)
+        if written is None or not written.literal.isdigit():
+            return ()
+        return call.operands[int(written.literal) : int(written.literal) + 1]
+
+    def _body(self, call: HloLine) -> list[HloLine]:
+        """Return the instructions of what a fusion or a call runs."""
+        called = self._computations.get(call.calls[0][1]) if call.calls else None
+        return called.instructions if called else []
+
+    def _hand_in(self) -> None:
+        """Parameters of a called computation are what the caller gave it."""
+        for computation in self._order:
+            for caller, _ in self._callers.get(computation.name, ()):
+                for line in computation.instructions:
+                    if line.opcode != "parameter" or not line.literal.isdigit():
+                        continue
+                    number = int(line.literal)
+                    if number < len(caller.operands) and caller.opcode in (
+                        "fusion",
+                        "call",
+                    ):
+                        self._drafts[line.name].operands += (caller.operands[number],)
+
+    def _keep_moves(self) -> None:
+        """What nobody is found for that a loop moves stays the loop's; inside of a fusion it is the fusion's."""
+        for name, (shares, origin) in self._moves.items():
+            callers = self._callers.get(self._homes[name].name, ())
+            if not self._drafts[name].shares and not any(one.opcode == "fusion" for one, _ in callers):
+                self._drafts[name].shares, self._drafts[name].origin = shares, origin
+
+    def _hand_down(self) -> None:
+        """What is still nobody's inside a fusion, a call or a reducer belongs to those whose it is."""
+        for computation in self._order:
+            outside = self._callers.get(computation.name) or self._appliers.get(computation.name, ())
+            callers = [self._drafts[caller.name] for caller, _ in outside]
+            shares = blend((caller.shares, 1.0) for caller in callers)
+            for line in computation.instructions:
+                draft = self._drafts[line.name]
+                if shares and not draft.shares and not draft.is_settled:
+                    draft.shares, draft.origin = shares, "inferred"
+                    draft.role = draft.role or majority((caller.role, 1.0) for caller in callers)
+
+
+def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
+    """How often a loop goes round: XLA writes it into what the text leaves out."""
+    return () if line.trips is None else (("known_trip_count", str(line.trips)),)
+
+
+def _in_function_of(id: str, callers: Iterable[str]) -> set[str]:
+    """Return what an id in the body of a loop, a branch or a reduction is: it counts from the function of its caller.
+
+    Examples:
+        >>> _in_function_of("2.b1.0", ["5.2"]), _in_function_of("0", ["5.0"]), _in_function_of("1", ["5.0"])
+        ({'5.2.b1.0'}, {'5.0'}, set())
+    """
+    found: set[str] = set()
+    for caller in callers:
+        parts = caller.split(".")
+        for count in range(len(parts)):
+            rest = ".".join(parts[count:])
+            if id == rest or id.startswith(f"{rest}."):
+                found.add(".".join((*parts[:count], id)))
+    return found
+
+
+def _orders(
+    computations: list[Computation], by_name: Mapping[str, Computation]
+) -> tuple[list[Computation], list[Computation]]:
+    """Return the computations in the order of reading, and callees before their callers."""
+    reading: dict[str, Computation] = {}
+    callees_first: list[Computation] = []
+
+    def visit(computation: Computation) -> None:
+        if computation.name in reading:
+            return
+        reading[computation.name] = computation
+        for line in computation.instructions:
+            for _, callee in line.calls:
+                if callee in by_name:
+                    visit(by_name[callee])
+        callees_first.append(computation)
+
+    for computation in computations:
+        visit(by_name[computation.name])
+    return list(reading.values()), callees_first

@@ -1,0 +1,344 @@
+"""Optimized HLO for people: short names, no layouts and metadata, and the body of a fusion or a loop below it.
+
+```
+tanh_fusion = f32[8,64] fusion(x, linear_0.weight, linear_0.bias) loop:
+  dot_general = f32[8,64] dot(x, linear_0.weight) [1]x[0]
+  add = f32[8,64] add(dot_general, linear_0.bias)
+  return tanh(add)
+```
+
+In the body of a fusion its operands keep their names. What follows from the line around it is not said again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from mithril_nb.stages.hlo.readable_bodies import Body, bodies_of, runs_of, said_by_word, split, type_of
+from mithril_nb.stages.hlo.text import HloLine
+
+DEEPEST = 40
+"""Bodies further inside are printed on their own."""
+MOST_CHARACTERS = 60
+"""Longer constants are cut."""
+PARTS = {"while": ("body", "condition"), "conditional": ("branch", "true", "false")}
+"""Instructions whose parts take what the instruction is given, so that types need not be said."""
+
+_COUNTED = re.compile(r"(?:\.(?:clone|remat\d*|sunk|\d+))+$")
+_KEY = re.compile(r"\['([^']*)'\]|\[\"([^\"]*)\"\]|\[(\w+)\]|\.?(\w+)")
+_OPERAND = re.compile(r"%([\w.\-]+)")
+_TAKEN = ("inf", "nan", "true", "false", "return", "as")
+_SILENT = frozenset({"api_version", "operand_layout_constraints", "output_operand_aliasing"})
+_PREPOSITIONS = {
+    "reduce": "over", "broadcast": "along", "concatenate": "along", "reverse": "along", "sort": "along",
+    "transpose": "order",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Readable:
+    """A module as it is printed for people.
+
+    Attributes:
+        text: The text.
+        lines: Pairs of a line, counted from 1, and the name of an instruction that stands there. A line may stand for
+            several: the one that it shows first, then the parameters and the numbers that are written in it.
+    """
+
+    text: str
+    lines: tuple[tuple[int, str], ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def readable(text: str) -> Readable:
+    r"""Return an optimized HLO module in short.
+
+    Args:
+        text: What `compiled.as_text()` gives. Lines that cannot be read come out as comments.
+
+    Examples:
+        >>> print(readable('''HloModule f
+        ... ENTRY %main (Arg_0.1: f32[2]) -> f32[2] {
+        ...   %Arg_0.1 = f32[2]{0} parameter(0), metadata={op_name="params[\'linear.bias\']"}
+        ...   ROOT %add.2 = f32[2]{0} add(%Arg_0.1, %Arg_0.1), metadata={op_name="jit(f)/add"}
+        ... }'''))
+        HloModule f
+        entry:
+          linear.bias = f32[2] parameter(0)
+          return f32[2] add(linear.bias, linear.bias)
+    """
+    title, bodies = bodies_of(text)
+    return _Printer(title, bodies).result() if bodies else Readable(text, ())
+
+
+@dataclass
+class _Names:
+    """Names that are in use in one computation."""
+
+    taken: set[str] = field(default_factory=lambda: set(_TAKEN))
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def new(self, wanted: str) -> str:
+        """Return the name, or the name with a number if it is in use."""
+        wanted = re.sub(r"[^A-Za-z0-9_.]+", "_", wanted, flags=re.ASCII).strip("_.") or "value"
+        wanted = f"n{wanted}" if wanted[0].isdigit() else wanted
+        name = wanted
+        while name in self.taken:
+            self.counts[wanted] = number = self.counts.get(wanted, 1) + 1
+            name = f"{wanted}_{number}"
+        self.taken.add(name)
+        return name
+
+
+@dataclass
+class _Scope:
+    """What is known inside one computation: the short name of each instruction, and the type of each short name."""
+
+    names: _Names = field(default_factory=_Names)
+    shown: dict[str, str] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+
+    def of(self, operand: str) -> str:
+        """Return the short name of an operand; one that no line defines gets a name of its own."""
+        if operand not in self.shown:
+            self.shown[operand] = self.names.new(_base(operand))
+        return self.shown[operand]
+
+    def add(self, line: HloLine, wanted: str) -> str:
+        """Give a line a short name."""
+        name = self.shown[line.name] = self.names.new(wanted)
+        self.types[name] = type_of(line)
+        return name
+
+
+class _Printer:
+    def __init__(self, title: str, bodies: dict[str, Body]):
+        self._bodies, self._text, self._lines = bodies, [title], []
+        callers: dict[str, int] = {}
+        for body in bodies.values():
+            for line in body.instructions:
+                for _, callee in runs_of(line, body, bodies)[0]:
+                    callers[callee] = callers.get(callee, 0) + 1
+        self._once = {name for name, count in callers.items() if count == 1 and not bodies[name].is_entry}
+        self._by_word = said_by_word(bodies)
+        names = _Names({"entry", *_TAKEN})
+        self._titles = {name: "entry" if body.is_entry else names.new(_base(name)) for name, body in bodies.items()}
+        self._done: set[str] = set()
+
+    def result(self) -> Readable:
+        """Print the module: the entry, what several lines run, and last what only runs itself."""
+        first = [name for name in self._bodies if name not in self._once and name not in self._by_word]
+        for name in [*first, *self._bodies]:
+            if name not in self._done and name not in self._by_word:
+                self._top(self._bodies[name])
+        return Readable("\n".join(self._text), tuple(self._lines))
+
+    def _emit(self, depth: int, text: str, names: Iterable[str]) -> None:
+        self._text.append("  " * depth + text)
+        self._lines.extend((len(self._text), name) for name in names)
+
+    def _top(self, body: Body) -> None:
+        self._done.add(body.name)
+        scope = _Scope()
+        if body.is_entry:
+            self._emit(0, "entry:", ())
+            python = python_names([line.op_name for line in body.params])
+            for line, name in zip(body.params, python, strict=True):
+                short = scope.add(line, name or _base(line.name))
+                root = "return " if line.is_root else ""
+                self._emit(1, f"{root}{short} = {type_of(line)} parameter({line.literal})", [line.name])
+        else:
+            self._header(0, self._titles[body.name], body, scope, ())
+        self._inside(body, scope, 1, "", listed=body.is_entry)
+
+    def _header(self, depth: int, title: str, body: Body, scope: _Scope, types: tuple[str, ...]) -> None:
+        """Print the title of a computation with its parameters; their types where they are not what one expects."""
+        params = []
+        for at, line in enumerate(body.params):
+            name, type = scope.add(line, "carry" if title in PARTS["while"] else _base(line.name)), type_of(line)
+            params.append(name if types[at : at + 1] == (type,) else f"{name}: {type}")
+        self._emit(depth, f"{title}({', '.join(params)}):", [line.name for line in body.params])
+
+    def _inside(self, body: Body, scope: _Scope, depth: int, expected: str, listed: bool = False) -> None:
+        """Print the lines of a computation; `expected` is the type of its result if the lines around say it."""
+        used = {operand for line in body.instructions for operand in line.operands}
+        for line in body.instructions:
+            if line.name not in body.folded and (not line.is_root or line.name in used):
+                scope.add(line, _base(line.name))
+        for line in body.params:
+            if line.is_root and not listed:
+                self._emit(depth, f"return {scope.of(line.name)}", ())
+        written: list[HloLine] = []
+        for line in body.lines:
+            if isinstance(line, str):
+                self._emit(depth, f"// {line.strip()}", ())
+            elif line.name in body.folded:
+                written.append(line)
+            else:
+                self._line(line, body, scope, depth, expected if line.is_root else "", written)
+                written = []
+
+    def _line(
+        self, line: HloLine, body: Body, scope: _Scope, depth: int, expected: str, written: list[HloLine]
+    ) -> None:
+        called, words = runs_of(line, body, self._bodies)
+        inline = [(how, self._bodies[name]) for how, name in called if self._is_inline(name, depth)]
+        self._done.update(inner.name for _, inner in inline)
+        numbers = {one.name: one for one in written}
+        operands = [
+            _number(numbers[operand], line) if operand in numbers else scope.of(operand) for operand in line.operands
+        ]
+        inner = _Scope()
+        is_direct = len(inline) == 1 and _keeps_names(line, inline[0][1], scope)
+        if is_direct:
+            operands = _handed_in(line, inline[0][1], scope, inner)
+        attributes = dict(body.attributes[line.name])
+        type = type_of(line)
+        is_item = line.opcode == "get-tuple-element" and list(attributes) == ["index"] and len(operands) == 1
+        if is_item and items_of(scope.types.get(operands[0], ""), attributes["index"]) == type:
+            said, type = f"{operands[0]}[{attributes['index']}]", expected
+        else:
+            literal = ", ".join(operands)
+            if line.opcode in ("constant", "parameter"):
+                literal = line.literal if len(line.literal) <= MOST_CHARACTERS else "..."
+            runs = [f" {'' if how == 'to_apply' else f'{how} '}by {word}" for how, word in words]
+            within = {part.name for _, part in inline}
+            runs += [f" {how}=@{self._titles[name]}" for how, name in called if name not in within]
+            said = f"{line.opcode}({literal}){''.join(runs)}{_words(line, attributes, scope)}"
+        if line.opcode == "tuple" and type == tuple_of(scope.types.get(operand, "") for operand in operands):
+            type = expected
+        stated = "" if type == expected else f"{type} "
+        name = scope.shown.get(line.name, "")
+        head = ("return " if line.is_root else "") + (f"{name} = " if name else "")
+        params = inline[0][1].params if is_direct else []
+        self._emit(
+            depth,
+            f"{head}{stated}{said}{':' if inline else ''}",
+            [line.name, *(one.name for one in [*written, *params])],
+        )
+        given = tuple(scope.types.get(operand, "") for operand in operands)
+        for how, part in inline:
+            if is_direct:
+                self._inside(part, inner, depth + 1, type_of(line))
+            else:
+                into = _Scope()
+                takes, gives = expected_types(line.opcode, how, given, type_of(line))
+                self._header(depth + 1, how, part, into, takes)
+                self._inside(part, into, depth + 2, gives)
+
+    def _is_inline(self, name: str, depth: int) -> bool:
+        return name in self._once and name not in self._done and depth < DEEPEST
+
+
+def python_names(paths: list[str]) -> list[str]:
+    """Return short names for parameters from how Python reaches them, no two the same where the paths differ.
+
+    Examples:
+        >>> python_names(["params['linear_0.weight']", "state[0].mu['linear_0.weight']", "state[0].count", "x"])
+        ['params.linear_0.weight', 'mu.linear_0.weight', 'count', 'x']
+    """
+    parts = [["".join(key) for key in _KEY.findall(path)] for path in paths]
+    # A name starts at a word: `batch[0]` is `batch.0`, not `0`.
+    starts = [[at for at in range(len(keys)) if at == 0 or not keys[at].isdigit()][::-1] for keys in parts]
+    chosen = [0] * len(paths)
+    while True:
+        names = [
+            ".".join(keys[start[at] :]) if start else "" for keys, start, at in zip(parts, starts, chosen, strict=True)
+        ]
+        seen: dict[str, list[int]] = {}
+        for at, name in enumerate(names):
+            seen.setdefault(name, []).append(at)
+        longer = [at for same in seen.values() if len(same) > 1 for at in same if chosen[at] + 1 < len(starts[at])]
+        if not longer:
+            return names
+        for at in longer:
+            chosen[at] += 1
+
+
+def expected_types(opcode: str, how: str, given: tuple[str, ...], result: str) -> tuple[tuple[str, ...], str]:
+    """Return the types that a part of an instruction takes and gives, where the instruction says them."""
+    if opcode == "while" and how in PARTS["while"]:
+        return (result,), result if how == "body" else "pred[]"
+    part, _, number = how.partition("_")
+    if opcode == "conditional" and part in PARTS["conditional"]:
+        at = {"true": 1, "false": 2}.get(part, int(number) + 1 if number.isdigit() else 0)
+        return given[at : at + 1], result
+    return (), ""
+
+
+def items_of(type: str, index: str) -> str:
+    """Return the type of one item of a tuple, or `""`."""
+    items = split(type[1:-1]) if type.startswith("(") else []
+    return items[int(index)] if index.isdigit() and int(index) < len(items) else ""
+
+
+def tuple_of(types: Iterable[str]) -> str:
+    """Return the type of a tuple."""
+    return f"({', '.join(types)})"
+
+
+def _base(name: str) -> str:
+    """Return the name of an instruction without what makes it unique."""
+    short = _COUNTED.sub("", name)
+    if re.fullmatch(r"param_\d+|Arg_\d+|arg\d+|p\d+", short):
+        return "p" + re.sub(r"\D", "", short)
+    return "item" if short == "get-tuple-element" else short
+
+
+def _number(constant: HloLine, user: HloLine) -> str:
+    """Return a constant as an operand; its dtype is that of the result unless it is said."""
+    dtype = constant.shapes[0][0]
+    is_clear = user.opcode != "tuple" and user.shapes and user.shapes[0][0] == dtype
+    return constant.literal if is_clear else f"{constant.literal}:{dtype}"
+
+
+def _keeps_names(line: HloLine, inner: Body, scope: _Scope) -> bool:
+    """Whether the parameters of a body are simply the operands of the line that runs it."""
+    if line.opcode not in ("fusion", "call") or len(inner.params) != len(line.operands):
+        return False
+    return all(
+        scope.types.get(scope.of(name)) == type_of(param)
+        for name, param in zip(line.operands, inner.params, strict=True)
+    )
+
+
+def _handed_in(line: HloLine, inner: Body, scope: _Scope, into: _Scope) -> list[str]:
+    """Name the parameters of a body after the operands, and return the operands as they are printed."""
+    shown = [scope.of(operand) for operand in line.operands]
+    into.names.taken.update(shown)
+    operands = []
+    for at, (name, param) in enumerate(zip(shown, inner.params, strict=True)):
+        if name in shown[:at]:
+            operands.append(f"{name} as {into.add(param, name)}")
+        else:
+            into.shown[param.name], into.types[name] = name, type_of(param)
+            operands.append(name)
+    return operands
+
+
+def _words(line: HloLine, attributes: Mapping[str, str], scope: _Scope) -> str:
+    """Return the attributes of a line in few words, with a blank in front."""
+    left, found = dict(attributes), []
+    if line.opcode in _PREPOSITIONS and "dimensions" in left:
+        axes = left.pop("dimensions").strip("{}")
+        found += [f"{_PREPOSITIONS[line.opcode]} {axes}"] if axes else []
+    for prefix, kind in (("", "contracting"), ("batch ", "batch")):
+        sides = [left.pop(f"{side}_{kind}_dims", "{}").strip("{}") for side in ("lhs", "rhs")]
+        found += [f"{prefix}[{sides[0]}]x[{sides[1]}]"] if any(sides) else []
+    for name in ("kind", "direction", "slice", "iota_dimension", "custom_call_target"):
+        if name in left:
+            value = left.pop(name)
+            found.append(
+                {"kind": value[1:].lower(), "slice": re.sub(r"[\[\]]", "", value).replace("{", "[").replace("}", "]")}
+                .get(name, f"along {value}" if name == "iota_dimension" else value)
+            )  # fmt: skip
+    for name, value in left.items():
+        if name not in _SILENT:
+            value = _OPERAND.sub(lambda match: scope.of(match[1]), value)
+            found.append(f"{name}={value}" if value else name)
+    found += [f"{line.trips} times"] if line.trips is not None else []
+    return " " + ", ".join(found) if found else ""

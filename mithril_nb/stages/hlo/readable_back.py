@@ -1,0 +1,192 @@
+"""Readable HLO read back: the same operations that the module itself has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from mithril_nb.stages.hlo.readable import expected_types, items_of, tuple_of
+from mithril_nb.stages.hlo.readable_bodies import NUMBER, Operation, split, types_in, visited
+
+_TYPE = re.compile(r"(?:[a-z]\w*\[[^\]]*\])(?= )")
+_HEAD = re.compile(r"(return )?(?:([A-Za-z][\w.]*) = )?")
+_TITLE = re.compile(r"(\w[\w.]*)\((.*)\):$")
+_ITEM = re.compile(r"([A-Za-z][\w.]*)\[(\d+)\]$")
+_OPERATION = re.compile(r"([\w\-]+)\(([^()]*)\)((?: (?:\w+ )?by [a-z]+(?![\w.=])| \w+=@[\w.]+)*)")
+_WORD = re.compile(r" (?:(\w+) )?by ([a-z]+)")
+_NAMED = re.compile(r" (\w+)=@([\w.]+)")
+
+
+@dataclass
+class _Row:
+    """One operation while its computation is read."""
+
+    opcode: str
+    type: str
+    operands: list[str] = field(default_factory=list)
+    called: list[tuple[str, str]] = field(default_factory=list)
+    words: list[tuple[str, str]] = field(default_factory=list)
+    is_root: bool = False
+
+
+@dataclass
+class _Computation:
+    rows: list[_Row] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+
+    def add(self, row: _Row, name: str = "") -> None:
+        """Add an operation under a name."""
+        if name:
+            self.places[name] = len(self.rows)
+        self.rows.append(row)
+
+    def type_of(self, name: str) -> str:
+        """Return the type of what a name stands for, or `""`."""
+        return self.rows[self.places[name]].type if name in self.places else ""
+
+
+def parse(text: str) -> tuple[tuple[Operation, ...], ...]:
+    """Return the operations of each computation of a readable module, as `operations` returns those of the original.
+
+    Args:
+        text: What `readable` made. Lines that are not of this form are passed over.
+
+    Examples:
+        >>> from mithril_nb.stages.hlo.readable import readable
+        >>> from mithril_nb.stages.hlo.readable_bodies import operations
+        >>> module = '''HloModule f
+        ... ENTRY %main (x.1: f32[2]) -> f32[2] {
+        ...   %x.1 = f32[2]{0} parameter(0)
+        ...   ROOT %tanh.2 = f32[2]{0} tanh(%x.1)
+        ... }'''
+        >>> parse(str(readable(module))) == operations(module)
+        True
+    """
+    return _Reader(text).result()
+
+
+class _Reader:
+    def __init__(self, text: str):
+        self._lines = [(len(line) - len(line.lstrip(" ")), line.strip()) for line in text.split("\n")]
+        self._found: dict[str, _Computation] = {}
+        self._at = 0
+
+    def result(self) -> tuple[tuple[Operation, ...], ...]:
+        """Read all computations, and put them in the order in which they are first run."""
+        while self._at < len(self._lines):
+            depth, line = self._lines[self._at]
+            self._at += 1
+            title = _TITLE.match(line)
+            if depth == 0 and (title or line == "entry:"):
+                body = self._found[f"@{title[1]}" if title else "@entry"] = _Computation()
+                if title:
+                    _params(body, title[2], ())
+                self._inside(body, depth, "")
+        roots = [name for name in self._found if name.startswith("@")]
+        runs = {
+            name: [callee for row in body.rows for _, callee in row.called if callee in self._found]
+            for name, body in self._found.items()
+        }
+        order = {name: at for at, name in enumerate(visited(_uncalled_first(roots, runs), runs))}
+        return tuple(
+            tuple(_operation(row, self._found[name], order) for row in self._found[name].rows) for name in order
+        )
+
+    def _inside(self, body: _Computation, depth: int, expected: str) -> None:
+        """Read the lines that stand further in than `depth`."""
+        while self._at < len(self._lines) and self._lines[self._at][0] > depth:
+            inner, line = self._lines[self._at]
+            self._at += 1
+            self._line(body, inner, line, expected)
+
+    def _line(self, body: _Computation, depth: int, line: str, expected: str) -> None:
+        head = _HEAD.match(line)
+        rest = line[head.end() :] if head else line
+        is_root, name = bool(head and head[1]), (head[2] if head else "") or ""
+        if is_root and not name and rest in body.places:
+            body.rows[body.places[rest]].is_root = True
+            return
+        given = expected if is_root else ""
+        item = _ITEM.match(rest)
+        if item:
+            type = given or items_of(body.type_of(item[1]), item[2])
+            body.add(_Row("get-tuple-element", type, [item[1]], is_root=is_root), name)
+            return
+        stated, rest = _type(rest)
+        constant = re.match(r"(constant)\(.*\)$", rest)
+        found = constant or _OPERATION.match(rest)
+        if found is None or line.startswith("//"):
+            return
+        row = _Row(found[1], stated or given, is_root=is_root)
+        aliases = []
+        for operand in [] if constant or row.opcode == "parameter" else split(found[2]):
+            number, _, dtype = operand.partition(":")
+            if NUMBER.fullmatch(number):
+                type = f"{dtype or (types_in(row.type) or (('?', ()),))[0][0]}[]"
+                row.operands.append(f"{len(body.rows)}")
+                aliases.append("")
+                body.add(_Row("constant", type), f"{len(body.rows)}")
+            else:
+                outer, _, alias = operand.partition(" as ")
+                row.operands.append(outer)
+                aliases.append(alias or outer)
+        if row.opcode == "tuple" and not row.type:
+            row.type = tuple_of(body.type_of(operand) for operand in row.operands)
+        runs = "" if constant else found[3]
+        row.words = [(how or "to_apply", word) for how, word in _WORD.findall(runs)]
+        row.called = [(how, f"@{callee}") for how, callee in _NAMED.findall(runs)]
+        body.add(row, name)
+        self._bodies(body, row, depth, aliases)
+
+    def _bodies(self, outer: _Computation, row: _Row, depth: int, names: list[str]) -> None:
+        """Read what stands below an operation: one body that knows its operands, or parts with titles."""
+        given = tuple(outer.type_of(operand) for operand in row.operands)
+        while self._at < len(self._lines) and self._lines[self._at][0] > depth:
+            title = _TITLE.match(self._lines[self._at][1])
+            body, key = _Computation(), f"{len(self._found)}"
+            self._found[key] = body
+            if title:
+                self._at += 1
+                row.called.append((title[1], key))
+                takes, gives = expected_types(row.opcode, title[1], given, row.type)
+                _params(body, title[2], takes)
+                self._inside(body, self._lines[self._at - 1][0], gives)
+            else:
+                row.called.append(("calls" if row.opcode == "fusion" else "to_apply", key))
+                for name, type in zip(names, given, strict=True):
+                    body.add(_Row("parameter", type), name)
+                self._inside(body, depth, row.type)
+
+
+def _params(body: _Computation, text: str, types: tuple[str, ...]) -> None:
+    for at, param in enumerate(split(text)):
+        name, _, type = param.partition(": ")
+        body.add(_Row("parameter", type or (types[at] if at < len(types) else "")), name)
+
+
+def _type(text: str) -> tuple[str, str]:
+    """Return the type at the start of a text, if there is one, and the rest."""
+    if text.startswith("("):
+        depth = 0
+        for place, char in enumerate(text):
+            depth += (char in "([{") - (char in ")]}")
+            if depth == 0:
+                return text[: place + 1], text[place + 1 :].lstrip()
+    found = _TYPE.match(text)
+    return (found[0], text[found.end() :].lstrip()) if found else ("", text)
+
+
+def _uncalled_first(roots: list[str], runs: dict[str, list[str]]) -> list[str]:
+    run = {callee for callees in runs.values() for callee in callees}
+    return sorted(roots, key=lambda name: (name != "@entry", name in run))
+
+
+def _operation(row: _Row, body: _Computation, order: dict[str, int]) -> Operation:
+    called = [(how, order[callee]) for how, callee in row.called if callee in order]
+    return Operation(
+        row.opcode,
+        types_in(row.type),
+        tuple(body.places.get(operand, -1) for operand in row.operands),
+        tuple(sorted([*called, *row.words], key=lambda run: run[0])),
+        row.is_root,
+    )

@@ -1,0 +1,272 @@
+"""What readable printing and reading it back agree on: the operations of an HLO module, leaves where they are used.
+
+Parameters and constants have no place of their own in a program: here parameters come first, by their number, and a
+number that only one instruction uses comes right before it. All else stays in the order of the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from mithril_nb.stages.hlo.text import HloLine, read_module
+
+NUMBER = re.compile(r"-?(?:\d[\d.]*(?:e[-+]?\d+)?|inf|nan)|true|false")
+"""A constant that is written where it is used."""
+Types = tuple[tuple[str, tuple[int, ...]], ...]
+
+_ARRAY = re.compile(r"([a-z]\w*)\[([^\]]*)\]")
+_LAYOUT = re.compile(r"\]\{[^{}]*\}")
+_NAME = re.compile(r"%?([\w.\-]+)")
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation, as the printed text and the original both give it.
+
+    Attributes:
+        opcode: What it does.
+        results: Dtype and sizes of each array in its result.
+        operands: Places of its operands among the operations of its computation; -1 where there is no such line.
+        runs: Computations that it runs, each with how: a place in the list of computations, or a word such as `"add"`.
+        is_root: Whether it gives the result of its computation.
+    """
+
+    opcode: str
+    results: Types
+    operands: tuple[int, ...] = ()
+    runs: tuple[tuple[str, int | str], ...] = ()
+    is_root: bool = False
+
+
+@dataclass
+class Body:
+    """A computation, ready to be printed.
+
+    Attributes:
+        name: Its name.
+        is_entry: Whether the program starts here.
+        params: Its parameters by number; empty if they are not numbered 0, 1, 2, ... (then they are among
+            the lines).
+        lines: All else, in order; what could not be read is text.
+        folded: Names of the constants that are written where they are used.
+        attributes: For each line what stands after its operands, without computations: pairs of name and value.
+        runs: For each line the computations that it runs, each with how.
+    """
+
+    name: str
+    is_entry: bool
+    params: list[HloLine]
+    lines: list[HloLine | str]
+    folded: set[str] = field(default_factory=set)
+    attributes: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    runs: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    @property
+    def instructions(self) -> Iterator[HloLine]:
+        """The lines that could be read, without parameters that stand at the top."""
+        return (line for line in self.lines if isinstance(line, HloLine))
+
+    @property
+    def word(self) -> tuple[str, str] | None:
+        """Its operation and dtype if it does nothing but combine two numbers, as `("add", "f32")`."""
+        if len(self.params) != 2 or len(self.lines) != 1 or not isinstance(self.lines[0], HloLine):
+            return None
+        (line,), (left, right) = self.instructions, self.params
+        said = dict(self.attributes[line.name])
+        word = said.pop("direction", line.opcode).lower()
+        is_plain = line.is_root and not said and not self.runs[line.name] and re.fullmatch("[a-z]+", word)
+        if not is_plain or line.operands != (left.name, right.name) or left.shapes != right.shapes:
+            return None
+        return (word, left.shapes[0][0]) if [sizes for _, sizes in left.shapes] == [()] else None
+
+
+def bodies_of(text: str) -> tuple[str, dict[str, Body]]:
+    """Return the title of a module and its computations by name, the entry first and then what nobody runs."""
+    title, computations = read_module(text)
+    names = {computation.name for computation in computations}
+    found: dict[str, Body] = {}
+    for computation in computations:
+        body = found[computation.name] = Body(computation.name, computation.is_entry, [], computation.lines)
+        for line in computation.instructions:
+            body.attributes[line.name], body.runs[line.name] = _attributes(line.attributes, names)
+        numbered = {line.literal: line for line in computation.instructions if line.opcode == "parameter"}
+        params = [numbered.get(str(number)) for number in range(len(numbered))]
+        if all(params) and len(numbered) == sum(line.opcode == "parameter" for line in computation.instructions):
+            body.params = [line for line in params if line is not None]
+            body.lines = [line for line in body.lines if isinstance(line, str) or line.opcode != "parameter"]
+    for body in found.values():
+        _fold(body, found)
+    run = {callee for body in found.values() for runs in body.runs.values() for _, callee in runs}
+    ordered = sorted(found.values(), key=lambda body: (not body.is_entry, body.name in run))
+    return title, {body.name: body for body in ordered}
+
+
+def operations(text: str) -> tuple[tuple[Operation, ...], ...]:
+    r"""Return the operations of each computation of a module, the entry first, each where it is first run.
+
+    Args:
+        text: What `compiled.as_text()` gives.
+
+    Examples:
+        >>> operations("ENTRY %f (x: f32[2]) -> f32[2] {\n  ROOT %x = f32[2]{0} parameter(0)\n}")
+        ((Operation(opcode='parameter', results=(('f32', (2,)),), operands=(), runs=(), is_root=True),),)
+    """
+    _, bodies = bodies_of(text)
+    runs = {
+        name: [callee for line in body.instructions for how, callee in runs_of(line, body, bodies)[0]]
+        for name, body in bodies.items()
+    }
+    said = said_by_word(bodies)
+    shown = [name for name in bodies if name not in said]
+    order = {name: at for at, name in enumerate(visited(shown, runs))}
+    found = []
+    for name in order:
+        body = bodies[name]
+        lines = [*body.params, *body.instructions]
+        places = {line.name: at for at, line in enumerate(lines)}
+        rows = []
+        for line in lines:
+            called, words = runs_of(line, body, bodies)
+            rows.append(
+                Operation(
+                    line.opcode,
+                    line.shapes,
+                    tuple(places.get(operand, -1) for operand in line.operands),
+                    tuple(sorted([*((how, order[callee]) for how, callee in called), *words], key=lambda run: run[0])),
+                    line.is_root,
+                )
+            )
+        found.append(tuple(rows))
+    return tuple(found)
+
+
+def runs_of(
+    line: HloLine, body: Body, bodies: Mapping[str, Body]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the computations that a line runs, each with how, apart from those for which a word is enough."""
+    called, words = [], []
+    for how, callee in body.runs[line.name]:
+        word = None if line.opcode in ("call", "fusion", "map") else bodies[callee].word
+        if word is not None and line.shapes and word[1] == line.shapes[0][0]:
+            words.append((how, word[0]))
+        else:
+            called.append((how, callee))
+    return called, words
+
+
+def said_by_word(bodies: Mapping[str, Body]) -> set[str]:
+    """Return the names of the computations for which a word is enough wherever they are run."""
+    called, words = set[str](), set[str]()
+    for body in bodies.values():
+        for line in body.instructions:
+            inside = {callee for _, callee in runs_of(line, body, bodies)[0]}
+            called |= inside
+            words.update(callee for _, callee in body.runs[line.name] if callee not in inside)
+    return words - called
+
+
+def visited(roots: Iterable[str], runs: Mapping[str, list[str]]) -> list[str]:
+    """Return all computations, each where it is first run when one starts from the roots."""
+    seen: dict[str, None] = {}
+    for root in roots:
+        waiting = [root]
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen[name] = None
+                waiting.extend(reversed(runs.get(name, [])))
+    return list(seen)
+
+
+def type_of(line: HloLine) -> str:
+    """Return the type of a result as it is written, without layouts."""
+    written = line.written.partition(" = ")[2]
+    return without_layout(written[: written.find(f" {line.opcode}(")])
+
+
+def without_layout(type: str) -> str:
+    """Return a type without layouts.
+
+    Examples:
+        >>> without_layout("(f32[2,3]{0,1:T(8,128)}, s32[])")
+        '(f32[2,3], s32[])'
+    """
+    return _LAYOUT.sub("]", type)
+
+
+def types_in(type: str) -> Types:
+    """Return dtype and sizes of each array in a type.
+
+    Examples:
+        >>> types_in("(f32[2,3], s32[])")
+        (('f32', (2, 3)), ('s32', ()))
+    """
+    return tuple(
+        (dtype, tuple(int(size.lstrip("<=")) for size in sizes.split(",") if size.lstrip("<=").isdigit()))
+        for dtype, sizes in _ARRAY.findall(type)
+    )
+
+
+def split(text: str) -> list[str]:
+    """Return the parts between the commas that stand in no bracket and no quotes.
+
+    Examples:
+        >>> split('f32[2,3], (a, b), "x, y"')
+        ['f32[2,3]', '(a, b)', '"x, y"']
+    """
+    parts, start, depth, quoted = [], 0, 0, False
+    for place, char in enumerate(text):
+        if char == '"' and text[place - 1 : place] != "\\":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif char in "({[":
+            depth += 1
+        elif char in ")}]":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:place].strip())
+            start = place + 1
+    return [part for part in [*parts, text[start:].strip()] if part]
+
+
+def _attributes(text: str, names: set[str]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return what stands after the operands: pairs of name and value, and the computations among them with how."""
+    said: list[tuple[str, str]] = []
+    runs: list[tuple[str, str]] = []
+    for part in split(text):
+        key, _, value = part.partition("=")
+        key = key.removesuffix("_computations").removesuffix("_computation")
+        found = _NAME.fullmatch(value)
+        listed = [_NAME.fullmatch(name) for name in split(value[1:-1])] if value.startswith("{%") else []
+        if found and found[1] in names:
+            runs.append((key, found[1]))
+        elif listed and all(name and name[1] in names for name in listed):
+            runs.extend((f"{key}_{at}", name[1]) for at, name in enumerate(listed) if name)
+        else:
+            said.append((key, value))
+    return said, runs
+
+
+def _fold(body: Body, bodies: Mapping[str, Body]) -> None:
+    """Put each number that only one line uses right before it."""
+    users: dict[str, list[HloLine]] = {}
+    for line in body.instructions:
+        for operand in line.operands:
+            users.setdefault(operand, []).append(line)
+    folded = {
+        line.name: line
+        for line in body.instructions
+        if line.opcode == "constant" and not line.is_root and NUMBER.fullmatch(line.literal)
+        if [sizes for _, sizes in line.shapes] == [()] and not body.attributes[line.name]
+        if len(used := users.get(line.name, [])) == 1 and not runs_of(used[0], body, bodies)[0]
+    }
+    lines: list[HloLine | str] = []
+    for line in body.lines:
+        if isinstance(line, HloLine) and line.name not in folded:
+            lines.extend(folded[operand] for operand in line.operands if operand in folded)
+        if isinstance(line, str) or line.name not in folded:
+            lines.append(line)
+    body.lines, body.folded = lines, set(folded)

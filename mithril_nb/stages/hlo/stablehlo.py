@@ -1,0 +1,270 @@
+"""StableHLO text with its locations read and taken off: which line came from which equations.
+
+JAX prints each op with `loc(#loc12)` and a table of locations at the end. The functions it shares between calls carry
+tags relative to themselves, so the way from `@main` through the calls gives the ids; one line may have many callers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
+from mithril_nb.stages.inference import Draft, attribute, pass_on
+from mithril_nb.stages.records import Equation, Instruction
+from mithril_nb.stages.trace.tags import Tags
+
+_QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
+_ENTRY = re.compile(r"(#loc\d*) = loc\((.*)\)$")
+_NAME = re.compile(rf"({_QUOTED})(?:\((#loc\d*)\))?")
+_OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?(?:, %[\w#:]+)* = )?"?([A-Za-z_][\w.$]*)"?')
+_FUNC = re.compile(r"func\.func (?:public |private )?@(\"[^\"]*\"|[\w.$-]+)")
+_CALLEE = re.compile(r"call @(\"[^\"]*\"|[\w.$-]+)")
+_USED = re.compile(r"%[\w]+")
+_CARRIED = re.compile(r"(%\w+) = (%\w+)")
+_TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)([^<>,]*(?:<\w*>)?)")
+_BRACKETED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
+_ATTRIBUTE = re.compile(rf"(?<![\w%])(\w+) = ({_BRACKETED}(?: x {_BRACKETED})?|#[\w.]+<[^<>]*>|[^,{{}}:]+)")
+
+
+@dataclass
+class _Function:
+    """One function while it is read: its ops, where JAX says they come from, whom it calls."""
+
+    name: str
+    draft: Draft
+    ops: list[Draft] = field(default_factory=list)
+    locations: dict[str, str] = field(default_factory=dict)
+    calls: list[tuple[str, str]] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of its ops start with."""
+        return "" if self.name == "main" else self.name
+
+
+def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the text without locations, and its instructions with their provenance.
+
+    Args:
+        text: What `lowered.as_text(debug_info=True)` gives.
+        tags: How the equations are marked in it.
+        equations: The equations by id.
+    """
+    body, table = _split(text)
+    names: dict[str, str] = {}
+    functions: dict[str, _Function] = {}
+    open_ops: list[Draft | None] = []
+    waiting: Draft | None = None  # An op whose regions start on the next line.
+    shown: list[str] = []
+    current: _Function | None = None
+    for line in body:
+        plain, found = _strip(line)
+        shown.append(plain)
+        number = len(shown)
+        start = plain.strip()
+        opens = start.endswith("{")
+        location = None
+        if found and line.endswith(")"):
+            place = found[-1]
+            if place not in names:
+                names[place] = _name_in(table.get(place, place), table, tags.marker)
+            location = names[place]
+        if start.startswith("}"):
+            closed = None if opens or not open_ops else open_ops.pop()
+            if closed is not None and current is not None:
+                closed.lines = number - closed.line + 1
+                closed.shapes = closed.shapes or result_specs(plain)
+                current.locations[closed.id] = location or ""
+                current = None if closed is current.draft else current
+            continue
+        if opens and waiting is not None:
+            open_ops.append(waiting)
+            waiting = None
+            continue
+        function = _FUNC.search(plain) if "func.func" in plain else None
+        if function:
+            current = _Function(function.group(1), Draft(f"@{function.group(1)}", "func.func", number))
+            functions[current.name] = current
+            open_ops.append(current.draft)
+            continue
+        match = _OP.match(plain)
+        if match is None or current is None:
+            if opens:
+                open_ops.append(None)
+            continue
+        result, opcode = match.groups()
+        rest = plain[match.end() :]
+        if opcode.endswith(".while"):  # `%iterArg = %arg0`: inside it is known by another name
+            carried: list[tuple[str, str]] = _CARRIED.findall(rest)
+            current.names |= {inside: current.names.get(outside, outside) for inside, outside in carried}
+            rest = _CARRIED.sub(r"\2", rest)
+        used: list[str] = _USED.findall(rest)
+        operands = tuple([current.names[name] for name in used if name in current.names])
+        are_known = len(operands) == len(used)
+        draft = Draft(
+            f"{current.prefix}{result or f'@{opcode}'}",
+            opcode,
+            number,
+            operands=operands,
+            asks_users_first=opcode.endswith((".constant", ".iota")),
+            shown_operands=operands if are_known else tuple([current.names.get(name, name) for name in used]),
+            shapes=result_specs(rest),
+            attributes=attribute_pairs(rest),
+        )
+        if result is None or draft.id in current.locations:
+            draft.id += f"@{number}"
+        current.locations[draft.id] = location or ""
+        current.ops.append(draft)
+        callee = _CALLEE.search(plain) if "call" in opcode else None
+        if callee:
+            current.calls.append((callee.group(1), draft.id))
+        if result is not None:
+            current.names[result] = draft.id
+        if opens:
+            open_ops.append(draft)
+        elif location is None:
+            waiting = draft
+    return "\n".join(shown) + "\n", _resolve(functions, tags, equations)
+
+
+def result_specs(rest: str) -> tuple[TensorSpec, ...]:
+    """Return the specs of an op's results, from its line.
+
+    Examples:
+        >>> [str(spec) for spec in result_specs("%0, %1 : (tensor<2x3xf32>, tensor<f32>) -> tensor<2xf32>")]
+        ['(2,) float32']
+        >>> [str(spec) for spec in result_specs("%0 : (tensor<4xi4>) -> tensor<4x2xcomplex<f32>>")]
+        ['(4, 2) complex64']
+    """
+    _, colon, types = rest.rpartition(" : ")
+    return _specs(types.rpartition("->")[2]) if colon else ()
+
+
+@lru_cache(maxsize=4096)
+def _specs(types: str) -> tuple[TensorSpec, ...]:
+    found = []
+    for sizes, dtype in _TENSOR.findall(types):
+        shape = tuple(int(size) if size.isdigit() else size for size in sizes.split("x")[:-1])
+        found.append(TensorSpec(shape, MLIR_DTYPES.get(dtype) or dtype))
+    return tuple(found)
+
+
+def attribute_pairs(rest: str) -> tuple[tuple[str, str], ...]:
+    """Return the attributes on an op's line as names and values.
+
+    Examples:
+        >>> attribute_pairs("%0, %1, contracting_dims = [1] x [0], precision = [DEFAULT, DEFAULT] : tensor<2xf32>")
+        (('contracting_dims', '[1] x [0]'), ('precision', '[DEFAULT, DEFAULT]'))
+    """
+    first = rest.find(" = ")
+    # Without the operands, which stand before its name, many lines say the same.
+    return () if first < 0 else _pairs(rest[max(rest.rfind(" ", 0, first), 0) :])
+
+
+@lru_cache(maxsize=4096)
+def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
+    return tuple([(name, value.strip()) for name, value in _ATTRIBUTE.findall(attributes)])
+
+
+def _split(text: str) -> tuple[list[str], dict[str, str]]:
+    body: list[str] = []
+    table: dict[str, str] = {}
+    for line in text.splitlines():
+        entry = _ENTRY.match(line) if line.startswith("#") else None
+        if entry:
+            table[entry.group(1)] = entry.group(2)
+        else:
+            body.append(line)
+    while body and not body[-1].strip():
+        body.pop()
+    return body, table
+
+
+def _strip(line: str) -> tuple[str, list[str]]:
+    """Take the locations off a line."""
+    start = line.find(" loc(")
+    if start < 0:
+        return line, []
+    if line.startswith(" loc(#", start) and line.find(")", start) == len(line) - 1:  # nearly always
+        return line[:start], [line[start + 5 : -1]]
+    found: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        if match.group(1) is None:
+            return match.group(0)
+        found.append(match.group(1))
+        return ""
+
+    return _LOC.sub(take, line), found
+
+
+def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
+    """Return the names in a location, those of several joined as XLA does.
+
+    `"name"(#loc3)` is a name that somebody gave to what is at `#loc3`: where that has the mark and the name has not,
+    it is taken in its place.
+    """
+    outer, left = "", len(table) + 2  # a table that was tampered with may go round in circles
+    while location and left:
+        left -= 1
+        if location.startswith("#"):
+            location = table.get(location, "")
+        if location.startswith("fused"):
+            return ";".join(name[1:-1] for name in re.findall(_QUOTED, location)) or outer
+        match = _NAME.match(location)
+        if match is None:
+            return outer
+        name = match.group(1)[1:-1]
+        child = match.group(2)
+        if child is None or marker in name:
+            return name or outer
+        outer, location = name or outer, child
+    return outer
+
+
+def _resolve(
+    functions: Mapping[str, _Function], tags: Tags, equations: Mapping[str, Equation]
+) -> tuple[Instruction, ...]:
+    callers: dict[str, set[str]] = {name: set() for name in functions}
+    callers["main"] = {""}
+    for _ in functions:  # Callers nearly always stand before what they call; repeat until nothing is added.
+        before = {name: len(ids) for name, ids in callers.items()}
+        for function in functions.values():
+            for callee, op in function.calls:
+                callers.setdefault(callee, set()).update(
+                    _ids(function.locations[op], callers[function.name], tags, equations)
+                )
+        if before == {name: len(ids) for name, ids in callers.items()}:
+            break
+    drafts: dict[str, Draft] = {}
+    for function in functions.values():
+        drafts[function.draft.id] = function.draft
+        if function.name != "main":
+            attribute(function.draft, callers[function.name], equations)
+            function.draft.origin = "inferred" if function.draft.origin else None
+        places = set(function.locations.values())
+        ids = {place: _ids(place, callers[function.name], tags, equations) for place in places}
+        for draft in function.ops:
+            attribute(draft, ids[function.locations[draft.id]], equations)
+            drafts[draft.id] = draft
+    main = functions["main"].draft.id if "main" in functions else ""
+    pass_on({id: draft for id, draft in drafts.items() if id != main})
+    return tuple(draft.finished(equations) for draft in drafts.values() if draft.id != main)
+
+
+def _ids(location: str, callers: set[str], tags: Tags, equations: Mapping[str, Equation]) -> frozenset[str]:
+    """Return the equations of an op: the path in its own name, after that of each caller of its function."""
+    found: set[str] = set()
+    for part in location.split(";"):
+        inner = ".".join(tags.path(part))
+        for caller in callers:
+            id = f"{caller}.{inner}" if caller and inner else caller or inner
+            # Helpers that JAX lowers once and calls again keep the location of the first use: then ask the caller.
+            found.add(id if id in equations else caller)
+    return frozenset(found - {""})

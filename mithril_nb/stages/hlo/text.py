@@ -1,0 +1,379 @@
+"""Reading and tidying the text of an optimized HLO module. The format is not stable: what cannot be read stays text."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.hlo.dtypes import HLO_DTYPES
+
+_QUOTED = r'"(?:[^"\\]|\\.)*"'
+_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
+_HEAD = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
+_OP_NAME = re.compile(rf"op_name=({_QUOTED})")
+_OPERAND = re.compile(r"%([\w.\-]+)")
+_CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
+_OPERAND_NAME = re.compile(r"([\w.\-]+)(?=,|$)")
+_NAMED = re.compile(
+    r"\b(calls|to_apply|body|condition|true_computation|false_computation|branch_computations|called_computations"
+    r"|comparator|select|scatter)=(\{[^}]*\}|[\w.\-]+)"
+)
+_BRANCHES = re.compile(r"\b(?:branch_computations|called_computations)=\{([^}]*)\}")
+_ARRAY = re.compile(r"([a-z]\w*)\[([\d,<=]*)\]")
+_LAYOUT = re.compile(r"\]\{([\d,]*)(?::[^{}\n]*)?\}")
+_USUAL_LAYOUTS = ("]{0}", "]{1,0}", "]{2,1,0}", "]{3,2,1,0}")
+_INDEX = re.compile(r"/\*index=\d+\*/")
+_CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
+_WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
+_TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
+_ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
+_BRACKET = re.compile(rf"{_QUOTED}|[(){{}}\[\]]")
+_BRACES = r"\{(?:[^{}\"]++|" + _QUOTED + r")*+\}"
+for _ in range(4):  # as deep as XLA nests them
+    _BRACES = r"\{(?:[^{}\"]++|" + _QUOTED + "|" + _BRACES + r")*+\}"
+_NOISES = ("metadata", "backend_config", "frontend_attributes", "origin", "sharding")
+_NOISE = re.compile(rf", (?:{'|'.join(_NOISES)})=(?:{_BRACES}|{_QUOTED}|[^,{{\n]*)")
+_USUAL_METADATA = re.compile(r', metadata=\{op_name="[^"\\{}]*"[^"{}]*\}')
+"""Some of what `_NOISE` finds; what begins as plain text is found several times as fast."""
+_NAME_LIST = r"%?[\w.\-+]++(?:, %?[\w.\-]++)*+"
+_USUAL = re.compile(
+    rf"\s+(ROOT )?%?([\w.\-]+) = (\w+\[[\d,]*\](?:\{{[\d,]*\}})?) ([\w\-]+)\(((?:{_NAME_LIST})?)\)"
+    rf"((?:, (?!{'|'.join(_NOISES)}|\w*_computations)\w+=(?:\{{[^{{}}\"%]*+\}}|%?[\w.\->]++)(?=,|$))*+)"
+    r'(?:, metadata=\{op_name="([^"\\]*)"[^"{}]*\})?$'
+)
+"""A line with one array as its result, and nothing behind its operands but names, numbers and metadata."""
+
+
+@dataclass
+class HloLine:
+    """One instruction of an HLO module.
+
+    Attributes:
+        name: Its name, without `%`.
+        opcode: `fusion`, `dot`, `add`, ...
+        shapes: Dtype and sizes of each array in its result.
+        operands: Names of its operands.
+        op_name: What JAX called it, or `""`.
+        calls: Names of the computations it calls, with how (`calls`, `body`, `to_apply`, ...).
+        attributes: What stands after the operands.
+        literal: What stands between the parentheses.
+        is_root: Whether it gives the result of its computation.
+        written: The line as `tidy` takes it, which makes of it what is shown.
+        trips: How often the body of a loop runs, if XLA knows.
+    """
+
+    name: str
+    opcode: str
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    operands: tuple[str, ...]
+    op_name: str
+    calls: tuple[tuple[str, str], ...]
+    attributes: str
+    literal: str
+    is_root: bool
+    written: str
+    trips: int | None = None
+
+    @property
+    def elements(self) -> int:
+        """Number of items in the result."""
+        return sum(_product(sizes) for _, sizes in self.shapes)
+
+    @property
+    def specs(self) -> tuple[TensorSpec, ...]:
+        """Specs of the arrays in the result."""
+        return _specs(self.shapes)
+
+
+@dataclass
+class Computation:
+    """A computation: its name, its header, and its lines, of which some may be unreadable (plain text)."""
+
+    name: str
+    header: str
+    is_entry: bool
+    lines: list[HloLine | str] = field(default_factory=list)
+
+    @property
+    def instructions(self) -> list[HloLine]:
+        """The lines that could be read."""
+        return [line for line in self.lines if isinstance(line, HloLine)]
+
+
+def read_module(text: str) -> tuple[str, list[Computation]]:
+    """Return the name of the module and its computations, in the order of the text."""
+    title = "HloModule"
+    computations: list[Computation] = []
+    current: Computation | None = None
+    for line in text.splitlines():
+        if current is not None:
+            if line.startswith("}"):
+                current = None
+            elif line.strip():
+                current.lines.append(read_line(line))
+        elif line.startswith("HloModule "):
+            title = line.split(",", 1)[0].rstrip()
+        else:
+            match = _COMPUTATION.match(line)
+            if match:
+                current = Computation(match.group(2), line, match.group(1) is not None)
+                computations.append(current)
+    return title, computations
+
+
+def read_line(line: str) -> HloLine | str:
+    """Return the instruction on a line, or the line itself if it cannot be read."""
+    return _usual_line(line) or _any_line(line)
+
+
+def _usual_line(line: str) -> HloLine | None:
+    """Return the instruction on a line that is written as nearly all are, in a third of the time."""
+    match = _USUAL.match(line)
+    if match is None:
+        return None
+    root, name, result, opcode, literal, attributes, op_name = match.groups()
+    takes_nothing = opcode in ("constant", "parameter")
+    if "%" not in line and not takes_nothing:
+        literal = _OPERAND_NAME.sub(r"%\1", literal)
+        attributes = _NAMED.sub(_with_signs, attributes)
+    return HloLine(
+        name,
+        opcode,
+        _arrays(result),
+        () if takes_nothing else tuple(_OPERAND.findall(literal)),
+        op_name or "",
+        tuple(_CALLED.findall(attributes)) if attributes else (),
+        attributes,
+        literal,
+        root is not None,
+        f"  {root or ''}%{name} = {result} {opcode}({literal}){attributes}",
+    )
+
+
+def _any_line(line: str) -> HloLine | str:
+    match = _HEAD.match(line)
+    if match is None:
+        return line
+    place = match.end()
+    type_end = _closing(line, place) + 1 if line[place : place + 1] == "(" else line.find(" ", place)
+    start = line.find("(", type_end)
+    end = _closing(line, start) if type_end > 0 and start > 0 else -1
+    opcode = line[type_end:start].strip() if end > 0 else ""
+    if not _is_opcode(opcode):
+        return line
+    literal = line[start + 1 : end]
+    attributes, dropped = _without_noise(line[end + 1 :])
+    if "%" not in line and opcode not in ("constant", "parameter"):  # JAX's own printing leaves the signs out
+        literal = _OPERAND_NAME.sub(r"%\1", literal)
+        attributes = _NAMED.sub(_with_signs, attributes)
+    name = _OP_NAME.search(dropped) if dropped else None
+    calls: list[tuple[str, str]] = _CALLED.findall(attributes) if "=" in attributes else []
+    for branches in _BRANCHES.findall(attributes) if "s={" in attributes else ():
+        calls.extend(("branch", what.strip().lstrip("%")) for what in branches.split(",") if what.strip())
+    trips = _TRIPS.search(dropped) if "known_trip_count" in dropped else None
+    result = line[place:type_end]
+    indent = "  ROOT " if match.group(1) else "  "
+    shown_literal = "{...}" if opcode == "constant" and len(literal) > 200 else literal
+    return HloLine(
+        match.group(2),
+        opcode,
+        _arrays(result),
+        () if opcode in ("constant", "parameter") else tuple(_OPERAND.findall(literal)),
+        name.group(1)[1:-1].replace("\\'", "'").replace('\\"', '"') if name else "",
+        tuple(calls),
+        attributes,
+        literal,
+        match.group(1) is not None,
+        f"{indent}%{match.group(2)} = {result} {opcode}({shown_literal}){attributes}",
+        int(trips.group(1)) if trips else None,
+    )
+
+
+def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:
+    """Return roughly how many operations an instruction takes: only to weigh it against its neighbours."""
+    if line.opcode in ("dot", "convolution", "custom-call", "ragged-dot"):
+        inner = 1
+        left = shapes.get(line.operands[0]) if line.operands else None
+        found = dict(_CONTRACTING.findall(line.attributes))
+        if left is not None and left.shapes and "lhs" in found:
+            sizes = left.shapes[0][1]
+            inner = _product(tuple(sizes[axis] for axis in _sizes(found["lhs"]) if axis < len(sizes)))
+        elif line.opcode == "convolution":
+            window = _WINDOW.search(line.attributes)
+            inner = _product(_sizes(window.group(1).replace("x", ","))) if window else 1
+            kernel = shapes.get(line.operands[1]) if len(line.operands) > 1 else None
+            labels = re.search(r"dim_labels=\w+_(\w+)->", line.attributes)
+            if kernel is not None and kernel.shapes and labels and "i" in labels.group(1):
+                inner *= kernel.shapes[0][1][labels.group(1).index("i")]
+        return 2.0 * line.elements * inner
+    if line.opcode in (
+        "reduce",
+        "reduce-window",
+        "scatter",
+        "select-and-scatter",
+        "sort",
+    ):
+        source = shapes.get(line.operands[0]) if line.operands else None
+        return float(max(source.elements if source else 0, line.elements))
+    return 0.0 if line.opcode in MOVING or line.opcode in CALLING else float(line.elements)
+
+
+def work(line: HloLine, shapes: dict[str, HloLine]) -> float:
+    """Return the weight of an instruction beside its neighbours: its operations, or a little for data that it moves.
+
+    Who only cuts, turns or joins what others computed has a small share in a fusion, and not none.
+    """
+    if line.opcode in MOVING and line.opcode not in _FREE:
+        return _MOVED * line.elements
+    return flops(line, shapes)
+
+
+def attribute_pairs(attributes: str) -> tuple[tuple[str, str], ...]:
+    """Return the attributes of an instruction as names and values.
+
+    Examples:
+        >>> attribute_pairs(", dimensions={0,1}, to_apply=%add.1")
+        (('dimensions', '{0,1}'), ('to_apply', '%add.1'))
+    """
+    return _pairs(attributes) if "=" in attributes else ()
+
+
+@lru_cache(maxsize=4096)
+def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
+    found: list[tuple[str, str]] = []
+    place = 0
+    while (match := _ATTRIBUTE.search(attributes, place)) is not None:
+        start = match.end()
+        if attributes[start : start + 1] in ("{", "("):
+            end = _closing(attributes, start) + 1
+        else:
+            quoted = re.compile(_QUOTED).match(attributes, start)
+            end = quoted.end() if quoted else attributes.find(",", start)
+        end = end if end > 0 else len(attributes)
+        found.append((match.group(1), attributes[start:end]))
+        place = end
+    return tuple(found)
+
+
+MOVING = frozenset(
+    "parameter constant tuple get-tuple-element bitcast copy copy-start copy-done broadcast reshape transpose slice "
+    "concatenate pad reverse iota gather dynamic-slice dynamic-update-slice after-all bitcast-convert opt-barrier "
+    "partition-id replica-id all-gather infeed outfeed domain".split()
+)
+"""Opcodes that move data or name it, and compute nothing."""
+
+_MOVED = 0.01
+_FREE = frozenset("parameter constant tuple get-tuple-element bitcast broadcast iota after-all opt-barrier".split())
+"""Of these nothing is left in the code of a kernel."""
+
+CALLING = frozenset(
+    {
+        "fusion",
+        "call",
+        "while",
+        "conditional",
+        "async-start",
+        "async-update",
+        "async-done",
+    }
+)
+"""Opcodes that run other computations."""
+
+TRIVIAL = frozenset("parameter constant tuple get-tuple-element bitcast after-all opt-barrier".split())
+"""Opcodes for which no code runs."""
+
+
+def _product(sizes: tuple[int, ...]) -> int:
+    product = 1
+    for size in sizes:
+        product *= size
+    return product
+
+
+@lru_cache(maxsize=4096)
+def _specs(shapes: tuple[tuple[str, tuple[int, ...]], ...]) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(sizes, HLO_DTYPES.get(dtype, dtype)) for dtype, sizes in shapes)
+
+
+@lru_cache(maxsize=4096)
+def _arrays(result: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Return dtype and sizes of each array in the type of a result."""
+    return tuple((dtype, _sizes(sizes)) for dtype, sizes in _ARRAY.findall(result))
+
+
+@lru_cache(maxsize=1024)
+def _is_opcode(text: str) -> bool:
+    return re.fullmatch(r"[\w\-]+", text) is not None
+
+
+@lru_cache(maxsize=4096)
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(int(size.lstrip("<=")) for size in text.split(",") if size.lstrip("<=").isdigit())
+
+
+def _closing(line: str, start: int) -> int:
+    """Return where the bracket that opens at `start` closes, quotes respected, or -1."""
+    if start < 0:
+        return -1
+    end = line.find(")", start)
+    if line[start] == "(" and end > 0 and line.find("(", start + 1, end) < 0 and line.find('"', start, end) < 0:
+        return end  # nearly always
+    depth = 0
+    for match in _BRACKET.finditer(line, start):
+        char = match.group()
+        if char in "({[":
+            depth += 1
+        elif char in ")}]":
+            depth -= 1
+            if depth == 0:
+                return match.start()
+    return -1
+
+
+def _without_noise(attributes: str) -> tuple[str, str]:
+    """Return the attributes that are shown, and those that are not."""
+    dropped: list[str] = []
+
+    def drop(match: re.Match[str]) -> str:
+        dropped.append(match.group())
+        return ""
+
+    return _NOISE.sub(drop, attributes), "".join(dropped)
+
+
+def tidy_module(text: str) -> str:
+    """Return the text of a module without metadata, tables of source files, and layouts that are plain.
+
+    Unlike `read_module` it reads nothing, and is quick: the passes of a large program are hundreds of megabytes.
+    """
+    start = text.find("\n\n", text.find("\nStackFrames\n")) if "\nStackFrames\n" in text else text.find("\n\n")
+    title, body = text.split(",", 1)[0].rstrip(), text[max(start, 0) :]
+    body = _USUAL_METADATA.sub("", body)
+    if any(f", {noise}=" in body for noise in _NOISES):
+        body = _NOISE.sub("", body)
+    return f"{title}\n\n{tidy(body).strip()}\n"
+
+
+def tidy(text: str) -> str:
+    """Return lines of a module as they are shown: without numbers of places, and layouts that are plain."""
+    return _plain_layouts(_INDEX.sub("", text) if "/*" in text else text)
+
+
+def _with_signs(match: re.Match[str]) -> str:
+    signed = re.sub(r"[\w.-]+", lambda name: f"%{name.group()}", match.group(2))
+    return f"{match.group(1)}={signed}"
+
+
+def _plain_layouts(text: str) -> str:
+    """Leave out layouts in which the last axis varies fastest: nearly all are so."""
+    for layout in _USUAL_LAYOUTS:
+        text = text.replace(layout, "]")
+    return _LAYOUT.sub(lambda match: _layout(match.group(1)), text) if "]{" in text else text
+
+
+@lru_cache(maxsize=256)
+def _layout(axes: str) -> str:
+    order = [int(axis) for axis in axes.split(",") if axis]
+    return "]" if order == sorted(order, reverse=True) else f"]{{{axes}}}"

@@ -1,0 +1,1 @@
+"""Kernels: LLVM IR and machine code."""

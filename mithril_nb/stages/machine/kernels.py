@@ -1,0 +1,284 @@
+"""The kernels of a compiled program: LLVM IR and machine code of each, and which instructions of the HLO it runs.
+
+XLA gives a kernel the name of the instruction that it runs, mostly a fusion; a comparison that is handed to a sort has
+the name of its computation. So what is known of the HLO is known of them, all lines of a kernel alike. Of fusions that
+compute the same on different arrays one has a kernel, and all of them run it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from mithril_nb.display import Shown
+from mithril_nb.stages.inference import blend, by_place, majority
+from mithril_nb.stages.machine.machine_code import disassemble, read_ptx
+from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.xla.dump import Dump
+
+OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
+_NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows what it was made from"
+_NO_IR = "XLA wrote no LLVM IR of this kernel as it was before LLVM's optimizer"
+_DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{$")
+_LINE = re.compile(r"^ +(?:ROOT )?%([\w.\-]+) = (.*)")
+_REFERENCE = re.compile(r"%([\w.\-]+)")
+_UNPLAIN = re.compile(r"[^\w]")
+
+
+@dataclass(frozen=True)
+class Kernel(Shown):
+    """The code of one kernel.
+
+    Attributes:
+        name: Its symbol: the name of the HLO instruction, or computation, that it runs.
+    """
+
+    name: str
+    _dump: Dump = field(repr=False, compare=False)
+    _file: str = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.llvm
+
+    @property
+    def llvm_before(self) -> str:
+        """Its LLVM IR as XLA emits it, the whole module.
+
+        Raises:
+            LookupError: The platform writes none.
+        """
+        if not self._dump.path(self._file, PLAIN).exists():
+            raise LookupError(_NO_IR)
+        return self._dump.text(self._file, PLAIN)
+
+    @property
+    def llvm(self) -> str:
+        """Its LLVM IR after LLVM's own optimizer, the whole module."""
+        return self._dump.text(self._file, OPTIMIZED)
+
+    @property
+    def object_code(self) -> bytes:
+        """The object file that was linked.
+
+        Raises:
+            LookupError: The platform writes none.
+        """
+        path = self._dump.path("obj-file", self._file, "o")
+        if not path.exists():
+            raise LookupError(_NO_CODE)
+        return path.read_bytes()
+
+    @property
+    def asm(self) -> list[AsmLine]:
+        """Its machine code, or PTX: text, opcode and operands of each line.
+
+        Raises:
+            ValueError: The machine's code cannot be read here.
+            LookupError: The platform writes none.
+        """
+        if self._dump.path(self._file, "ptx").exists():
+            return read_ptx(self._dump.text(self._file, "ptx"), self.name)
+        return disassemble(self.object_code, self.name)
+
+
+AsmLine = tuple[str, str, tuple[str, ...]]
+"""A line, its opcode (`""` for a label) and its operands."""
+
+
+def read_kernels(dump: Dump, order: Sequence[str]) -> tuple[Kernel, ...]:
+    """Return the kernels in a dump.
+
+    Args:
+        dump: The dump.
+        order: Names of HLO instructions in the order in which their kernels shall stand; the others follow by name.
+    """
+    place = {name: at for at, name in enumerate(order)}
+    names = _by_symbol(order)
+    found = []
+    for file in dump.names(OPTIMIZED):
+        for name in _DEFINE.findall(dump.text(file, OPTIMIZED)):
+            found.append(Kernel(name.strip('"'), dump, file))
+    return tuple(sorted(found, key=lambda one: (place.get(names.get(one.name, ""), len(place)), one.name)))
+
+
+def _by_symbol(names: Iterable[str]) -> Mapping[str, str]:
+    """Return names of the HLO by the symbols that XLA may make of them; of two with the same symbol, the nearer.
+
+    A GPU's symbols have no dots, and some emitters write that it is a kernel.
+
+    Examples:
+        >>> _by_symbol(["dot.1"])
+        {'dot.1': 'dot.1', 'dot.1_kernel': 'dot.1', 'dot_1': 'dot.1', 'dot_1_kernel': 'dot.1'}
+    """
+    names = tuple(names)
+    found: dict[str, str] = {}
+    for plain in (False, True):
+        for ending in ("", "_kernel"):
+            for name in names:
+                found.setdefault((_UNPLAIN.sub("_", name) if plain else name) + ending, name)
+    return found
+
+
+class Owners:
+    """What each kernel runs, as known of the HLO.
+
+    Args:
+        text: Text of the optimized HLO as it is shown.
+        instructions: Its instructions.
+    """
+
+    def __init__(self, text: str, instructions: Iterable[Instruction]):
+        self._text = text
+        self._numbered: dict[str, str | int] = {}
+        self._numbers: dict[str, int] = {}
+        self._by_name = {one.id: one for one in instructions}
+        heads = [
+            (number, match.group(1))
+            for number, line in enumerate(text.splitlines(), 1)
+            if line[:1] not in " }" and (match := _COMPUTATION.match(line))
+        ]
+        self._by_computation: Mapping[str, list[Instruction]] = {name: [] for _, name in heads}
+        self._symbols = _by_symbol((*self._by_name, *self._by_computation))
+        at = -1
+        for one in self._by_name.values():
+            while at + 1 < len(heads) and heads[at + 1][0] < one.line:
+                at += 1
+            if at >= 0:
+                self._by_computation[heads[at][1]].append(one)
+
+    @cached_property
+    def fusions(self) -> Mapping[str, str]:
+        """The fusion that does the work of each fused instruction, by id. What a fusion is given is no work of it."""
+        return {
+            inner.id: id
+            for id, body in self._bodies.items()
+            for inner in self._by_computation.get(body, ())
+            if inner.opcode != "parameter"
+        }
+
+    @cached_property
+    def _bodies(self) -> Mapping[str, str]:
+        """The computation of each fusion, by id."""
+        return {
+            one.id: value.lstrip("%")
+            for one in self._by_name.values()
+            if one.opcode == "fusion"
+            for name, value in one.attributes
+            if name == "calls"
+        }
+
+    def of(self, kernels: Iterable[str]) -> Mapping[str, Instruction]:
+        """Return what is known of each kernel, as an instruction that stands for all of its lines.
+
+        Args:
+            kernels: Symbols of all kernels of the program: a fusion without one runs that of a fusion alike.
+        """
+        runs = {kernel: self._symbols.get(kernel, "") for kernel in kernels}
+        groups: dict[object, list[str]] = {}
+        for id, body in self._bodies.items():
+            groups.setdefault(self._likeness(body), []).append(id)
+        others: dict[str, list[str]] = {}
+        run = set(runs.values())
+        for group in groups.values():
+            have = [id for id in group if id in run]
+            if len(have) == 1:  # Of several nobody says which one the others run.
+                others[have[0]] = [id for id in group if id != have[0]]
+        return {kernel: self._known(kernel, name, others.get(name, ())) for kernel, name in runs.items()}
+
+    def _known(self, kernel: str, name: str, others: Iterable[str]) -> Instruction:
+        if name in self._by_name:
+            parts = [self._by_name[name], *(self._by_name[other] for other in others)]
+        else:
+            parts = [one for one in self._by_computation.get(name, ()) if one.opcode != "parameter"]
+        if len(parts) == 1:
+            return parts[0]
+        return Instruction(
+            kernel,
+            "kernel",
+            0,
+            tuple(sorted({id for one in parts for id in one.equations}, key=by_place)),
+            blend((one.shares, 1.0) for one in parts),
+            majority((one.role, 1.0) for one in parts),
+            "inferred" if any(one.shares for one in parts) else None,
+            transforms=max((one.transforms for one in parts), key=len, default=()),
+            source=tuple(dict.fromkeys(line for one in parts for line in one.source)),
+        )
+
+    @cached_property
+    def _lines(self) -> Mapping[str, str]:
+        """What stands after the name of each instruction; of a computation the names of its own, its result last."""
+        found: dict[str, str] = {}
+        names: list[str] = []
+        computation, result = "", ""
+        for line in (*self._text.splitlines(), "}"):
+            if match := _LINE.match(line):
+                found[match.group(1)] = match.group(2)
+                names.append(f"%{match.group(1)}")
+                result = names[-1] if line.lstrip().startswith("ROOT ") else result
+            elif head := _COMPUTATION.match(line):
+                computation, names = head.group(1), []
+            elif line.startswith("}") and computation:
+                found[computation] = " ".join((*names, result))
+        return found
+
+    def _likeness(self, name: str) -> str | int:
+        """Return a number that instructions, or computations, share if they compute the same on the same operands."""
+        if name not in self._lines:
+            return name
+        if name not in self._numbered:
+            # Operands stand before their users, so that no chain of them makes this a deep recursion.
+            numbers = [self._likeness(one) for one in _REFERENCE.findall(self._lines[name])]
+            if name in self._by_computation:
+                self._numbered[name] = numbers[-1]
+            else:
+                rest = iter(numbers)
+                line = _REFERENCE.sub(lambda _: f"%{next(rest)}", self._lines[name])
+                self._numbered[name] = self._numbers.setdefault(line, len(self._numbers))
+        return self._numbered[name]
+
+
+def listing(
+    kernels: Iterable[Kernel],
+    owners: Owners,
+    lines_of: Callable[[Kernel], Iterable[AsmLine]],
+    title: Callable[[str, int], str],
+) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the code of kernels one after another as one text, and its instructions.
+
+    Args:
+        kernels: The kernels.
+        owners: What each of them runs.
+        lines_of: Gives the lines of a kernel.
+        title: Gives the line above a kernel, from its name and the number of its instructions.
+    """
+    shown: list[str] = []
+    found: list[Instruction] = []
+    kernels = tuple(kernels)
+    known = owners.of(one.name for one in kernels)
+    for kernel in kernels:
+        owner = known[kernel.name]
+        lines = list(lines_of(kernel))
+        shown.append(title(kernel.name, sum(1 for _, opcode, _ in lines if opcode)))
+        head = replace(
+            owner, id=kernel.name, opcode="kernel", line=len(shown), lines=len(lines) + 1, operands=(), attributes=()
+        )
+        found.append(head)
+        for number, (line, opcode, operands) in enumerate(lines):
+            shown.append(line)
+            if opcode:
+                found.append(
+                    replace(
+                        head,
+                        id=f"{kernel.name}:{number}",
+                        opcode=opcode,
+                        line=len(shown),
+                        lines=1,
+                        operands=operands,
+                        shapes=(),
+                    )
+                )
+        shown.append("")
+    return "\n".join(shown), tuple(found)

@@ -1,0 +1,309 @@
+"""A jaxpr as a flat list of equations, parents before their bodies, with place, scopes and trip count of each."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.jax_versions import NameStack, is_literal
+from mithril_nb.stages.records import SIZE, Constant, Param
+from mithril_nb.stages.trace.trips import trip_count
+
+COMBINER = "combiner_equations"
+"""Param that says how many equations the combiner of a reduction or a scatter has."""
+
+
+@dataclass(slots=True)
+class Site:
+    """One equation at its place in a program.
+
+    Attributes:
+        id: Path to it, as in `Equation.id`.
+        equation: JAX's own object.
+        primitive: Name of its primitive.
+        variables: Those of its operands that are no constants written into it; without what chooses between equals.
+        parent: The site in whose body it stands, or `None` at the top.
+        stack: All names around it, those of the callers first.
+        repeats: How often it runs per run of the program, or `None` if unknown.
+        bodies: The nested jaxprs (open) with the sites of their equations.
+        is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
+        constants: What is known about its operands, as in `Equation.constants`.
+        transforms: What it is inside of, as in `Equation.transforms`.
+        dropped: Which results of a loop nothing needs, not even its next round.
+    """
+
+    id: str
+    equation: Any
+    primitive: str
+    variables: tuple[Any, ...]
+    parent: Site | None
+    stack: NameStack
+    repeats: int | None
+    bodies: list[tuple[Any, list[Site]]] = field(default_factory=list)
+    is_used: bool = True
+    constants: tuple[Constant, ...] = ()
+    transforms: tuple[str, ...] = ()
+    dropped: frozenset[int] = frozenset()
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it only calls nested jaxprs."""
+        return bool(self.bodies)
+
+
+def each_equation(jaxpr: Any) -> Iterator[Any]:
+    """Yield JAX's own objects for the equations of a jaxpr, nested ones too; those of a body that is shared once."""
+    seen: dict[int, Any] = {}  # the bodies themselves as well: their ids stay taken
+
+    def walk(jaxpr: Any) -> Iterator[Any]:
+        for equation in jaxpr.eqns:
+            yield equation
+            for _, body in jax_versions.bodies(equation):
+                if id(body) not in seen:
+                    seen[id(body)] = body
+                    yield from walk(jax_versions.open_jaxpr(body))
+
+    return walk(jaxpr)
+
+
+def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
+    """Return the sites of the equations at the top of a jaxpr, and of all equations, parents before their bodies."""
+    everything: list[Site] = []
+
+    def walk(
+        jaxpr: Any,
+        prefix: str,
+        parent: Site | None,
+        stack: NameStack,
+        repeats: int | None,
+        transforms: tuple[str, ...],
+        known: dict[Any, Constant],
+    ) -> list[Site]:
+        here = []
+        originals: dict[Any, Any] = {}
+        for index, equation in enumerate(jaxpr.eqns):
+            own = jax_versions.name_stack(equation)
+            site = Site(
+                f"{prefix}{index}",
+                equation,
+                equation.primitive.name,
+                jax_versions.variables(equation.invars),
+                parent,
+                stack + own if own else stack,
+                repeats,
+            )
+            site.constants = _constants(site, known)
+            if site.primitive == "stop_gradient" and site.variables:
+                originals[equation.outvars[0]] = originals.get(site.variables[0], site.variables[0])
+            elif site.primitive == "select_n" and len(site.variables) == len(equation.invars) > 2:
+                cases = site.variables[1:]
+                if len({originals.get(case, case) for case in cases}) == 1:  # so does `vmap` of a condition begin
+                    site.variables, site.constants = cases, ("?", *site.constants[1:])
+            site.transforms = _inside(transforms, jax_versions.transforms_of(own)) if own else transforms
+            here.append(site)
+            everything.append(site)
+            bodies = jax_versions.bodies(equation)
+            if bodies:
+                trips = trip_count(equation, site.constants)
+                times = None if repeats is None or trips is None else repeats * trips
+                within = _inside(site.transforms, jax_versions.transform_of(site.primitive))
+                for inner, body in bodies:
+                    plain = jax_versions.open_jaxpr(body)
+                    # The condition of a loop is asked once more than its body runs.
+                    more = repeats if site.primitive == "while" and jax_versions.is_condition(equation, plain) else 0
+                    runs = None if times is None or more is None else times + more
+                    given = _given(site, plain)
+                    sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within, given)
+                    site.bodies.append((plain, sites))
+        return here
+
+    top = walk(jaxpr, "", None, (), 1, (), {})
+    _mark_used(jaxpr, top, [True] * len(jaxpr.outvars))
+    return top, everything
+
+
+def _inside(outer: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
+    """Join transforms; the scopes of remat say it again inside of its equation."""
+    return outer + (own[1:] if outer[-1:] == own[:1] == ("remat",) else own)
+
+
+def _constants(site: Site, known: dict[Any, Constant]) -> tuple[Constant, ...]:
+    """Return what is known about the operands of an equation, and note what follows for its results."""
+    atoms = site.equation.invars
+    if len(site.variables) == len(atoms):
+        operands = tuple(map(known.get, atoms))
+    else:
+        operands = tuple([_number(atom) if is_literal(atom) else known.get(atom) for atom in atoms])
+    if operands and None not in operands and len(site.equation.outvars) == 1:
+        if site.primitive in _KEEPS_VALUE:
+            known[site.equation.outvars[0]] = _kept(operands[0], site.equation.outvars[0].aval.dtype)
+        elif site.primitive in _FOLDS:
+            known[site.equation.outvars[0]] = _folded(site.primitive, operands)
+    elif site.primitive == "iota" and site.equation.outvars[0].aval.shape[site.equation.params["dimension"]] == 1:
+        known[site.equation.outvars[0]] = 0.0  # a count to one: so do derivatives start
+    elif site.primitive == "dim_as_value":
+        known[site.equation.outvars[0]] = f"{SIZE}{jax_versions.size_as_value(site.equation)}"
+    return operands
+
+
+def _kept(value: Constant, dtype: Any) -> Constant:
+    """Return a constant in another dtype, or `"?"` where it is another number there."""
+    if not isinstance(value, float) or dtype == np.float32:
+        return value
+    with np.errstate(all="ignore"):
+        return value if float(np.asarray(value).astype(dtype)) == value else "?"
+
+
+def _folded(primitive: str, operands: tuple[Constant, ...]) -> Constant:
+    """Return what comes of constants, where it is told without arithmetic that may round; else `"?"`."""
+    if len(operands) == 2 and all(isinstance(one, float) for one in operands):
+        left, right = operands
+        if primitive in _COMPARED:
+            return float(_COMPARED[primitive](left, right))
+        if primitive == "add" and 0.0 in operands:
+            return right if left == 0.0 else left
+    return "?"
+
+
+def _given(site: Site, body: Any) -> dict[Any, Constant]:
+    """Return what is known about what a nested jaxpr is given.
+
+    A function with a derivative of its own is written out where it is called, so that XLA folds constants into it. A
+    jitted one stays a function, and a loop goes round with other values.
+    """
+    if site.primitive not in jax_versions.WRITTEN_OUT or len(body.invars) != len(site.constants):
+        return {}
+    return {var: one for var, one in zip(body.invars, site.constants, strict=True) if one is not None}
+
+
+def _number(literal: Any) -> Constant:
+    return float(literal.val) if jax_versions.is_number(literal.val) else None
+
+
+_KEEPS_VALUE = frozenset("broadcast_in_dim reshape squeeze expand_dims split convert_element_type copy".split())
+_COMPARED = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+_FOLDS = frozenset(
+    "add sub mul div max min neg abs exp log sqrt rsqrt integer_pow pow square eq ne lt le gt ge and or not "
+    "select_n".split()
+)
+
+
+def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:
+    """Mark what nothing needs, given which results are wanted; return which inputs are needed."""
+    live = {atom for atom, is_wanted in zip(jaxpr.outvars, wanted, strict=True) if is_wanted and not is_literal(atom)}
+    for site in reversed(body):
+        equation = site.equation
+        site.is_used = bool(equation.effects) or not live.isdisjoint(equation.outvars)
+        if not site.is_used:
+            for _, inner in site.bodies:
+                _mark_unused(inner)
+            continue
+        if not site.bodies:
+            live.update(site.variables)
+            continue
+        needed = _mark_used_inside(site, [var in live for var in equation.outvars])
+        live.update(atom for atom, one in zip(equation.invars, needed, strict=True) if one and not is_literal(atom))
+    return [var in live for var in jaxpr.invars]
+
+
+def _mark_unused(body: list[Site]) -> None:
+    for site in body:
+        site.is_used = False
+        for _, inner in site.bodies:
+            _mark_unused(inner)
+
+
+def _mark_used_inside(site: Site, wanted: list[bool]) -> list[bool]:
+    """Mark what the bodies of an equation need, given which of its results are wanted; return which operands are."""
+    if site.primitive in ("scan", "while"):
+        return _mark_loop(site, wanted)
+    needed = [True] * len(site.equation.invars)
+    for jaxpr, body in site.bodies:
+        count = len(jaxpr.outvars)
+        inputs = _mark_used(jaxpr, body, wanted if len(wanted) == count else [True] * count)
+        if site.primitive in jax_versions.CALL_NAMES and len(inputs) == len(needed):
+            needed = inputs
+    return needed
+
+
+def _mark_loop(site: Site, wanted: list[bool]) -> list[bool]:
+    """Mark what the rounds of a loop need; return which of its operands are needed.
+
+    What goes from round to round is needed if it is wanted in the end, or if something that is needed is made of it.
+    What only feeds itself is not: JAX drops it when it lowers, in a `while` since 0.12; before, XLA does.
+    """
+    loop = jax_versions.while_parts(site.equation)
+    asked: list[bool] = []
+    if loop is None:
+        ((jaxpr, body),) = site.bodies
+        carried, first = jax_versions.carried(site.equation), constants_of_scan(site.equation, jaxpr)
+    else:
+        by_jaxpr = {id(jaxpr): body for jaxpr, body in site.bodies}
+        carried, first = len(wanted), loop.body_constants
+        inputs = _mark_used(loop.condition, by_jaxpr[id(loop.condition)], [True])
+        asked, wanted = inputs[: loop.condition_constants], _either(wanted, inputs[loop.condition_constants :])
+        jaxpr, body = loop.body, by_jaxpr[id(loop.body)]
+    while True:
+        needed = _mark_used(jaxpr, body, wanted)
+        more = _either(wanted[:carried], needed[first : first + carried]) + wanted[carried:]
+        if more == wanted:
+            break
+        wanted = more
+    site.dropped = frozenset(place for place, is_wanted in enumerate(wanted) if not is_wanted)
+    return [*asked, *needed[:first], *wanted[:carried], *needed[first + carried :]]
+
+
+def constants_of_scan(equation: Any, body: Any) -> int:
+    """Return how many operands of a scan, the first ones, are the same in every round: the last are cut in slices."""
+    pairs = zip(body.invars, equation.invars, strict=True)
+    sliced = sum(len(var.aval.shape) < len(atom.aval.shape) for var, atom in pairs)
+    return len(equation.invars) - jax_versions.carried(equation) - sliced
+
+
+def _either(some: list[bool], others: list[bool]) -> list[bool]:
+    return [one or other for one, other in zip(some, others, strict=True)]
+
+
+def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
+    """Return the params of an equation that are plain data, or whose names say all, such as dtypes."""
+    found: list[tuple[str, Param]] = []
+    for key, value in equation.params.items():
+        if type(value) in _PLAIN_TYPES:
+            found.append((key, value))
+            continue
+        if jax_versions.is_jaxpr(value) and not jax_versions.has_bodies(equation.primitive.name):
+            found.append((COMBINER, len(jax_versions.open_jaxpr(value).eqns)))
+            continue
+        plain = _plain(value)
+        if plain is not _NOT_PLAIN:
+            found.append((key, plain))
+    return tuple(found)
+
+
+_NOT_PLAIN: Any = object()
+_PLAIN_TYPES = frozenset({bool, int, float, str, type(None)})
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in _PLAIN_TYPES:
+        return value
+    if isinstance(value, (tuple, list)):
+        items = tuple([_plain(item) for item in value])
+        return _NOT_PLAIN if _NOT_PLAIN in items else items
+    name = getattr(value, "name", None)
+    if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with them
+        return value.item()
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if jax_versions.is_jaxpr(value) or (callable(value) and not hasattr(value, "dtype")):
+        return _NOT_PLAIN
+    if name is not None:  # dtypes and enums
+        return str(name)
+    if hasattr(value, "dtype") or not type(value).__repr__ is not object.__repr__:
+        return _NOT_PLAIN
+    return str(value)

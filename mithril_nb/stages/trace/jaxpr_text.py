@@ -1,0 +1,233 @@
+"""The jaxpr as text: JAX's own look, one equation a line, nested jaxprs as indented bodies, long things shortened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count, product
+from string import ascii_lowercase
+from typing import Any
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.jax_versions import is_literal
+from mithril_nb.stages.records import Equation, Instruction
+from mithril_nb.stages.trace.equations import Site
+from mithril_nb.stages.trace.tracing import Trace
+
+_SHORT = {"float": "f", "bfloat": "bf", "int": "i", "uint": "u", "complex": "c"}
+_LONGEST_PARAM = 60
+_DULL = {
+    "sharding", "out_sharding", "weak_type", "prevent_cse", "differentiated", "policy", "symbolic_zeros", "num_consts",
+    "inline", "keep_unused", "donated_invars", "in_shardings", "out_shardings", "in_layouts", "out_layouts", "ctx_mesh",
+    "compiler_options_kvs", "resource_env", "linear", "jaxpr", "call_jaxpr", "branches", "cond_jaxpr", "body_jaxpr",
+    "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk", "bwd", "update_jaxpr", "update_consts", "_split_transpose",
+    "ft_in", "ft_out", "num_carry", "accuracy", "out_dtype", "dimensions_are_sorted", "out_trees",
+}  # fmt: skip
+"""Params that say nothing to a reader, or whose jaxpr is printed as a body."""
+
+
+def print_jaxpr(
+    trace: Trace,
+    top: list[Site],
+    equations: dict[str, Equation],
+    owner: Callable[[int], str],
+) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the text of a jaxpr, and its instructions: its inputs, then its equations.
+
+    Args:
+        trace: The program.
+        top: The sites of its equations.
+        equations: Its equations by id.
+        owner: Gives the block that an input belongs to, by the input's index.
+    """
+    return _Printer(equations).program(trace, top, owner)
+
+
+def short_spec(spec: TensorSpec) -> str:
+    """Return a spec as JAX writes it.
+
+    Examples:
+        >>> short_spec(TensorSpec((32, 64))), short_spec(TensorSpec((), "bool"))
+        ('f32[32,64]', 'bool[]')
+    """
+    return f"{_short_dtype(spec.dtype)}[{','.join(map(str, spec.shape))}]"
+
+
+def _short_dtype(dtype: str) -> str:
+    name = dtype.rstrip("0123456789")
+    return _SHORT[name] + dtype[len(name) :] if name in _SHORT else dtype
+
+
+class _Printer:
+    def __init__(self, equations: dict[str, Equation]):
+        self._equations = equations
+        self._names: dict[Any, str] = {}
+        self._makers: dict[Any, str] = {}
+        self._letters = _letters()
+        self._specs: dict[Any, str] = {}  # by abstract value: JAX has one for all that are equal
+        self._lines: list[str] = []
+        self._found: list[Instruction] = []
+
+    def program(
+        self, trace: Trace, top: list[Site], owner: Callable[[int], str]
+    ) -> tuple[str, tuple[Instruction, ...]]:
+        jaxpr = trace.closed.jaxpr
+        self._lines.append("{ lambda")
+        for var in jaxpr.constvars:
+            self._lines.append(f"    {self._bind(var)}  # constant")
+        for index, (var, leaf) in enumerate(zip(jaxpr.invars, trace.inputs, strict=True)):
+            self._lines.append(f"    {self._bind(var)}  # {printable(leaf.name)}")
+            block = owner(index)
+            shares = ((block, 1.0),) if block else ()
+            origin = "inferred" if block else None
+            self._found.append(
+                Instruction(
+                    f"arg{index}",
+                    "parameter",
+                    len(self._lines),
+                    (f"arg{index}",),
+                    shares,
+                    None,
+                    origin,
+                    shapes=(leaf.spec,),
+                )
+            )
+            self._makers[var] = f"arg{index}"
+        self._lines.append("  let")
+        self._body(top, "    ")
+        self._lines.append(f"  in ({', '.join(map(self._use, jaxpr.outvars))}) }}")
+        return "\n".join(self._lines) + "\n", tuple(self._found)
+
+    def _body(self, body: list[Site], indent: str) -> tuple[str, ...]:
+        ids: list[str] = []
+        for site in body:
+            equation = site.equation
+            record = self._equations[site.id]
+            results = " ".join(["_" if jax_versions.is_dropped(var) else self._bind(var) for var in equation.outvars])
+            operands = [self._use(atom) for atom in equation.invars]
+            taken = self._makers_of(equation.invars, operands)
+            for jaxpr, _ in site.bodies:
+                self._hand_in(site, jaxpr, taken)
+            params = tuple([(key, _compact(value)) for key, value in record.params])
+            head = f"{indent}{results}{' = ' if results else ''}{site.primitive}{_params(record, params)}"
+            head = " ".join([head, *operands])
+            place, start = len(self._found), len(self._lines) + 1
+            inner: tuple[str, ...] = ()
+            if len(site.bodies) == 1:
+                ((jaxpr, sites),) = site.bodies
+                self._lines.append(f"{head} {{ lambda {self._binders(jaxpr)}")
+                inner = self._body(sites, f"{indent}    ")
+                self._lines.append(f"{indent}  in ({', '.join(map(self._use, jaxpr.outvars))}) }}")
+            elif site.bodies:
+                self._lines.append(f"{head} {{")
+                for label, (jaxpr, sites) in zip(_labels(record, len(site.bodies)), site.bodies, strict=True):
+                    self._lines.append(f"{indent}  {label}: lambda {self._binders(jaxpr)}")
+                    inner += self._body(sites, f"{indent}      ")
+                    self._lines.append(f"{indent}    in ({', '.join(map(self._use, jaxpr.outvars))})")
+                self._lines.append(f"{indent}}}")
+            else:
+                self._lines.append(head)
+            found = Instruction(
+                site.id,
+                site.primitive,
+                start,
+                (site.id, *inner),
+                ((record.block, 1.0),) if record.block else (),
+                record.role,
+                record.origin,
+                len(self._lines) - start + 1,
+                taken,
+                record.outputs,
+                params,
+                record.transforms,
+                (record.source,) if record.source else (),
+            )
+            self._found.insert(place, found)  # before those of its bodies
+            self._makers.update(dict.fromkeys(equation.outvars, site.id))
+            ids += found.equations
+        return tuple(ids)
+
+    def _makers_of(self, atoms: Sequence[Any], names: Sequence[str]) -> tuple[str, ...]:
+        """What gives each operand: the id of an instruction, or its own name where it comes in from outside."""
+        both = zip(atoms, names, strict=True)
+        return tuple([name if is_literal(atom) else self._makers.get(atom) or name for atom, name in both])
+
+    def _hand_in(self, site: Site, jaxpr: Any, taken: tuple[str, ...]) -> None:
+        """The inputs of a body come from what its equation takes, where JAX says which is which."""
+        count = len(jaxpr.invars)
+        if site.primitive == "while":
+            given = taken[-count:] if jaxpr is site.bodies[-1][0] else ()
+        else:
+            given = taken if len(taken) == count else taken[1:]  # the first that a `cond` takes says which branch
+        same = len(given) == count
+        self._makers.update((var, given[place] if same else "") for place, var in enumerate(jaxpr.invars))
+
+    def _binders(self, jaxpr: Any) -> str:
+        return " ".join([*map(self._bind, (*jaxpr.constvars, *jaxpr.invars)), "let"])
+
+    def _bind(self, var: Any) -> str:
+        name = self._names[var] = next(self._letters)  # a body that is shared binds the same variables again
+        return f"{name}:{self._spec(var.aval)}"
+
+    def _spec(self, aval: Any) -> str:
+        spec = self._specs.get(aval)
+        if spec is None:
+            spec = self._specs[aval] = short_spec(jax_versions.spec_of(aval))
+        return spec
+
+    def _use(self, atom: Any) -> str:
+        if not is_literal(atom):
+            return self._names.get(atom, "_")
+        spec = jax_versions.spec_of(atom.aval)
+        return f"{_number(atom.val) if spec.size == 1 else '...'}:{self._spec(atom.aval)}"
+
+
+def _number(value: Any) -> str:
+    """Return a literal in few characters; NumPy's own printing would take half of the time of the whole text."""
+    plain = value.item() if hasattr(value, "item") else value
+    if isinstance(plain, int) and not isinstance(plain, bool):
+        return int.__repr__(plain)  # JAX has an `int` of its own that prints its dtype as well
+    return f"{plain:.7g}" if isinstance(plain, float) and plain % 1 else str(plain)[:24]
+
+
+def _letters() -> Iterator[str]:
+    """Yield `a`, `b`, ..., `z`, `aa`, `ab`, ... for ever."""
+    for length in count(1):
+        yield from map("".join, product(ascii_lowercase, repeat=length))
+
+
+def _labels(record: Equation, count: int) -> list[str]:
+    if record.primitive == "while" and count == 2:
+        return ["while", "do"]
+    return [f"branch {index}" for index in range(count)]
+
+
+def _params(record: Equation, texts: Sequence[tuple[str, str]]) -> str:
+    """Return the params that say something, given the texts of all of them."""
+    shown = []
+    for (key, value), (_, text) in zip(record.params, texts, strict=True):
+        if key in _DULL or value is None or value is False:
+            continue
+        if record.primitive == "dot_general" and key == "dimension_numbers":
+            text = _dot_dims(value)
+        if len(text) > _LONGEST_PARAM and key != "name":
+            text = text[: _LONGEST_PARAM - 3] + "..."
+        shown.append(f"{key}={text}")
+    return f"[{' '.join(shown)}]" if shown else ""
+
+
+def _compact(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({','.join([_compact(item) for item in value])}{',' if len(value) == 1 else ''})"
+    return printable(value) if isinstance(value, str) else str(value)
+
+
+def printable(text: str) -> str:
+    """Return a name so that it is one line: names are a person's own, and may break lines or colour a terminal."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode()
+
+
+def _dot_dims(value: Any) -> str:
+    (left, right), (left_batch, right_batch) = value
+    text = f"{list(left)}x{list(right)}"
+    return text + (f" batch {list(left_batch)}x{list(right_batch)}" if left_batch or right_batch else "")

@@ -1,0 +1,82 @@
+"""Every equation's path, written into its own name stack as data, so that each later stage carries it along.
+
+A tag is relative to the jaxpr in which its equation stands; nested jaxprs that are shared stay shared, so the tagged
+program is the program. The compiler joins the names of calls and callees, so in HLO the tags on the way from the
+outside in, joined, are the id of the equation: `.../step#12~/jit(gelu)/step#3~/tanh` is equation `12.3`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.trace.equations import each_equation
+
+
+class Tags:
+    """How equations are marked in one program, with a marker that none of its own scopes contains.
+
+    Attributes:
+        marker: What every tag starts with.
+
+    Examples:
+        >>> Tags({"mnb"}).marker, Tags({"mnb#1~"}).marker
+        ('mnb#', 'mnb1#')
+    """
+
+    def __init__(self, scopes: set[str]):
+        number = 0
+        while any(f"mnb{number or ''}#" in scope for scope in scopes):
+            number += 1
+        self.marker = f"mnb{number or ''}#"
+        self._pattern = re.compile(re.escape(self.marker) + r"([b\d.]+)~")
+
+    @classmethod
+    def of(cls, name: str, jaxpr: Any) -> Tags:
+        """Return the tags for a program: no scope in it, and no function that it calls, looks like one.
+
+        Args:
+            name: Name of the program.
+            jaxpr: Its jaxpr, open.
+        """
+        found = {name}
+        for equation in each_equation(jaxpr):
+            found.update([scope for scope, _ in jax_versions.name_stack(equation)])
+            if "name" in equation.params:
+                found.add(str(equation.params["name"]))
+        return cls(found)
+
+    def path(self, op_name: str) -> tuple[str, ...]:
+        """Return the relative paths in an op name, from the outside in.
+
+        Examples:
+            >>> Tags(set()).path("jit(f)/transpose(jvp(mnb#12~))/cond/mnb#b1.3~/dot_general")
+            ('12', 'b1.3')
+        """
+        return tuple(self._pattern.findall(op_name))
+
+    def tag(self, closed: Any) -> Any:
+        """Return the closed jaxpr with every equation tagged, nested ones too."""
+        return closed.replace(jaxpr=self._tag(closed.jaxpr, "", {}))
+
+    def _tag(self, jaxpr: Any, prefix: str, done: dict[tuple[int, str], tuple[Any, Any]]) -> Any:
+        def rewrite(inner: str, body: Any) -> Any:
+            if (id(body), inner) not in done:  # The body is kept beside its copy, so that its id stays taken.
+                plain = jax_versions.open_jaxpr(body)
+                tagged = self._tag(plain, inner, done)
+                done[id(body), inner] = (
+                    body,
+                    tagged if plain is body else body.replace(jaxpr=tagged),
+                )
+            return done[id(body), inner][1]
+
+        equations = [
+            jax_versions.with_scope(
+                equation,
+                f"{self.marker}{prefix}{index}~",
+                jax_versions.map_bodies(equation, rewrite),
+            )
+            for index, equation in enumerate(jaxpr.eqns)
+        ]
+        return jaxpr.replace(eqns=equations)

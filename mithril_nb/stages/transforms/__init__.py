@@ -1,0 +1,1 @@
+"""A program before and after each of its transforms."""

@@ -1,0 +1,491 @@
+"""What each transform of a chain is: how it wraps a function, what it takes besides, what it is checked against.
+
+Arguments are made twice by the same words: as shapes, to trace with, and as small arrays, to compare numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mithril_nb.stages.transforms.numbers import (
+    Examples,
+    Maker,
+    axes_of,
+    floats,
+    is_inexact,
+    paired,
+    slope_along,
+    tangents_of,
+    with_zeros,
+)
+
+Function = Callable[..., Any]
+Args = tuple[Any, ...]
+
+BATCH, TIMES = 8, 5
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Two sides of one transform, evaluated.
+
+    Attributes:
+        how: What was compared with what.
+        got: What the transform gives.
+        expected: What it should give.
+        scale: The largest number that was added up on the way, or 0; rounding errors grow with it.
+        is_rough: Whether one side comes from finite differences.
+    """
+
+    how: str
+    got: Any
+    expected: Any
+    scale: float = 0.0
+    is_rough: bool = False
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many equations of a step bear each mark, for its sentence.
+
+    Attributes:
+        before: Equations before.
+        kept: Those that stay as they are.
+        batched: Those that got a batch axis.
+        changed: Those that are changed otherwise.
+        new: Equations that were added.
+        gone: Equations in whose place stands none.
+        again: How many of the new ones a checkpoint computes again.
+        transposed: How many of the other new ones reverse mode made.
+    """
+
+    before: int
+    kept: int
+    batched: int
+    changed: int
+    new: int
+    gone: int
+    again: int
+    transposed: int
+
+
+@dataclass(frozen=True)
+class Transform:
+    """A transform that nothing is known of but that it takes a function and gives one with the same arguments.
+
+    Attributes:
+        name: What to call it.
+        entry: The transform itself.
+        options: What it is given besides the function.
+        amount: Size of the batch, or number of rounds.
+    """
+
+    name: str
+    entry: Function | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+    amount: int = 0
+
+    keeps_inputs = False
+    """Whether the first arguments after are the arguments before."""
+
+    @property
+    def option(self) -> Mapping[str, Any]:
+        """The options as a mapping."""
+        return dict(self.options)
+
+    def wrap(self, fn: Function, count: int) -> Function:
+        """Return the transformed function, given how many arguments the function takes."""
+        assert self.entry is not None
+        return self.entry(fn, **self.option)
+
+    def args(self, args: Args, out: Any, make: Maker) -> Args:
+        """Return the arguments after, from those before and the result before."""
+        return args
+
+    def names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of the arguments after."""
+        return tuple(names)
+
+    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared | None:
+        """Evaluate both sides; `None` if there is nothing that the transform should equal."""
+        return None
+
+    def says(self, counts: Counts) -> str:
+        """Return what the transform did here, in one sentence."""
+        return _told(counts)
+
+    def instead(self, args: Args, out: Any) -> tuple[str, ...]:
+        """Return what to write in its place where JAX refuses; nothing if that is not clear."""
+        return ()
+
+    @property
+    def written(self) -> str:
+        """It as an entry of a chain, in Python."""
+        if self.options:
+            options = ", ".join(f"{key}={value!r}" for key, value in self.options)
+            return f"functools.partial(jax.{self.name}, {options})"
+        if self.amount and self.amount != NAMED[self.name](self.name, (), 0).amount:
+            return f'("{self.name}", {self.amount})'
+        return f'"{self.name}"' if self.name in NAMED else self.name
+
+
+class _Vmap(Transform):
+    """One run for each row of a batch, all at once."""
+
+    keeps_inputs = True
+
+    def wrap(self, fn: Function, count: int) -> Function:
+        return jax.vmap(fn, **self.option)
+
+    def args(self, args: Args, out: Any, make: Maker) -> Args:
+        leaves, structure = jax.tree.flatten(args)
+        made = []
+        for leaf, axis in zip(leaves, self._axes(args), strict=True):
+            rank = np.ndim(leaf) if not hasattr(leaf, "shape") else len(leaf.shape)
+            # An axis that cannot be is left to JAX, which says it best.
+            place = 0 if axis is None else min(axis, rank) if axis >= 0 else max(axis + rank + 1, 0)
+            made.append(leaf if axis is None else make.batched(leaf, place, self.amount))
+        return jax.tree.unflatten(structure, made)
+
+    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+        leaves, structure = jax.tree.flatten(args)
+        axes = self._axes(args)
+        run = _compiled(before)
+        rows = []
+        for at in range(self.amount):
+            row = [
+                leaf if axis is None else jnp.take(leaf, at, axis=axis) for leaf, axis in zip(leaves, axes, strict=True)
+            ]
+            rows.append(run(*jax.tree.unflatten(structure, row)))
+        places = axes_of(self.option.get("out_axes", 0), rows[0])
+        columns = zip(*map(jax.tree.leaves, rows), strict=True)
+        stacked = [
+            column[0] if place is None else jnp.stack(column, place)
+            for column, place in zip(columns, places, strict=True)
+        ]
+        expected = jax.tree.unflatten(jax.tree.structure(rows[0]), stacked)
+        return Compared(f"a Python loop of {self.amount} runs", _compiled(after)(*args), expected)
+
+    def says(self, counts: Counts) -> str:
+        said = f"adds a batch axis of {self.amount} to {counts.batched} of {_equations(counts.before)}"
+        more = []
+        if counts.kept:
+            depend = "does not depend on it and stays" if counts.kept == 1 else "do not depend on it and stay"
+            more.append(f"{counts.kept} {depend}")
+        if counts.changed + counts.gone:
+            more.append(
+                f"{counts.changed + counts.gone} {'is' if counts.changed + counts.gone == 1 else 'are'} rewritten"
+            )
+        if counts.new:
+            more.append(f"{counts.new} {'is' if counts.new == 1 else 'are'} added so that the axes fit")
+        return "; ".join([said, *more]) + "."
+
+    def instead(self, args: Args, out: Any) -> tuple[str, ...]:
+        return ('"vmap"',) if self.options else ()
+
+    def _axes(self, args: Args) -> list[int | None]:
+        axes = self.option.get("in_axes", 0)
+        return axes_of(tuple(axes) if isinstance(axes, list) else axes, args)
+
+
+@dataclass(frozen=True)
+class _Grad(Transform):
+    """Reverse mode: the derivative of one number by arguments.
+
+    Attributes:
+        with_value: Whether the value is given too.
+    """
+
+    with_value: bool = False
+    keeps_inputs = True
+
+    def wrap(self, fn: Function, count: int) -> Function:
+        return (jax.value_and_grad if self.with_value else jax.grad)(fn, **self.option)
+
+    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+        got, has_aux = _compiled(after)(*args), bool(self.option.get("has_aux"))
+        grads = got[1] if self.with_value else got[0] if has_aux else got
+        argnums = self.option.get("argnums", 0)
+        chosen = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+        moved = tuple(args[at] for at in chosen)
+
+        def value(*moved: Any) -> Any:
+            full = list(args)
+            for at, leaf in zip(chosen, moved, strict=True):
+                full[at] = leaf
+            made = _compiled(before)(*full)
+            return made[0] if has_aux else made
+
+        direction = tangents_of(moved, Examples())
+        slope, how, is_rough = slope_along(value, moved, direction)
+        along, scale = paired(grads, floats(direction))
+        expected: Any = slope
+        if self.with_value:
+            along, expected = (got[0], along), (_compiled(before)(*args), slope)
+        return Compared(f"{how} along a random direction", along, expected, scale, is_rough)
+
+    def says(self, counts: Counts) -> str:
+        return _there_and_back(counts)
+
+    def instead(self, args: Args, out: Any) -> tuple[str, ...]:
+        leaves = jax.tree.leaves(out)
+        if isinstance(out, tuple) and len(out) == 2 and getattr(out[0], "shape", None) == ():
+            return (f"functools.partial(jax.{self.name}, has_aux=True)",)
+        if len(leaves) == 1 and leaves[0].shape != ():
+            return '"mean"', self.written
+        if not all(map(is_inexact, jax.tree.leaves(args[:1]))):
+            for at, arg in enumerate(args):
+                if jax.tree.leaves(arg) and all(map(is_inexact, jax.tree.leaves(arg))):
+                    return (f"functools.partial(jax.{self.name}, argnums={at})",)
+        return ()
+
+
+class _Jvp(Transform):
+    """Forward mode: the value, and how it changes along a tangent that is one more argument."""
+
+    keeps_inputs = True
+
+    def wrap(self, fn: Function, count: int) -> Function:
+        def with_tangent(*args: Any) -> Any:
+            primals = args[:count]
+            return jax.jvp(fn, primals, with_zeros(primals, args[count]), **self.option)
+
+        return with_tangent
+
+    def args(self, args: Args, out: Any, make: Maker) -> Args:
+        return (*args, [make.like(leaf) for leaf in jax.tree.leaves(args) if is_inexact(leaf)])
+
+    def names(self, names: Sequence[str]) -> tuple[str, ...]:
+        return (*names, "tangent")
+
+    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+        primals, tangents = args[:-1], with_zeros(args[:-1], args[-1])
+        value, slope = _compiled(after)(*args)[:2]
+        weights = [Examples().like(leaf) for leaf in floats(value)]
+        along, scale = paired(floats(slope), weights)
+
+        def weighted(*primals: Any) -> Any:
+            return paired(floats(_compiled(before)(*primals)), weights)[0]
+
+        expected, how, is_rough = slope_along(weighted, primals, tangents, backwards=True)
+        return Compared(
+            f"the function, and {how}", (value, along), (_compiled(before)(*primals), expected), scale, is_rough
+        )
+
+    def says(self, counts: Counts) -> str:
+        return (
+            f"keeps {counts.kept} of {_equations(counts.before)} and adds {counts.new} that carry a tangent along"
+            f"{_rest(counts)}."
+        )
+
+
+class _Linearize(_Jvp):
+    """The value, and the linear map that a function is near a point, on a tangent that is one more argument."""
+
+    def wrap(self, fn: Function, count: int) -> Function:
+        def with_tangent(*args: Any) -> Any:
+            primals = args[:count]
+            value, linear = jax.linearize(fn, *primals, **self.option)
+            return value, linear(*with_zeros(primals, args[count]))
+
+        return with_tangent
+
+
+class _Vjp(Transform):
+    """Reverse mode: the value, and a cotangent of it, which is one more argument, carried back to the arguments."""
+
+    keeps_inputs = True
+
+    def wrap(self, fn: Function, count: int) -> Function:
+        def with_cotangent(*args: Any) -> Any:
+            value, pull = jax.vjp(fn, *args[:count], **self.option)
+            # What is no float has no cotangent: JAX's own zeros of it are no arrays, and are left out.
+            return value, floats(pull(with_zeros(value, args[count])))
+
+        return with_cotangent
+
+    def args(self, args: Args, out: Any, make: Maker) -> Args:
+        return (*args, [make.like(leaf) for leaf in jax.tree.leaves(out) if is_inexact(leaf)])
+
+    def names(self, names: Sequence[str]) -> tuple[str, ...]:
+        return (*names, "cotangent")
+
+    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+        primals, weights = args[:-1], args[-1]
+        value, pulled = _compiled(after)(*args)
+        direction = tangents_of(primals, Examples())
+        along, scale = paired(pulled, floats(direction))
+
+        def weighted(*primals: Any) -> Any:
+            return paired(floats(_compiled(before)(*primals)), weights)[0]
+
+        expected, how, is_rough = slope_along(weighted, primals, direction)
+        how = f"the function, and {how} along a random direction"
+        return Compared(how, (value, along), (_compiled(before)(*primals), expected), scale, is_rough)
+
+    def says(self, counts: Counts) -> str:
+        return _there_and_back(counts)
+
+
+class _Remat(Transform):
+    """Results are computed again in the backward pass, instead of being kept."""
+
+    keeps_inputs = True
+
+    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+        return Compared("the function itself", _compiled(after)(*args), _compiled(before)(*args))
+
+    def says(self, counts: Counts) -> str:
+        return (
+            f"wraps {_all(counts)} in a checkpoint{_rest(counts)}: "
+            "a later grad computes them again instead of keeping their results."
+        )
+
+
+class _Jit(Transform):
+    """One program for the compiler."""
+
+    keeps_inputs = True
+
+    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+        return Compared("the function itself, run operation by operation", _compiled(after)(*args), before(*args))
+
+    def says(self, counts: Counts) -> str:
+        return f"wraps {_all(counts)} in a jit{_rest(counts)}: the compiler gets them as one program."
+
+
+class _Scan(Transform):
+    """Runs a function several times in a loop: its result is its first argument in the next round."""
+
+    keeps_inputs = True
+
+    def wrap(self, fn: Function, count: int) -> Function:
+        def rounds(first: Any, *rest: Any) -> Any:
+            def once(carry: Any, _: None) -> tuple[Any, None]:
+                return fn(carry, *rest), None
+
+            return jax.lax.scan(once, first, None, length=self.amount, **self.option)[0]
+
+        return rounds
+
+    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+        carry, *rest = args
+        run = _compiled(before)
+        for _ in range(self.amount):
+            carry = run(carry, *rest)
+        return Compared(f"a Python loop of {self.amount} rounds", _compiled(after)(*args), carry)
+
+    def says(self, counts: Counts) -> str:
+        return (
+            f"puts {_all(counts)} into a loop of {self.amount} rounds{_rest(counts)}: "
+            "each round's result is the next one's first argument."
+        )
+
+
+class _Reduced(Transform):
+    """One number in place of an array: its mean or its sum."""
+
+    keeps_inputs = True
+
+    def wrap(self, fn: Function, count: int) -> Function:
+        reduce = {"mean": jnp.mean, "sum": jnp.sum}[self.name]
+        return lambda *args: reduce(fn(*args))
+
+    def compare(self, before: Function, given: Args, after: Function, args: Args) -> Compared:
+        made, found = np.asarray(_compiled(before)(*args)), _compiled(after)(*args)
+        exact = np.complex128 if np.iscomplexobj(made) else np.float64
+        scale = float(np.sum(np.abs(made.astype(exact)))) if made.size else 0.0
+        # Sums of integers wrap where JAX's do.
+        wraps = self.name == "sum" and np.issubdtype(made.dtype, np.integer)
+        expected = getattr(np, self.name)(made, dtype=np.asarray(found).dtype if wraps else exact)
+        return Compared(f"NumPy's {self.name}", found, np.asarray(expected), scale)
+
+    def says(self, counts: Counts) -> str:
+        kept = f"{counts.kept} of {_equations(counts.before)}"
+        return f"keeps {kept} and adds {counts.new} for the {self.name} of the result."
+
+
+def _compiled(fn: Function) -> Function:
+    """Return the same, compiled: once for all calls with the same shapes, of this step and of the next."""
+    return jax.jit(fn)
+
+
+def _equations(count: int) -> str:
+    return f"{count} equation{'' if count == 1 else 's'}"
+
+
+def _all(counts: Counts) -> str:
+    if counts.kept == counts.before:
+        return "the only equation" if counts.before == 1 else f"all {_equations(counts.before)}"
+    return _equations(counts.before)
+
+
+def _rest(counts: Counts) -> str:
+    """Return what became of equations that are neither kept nor new, for the end of a sentence."""
+    told = []
+    if changed := counts.changed + counts.batched:
+        told.append(f"{changed} {'is' if changed == 1 else 'are'} changed")
+    if counts.gone:
+        told.append(f"{counts.gone} {'is' if counts.gone == 1 else 'are'} gone")
+    return f"; {', '.join(told)}" if told else ""
+
+
+def _told(counts: Counts) -> str:
+    return f"keeps {counts.kept} of {_equations(counts.before)} and adds {counts.new}{_rest(counts)}."
+
+
+def _there_and_back(counts: Counts) -> str:
+    again = f"{counts.again} that a checkpoint computes again, " if counts.again else ""
+    return (
+        f"keeps {counts.kept} of {_equations(counts.before)} as the forward pass and adds {counts.new}: "
+        f"{counts.new - counts.again - counts.transposed} for derivatives on the way, {again}"
+        f"{counts.transposed} that carry them back{_rest(counts)}."
+    )
+
+
+NAMED: dict[str, Callable[[str, tuple[tuple[str, Any], ...], int], Transform]] = {
+    "vmap": lambda name, options, amount: _Vmap(name, None, options, amount or dict(options).get("axis_size") or BATCH),
+    "grad": lambda name, options, amount: _Grad(name, None, options),
+    "value_and_grad": lambda name, options, amount: _Grad(name, None, options, with_value=True),
+    "jvp": lambda name, options, amount: _Jvp(name, None, options),
+    "vjp": lambda name, options, amount: _Vjp(name, None, options),
+    "linearize": lambda name, options, amount: _Linearize(name, None, options),
+    "remat": lambda name, options, amount: _Remat(name, jax.checkpoint, options),
+    "checkpoint": lambda name, options, amount: _Remat(name, jax.checkpoint, options),
+    "jit": lambda name, options, amount: _Jit(name, jax.jit, options),
+    "scan": lambda name, options, amount: _Scan(name, None, options, amount or TIMES),
+    "mean": lambda name, options, amount: _Reduced(name),
+    "sum": lambda name, options, amount: _Reduced(name),
+}
+"""Transforms by name; those of `COUNTED` may be given as `(name, number)`."""
+
+COUNTED = ("vmap", "scan")
+_FUNCTIONS: tuple[tuple[Any, str], ...] = (
+    (jax.vmap, "vmap"), (jax.grad, "grad"), (jax.value_and_grad, "value_and_grad"), (jax.jvp, "jvp"),
+    (jax.vjp, "vjp"), (jax.linearize, "linearize"), (jax.checkpoint, "remat"), (jax.jit, "jit"),
+)  # fmt: skip
+
+
+def transform_of(entry: Any) -> Transform | None:
+    """Return the transform that an entry of a chain stands for, or `None` if it stands for none."""
+    if isinstance(entry, str):
+        return NAMED[entry](entry, (), 0) if entry in NAMED else None
+    if isinstance(entry, tuple):
+        counts = len(entry) == 2 and entry[0] in COUNTED and type(entry[1]) is int and entry[1] > 0
+        return NAMED[entry[0]](entry[0], (), entry[1]) if counts else None
+    if not callable(entry):
+        return None
+    inner, options = entry, {}
+    while isinstance(inner, functools.partial) and not inner.args:
+        inner, options = inner.func, {**inner.keywords, **options}
+    for function, name in _FUNCTIONS:
+        if inner is function:
+            return NAMED[name](name, tuple(options.items()), 0)
+    return Transform(getattr(inner, "__name__", type(inner).__name__), entry)

@@ -1,0 +1,430 @@
+"""One transform at a time: the jaxpr before and after each, equation by equation, and both sides as numbers."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from mithril_nb.display import Shown
+from mithril_nb.errors import Diagnostic, StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.records import Stage
+from mithril_nb.stages.trace.equations import sites_of
+from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
+from mithril_nb.stages.trace.tags import Tags
+from mithril_nb.stages.trace.traced import record_of
+from mithril_nb.stages.trace.tracing import Leaf, Trace, trace
+from mithril_nb.stages.transforms.kinds import (
+    COUNTED,
+    NAMED,
+    Compared,
+    Counts,
+    Transform,
+    transform_of,
+)
+from mithril_nb.stages.transforms.marks import MarkedEquation, Matching, Side, tagged
+from mithril_nb.stages.transforms.numbers import Examples, Shapes
+
+_TRACE = "trace"
+_ROUGH = 1e-2
+_DIGITS = {"float64": 1e-9, "complex128": 1e-9, "float32": 1e-4, "complex64": 1e-4, "float16": 2e-2}
+_FEW_DIGITS = 1e-1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two sides of a step, as numbers.
+
+    Attributes:
+        step: Name of the step.
+        how: What the step was compared with; why not, if it was not; what was raised, if it failed.
+        largest: The largest difference; `None` if nothing was compared, infinite if running it failed.
+        tolerance: The largest difference that rounding explains.
+        nans: How many numbers are NaN on both sides; they count as equal.
+        is_failed: Whether one side cannot be run.
+    """
+
+    step: str
+    how: str
+    largest: float | None = None
+    tolerance: float = 0.0
+    nans: int = 0
+    is_failed: bool = False
+
+    @property
+    def agrees(self) -> bool | None:
+        """Whether both sides are the same; `None` if nothing was compared."""
+        return None if self.largest is None else self.largest <= self.tolerance
+
+    def __str__(self) -> str:
+        if self.largest is None:
+            return f"{self.step}: not compared: {self.how}"
+        if self.is_failed:
+            return f"{self.step}: FAILS when it is run: {self.how}"
+        nans = f", {self.nans} NaN on both sides" if self.nans else ""
+        said = "agrees" if self.agrees else "DIFFERS"
+        return f"{self.step}: {said} with {self.how}: off by {self.largest:.2g}, tolerance {self.tolerance:.2g}{nans}"
+
+
+@dataclass(frozen=True)
+class TransformStep(Shown):
+    """One transform of a chain.
+
+    Attributes:
+        name: What it is called; the first step of a chain is `"trace"`.
+        before: The jaxpr before, or `None` before the first step.
+        after: The jaxpr after, or `None` if the transform cannot be done.
+        equations: A mark for each equation after, in the order of `after.instructions` without its inputs.
+        equations_before: A mark for each equation before: whether one after stands in its place.
+        explanation: What the transform did here, in one sentence.
+        problem: Why it cannot be done, or `None`.
+    """
+
+    name: str
+    before: Stage | None
+    after: Stage | None
+    equations: tuple[MarkedEquation, ...] = field(default=(), repr=False)
+    equations_before: tuple[MarkedEquation, ...] = field(default=(), repr=False)
+    explanation: str = ""
+    problem: Diagnostic | None = None
+
+    def made_of(self, id: str) -> tuple[str, ...]:
+        """Return the ids of the equations after that came from an equation before."""
+        return tuple(one.id for one in self.equations if one.source == id)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as JSON-able data."""
+        return {
+            "name": self.name,
+            "before": None if self.before is None else self.before.text,
+            "after": None if self.after is None else self.after.text,
+            "equations": [_row(one) for one in self.equations],
+            "equations_before": [_row(one) for one in self.equations_before],
+            "explanation": self.explanation,
+            "problem": None if self.problem is None else self.problem.to_dict(),
+        }
+
+
+class TransformSteps(Shown, Sequence[TransformStep]):
+    """A function, and what each transform of a chain makes of it. Nothing of it is run until `check` is called.
+
+    Attributes:
+        name: Name of the function.
+        through: Names of the transforms that were asked for, in order.
+    """
+
+    def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], chain: Sequence[Transform]):
+        self.name = getattr(fn, "__name__", type(fn).__name__)
+        self.through = tuple(one.name for one in chain)
+        self._fn, self._args = fn, args
+        self._links: list[tuple[Transform, _Point, _Point]] = []
+        self._steps: list[TransformStep] = []
+        self._point = self._start()
+        if self._point is not None:
+            for at, transform in enumerate(chain):
+                if not self._go(self._point, transform, chain, at):
+                    break
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._steps[index]
+
+    def __iter__(self) -> Iterator[TransformStep]:
+        return iter(self._steps)
+
+    def __repr__(self) -> str:
+        done = ", ".join(step.name + (" (problem)" if step.problem else "") for step in self._steps)
+        return f"TransformSteps({self.name!r}: {done})"
+
+    @property
+    def problem(self) -> Diagnostic | None:
+        """Why the chain stops before its end, or `None`."""
+        return self._steps[-1].problem
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of the transforms that were not reached."""
+        return self.through[len(self._steps) - 1 :]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the same as JSON-able data."""
+        return {"name": self.name, "through": list(self.through), "steps": [step.to_dict() for step in self._steps]}
+
+    def check(self) -> tuple[Comparison, ...]:
+        """Run both sides of each step on the same numbers, and compare.
+
+        Arrays that were given are used; where shapes were given, small arrays are made, the same ones each time.
+
+        Returns:
+            A comparison for each step that could be done. One that differs says so; nothing is raised for it.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> for one in step_through(lambda x: jnp.sum(x**3), jnp.arange(3.0), through=("grad", "jit")).check():
+            ...     print(one.step, one.agrees, one.how)
+            trace True the Python function
+            grad True a jvp along a random direction
+            jit True the function itself, run operation by operation
+        """
+        point = self._point
+        if point is None:
+            return ()
+        make = Examples()
+        first = self._links[0][1] if self._links else point
+        given = tuple(jax.tree.map(lambda leaf: _example(leaf, make), arg) for arg in self._args)
+        plain = partial(_python, self._fn, first.function, given)
+        found = [_comparison(_TRACE, plain)]
+        for transform, before, after in self._links:
+            args = transform.args(given, before.out, make)
+            both = partial(transform.compare, before.function, given, after.function, args)
+            found.append(_comparison(transform.name, both))
+            given = args
+        return tuple(found)
+
+    def _start(self) -> _Point | None:
+        """Trace the function: the first step."""
+        try:
+            made = trace(self._fn, self._args)
+            out = jax.eval_shape(made.call(made.closed), *self._args)
+        except Exception as error:
+            said = Diagnostic(
+                f"{self.name!r} cannot be traced.",
+                ((type(error).__name__, _first_lines(error)),),
+                code=StageUnavailableError.__name__,
+            )
+            self._steps.append(TransformStep(_TRACE, None, None, problem=said))
+            return None
+        structure = jax.tree.structure(self._args)
+        args = jax.tree.unflatten(structure, [_shape(var.aval) for var in made.closed.jaxpr.invars])
+        names = tuple(dict.fromkeys(leaf.argument for leaf in made.inputs))
+        point = _Point(
+            made, args, out, names if len(names) == len(args) else tuple(f"arg{i}" for i in range(len(args)))
+        )
+        count = len(point.side.sites)
+        self._steps.append(
+            TransformStep(
+                _TRACE,
+                None,
+                point.stage,
+                tuple(MarkedEquation(site.id, "new") for site in point.side.sites),
+                (),
+                f"runs {self.name!r} once on shapes and writes down {count} equation{'' if count == 1 else 's'}.",
+            )
+        )
+        return point
+
+    def _go(self, point: _Point, transform: Transform, chain: Sequence[Transform], at: int) -> bool:
+        """Take one step; return whether it could be done."""
+        tags = Tags({name for site in point.side.sites for name, _ in site.stack})
+        marked = point.trace.call(tagged(point.trace.closed, tags.marker))
+        try:
+            wrapped = transform.wrap(marked, len(point.args))
+            args = transform.args(point.args, point.out, Shapes())
+            closed, out = jax.make_jaxpr(wrapped, return_shape=True)(*args)
+        except Exception as error:
+            problem = self._problem(point, transform, error, chain, at)
+            self._steps.append(TransformStep(transform.name, point.stage, None, problem=problem))
+            return False
+        names = transform.names(point.names)
+        reached = _Point(_follow(point.trace, closed, args, names, out), args, out, names)
+        shared = len(point.trace.closed.jaxpr.invars) if transform.keeps_inputs else 0
+        matching = Matching(point.side, reached.side, tags, shared)
+        counts = _counts(matching)
+        self._steps.append(
+            TransformStep(
+                transform.name, point.stage, reached.stage, matching.after, matching.before, transform.says(counts)
+            )
+        )
+        self._links.append((transform, point, reached))
+        self._point = reached
+        return True
+
+    def _problem(
+        self, point: _Point, transform: Transform, error: Exception, chain: Sequence[Transform], at: int
+    ) -> Diagnostic:
+        instead = transform.instead(point.args, point.out)
+        written = [one.written for one in chain]
+        through = [*written[:at], *instead, *written[at + 1 :]]
+        return Diagnostic(
+            f"step {at + 1} of {self.name!r}, {transform.name!r}, cannot be done.",
+            (
+                (type(error).__name__, _first_lines(error)),
+                ("takes", ", ".join(map(_told, point.trace.inputs)) or "nothing"),
+                ("gives", ", ".join(map(_told, point.trace.outputs)) or "nothing"),
+            ),
+            f"through=({', '.join(through)}{',' if len(through) == 1 else ''})" if instead else "",
+            code=StageUnavailableError.__name__,
+        )
+
+
+def step_through(
+    fn: Callable[..., Any],
+    *args: Any,
+    through: Sequence[Any] = ("vmap", "grad", "remat", "jit"),
+) -> TransformSteps:
+    """Apply transforms to a function one at a time, and see what each does to its equations. Nothing is run.
+
+    Args:
+        fn: Any function that JAX can trace.
+        *args: Its arguments, or their shapes: pytrees of arrays or `jax.ShapeDtypeStruct`s.
+        through: The transforms, the innermost first. Names: `"vmap"`, `"grad"`, `"value_and_grad"`, `"jvp"`, `"vjp"`,
+            `"linearize"`, `"remat"`, `"jit"`, `"scan"`, and `"mean"` and `"sum"`, which make one number for `"grad"`.
+            `("vmap", 4)` is a batch of 4, `("scan", 5)` runs five rounds. Functions such as
+            `functools.partial(jax.vmap, in_axes=(None, 0))`, or any that takes a function and gives one. `"jvp"`
+            and `"linearize"` add an argument for tangents, `"vjp"` one for cotangents.
+
+    Returns:
+        The steps, that of tracing first. Where JAX refuses one the chain ends with it, and its `problem` says why.
+
+    Raises:
+        UnknownOptionError: An entry of `through` is no transform.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> steps = step_through(lambda x: jnp.sum(jnp.sin(x)), jnp.ones(3), through=("grad", ("vmap", 4)))
+        >>> print(steps[2].explanation)
+        adds a batch axis of 4 to 4 of 5 equations; 1 does not depend on it and stays; 1 is added so that the axes fit.
+        >>> [(one.id, one.mark, one.source, one.via) for one in steps[1].equations if one.mark == "new"]
+        [('1', 'new', '0', ('jvp',)), ('3', 'new', '1', ('transpose', 'jvp')), ('4', 'new', '0', ('transpose', 'jvp'))]
+    """
+    entries = (through,) if isinstance(through, str) or callable(through) else tuple(through)
+    chain = []
+    for entry in entries:
+        found = transform_of(entry)
+        if found is None:
+            name = str(entry[0] if isinstance(entry, tuple) and entry else entry)
+            near = next(iter(difflib.get_close_matches(name, NAMED, 1)), "grad")
+            raise UnknownOptionError(
+                f"step_through knows no transform {short_repr(entry)}.",
+                (
+                    ("names", ", ".join(NAMED)),
+                    ("pairs", ", ".join(f'("{name}", {NAMED[name](name, (), 0).amount})' for name in COUNTED)),
+                    ("or", "a function that takes a function and gives one"),
+                ),
+                f'through=("{near}",)',
+            )
+        chain.append(found)
+    return TransformSteps(fn, args, chain)
+
+
+class _Point:
+    """A program between two transforms."""
+
+    def __init__(self, trace: Trace, args: tuple[Any, ...], out: Any, names: tuple[str, ...]):
+        self.trace, self.args, self.out, self.names = trace, args, out, names
+        jaxpr = trace.closed.jaxpr
+        self.side = Side(jaxpr, *sites_of(jaxpr))
+        records = {site.id: record_of(site) for site in self.side.sites}
+        text, found = print_jaxpr(trace, self.side.top, records, lambda _: "")
+        self.stage = Stage("jaxpr", text, found)
+        self.function = trace.call(trace.closed)
+
+
+def _follow(previous: Trace, closed: Any, args: tuple[Any, ...], names: tuple[str, ...], out: Any) -> Trace:
+    """Return what a transform made as a trace; a jit around it all stays, for it is what is looked at."""
+    found = jax.tree_util.tree_flatten_with_path(args)[0]
+    inputs = tuple(
+        Leaf(names[path[0].idx] + jax.tree_util.keystr(path[1:]), names[path[0].idx], jax_versions.spec_of(var.aval))
+        for (path, _), var in zip(found, closed.jaxpr.invars, strict=True)
+    )
+    outputs = tuple(
+        Leaf("result" + jax.tree_util.keystr(path), "result", jax_versions.spec_of(leaf))
+        for path, leaf in jax.tree_util.tree_flatten_with_path(out)[0]
+    )
+    structure = jax.tree.structure(out)
+
+    def call(other: Any) -> Callable[..., Any]:
+        flat = jax_versions.jaxpr_as_fun(other)
+
+        def program(*args: Any) -> Any:
+            return jax.tree.unflatten(structure, flat(*jax.tree.leaves(args)))
+
+        program.__name__ = previous.name  # what a jit in the jaxpr is called
+        return program
+
+    none = (False,) * len(inputs)
+    return replace(previous, closed=closed, inputs=inputs, outputs=outputs, donated_leaves=none, call=call)
+
+
+def _counts(matching: Matching) -> Counts:
+    before, after = matching.before, matching.after
+    new = [one for one in after if one.mark == "new"]
+    return Counts(
+        len(before),
+        sum(one.mark == "kept" for one in before),
+        sum(one.mark == "changed" and one.is_batched for one in before),
+        sum(one.mark == "changed" and not one.is_batched for one in before),
+        len(new),
+        sum(one.mark == "gone" for one in before),
+        sum("remat" in one.via for one in new),
+        sum("transpose" in one.via and "remat" not in one.via for one in new),
+    )
+
+
+def _python(fn: Callable[..., Any], traced: Callable[..., Any], args: tuple[Any, ...]) -> Compared:
+    return Compared("the Python function", jax.jit(traced)(*args), fn(*args))
+
+
+def _comparison(step: str, compare: Callable[[], Compared | None]) -> Comparison:
+    try:
+        compared = compare()
+    except Exception as error:  # a function with side effects may be traced, and yet fail when it is run
+        return Comparison(step, f"{type(error).__name__}: {_first_lines(error, 1)}", math.inf, is_failed=True)
+    if compared is None:
+        return Comparison(step, "nothing is known of what it should equal")
+    got, expected = jax.tree.leaves(compared.got), jax.tree.leaves(compared.expected)
+    if [np.shape(one) for one in got] != [np.shape(one) for one in expected]:
+        return Comparison(step, f"{compared.how}, which has other shapes", math.inf)
+    largest, scale, rate, nans = 0.0, max(1.0, float(compared.scale)), 0.0, 0
+    for one, other in zip(got, expected, strict=True):
+        dtype = jax.dtypes.result_type(one)
+        if jnp.issubdtype(dtype, jax.dtypes.prng_key):
+            one, other = jax.random.key_data(one), jax.random.key_data(other)
+        wide = np.complex128 if jnp.issubdtype(dtype, np.complexfloating) else np.float64
+        left, right = np.asarray(one).astype(wide), np.asarray(other).astype(wide)
+        both = np.isnan(left) & np.isnan(right)
+        nans += int(both.sum())
+        same = both | (left == right)  # infinities too, whose difference is no number
+        apart = np.abs(np.subtract(left, right, where=~same, out=np.zeros_like(left)))
+        largest = max(largest, float(np.max(np.where(np.isnan(apart), np.inf, apart), initial=0.0)))
+        scale = max(scale, float(np.max(np.abs(right), where=np.isfinite(right), initial=0.0)))
+        if jnp.issubdtype(dtype, np.inexact):
+            rate = max(rate, _DIGITS.get(np.dtype(dtype).name, _FEW_DIGITS))
+    return Comparison(step, compared.how, largest, scale * (max(rate, _ROUGH) if compared.is_rough else rate), nans)
+
+
+def _example(leaf: Any, make: Examples) -> Any:
+    return make.like(leaf) if isinstance(leaf, jax.ShapeDtypeStruct) else leaf
+
+
+def _shape(aval: Any) -> Any:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+
+
+def _told(leaf: Leaf) -> str:
+    return f"{leaf.name} {leaf.spec}"
+
+
+def _row(one: MarkedEquation) -> dict[str, Any]:
+    return {
+        "id": one.id,
+        "mark": one.mark,
+        "source": one.source,
+        "via": list(one.via),
+        "note": one.note,
+        "origin": one.origin,
+    }
+
+
+def _first_lines(error: Exception, count: int = 8) -> str:
+    return "\n".join(str(error).strip().splitlines()[:count]) or "no message"

@@ -1,0 +1,123 @@
+"""What XLA made a product of matrices from, where it left the name away: read in the pass in which it was made.
+
+A pass that puts a product into another form names only the last instruction of what it makes, mostly a transpose or a
+reshape around the product, and a later pass takes that away, with the name. In the text of the pass both still stand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from mithril_nb.stages.hlo.text import HloLine, read_module
+from mithril_nb.stages.xla.passes import Histories
+
+CONTRACTIONS = frozenset({"dot", "convolution"})
+_NAMELESS = re.compile(r"^ +(?:ROOT )?%?([\w.\-]+) = .* (?:dot|convolution)\((?!.*op_name=).*$", re.MULTILINE)
+_MOVERS = frozenset({"transpose", "bitcast", "reshape", "copy", "convert", "reverse"})
+_FARTHEST = 6
+
+
+def nameless(text: str) -> list[str]:
+    r"""Return the products in the text of a module that carry no name.
+
+    Examples:
+        >>> nameless("  %a = f32[2] dot(%b, %c), x={1}\n  %d = f32[2] dot(%b, %c), metadata={op_name=\"dot\"}\n")
+        ['a']
+    """
+    return _NAMELESS.findall(text)
+
+
+def names_at_birth(histories: Histories, names: Iterable[str]) -> dict[str, str]:
+    """Return the name that each product had when it was made, for those of which it can be read.
+
+    Args:
+        histories: Which pass each instruction appeared in.
+        names: Products without a name.
+    """
+    wanted: dict[int, list[str]] = {}
+    passes = {}
+    for name in names:
+        made = histories.appeared.get(name)
+        if made is not None:
+            wanted.setdefault(made.number, []).append(name)
+            passes[made.number] = made
+    found: dict[str, str] = {}
+    forms: dict[str, str] = {}
+    for number, here in wanted.items():
+        before, after = map(_Text, passes[number].written)
+        gone = [line for line in before.products if line.name not in after.lines]
+        kept = {line.op_name for line in after.products if line.name not in before.lines}
+        for name in here:
+            told = after.told_by_users(name)
+            former = None if told else _former(name, before, after, gone, kept)
+            if former is not None and former.op_name:
+                told = former.op_name
+            if told:
+                found[name] = told
+            elif former is not None:
+                forms[name] = former.name
+    if forms:  # These had lost their names before.
+        earlier = names_at_birth(histories, forms.values())
+        found |= {name: earlier[former] for name, former in forms.items() if former in earlier}
+    return found
+
+
+class _Text:
+    """The text of a module, read: which instruction takes what."""
+
+    def __init__(self, text: str):
+        _, computations = read_module(text)
+        self.lines: dict[str, HloLine] = {}
+        self._users: dict[str, list[HloLine]] = {}
+        given: dict[str, tuple[str, ...]] = {}
+        homes: dict[str, str] = {}
+        for computation in computations:
+            for line in computation.instructions:
+                self.lines[line.name] = line
+                homes[line.name] = computation.name
+                for operand in line.operands:
+                    self._users.setdefault(operand, []).append(line)
+                given.update((callee, line.operands) for how, callee in line.calls if how == "calls")
+        self._given, self._homes = given, homes
+        self.products = [line for line in self.lines.values() if line.opcode in CONTRACTIONS]
+
+    def told_by_users(self, name: str) -> str:
+        """Return the name of what only moves a product around: it was meant for both."""
+        for _ in range(_FARTHEST):
+            after = self._users.get(name, ())
+            if len(after) != 1 or after[0].opcode not in _MOVERS:
+                return ""
+            if after[0].op_name:
+                return after[0].op_name
+            name = after[0].name
+        return ""
+
+    def sizes(self, line: HloLine) -> tuple[int, tuple[int, ...]]:
+        """Return sizes of a product that stay the same, however what goes in and comes out is turned."""
+        operands = (self.lines[operand].elements for operand in line.operands if operand in self.lines)
+        return line.elements, tuple(sorted(operands))
+
+    def taken(self, line: HloLine) -> frozenset[str]:
+        """Return what a product takes; inside of a fusion, what the fusion does."""
+        outside = self._given.get(self._homes[line.name], ())
+        found = set()
+        for operand in line.operands:
+            inner = self.lines.get(operand)
+            is_given = inner is not None and inner.opcode == "parameter" and inner.literal.isdigit()
+            place = int(inner.literal) if inner is not None and is_given else len(outside)
+            found.add(outside[place] if place < len(outside) else operand)
+        return frozenset(found)
+
+
+def _former(name: str, before: _Text, after: _Text, gone: list[HloLine], kept: set[str]) -> HloLine | None:
+    """Return the product of the same sizes that a pass took away for a new one, if there is no doubt which."""
+    line = after.lines[name]
+    same = [one for one in gone if before.sizes(one) == after.sizes(line)]
+    for near in (
+        [one for one in same if before.taken(one) == after.taken(line)],
+        [one for one in same if not one.op_name or one.op_name not in kept],
+    ):
+        if len(near) == 1:
+            return near[0]
+    return None

@@ -1,0 +1,285 @@
+"""A program compiled, and what XLA writes down of it: only as far as somebody asks for it.
+
+Machine code is two fifths of the time that XLA takes on a CPU, and neither what a program costs nor what memory it
+needs depends on it: so who asks for no more has a turn of XLA with the least effort there. A small program takes a
+fifth longer if XLA writes its kernels and its plan of memory down, a large one half as long again if it writes every
+pass. Who asks for any of this later has it from a second turn, of the same module; one for the passes alone ends where
+machine code would begin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.once import Once
+from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.xla.ahead import Ahead, fingerprint
+from mithril_nb.stages.xla.births import nameless, names_at_birth
+from mithril_nb.stages.xla.dump import Dump
+from mithril_nb.stages.xla.options import (
+    FILES,
+    KERNELS,
+    LEAST_EFFORT,
+    NO_MACHINE_CODE,
+    PASSES,
+    compile_with,
+)
+from mithril_nb.stages.xla.passes import Histories, Pass, files_of_passes, read_passes
+
+Read = tuple[str, tuple[Instruction, ...]]
+_OTHER_PROGRAM = (
+    "XLA made another program when it compiled this one again to write down what it does; "
+    "ask for this of a new inspection before anything else"
+)
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """What XLA's passes have made of a program, read while it still wrote machine code.
+
+    Attributes:
+        prefix: Which of the modules that it compiled this is.
+        files: What its passes had written down by then.
+        fingerprint: Of the text of the optimized module.
+        passes: The passes that changed something; `None` if they were not written down.
+        histories: Which of them touched which instruction; `None` likewise.
+        hlo: The optimized module, read; `None` if that needs the passes, which were not written down.
+    """
+
+    prefix: str
+    files: tuple[str, ...]
+    fingerprint: bytes
+    passes: tuple[Pass, ...] | None
+    histories: Once[Histories] | None
+    hlo: Read | None
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """What came of one turn of XLA.
+
+    Attributes:
+        compiled: The program.
+        dump: What was written down; `None` if nothing was.
+        has_passes: Whether the passes were, too.
+        ahead: What was read of it meanwhile.
+    """
+
+    compiled: jax.stages.Compiled
+    dump: Dump | None = None
+    has_passes: bool = False
+    ahead: Ahead[_Decided] | None = None
+
+
+class Compilation:
+    """What is made of a lowered program, each thing once, whichever thread asks first.
+
+    Attributes:
+        compiled: As XLA compiled it, to be run.
+        optimized: The same module with the same plan of memory, to be looked at: that of `compiled` if it is made or
+            its machine code is wanted, otherwise one with the least effort.
+        plan: What XLA writes down of its memory.
+        dump: What XLA writes down of its kernels.
+        passes: The passes that changed something.
+        histories: Which of them touched which instruction.
+
+    Args:
+        lowered: The program.
+        options: What XLA is told besides.
+        has_least_effort: Tells whether its compiler makes the same module with less effort for machine code.
+        writes_passes: Whether passes are written down in any case.
+        read_hlo: Reads the text of a module, with names for instructions that carry none.
+    """
+
+    def __init__(
+        self,
+        lowered: Once[jax.stages.Lowered],
+        options: Mapping[str, Any],
+        has_least_effort: Callable[[], bool],
+        writes_passes: Callable[[], bool],
+        read_hlo: Callable[[str, Mapping[str, str]], Read],
+    ):
+        self._lowered, self._options = lowered, options
+        self._has_least_effort = has_least_effort
+        self._writes_passes, self._read_hlo = writes_passes, read_hlo
+        self._wants_files = self._wants_machine_code = self._wants_passes = False
+        self._full: _Turn | None = None
+        self._told: _Turn | None = None  # that of which the module is: the one above, or one with the least effort
+        self.compiled = Once(self._compile)
+        self.optimized = Once(self._optimize)
+        self.plan = Once(self._written_of_memory)
+        self.dump = Once(self._written_of_kernels)
+        self.passes: Once[tuple[Pass, ...]] = Once(self._read_passes)
+        self.histories = Once(self._read_histories)
+
+    def want(self, *, machine_code: bool = True, passes: bool = False) -> None:
+        """Tell that what XLA writes down will be asked for: a program that was not compiled yet then compiles once.
+
+        Args:
+            machine_code: Whether this is so of its kernels, and not only of its memory.
+            passes: Whether it is so of its passes, too.
+        """
+        self._wants_files = True
+        self._wants_machine_code = self._wants_machine_code or machine_code
+        self._wants_passes = self._wants_passes or passes
+
+    def _compile(self) -> jax.stages.Compiled:
+        writes = self._wants_machine_code or (self._wants_files and self._told is None)
+        self._full = self._turn({}, KERNELS, writes=writes)
+        return self._full.compiled
+
+    def _optimize(self) -> jax.stages.Compiled:
+        effort = self._least_effort
+        if self._wants_machine_code or self.compiled.is_made or not effort:
+            compiled, self._told = self.compiled.get(), self._full
+            return compiled
+        self._told = self._turn(effort, {}, writes=self._wants_files)
+        return self._told.compiled
+
+    @property
+    def _least_effort(self) -> Mapping[str, Any]:
+        """Nothing where XLA cannot make the same module with less, or somebody has it write down what it does."""
+        return LEAST_EFFORT if self._has_least_effort() and "xla_dump_to" not in self._options else {}
+
+    @property
+    def has_module_alone(self) -> bool:
+        """Whether the module was made without machine code that is worth to run."""
+        return self._told is not None and self._told is not self._full
+
+    def _turn(self, effort: Mapping[str, Any], files: Mapping[str, Any], *, writes: bool) -> _Turn:
+        has_passes = self._told is None and (self._wants_passes or self._writes_passes())
+        # What comes out of the cache was compiled before: it wrote nothing, and its lines have other names, or none.
+        if not (has_passes or writes):
+            with jax_versions.without_compilation_cache():
+                return _Turn(compile_with(effort, self._options, self._by_xla()))
+        dump, asked = Dump(), {**effort, **files, **(PASSES if has_passes else {})}
+        with Ahead(partial(self._read_ahead, dump, has_passes)) as ahead:
+            return _Turn(self._write(dump, asked), dump, has_passes, ahead)
+
+    def _write(self, dump: Dump, asked: Mapping[str, Any]) -> jax.stages.Compiled:
+        compile = self._by_xla()
+        with jax_versions.without_compilation_cache():
+            return dump.compile(lambda options: compile_with({**FILES, **asked}, options, compile), self._options)
+
+    def _by_xla(self) -> Callable[[Mapping[str, Any]], jax.stages.Compiled]:
+        lowered = self._lowered.get()
+        return lambda options: lowered.compile(compiler_options=dict(options) or None)
+
+    def _written_of_memory(self) -> Dump:
+        self.want(machine_code=False)
+        self.optimized.get()
+        for turn in (self._told, self._full):
+            if turn is not None and turn.dump is not None:
+                return self._of_same_module(turn.dump)
+        return self._again(self._least_effort)
+
+    def _written_of_kernels(self) -> Dump:
+        self.want()
+        self.compiled.get()
+        turn = self._full
+        assert turn is not None
+        if turn.dump is not None:
+            return self._of_same_module(turn.dump)
+        return self._again(KERNELS)
+
+    def _again(self, asked: Mapping[str, Any]) -> Dump:
+        """Return what XLA writes down of the same program in a further turn.
+
+        Raises:
+            LookupError: It did not make the same program.
+        """
+        dump = Dump()
+        self._write(dump, asked)
+        return self._of_same_module(dump)
+
+    def _passes_again(self) -> Dump:
+        """Return what XLA writes down of its passes in a further turn, which goes no further than them.
+
+        Raises:
+            LookupError: It did not make the same program, or did not come to the end of its passes.
+        """
+        dump = Dump()
+        try:
+            self._write(dump, {**PASSES, **NO_MACHINE_CODE})
+        except Exception as error:
+            if dump.optimized() is None:
+                raise LookupError(str(error)) from error
+        return self._of_same_module(dump)
+
+    def _of_same_module(self, dump: Dump) -> Dump:
+        """Return what was written down, if it is of the module that is told of."""
+        _ = dump.prefix  # says why, if nothing was written
+        self.optimized.get()
+        told = self._told
+        if told is None or dump is told.dump:
+            return dump
+        text = dump.optimized()
+        if text is None or fingerprint(text) != fingerprint(told.compiled.as_text() or ""):
+            raise LookupError(_OTHER_PROGRAM)
+        return dump
+
+    # While XLA is at work
+
+    def _read_ahead(self, dump: Dump, has_passes: bool) -> _Decided | None:
+        text = dump.optimized()
+        if text is None:
+            return None
+        with paused_collector():
+            if has_passes:
+                files, passes = files_of_passes(dump), read_passes(dump)
+                histories = Once(lambda: Histories(passes))
+                hlo = self._read_hlo(text, _births(text, histories))
+                return _Decided(dump.prefix, files, fingerprint(text), passes, histories, hlo)
+            hlo = None if nameless(text) else self._read_hlo(text, {})
+            return _Decided(dump.prefix, (), fingerprint(text), None, None, hlo)
+
+    def _decided(self) -> _Decided | None:
+        """What was read ahead, if it was of this program, and no pass came after it."""
+        turn = self._told
+        decided = turn.ahead.get() if turn is not None and turn.ahead is not None else None
+        if turn is None or turn.dump is None or decided is None:
+            return None
+        is_whole = decided.prefix == turn.dump.prefix and decided.files == files_of_passes(turn.dump)
+        return decided if is_whole else None
+
+    # Afterwards
+
+    def hlo(self, text: str) -> tuple[Read, bool]:
+        """Return the optimized module, read, and whether that was done while XLA still worked.
+
+        Args:
+            text: Its text, as `optimized` gives it.
+        """
+        decided = self._decided()
+        if decided is not None and decided.hlo is not None and decided.fingerprint == fingerprint(text):
+            return decided.hlo, True
+        return self._read_hlo(text, _births(text, self.histories)), False
+
+    def _read_passes(self) -> tuple[Pass, ...]:
+        self.want(machine_code=False, passes=True)
+        self.optimized.get()
+        turn = self._told
+        if turn is None or turn.dump is None or not turn.has_passes:
+            return read_passes(self._passes_again())
+        decided = self._decided()
+        return read_passes(turn.dump) if decided is None or decided.passes is None else decided.passes
+
+    def _read_histories(self) -> Histories:
+        passes, decided = self.passes.get(), self._decided()
+        return Histories(passes) if decided is None or decided.histories is None else decided.histories.get()
+
+
+def _births(text: str, histories: Once[Histories]) -> Mapping[str, str]:
+    """What the products that carry no name were called, if the passes tell."""
+    names = nameless(text)
+    try:
+        return names_at_birth(histories.get(), names) if names else {}
+    except LookupError:
+        return {}

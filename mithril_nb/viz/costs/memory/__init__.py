@@ -1,0 +1,1 @@
+"""Memory over a run: its layers, their picture and their text."""
