@@ -12,6 +12,7 @@ from jax_programs import spec
 
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
+from mithril_nb.measure import profile
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.xla.ahead import fingerprint
 from mithril_nb.stages.xla.options import LEAST_EFFORT, NO_MACHINE_CODE
@@ -124,6 +125,8 @@ def test_machine_code_of_another_program_is_not_taken_for_this_one(monkeypatch: 
     numbers = iter(range(9))
     monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
     assert "XLA made another program when it compiled this one again" in (inspection.stage("asm").unavailable or "")
+    with pytest.raises(StageUnavailableError, match="XLA made another program when it compiled this one again"):
+        profile(inspection)
 
 
 @pytest.mark.parametrize("name", [name for name in corpus() if not name.startswith("sharded")])
@@ -171,7 +174,7 @@ def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch:
         _ = inspection.passes
     assert str(caught.value) == (
         "program 'program' has no passes.\n"
-        "    LookupError  XLA made another program when it compiled this one again to write down what it does; "
+        "    LookupError  XLA made another program when it compiled this one again; "
         "ask for this of a new inspection before anything else\n"
         '    Try: inspection.stage("hlo"), which says whether it compiles.'
     )

@@ -35,8 +35,7 @@ from mithril_nb.stages.xla.passes import Histories, Pass, files_of_passes, read_
 
 Read = tuple[str, tuple[Instruction, ...]]
 _OTHER_PROGRAM = (
-    "XLA made another program when it compiled this one again to write down what it does; "
-    "ask for this of a new inspection before anything else"
+    "XLA made another program when it compiled this one again; ask for this of a new inspection before anything else"
 )
 
 
@@ -132,8 +131,11 @@ class Compilation:
 
     def _compile(self) -> jax.stages.Compiled:
         writes = self._wants_machine_code or (self._wants_files and self._told is None)
-        self._full = self._turn({}, KERNELS, writes=writes)
-        return self._full.compiled
+        turn = self._turn({}, KERNELS, writes=writes)
+        if self._told is not None:  # What is measured of one would be told of the other.
+            self._refuse_other(turn.compiled.as_text())
+        self._full = turn
+        return turn.compiled
 
     def _optimize(self) -> jax.stages.Compiled:
         effort = self._least_effort
@@ -217,13 +219,14 @@ class Compilation:
         """Return what was written down, if it is of the module that is told of."""
         _ = dump.prefix  # says why, if nothing was written
         self.optimized.get()
-        told = self._told
-        if told is None or dump is told.dump:
-            return dump
-        text = dump.optimized()
-        if text is None or fingerprint(text) != fingerprint(told.compiled.as_text() or ""):
-            raise LookupError(_OTHER_PROGRAM)
+        if self._told is not None and dump is not self._told.dump:
+            self._refuse_other(dump.optimized())
         return dump
+
+    def _refuse_other(self, text: str | None) -> None:
+        assert self._told is not None
+        if text is None or fingerprint(text) != fingerprint(self._told.compiled.as_text() or ""):
+            raise LookupError(_OTHER_PROGRAM)
 
     # While XLA is at work
 
