@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from mithril_nb.stages.hlo.text import opened_by
 from mithril_nb.stages.records import Instruction, Stage
 
 _NAMES = re.compile(r"%?([\w.\-]+)")
@@ -78,10 +79,8 @@ class HloModule:
         for one in stage.instructions:
             for number in range(place, one.line - 1):
                 line = lines[number]
-                if line.endswith("{") and not line.startswith(" "):
-                    match = _NAMES.match(line.removeprefix("ENTRY "))
-                    current = Computation(match.group(1) if match else "", line.startswith("ENTRY "))
-                    found[current.name] = current
+                if name := opened_by(line):
+                    current = found[name] = Computation(name, line.startswith("ENTRY "))
             place = one.line
             if current is None:
                 continue

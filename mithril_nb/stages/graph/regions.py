@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from mithril_nb.stages.hlo.text import opened_by
 from mithril_nb.stages.records import Instruction, Stage
 
-_HEADER = re.compile(r"^(?:ENTRY )?%?([\w.\-]+)\s.*\{\s*$")
 _CALLEE = re.compile(r"%?([\w.\-]+)")
 _BODIES = ("calls", "body", "condition", "to_apply", "branch_computations", "true_computation", "false_computation")
 
@@ -95,9 +95,8 @@ def _by_computation(stage: Stage, known: Mapping[str, str]) -> dict[str, str]:
     lines = iter(sorted(stage.instructions, key=lambda one: one.line))
     following = next(lines, None)
     for number, text in enumerate(stage.text.split("\n"), 1):
-        header = _HEADER.match(text)
-        if header is not None and not text.startswith(" "):
-            owner = callers.get(header.group(1), "")
+        if name := opened_by(text):
+            owner = callers.get(name, "")
         while following is not None and following.line <= number:
             if owner and following.id not in known:
                 found[following.id] = owner

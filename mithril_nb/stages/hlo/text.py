@@ -10,7 +10,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.dtypes import HLO_DTYPES
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
-_COMPUTATION = re.compile(r"^(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
 _HEAD = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
 _OP_NAME = re.compile(rf"op_name=({_QUOTED})")
 _OPERAND = re.compile(r"%([\w.\-]+)")
@@ -115,12 +115,21 @@ def read_module(text: str) -> tuple[str, list[Computation]]:
                 current.lines.append(read_line(line))
         elif line.startswith("HloModule "):
             title = line.split(",", 1)[0].rstrip()
-        else:
-            match = _COMPUTATION.match(line)
-            if match:
-                current = Computation(match.group(2), line, match.group(1) is not None)
-                computations.append(current)
+        elif name := opened_by(line):
+            current = Computation(name, line, line.startswith("ENTRY "))
+            computations.append(current)
     return title, computations
+
+
+def opened_by(line: str) -> str:
+    """Return the name of the computation that a line of a module opens; `""` if it opens none.
+
+    Examples:
+        >>> opened_by("ENTRY %main (x: f32[2]) -> f32[2] {"), opened_by("region_0.1 {"), opened_by("  x = add(y)")
+        ('main', 'region_0.1', '')
+    """
+    match = None if line[:1] in ("", " ", "}") else _COMPUTATION.match(line)
+    return "" if match is None else match.group(1)
 
 
 def read_line(line: str) -> HloLine | str:

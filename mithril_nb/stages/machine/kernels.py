@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mithril_nb.display import Shown
+from mithril_nb.stages.hlo.text import opened_by
 from mithril_nb.stages.inference import blend, by_place, majority
 from mithril_nb.stages.machine.machine_code import disassemble, read_ptx
 from mithril_nb.stages.records import Instruction
@@ -22,7 +23,6 @@ OPTIMIZED, PLAIN = "ir-with-opt.ll", "ir-no-opt.ll"
 _NO_CODE = "XLA writes no machine code for this platform; the stage llvm shows what it was made from"
 _NO_IR = "XLA wrote no LLVM IR of this kernel as it was before LLVM's optimizer"
 _DEFINE = re.compile(r"^define [^@\n]*@(\"[^\"]+\"|[\w.$-]+)\(", re.MULTILINE)
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{$")
 _LINE = re.compile(r"^ +(?:ROOT )?%([\w.\-]+) = (.*)")
 _REFERENCE = re.compile(r"%([\w.\-]+)")
 _UNPLAIN = re.compile(r"[^\w]")
@@ -135,11 +135,7 @@ class Owners:
         self._numbered: dict[str, str | int] = {}
         self._numbers: dict[str, int] = {}
         self._by_name = {one.id: one for one in instructions}
-        heads = [
-            (number, match.group(1))
-            for number, line in enumerate(text.splitlines(), 1)
-            if line[:1] not in " }" and (match := _COMPUTATION.match(line))
-        ]
+        heads = [(number, name) for number, line in enumerate(text.splitlines(), 1) if (name := opened_by(line))]
         self._by_computation: Mapping[str, list[Instruction]] = {name: [] for _, name in heads}
         self._symbols = _by_symbol((*self._by_name, *self._by_computation))
         at = -1
@@ -218,8 +214,8 @@ class Owners:
                 found[match.group(1)] = match.group(2)
                 names.append(f"%{match.group(1)}")
                 result = names[-1] if line.lstrip().startswith("ROOT ") else result
-            elif head := _COMPUTATION.match(line):
-                computation, names = head.group(1), []
+            elif name := opened_by(line):
+                computation, names = name, []
             elif line.startswith("}") and computation:
                 found[computation] = " ".join((*names, result))
         return found
