@@ -11,7 +11,7 @@ from typing import Any
 from mithril_nb import targets
 from mithril_nb.cost.costs import NOT_RUN, Cost
 from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures
-from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError
+from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.measure.events import TRIED_PLANES
 from mithril_nb.measure.machines import MATMUL, Machine, machine
 from mithril_nb.measure.profiles import BETWEEN, DISPATCH, WHOLE, Profile, middle_mean
@@ -21,8 +21,7 @@ from mithril_nb.measure.values import Values, values_for
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
-from mithril_nb.targets.inspection import takes_params
-from mithril_nb.targets.options import refuse_misspelt
+from mithril_nb.targets.options import refuse_misspelt, takes_params
 
 _NS_PER_S = 1e9
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
@@ -56,7 +55,8 @@ def profile(
         StageUnavailableError: The program cannot be traced, or does not compile.
         ProfilingError: It fails when it runs, or someone else uses the profiler.
         UnexpectedInputError: Arguments that it does not take.
-        UnknownOptionError: No run, an option that is misspelt, or options for what is inspected already.
+        UnknownOptionError: No run, peaks that are none, an option that is misspelt, or options for what is inspected
+            already.
 
     Examples:
         >>> import jax, jax.numpy as jnp
@@ -66,7 +66,7 @@ def profile(
         >>> found.source, found.total.flops, found.total.time_s > 0, found.times_run >= 8
         ('measured', 524288, True, True)
     """
-    _check(runs, warm_up)
+    _check(runs, warm_up, peaks)
     refuse_misspelt("ml.profile", options, profile, target)
     inspection, given = _inspected(target, args, options)
     _ = inspection.equations  # what cannot even be traced says where
@@ -116,7 +116,7 @@ def profile(
     )
 
 
-def _check(runs: int, warm_up: int) -> None:
+def _check(runs: int, warm_up: int, peaks: Any) -> None:
     for name, value, least in (("runs", runs, 1), ("warm_up", warm_up, 0)):
         if not isinstance(value, int) or isinstance(value, bool) or value < least:
             raise UnknownOptionError(
@@ -124,6 +124,13 @@ def _check(runs: int, warm_up: int) -> None:
                 (("needs", f"a whole number, at least {least}"),),
                 f"ml.profile(inspection, {name}={max(least, 3)})",
             )
+    if peaks is not None and not isinstance(peaks, Machine):
+        given = " ".join(short_repr(peaks, 60).split())
+        raise UnknownOptionError(
+            f"ml.profile cannot take peaks={given}.",
+            (("needs", "what ml.machine() gives"),),
+            "ml.profile(inspection, peaks=ml.machine()), or nothing: it is found out then.",
+        )
 
 
 def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from mithril_nb.errors import UnexpectedInputError, short_repr
+from mithril_nb.targets.slips import OPTIONS, meant
 
 try:  # Without this one a function that is jitted with options for XLA can only be looked at as it is.
     from jax._src.pjit import _cpp_pjit as _jit
@@ -200,10 +201,13 @@ def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[st
             for parameter in signature.parameters.values()
             if parameter.default is parameter.empty and parameter.kind not in (2, 4)
         ]
+        open_names = [one for one in signature.parameters if one not in kwargs]
+        slips = {key: meant(key, [*open_names, *OPTIONS]) for key in kwargs if key not in signature.parameters}
+        instead = [f"{near}={_short(kwargs[key])}" for key, near in slips.items() if near and near not in wanted]
         raise UnexpectedInputError(
             f"cannot inspect {name!r} with these arguments: {error}.",
             (("takes", str(signature)), ("given", ", ".join(given) or "nothing")),
-            f"ml.inspect({', '.join([name, *wanted])})",
+            f"ml.inspect({', '.join([name, *wanted, *instead])})",
         ) from None
 
 

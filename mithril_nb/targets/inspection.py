@@ -9,21 +9,21 @@ from typing import Any
 from mithril_nb import stages
 from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.graph.spec import Dim
-from mithril_nb.models.naming import input_names
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.targets.arguments import (
     Arguments,
     check_call,
-    is_own_argument,
     title_of,
     without_compiler_options,
     without_partial,
 )
 from mithril_nb.targets.functions import function_program
 from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_linen
-from mithril_nb.targets.own import compiled_for, given_specs, graph_in, inspect_own, is_own
+from mithril_nb.targets.options import takes_params
+from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
 from mithril_nb.targets.programs import module_program
 from mithril_nb.targets.scopes import is_module
+from mithril_nb.targets.slips import check_options
 from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 
 PROGRAMS = ("forward", "forward+backward", "train step")
@@ -78,8 +78,8 @@ def inspect(
         it is unavailable.
 
     Raises:
-        UnknownOptionError: Something that cannot be called; a program, or an option, that it does not have; parameters
-            in an argument that there is not.
+        UnknownOptionError: Something that cannot be called; a program, or an option, that it does not have; an option
+            that is no such thing; parameters in an argument that there is not.
         UnexpectedInputError: Too few arguments, or too many.
         ShapeError: Shapes of a model's inputs that are missing, or that do not fit.
         StageUnavailableError: A block of a model that is trained needs a number where a name stands.
@@ -93,6 +93,7 @@ def inspect(
         '15690·batch'
         >>> inspect(jax.nn.softmax, jax.ShapeDtypeStruct((8,), "float32"), axis=0).stage("jaxpr").unavailable
     """
+    check_options(kwargs, name, device, compiler_options)
     given = {**named, **(kwargs or {})}
     target, args, given = without_partial(target, args, given)
     if takes_params(target, args, given, params):
@@ -113,7 +114,7 @@ def inspect(
         if has_names(sizes.values()):
             scope = scope_of((*args, *given.values()))
             return inspect_with_names(target, sizes, dtypes, scope, chosen, loss, optimizer, options)
-        return inspect_own(compiled_for(target, args, given, shapes), chosen, loss, optimizer, options)
+        return inspect_own(compiled_for(target, sizes, dtypes), chosen, loss, optimizer, options)
     _refuse("shapes", shapes, target, "models of mithril_nb", f"ml.inspect({title_of(target)}, x)")
     if is_model:
         return _inspect_module(target, args, given, variables, chosen, loss, optimizer, options)
@@ -131,25 +132,6 @@ def inspect(
     made = function_program(target, args, given)
     options |= {"name": name or title_of(target), "params": made.params(holders)}
     return stages.inspect(made.function, *made.specs, **options)
-
-
-def takes_params(target: Any, args: tuple[Any, ...], given: Mapping[str, Any], params: Any) -> bool:
-    """Whether `params=` is an argument of a target itself, rather than what tells which of them holds its parameters.
-
-    Args:
-        target: What `inspect` takes.
-        args: What it is called with.
-        given: What it is called with by name, besides.
-        params: What `params=` is.
-    """
-    target, args, given = without_partial(target, args, given)
-    if "params" in given or (isinstance(params, str) and params == DEFAULT):
-        return False
-    if is_own(target):
-        return "params" in input_names(graph_in(target))
-    is_argument = is_own_argument(callable_of(target)[0], len(args), "params")
-    is_names = isinstance(params, str | tuple | list) and all(isinstance(name, str) for name in params)
-    return not is_names if is_argument is None else is_argument
 
 
 def _inspect_module(

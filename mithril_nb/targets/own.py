@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from inspect import signature
 from typing import Any
 
 import jax
 
 from mithril_nb import stages
-from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
+from mithril_nb.errors import MithrilError, ShapeError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.models.model import Model
-from mithril_nb.models.naming import input_names
+from mithril_nb.models.naming import input_names, input_specs
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.physical.inspecting import inspect_program
+from mithril_nb.targets.slips import OPTIONS, meant
 from mithril_nb.train import programs
 
 
@@ -23,27 +26,18 @@ def is_own(target: Any) -> bool:
     return isinstance(target, Model | LogicalGraph | Block | PhysicalModel)
 
 
-def compiled_for(
-    target: Any,
-    args: Sequence[Any],
-    named: Mapping[str, Any],
-    shapes: Mapping[str, Sequence[Dim]] | None,
-) -> PhysicalModel:
+def compiled_for(target: Any, sizes: Mapping[str, Sequence[Dim]], dtypes: Mapping[str, str]) -> PhysicalModel:
     """Return the model, compiled for the inputs that it is looked at with.
 
     Args:
         target: A model, compiled or not.
-        args: Inputs in the order of the model's, or their shapes.
-        named: Inputs by name, or their shapes.
-        shapes: Shapes by name of the input.
+        sizes: The shape of each input that is known of, as `given_specs` finds them.
+        dtypes: The dtype of those that are given as arrays.
 
     Raises:
-        UnexpectedInputError: More inputs than the model has, or one that is given twice.
         ShapeError: Shapes that do not fit, or that are not known in numbers.
-        UnknownOptionError: An input that is no array.
     """
     graph = graph_in(target)
-    sizes, dtypes = given_specs(target, args, named, shapes)
     if isinstance(target, PhysicalModel):
         if not sizes:
             return _concrete(target)
@@ -71,10 +65,12 @@ def given_specs(
         shapes: Shapes by name of the input.
 
     Raises:
-        UnexpectedInputError: More inputs than the model has, or one that is given twice.
-        UnknownOptionError: An input that is no array.
+        UnexpectedInputError: More inputs than the model has, one that is given twice, or that it does not have.
+        UnknownOptionError: An input that is no array, shapes that are none, or what is no input but a slip.
     """
-    names = input_names(graph_in(target))
+    graph = graph_in(target)
+    names = input_names(graph)
+    input_specs(graph, {} if shapes is None else shapes)  # says what is no shape, and what is no input
     if len(args) > len(names):
         raise UnexpectedInputError(
             f"the model has {len(names)} input{'s' * (len(names) != 1)}, and was given {len(args)}.",
@@ -89,6 +85,8 @@ def given_specs(
             )
         given[name] = value
     for name, value in given.items():
+        if name not in (*names, "input") and not hasattr(value, "shape"):
+            _refuse_name(name, value, names)
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
             raise UnknownOptionError(
                 f"input {name!r} must be an array or its shape, not {short_repr(value)}.",
@@ -100,11 +98,28 @@ def given_specs(
     return {**(shapes or {}), **sizes}, dtypes
 
 
+def _refuse_name(name: str, value: Any, names: Sequence[str]) -> None:
+    """Raise for what is given by a name that is neither an input's nor an option's, and is no array either."""
+    option = meant(name)
+    advice = f"ml.inspect(model, {', '.join(names) or '...'})"
+    if option is not None:
+        advice = f"ml.inspect(model, ..., {option}={short_repr(value, 40)})"
+    elif name in signature(compile).parameters:
+        advice = f"ml.inspect(ml.compile(model, {name}=..., shapes=...))"
+    raise UnknownOptionError(
+        f"ml.inspect takes no option {name!r}, and the model has no input of this name.",
+        (("inputs", ", ".join(map(repr, names)) or "none"), ("options", ", ".join(OPTIONS))),
+        advice,
+    )
+
+
 def _dim(dim: Any) -> Dim:
     """A size of an array; the name of one that has no number."""
     return str(dim) if jax.export.is_symbolic_dim(dim) else dim
 
 
+_EXAMPLES = ([32, 784], [32, 16], [32, 2], [32, 28, 28, 1], [32, 64, 64, 3], [32, 64, 16], [784])
+"""Shapes of inputs to try out: rows, short texts, pictures, sequences, one row."""
 _DICT = "loss=a function of (outputs, targets), which gets the outputs as a dict."
 
 
@@ -142,15 +157,31 @@ def inspect_own(
 
 def _concrete(model: PhysicalModel) -> PhysicalModel:
     """The model itself, if the shapes of its inputs are known; the first dim may be any batch."""
-    for name, spec in model.input_specs.items():
-        if not _is_known(spec):
-            raise ShapeError(
-                f"the shape of input {name!r} is not known in numbers.",
-                (("so far", str(spec)),),
-                f'ml.inspect(model, shapes={{"{name}": [32, 784]}})',
-                port=name,
-            )
+    unknown = {name: spec for name, spec in model.input_specs.items() if not _is_known(spec)}
+    for name, spec in unknown.items():
+        raise ShapeError(
+            f"the shape of input {name!r} is not known in numbers.",
+            (("so far", str(spec)),),
+            f"shapes={_example_shapes(model, list(unknown))}, beside the model.",
+            port=name,
+        )
     return model
+
+
+def _example_shapes(model: PhysicalModel, names: Sequence[str]) -> str:
+    """Return shapes that the model takes, as a person may write them: what is advised has been tried."""
+    specs = model.input_specs
+    known = {name: spec.shape for name, spec in specs.items() if name not in names}
+    for shape in _EXAMPLES:
+        # What is known of a shape stays as it is, with a number for each of its names.
+        tried = {
+            name: [dim if isinstance(dim, int) else 32 for dim in specs[name].shape] if specs[name].shape[1:] else shape
+            for name in names
+        }
+        with suppress(MithrilError):
+            compile(model.graph, model.backend, shapes={**known, **tried})
+            return "{" + ", ".join(f'"{name}": {sizes}' for name, sizes in tried.items()) + "}"
+    return "{" + ", ".join(f'"{name}": [...]' for name in names) + "} with numbers that fit"
 
 
 def _is_known(spec: TensorSpec) -> bool:

@@ -17,12 +17,11 @@ from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
-from mithril_nb.targets.own import compiled_for
+from mithril_nb.targets.own import compiled_for, given_specs
+from mithril_nb.targets.slips import OPTIONS, check_options
 from mithril_nb.whatif.arguments import common_dtype
 from mithril_nb.whatif.settings import Settings, checked
 from mithril_nb.whatif.subjects import OUTSIDE, check_outside, outside
-
-_OPTIONS = ("program", "loss", "optimizer", "name", "device", "compiler_options")
 
 
 class OwnModel:
@@ -47,9 +46,12 @@ class OwnModel:
         shapes: Mapping[str, Sequence[Dim]] | None,
         options: Mapping[str, Any],
     ):
-        self._options = {name: value for name, value in options.items() if name in _OPTIONS}
-        named = {name: value for name, value in options.items() if name not in _OPTIONS}
-        model = compiled_for(target, args, named, shapes)
+        check_options(options.get("kwargs"))
+        self._options = {name: value for name, value in options.items() if name in OPTIONS and name != "kwargs"}
+        named = {name: value for name, value in options.items() if name not in OPTIONS} | dict(
+            options.get("kwargs") or {}
+        )
+        model = compiled_for(target, *given_specs(target, args, named, shapes))
         self._model = model
         self._graph: LogicalGraph = target.graph if isinstance(target, PhysicalModel) else graph_of(target)
         self._shapes = {name: tuple(spec.shape) for name, spec in model.input_specs.items()}

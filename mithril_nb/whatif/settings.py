@@ -73,8 +73,8 @@ def told(value: Any) -> str:
     """
     if isinstance(value, str):
         return value
-    if isinstance(value, np.dtype | type) or isinstance(getattr(value, "dtype", None), np.dtype):
-        with suppress(TypeError):  # a class that is no number's, or an array
+    if isinstance(value, np.dtype | type):
+        with suppress(TypeError):  # a class that is no number's
             return np.dtype(value).name
     return short_repr(value, 40)
 
@@ -94,7 +94,7 @@ def checked(
     Raises:
         UnknownOptionError: A setting that there is not, or a value that cannot take the place of a size.
     """
-    for name, value in changes.items():
+    for name, value in by_name(changes).items():
         if name not in base and not takes_any:
             near = get_close_matches(name, base, 1, 0.5)
             raise UnknownOptionError(
@@ -108,6 +108,23 @@ def checked(
             )
         check_size(name, base.get(name), value, program)
     return {**base, **changes}
+
+
+def by_name(changes: Any) -> Settings:
+    """Return changes that are given in a dict; none if nothing is given.
+
+    Raises:
+        UnknownOptionError: They are no dict of settings by name.
+    """
+    if changes is None:
+        return {}
+    names: Any = changes
+    if not isinstance(changes, Mapping) or not all(isinstance(name, str) for name in names):
+        raise UnknownOptionError(
+            f"settings are told by name, and not as {' '.join(short_repr(changes, 40).split())}.",
+            advice='batch=64, or {"linear_0.dimension": 512} for names with a dot.',
+        )
+    return changes  # pyright: ignore[reportUnknownVariableType]
 
 
 def check_size(name: str, before: Any, value: Any, program: str) -> None:

@@ -209,9 +209,11 @@ def _check_width(dtype: Any) -> None:
 
 
 def _is_float(dtype: Any) -> bool:
+    if hasattr(dtype, "shape") and not isinstance(dtype, jax.numpy.dtype | type):
+        return False  # an array has a dtype, and is none
     try:
         return bool(jax.numpy.issubdtype(jax.numpy.dtype(dtype), jax.numpy.floating))
-    except TypeError:
+    except (TypeError, ValueError):
         return False
 
 

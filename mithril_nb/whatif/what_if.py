@@ -15,13 +15,13 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
-from mithril_nb.targets.options import takes
+from mithril_nb.targets.options import has_argument
 from mithril_nb.targets.own import is_own
 from mithril_nb.whatif.answers import MOST_KEPT, TRACED, Answers
 from mithril_nb.whatif.behind import Behind, Later
 from mithril_nb.whatif.change import Change, Peak
 from mithril_nb.whatif.models import OwnModel
-from mithril_nb.whatif.settings import Settings, key_of
+from mithril_nb.whatif.settings import Settings, by_name, key_of
 from mithril_nb.whatif.subjects import OF_ANY, Fixed, Made, Subject
 
 COMPILED = "compiled"
@@ -85,7 +85,7 @@ class WhatIf:
             Exception: What the function that makes the program raised.
         """
         subject = self._answers.subject
-        after = subject.settled({**(changes or {}), **settings})
+        after = subject.settled({**by_name(changes), **settings})
         before = {**subject.base}
         answer, changed, was = self._answers.at(after), _changed(before, after), self._answers.at(before).cost
         return Change(
@@ -166,6 +166,12 @@ def what_if(
         >>> change.before.total.flops, change.after.total.flops, change.delta.flops, change.way
         (1024, 4096, 3072, 'traced')
     """
+    if learns is not None and not isinstance(learns, bool):
+        raise UnknownOptionError(
+            f"ml.what_if cannot take learns={' '.join(short_repr(learns, 40).split())}.",
+            (("needs", "True, False or None"),),
+            "learns=False",
+        )
     return WhatIf(subject_of(target, args, shapes, settings), learns)
 
 
@@ -197,7 +203,7 @@ def subject_of(
 def _refuse_settings(target: Any, settings: Settings) -> None:
     """Raise if a program as it stands is given settings at once, which are no arguments of it."""
     known = (*OF_ANY, "remat") if is_own(target) else OF_ANY
-    changed = {name: value for name, value in settings.items() if name in known and not takes(target, name, value)}
+    changed = {name: value for name, value in settings.items() if name in known and has_argument(target, name) is False}
     if changed:
         raise UnknownOptionError(
             f"ml.what_if takes {title_of(target)!r} as it stands; a second call changes its settings.",

@@ -209,6 +209,15 @@ def test_an_option_that_is_misspelt_is_none_of_the_program() -> None:
     )
 
 
+def test_peaks_that_are_none_are_refused_before_anything_runs() -> None:
+    with pytest.raises(UnknownOptionError) as refused:
+        ml.profile(jnp.tanh, jnp.ones(3), peaks=3)  # pyright: ignore[reportArgumentType]
+    assert str(refused.value) == (
+        "ml.profile cannot take peaks=3.\n    needs  what ml.machine() gives\n"
+        "    Try: ml.profile(inspection, peaks=ml.machine()), or nothing: it is found out then."
+    )
+
+
 def test_it_shows_as_a_table(loop: Profile) -> None:
     lines = str(loop).splitlines()
     assert lines[0].startswith("looping: ")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +14,8 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError
-from mithril_nb.models import Add, Linear
+from mithril_nb.models import GPT, Add, Conv2d, IOKey, Linear, Model, Reshape
+from mithril_nb.targets.slips import OPTIONS
 
 X = jax.ShapeDtypeStruct((4, 5), "float32")
 
@@ -24,6 +27,18 @@ def norm(x: Any, y: Any, *, axis: int) -> Any:
 class Twice(eqx.Module):
     def __call__(self, x: Any) -> Any:
         return 2 * x
+
+
+def partly_known() -> Model:
+    model = Model()
+    model |= Linear(3)(input=IOKey("x", shape=["a", "b", 5]))
+    return model
+
+
+def five_dimensions() -> Model:
+    model = Model()
+    model |= Reshape([2, 3, 5, 7, 11])(input=IOKey("x"))
+    return model
 
 
 SAID = {
@@ -134,7 +149,126 @@ SAID = {
         ShapeError,
         """the shape of input 'input' is not known in numbers.
     so far  ('...',) float32
-    Try: ml.inspect(model, shapes={"input": [32, 784]})""",
+    Try: shapes={"input": [32, 784]}, beside the model.""",
+    ),
+    "a model of pictures without shapes": (
+        lambda: ml.inspect(Conv2d(8, 3)),
+        ShapeError,
+        """the shape of input 'input' is not known in numbers.
+    so far  ('...',) float32
+    Try: shapes={"input": [32, 28, 28, 1]}, beside the model.""",
+    ),
+    "a model of two inputs without shapes": (
+        lambda: ml.inspect(Add()),
+        ShapeError,
+        """the shape of input 'left' is not known in numbers.
+    so far  ('...',) float32
+    Try: shapes={"left": [32, 784], "right": [32, 784]}, beside the model.""",
+    ),
+    "a model of short texts without shapes": (
+        lambda: ml.inspect(GPT(vocabulary=256, context=8, layers=1, heads=1, width=4)),
+        ShapeError,
+        """the shape of input 'input' is not known in numbers.
+    so far  ('...',) int32
+    Try: shapes={"input": [32, 2]}, beside the model.""",
+    ),
+    "a model of which some sizes are known": (
+        lambda: ml.inspect(partly_known()),
+        ShapeError,
+        """the shape of input 'x' is not known in numbers.
+    so far  ('a', 'b', 5) float32
+    Try: shapes={"x": [32, 32, 5]}, beside the model.""",
+    ),
+    "a model that takes none of the shapes that are tried": (
+        lambda: ml.inspect(five_dimensions()),
+        ShapeError,
+        """the shape of input 'x' is not known in numbers.
+    so far  ('...',) float32
+    Try: shapes={"x": [...]} with numbers that fit, beside the model.""",
+    ),
+    "shapes without names": (
+        lambda: ml.inspect(Linear(3), shapes=[128, 784]),
+        UnknownOptionError,
+        """shapes must be given by name, in a dict.
+    given   list
+    inputs  'input'
+    Try: shapes = {'input': [32, 784]}""",
+    ),
+    "a number in the place of a shape": (
+        lambda: ml.inspect(Linear(3), shapes={"input": 128}),
+        UnknownOptionError,
+        """128 is no shape for input 'input'.
+    needs  a list of sizes, or names of sizes that are not known yet; '...' may only stand first
+    Try: shapes={'input': ["batch", 784]}""",
+    ),
+    "an option of a model that is misspelt": (
+        lambda: ml.inspect(Linear(3), X, optimiser="adam"),
+        UnknownOptionError,
+        f"""ml.inspect takes no option 'optimiser', and the model has no input of this name.
+    inputs   'input'
+    options  {", ".join(OPTIONS)}
+    Try: ml.inspect(model, ..., optimizer='adam')""",
+    ),
+    "an option that compile takes": (
+        lambda: ml.inspect(Linear(3), X, backend=3),
+        UnknownOptionError,
+        f"""ml.inspect takes no option 'backend', and the model has no input of this name.
+    inputs   'input'
+    options  {", ".join(OPTIONS)}
+    Try: ml.inspect(ml.compile(model, backend=..., shapes=...))""",
+    ),
+    "an option that nothing is like": (
+        lambda: ml.inspect(Linear(3), X, zzz=3),
+        UnknownOptionError,
+        f"""ml.inspect takes no option 'zzz', and the model has no input of this name.
+    inputs   'input'
+    options  {", ".join(OPTIONS)}
+    Try: ml.inspect(model, input)""",
+    ),
+    "an option of a function that is misspelt": (
+        lambda: ml.inspect(norm, X, X, axis=0, parms="x"),
+        UnexpectedInputError,
+        """cannot inspect 'norm' with these arguments: got an unexpected keyword argument 'parms'.
+    takes  (x: 'Any', y: 'Any', *, axis: 'int') -> 'Any'
+    given  float32[4, 5], float32[4, 5], axis=0, parms='x'
+    Try: ml.inspect(norm, x, y, axis=..., params='x')""",
+    ),
+    "an argument of a function that is misspelt": (
+        lambda: ml.inspect(jnp.sum, X, axes=0),
+        UnexpectedInputError,
+        f"""cannot inspect 'sum' with these arguments: got an unexpected keyword argument 'axes'.
+    takes  {signature(jnp.sum)}
+    given  float32[4, 5], axes=0
+    Try: ml.inspect(sum, a, axis=0)""",
+    ),
+    "keyword arguments that have no names": (
+        lambda: ml.inspect(norm, X, X, kwargs=[0]),
+        UnknownOptionError,
+        """ml.inspect cannot take kwargs=[0].
+    needs  a dict of arguments by name
+    Try: kwargs={"axis": 0}""",
+    ),
+    "a name that is no text": (
+        lambda: ml.inspect(jnp.tanh, X, name=jnp.ones(3)),
+        UnknownOptionError,
+        """ml.inspect cannot take name=Array([1., 1., 1.], dtype=float32).
+    needs  a text
+    Try: name="my step\"""",
+    ),
+    "a device by its name": (
+        lambda: ml.inspect(jnp.tanh, X, device="cpu"),
+        UnknownOptionError,
+        f"""ml.inspect cannot take device='cpu'.
+    needs    a jax.Device
+    present  {", ".join(f"{one.platform}:{one.id}" for one in jax.devices())}
+    Try: device=jax.devices()[0]""",
+    ),
+    "options for XLA that have no names": (
+        lambda: ml.inspect(Linear(3), X, compiler_options=[1]),
+        UnknownOptionError,
+        """ml.inspect cannot take compiler_options=[1].
+    needs  a dict of XLA's options by name
+    Try: compiler_options={"xla_cpu_enable_fast_math": True}""",
     ),
     "too many inputs": (
         lambda: ml.inspect(Add(), X, X, X),
@@ -165,3 +299,16 @@ def test_messages(what: str) -> None:
     with pytest.raises(kind) as caught:  # pyright: ignore[reportArgumentType]
         run()
     assert str(caught.value) == text
+
+
+def test_the_options_are_those_of_inspect() -> None:
+    parameters = signature(ml.inspect).parameters.values()
+    assert tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY) == OPTIONS
+
+
+def test_what_is_advised_in_the_place_of_shapes_works() -> None:
+    with pytest.raises(ShapeError) as caught:
+        ml.what_if(Conv2d(8, 3))
+    advice = str(caught.value).rpartition("Try: shapes=")[2].partition(", beside")[0]
+    change = ml.what_if(Conv2d(8, 3), shapes=literal_eval(advice))(batch=64)
+    assert change.settings == {"batch": (32, 64)}

@@ -13,6 +13,7 @@ from whatif.programs import perceptron, spec
 from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, UnknownOptionError
 from mithril_nb.models import Linear
 from mithril_nb.targets import inspect
+from mithril_nb.targets.slips import OPTIONS
 from mithril_nb.whatif import sweep, what_if
 
 
@@ -36,6 +37,53 @@ CASES: dict[str, tuple[Callable[[], Any], type[MithrilError], str]] = {
 perceptron() has no setting 'btch'.
     settings  batch, width, dtype, layers
     Try: batch=16""",
+    ),
+    "settings that have no names": (
+        lambda: what_if(perceptron)([16]),  # pyright: ignore[reportArgumentType]
+        UnknownOptionError,
+        """\
+settings are told by name, and not as [16].
+    Try: batch=64, or {"linear_0.dimension": 512} for names with a dot.""",
+    ),
+    "a setting whose name is a number": (
+        lambda: sweep(perceptron, changes={1: [2, 3]}),  # pyright: ignore[reportArgumentType]
+        UnknownOptionError,
+        """\
+settings are told by name, and not as {1: 2}.
+    Try: batch=64, or {"linear_0.dimension": 512} for names with a dot.""",
+    ),
+    "an array in the place of its dtype": (
+        lambda: what_if(double, spec(4, 3))(dtype=jnp.ones(1)),
+        UnknownOptionError,
+        """\
+arrays of numbers with a fraction cannot become 'Array([1.], dtype=float32)'.
+    known  float16, bfloat16, float32, float64
+    Try: dtype="bfloat16\"""",
+    ),
+    "a dict in the place of a dtype": (
+        lambda: what_if(double, spec(4, 3))(dtype={"x": [2, "B"]}),
+        UnknownOptionError,
+        """\
+arrays of numbers with a fraction cannot become "{'x': [2, 'B']}".
+    known  float16, bfloat16, float32, float64
+    Try: dtype="bfloat16\"""",
+    ),
+    "learns that is neither true nor false": (
+        lambda: what_if(perceptron, learns=3),  # pyright: ignore[reportArgumentType]
+        UnknownOptionError,
+        """\
+ml.what_if cannot take learns=3.
+    needs  True, False or None
+    Try: learns=False""",
+    ),
+    "an option of inspect that is misspelt": (
+        lambda: what_if(Linear(3), shapes={"input": [2, 4]}, optimiser="adam"),
+        UnknownOptionError,
+        f"""\
+ml.inspect takes no option 'optimiser', and the model has no input of this name.
+    inputs   'input'
+    options  {", ".join(OPTIONS)}
+    Try: ml.inspect(model, ..., optimizer='adam')""",
     ),
     "a setting that is like no other": (
         lambda: what_if(perceptron)(kernel=3),

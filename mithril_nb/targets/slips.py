@@ -1,0 +1,72 @@
+"""What `ml.inspect` is told besides the program: which names there are, which one was meant, and what they take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import jax
+
+from mithril_nb.errors import UnknownOptionError, short_repr
+
+OPTIONS = (
+    "kwargs", "shapes", "variables", "params", "program", "loss", "optimizer", "name", "device", "compiler_options",
+)  # fmt: skip
+"""The arguments of `ml.inspect` that are none of the program's."""
+_ALIKE = 0.6
+
+
+def meant(name: str, known: Collection[str] = OPTIONS, alike: float = _ALIKE) -> str | None:
+    """Return the name that is most like one that nothing has; `None` if none is like it.
+
+    Args:
+        name: What a person wrote.
+        known: The names that there are.
+        alike: How much of them has to agree.
+
+    Examples:
+        >>> meant("optimiser"), meant("peak", ["peak_bytes", "flops"]), meant("backend")
+        ('optimizer', 'peak_bytes', None)
+    """
+    begins = (one for one in known if one.startswith(f"{name}_"))
+    return next(iter([*get_close_matches(name, known, 1, alike), *begins]), None)
+
+
+def check_options(
+    kwargs: Any = None, name: Any = None, device: Any = None, compiler_options: Any = None, called: str = "ml.inspect"
+) -> None:
+    """Raise if an option is what it cannot be: JAX would say so only when a stage is made, or not at all.
+
+    Args:
+        kwargs: As `ml.inspect` takes it.
+        name: The same.
+        device: The same.
+        compiler_options: The same.
+        called: What the person called.
+
+    Raises:
+        UnknownOptionError: One of them is no such thing.
+    """
+    if not _is_by_name(kwargs):
+        _refuse(called, "kwargs", kwargs, "a dict of arguments by name", 'kwargs={"axis": 0}')
+    if name is not None and not isinstance(name, str):
+        _refuse(called, "name", name, "a text", 'name="my step"')
+    if device is not None and not isinstance(device, jax.Device):
+        here = ", ".join(f"{one.platform}:{one.id}" for one in jax.devices())
+        _refuse(called, "device", device, "a jax.Device", "device=jax.devices()[0]", (("present", here),))
+    if not _is_by_name(compiler_options):
+        example = 'compiler_options={"xla_cpu_enable_fast_math": True}'
+        _refuse(called, "compiler_options", compiler_options, "a dict of XLA's options by name", example)
+
+
+def _is_by_name(value: Any) -> bool:
+    names: Any = () if value is None else value
+    return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in names))
+
+
+def _refuse(
+    called: str, option: str, value: Any, needs: str, example: str, facts: tuple[tuple[str, str], ...] = ()
+) -> None:
+    given = " ".join(short_repr(value, 60).split())  # an array takes several lines
+    raise UnknownOptionError(f"{called} cannot take {option}={given}.", (("needs", needs), *facts), example)
