@@ -14,6 +14,8 @@ import jax
 import numpy as np
 
 from mithril_nb.errors import UnexpectedInputError, short_repr
+from mithril_nb.targets.results import checked_result, is_result
+from mithril_nb.targets.sizes import check_sizes
 from mithril_nb.targets.slips import OPTIONS, meant
 
 try:  # Without this one a function that is jitted with options for XLA can only be looked at as it is.
@@ -22,7 +24,6 @@ except ImportError:  # pragma: no cover
     _jit = None
 
 _NUMBERS = (bool, int, float, complex)
-_RESULTS = (jax.Array, np.ndarray, np.generic, *_NUMBERS)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -38,6 +39,9 @@ class Arguments:
         args: Its arguments.
         kwargs: Those that it is given by name.
         apart: Names of arguments that are neither: `whole` is given them.
+
+    Raises:
+        ShapeError: A size that is neither a number nor a name that JAX knows of.
 
     Attributes:
         all_names: Names of all arguments, no two the same; those by name are called what the person calls them.
@@ -59,11 +63,12 @@ class Arguments:
         kwargs: Mapping[str, Any],
         apart: frozenset[str] = frozenset(),
     ):
-        self._keywords = tuple(sorted(kwargs))
+        self._keywords, self._title = tuple(sorted(kwargs)), title_of(fn)
         # Whoever calls chose the keywords; of `def f(*x, x_0)` it is the first of `x` that has to be called otherwise.
         names = _unique((*self._keywords, *_names(fn, args)))
         self.all_names = (*names[len(kwargs) :], *names[: len(kwargs)])
         self.values = (*args, *(kwargs[name] for name in self._keywords))
+        check_sizes(dict(zip(self.all_names, self.values, strict=True)), self._title)
         static = _static_of_jit(fn, len(args), self._keywords)
         self._parts = [
             None if name in apart else _Part.of(value, static is not None and place not in static)
@@ -99,9 +104,12 @@ class Arguments:
     def calling(self, fn: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of what is traced."""
 
-        def call(*traced: Any) -> Any:
+        def given(*traced: Any) -> Any:
             args, kwargs = self.whole(*traced)
             return fn(*args, **kwargs)
+
+        def call(*traced: Any) -> Any:
+            return checked_result(given(*traced), self._title, lambda: jax.make_jaxpr(given)(*traced).effects)
 
         return call
 
@@ -146,7 +154,7 @@ def named(program: Callable[..., Any], names: Sequence[str], title: str, fn: Any
     """
 
     def call(*args: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf if isinstance(leaf, _RESULTS) else None, program(*args))
+        return jax.tree.map(lambda leaf: leaf if is_result(leaf) else None, program(*args))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     call.__dict__["__signature__"] = inspect.Signature(

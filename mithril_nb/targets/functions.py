@@ -14,6 +14,7 @@ import jax
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, with_self
 from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, nnx_params, part
+from mithril_nb.targets.results import checked_result
 from mithril_nb.targets.scopes import by_path, is_module, modules_in, named_modules, submodules
 
 _LIBRARIES = frozenset(
@@ -81,7 +82,7 @@ def function_program(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
     known = {path for start, root in by_path(roots).items() for path, _ in submodules(root, start)}
     nests = {name: _Nest({**one.params, **one.state}, known) for name, one in parts.items()}
 
-    def run(*traced: Any) -> Any:
+    def called(*traced: Any) -> tuple[Any, dict[str, Any]]:
         built = dict[str, Any]()
         for (name, one), tree in zip(parts.items(), traced[: len(parts)], strict=True):
             arrays = nests[name].flat(tree)
@@ -92,8 +93,13 @@ def function_program(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
         here |= {name: built.get(name, one) for name, one in held.items()}
         with named_modules(here, [(one, built[name]) for name, one in closed.items()]):
             out = fn(*again, **keywords)
+        return out, built
+
+    def run(*traced: Any) -> Any:
+        out, built = called(*traced)
         if not nnx:
-            return out
+            return checked_result(out, title_of(fn), lambda: jax.make_jaxpr(lambda *x: called(*x)[0])(*traced).effects)
+        checked_result(out, title_of(fn))  # it may give nothing, and change its modules
         after = part({name: built[name] for name in nnx})
         return out, nests["modules"].tree({**after.params, **after.state})
 

@@ -17,8 +17,8 @@ from mithril_nb.targets.arguments import (
     without_compiler_options,
     without_partial,
 )
-from mithril_nb.targets.functions import function_program
-from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_linen
+from mithril_nb.targets.functions import function_program, modules_of
+from mithril_nb.targets.modules import callable_of, foreign, is_equinox, is_foreign, is_linen
 from mithril_nb.targets.options import takes_params
 from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
 from mithril_nb.targets.programs import module_program
@@ -28,6 +28,11 @@ from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 """Programs that a model has."""
+_BATCH = """\
+class Batch(eqx.Module):
+    module: eqx.Module
+    def __call__(self, x):
+        return jax.vmap(self.module)(x)"""
 
 
 def inspect(
@@ -179,6 +184,8 @@ def _program_name(program: str | None, loss: Any, optimizer: Any, function: Any)
         asked = {"program": program, "loss": loss, "optimizer": optimizer}
         for option, value in asked.items():
             name = title_of(function)
+            if value is not None:
+                _refuse_around_module(option, value, function)
             _refuse(
                 option,
                 value,
@@ -199,6 +206,21 @@ def _refuse(option: str, value: Any, target: Any, takers: str, advice: str) -> N
     """Raise if an option was given to a target that has no use for it."""
     if value is not None:
         raise UnknownOptionError(f"{title_of(target)!r} takes no {option}=.", ((f"{option}= is for", takers),), advice)
+
+
+def _refuse_around_module(option: str, value: Any, function: Any) -> None:
+    """Raise if a function that was given a module's option closes over a module, as `jax.vmap(module)` does."""
+    held = list(modules_of(function).items())
+    if not held:
+        return
+    (name, module), facts = held[0], ()
+    if is_equinox(module):
+        name, facts = "Batch(module)", (("for a batch", _BATCH),)
+    raise UnknownOptionError(
+        f"{title_of(function)!r}, a function around the module {type(module).__name__!r}, takes no {option}=.",
+        ((f"{option}= is for", "models, and modules of Flax, Equinox and Haiku"), *facts),
+        f"ml.inspect({name}, x, {option}={short_repr(value, 40)})",
+    )
 
 
 def _raising(error: Exception, title: str) -> Callable[..., Any]:

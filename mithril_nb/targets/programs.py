@@ -9,6 +9,7 @@ import jax
 
 from mithril_nb.targets.arguments import Arguments, named
 from mithril_nb.targets.modules import Arrays, Foreign
+from mithril_nb.targets.results import checked_result
 from mithril_nb.train import Program, loss_function, resolve_optimizer, train_step
 from mithril_nb.train.losses import resolve_loss
 from mithril_nb.train.step import Carried, target_specs
@@ -32,9 +33,13 @@ def module_program(module: Foreign, given: Arguments, name: str, loss: Any, opti
 
 
 def _forward(module: Foreign, given: Arguments) -> Callable[..., Any]:
-    def forward(params: Arrays, *rest: Any) -> Any:
+    def called(params: Arrays, *rest: Any) -> tuple[Any, Arrays]:
         state, traced = (rest[0], rest[1:]) if module.state else ({}, rest)
-        out, after = module.run(params, state, *given.whole(*traced))
+        return module.run(params, state, *given.whole(*traced))
+
+    def forward(*given: Any) -> Any:
+        out, after = called(*given)
+        checked_result(out, module.name, None if after else lambda: jax.make_jaxpr(called)(*given).effects)
         return (out, after) if after else out
 
     return forward

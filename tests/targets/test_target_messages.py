@@ -11,6 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
+from flax import nnx
 
 import mithril_nb as ml
 from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError
@@ -27,6 +28,13 @@ def norm(x: Any, y: Any, *, axis: int) -> Any:
 class Twice(eqx.Module):
     def __call__(self, x: Any) -> Any:
         return 2 * x
+
+
+DENSE = nnx.Linear(5, 3, rngs=nnx.Rngs(0))
+
+
+def closing(x: Any) -> Any:
+    return DENSE(x)
 
 
 def partly_known() -> Model:
@@ -86,6 +94,24 @@ SAID = {
         """'norm' takes no loss=.
     loss= is for  models, and modules of Flax, Equinox and Haiku
     Try: ml.inspect(jax.grad(norm), ...), or a function that is the whole step.""",
+    ),
+    "a module within jax.vmap with an optimizer": (
+        lambda: ml.inspect(jax.vmap(Twice()), X, optimizer="adam"),
+        UnknownOptionError,
+        """'Twice', a function around the module 'Twice', takes no optimizer=.
+    optimizer= is for  models, and modules of Flax, Equinox and Haiku
+    for a batch        class Batch(eqx.Module):
+                           module: eqx.Module
+                           def __call__(self, x):
+                               return jax.vmap(self.module)(x)
+    Try: ml.inspect(Batch(module), x, optimizer='adam')""",
+    ),
+    "a function that closes over a module, with a loss": (
+        lambda: ml.inspect(closing, X, loss="mean_squared_error"),
+        UnknownOptionError,
+        """'closing', a function around the module 'Linear', takes no loss=.
+    loss= is for  models, and modules of Flax, Equinox and Haiku
+    Try: ml.inspect(DENSE, x, loss='mean_squared_error')""",
     ),
     "a function with shapes": (
         lambda: ml.inspect(norm, shapes={"x": [3]}),
@@ -241,6 +267,22 @@ SAID = {
     given  float32[4, 5], axes=0
     Try: ml.inspect(sum, a, axis=0)""",
     ),
+    "a size that is only a text": (
+        lambda: ml.inspect(norm, {"a": jax.ShapeDtypeStruct(("B", 4, "D"), "bfloat16")}, X, axis=0),
+        ShapeError,
+        """the argument 'x' of 'norm' has a size that is no number: 'B'.
+    shape  ('B', 4, 'D')
+    needs  numbers, or names that jax.export.symbolic_shape makes, all at once
+    Try: (B, D) = jax.export.symbolic_shape("B, D"), and then jax.ShapeDtypeStruct((B, 4, D), "bfloat16")""",
+    ),
+    "a size that is not said": (
+        lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((None,), "float32")),
+        ShapeError,
+        """the argument 'x' of 'Twice' has a size that is no number: None.
+    shape  (None,)
+    needs  numbers, or names that jax.export.symbolic_shape makes, all at once
+    Try: (batch,) = jax.export.symbolic_shape("batch"), and then jax.ShapeDtypeStruct((batch,), "float32")""",
+    ),
     "keyword arguments that have no names": (
         lambda: ml.inspect(norm, X, X, kwargs=[0]),
         UnknownOptionError,
@@ -304,6 +346,18 @@ def test_messages(what: str) -> None:
 def test_the_options_are_those_of_inspect() -> None:
     parameters = signature(ml.inspect).parameters.values()
     assert tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY) == OPTIONS
+
+
+def test_what_is_advised_for_a_module_within_vmap_works() -> None:
+    linear = eqx.nn.Linear(5, 3, key=jax.random.key(0))
+    with pytest.raises(UnknownOptionError) as caught:
+        ml.inspect(jax.vmap(linear), X, optimizer="adam", loss="mean_squared_error")
+    *_, lines = (text for label, text in caught.value.diagnostics[0].facts if label == "for a batch")
+    names: dict[str, Any] = {"eqx": eqx, "jax": jax}
+    exec(lines, names)
+    found = ml.inspect(names["Batch"](linear), X, optimizer="adam", loss="mean_squared_error")
+    assert found.name == "train step"
+    assert found.cost().by_block["module"].params == 18
 
 
 def test_what_is_advised_in_the_place_of_shapes_works() -> None:

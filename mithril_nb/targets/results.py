@@ -1,0 +1,72 @@
+"""What a function gives back: arrays, or what to do about it if there are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from mithril_nb.errors import StageUnavailableError, short_repr
+
+_RESULTS = (jax.Array, np.generic, bool, int, float, complex)
+
+
+def is_result(leaf: Any) -> bool:
+    """Whether a program can give this back: an array, or a number."""
+    return leaf.dtype.kind in "biufcV" if isinstance(leaf, np.ndarray) else isinstance(leaf, _RESULTS)
+
+
+def checked_result(out: Any, title: str, effects: Callable[[], Collection[Any]] | None = None) -> Any:
+    """Return what a function gave, if something of it is an array.
+
+    Else nothing that it computes would be used, and all of its costs would be 0 without a word. What it gives beside
+    arrays may be anything: it is left out.
+
+    Args:
+        out: What it gave.
+        title: What to call the function.
+        effects: What it does besides, if nothing is no result; by default nobody asks, as it may change its modules.
+
+    Raises:
+        StageUnavailableError: It gave no array, or what runs only when somebody goes through it.
+    """
+    leaves: list[Any] = jax.tree.leaves(out, is_leaf=_is_lazy)
+    lazy = [leaf for leaf in leaves if _is_lazy(leaf)]
+    if lazy:
+        raise StageUnavailableError(
+            f"{title!r} gives what is not computed before somebody goes through it.",
+            (("gives", _told(lazy[0])),),
+            "return list(...), which JAX takes.",
+        )
+    if leaves and not any(map(is_result, leaves)):
+        raise StageUnavailableError(f"{title!r} gives no array.", (("gives", _told(out)),), _advice(leaves[0]))
+    if not leaves and effects is not None and not effects():
+        raise StageUnavailableError(
+            f"{title!r} gives nothing back, so nothing that it computes is used.",
+            (("gives", _told(out)),),
+            "return what it computes, at its end.",
+        )
+    return out
+
+
+def _is_lazy(value: Any) -> bool:
+    return isinstance(value, Iterator)
+
+
+def _told(out: Any) -> str:
+    text = " ".join(short_repr(out, 60).split())
+    if " at 0x" in text:
+        kind = type(out).__name__
+        return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"  # its address tells nobody anything
+    return text if out is None else f"{text} ({type(out).__name__})"
+
+
+def _advice(leaf: Any) -> str:
+    arrays = [name for name, value in getattr(leaf, "__dict__", {}).items() if isinstance(value, jax.Array)]
+    if arrays:
+        kind = type(leaf).__name__
+        found = ", ".join(f'"{name}": result.{name}' for name in arrays)
+        return f"jax.tree_util.register_dataclass({kind}), if it is a dataclass, or return {{{found}}}"
+    return "return the arrays that it computes: one, or a tuple, a list or a dict of them."

@@ -1,0 +1,123 @@
+"""What is said of functions that give no arrays, and what may stand beside arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+
+import mithril_nb as ml
+from mithril_nb.errors import StageUnavailableError
+
+X = jax.ShapeDtypeStruct((4, 5), "float32")
+NO_ARRAY = "    Try: return the arrays that it computes: one, or a tuple, a list or a dict of them."
+
+
+class Answer:
+    def __init__(self, mean: Any):
+        self.mean = mean
+        self.unit = "m"
+
+
+class Silent(eqx.Module):
+    def __call__(self, x: Any) -> None:
+        jnp.tanh(x)
+
+
+class Told(eqx.Module):
+    def __call__(self, x: Any) -> str:
+        return f"{x.shape}"
+
+
+def forgetful(x: Any) -> None:
+    jnp.tanh(x)
+
+
+def closing_over(module: Any) -> Callable[[Any], None]:
+    def function(x: Any) -> None:
+        module(x)
+
+    return function
+
+
+SAID: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "text": (lambda x: "done", f"'<lambda>' gives no array.\n    gives  'done' (str)\n{NO_ARRAY}"),
+    "a set": (lambda x: {1}, f"'<lambda>' gives no array.\n    gives  {{1}} (set)\n{NO_ARRAY}"),
+    "an array of text": (
+        lambda x: np.array(["a"]),
+        f"'<lambda>' gives no array.\n    gives  array(['a'], dtype='<U1') (ndarray)\n{NO_ARRAY}",
+    ),
+    "a function": (lambda x: forgetful, f"'<lambda>' gives no array.\n    gives  a function\n{NO_ARRAY}"),
+    "an object that JAX cannot look into": (
+        lambda x: Answer(x.mean()),
+        "'<lambda>' gives no array.\n    gives  an Answer\n"
+        '    Try: jax.tree_util.register_dataclass(Answer), if it is a dataclass, or return {"mean": result.mean}',
+    ),
+    "a generator": (
+        lambda x: (row.sum() for row in x),
+        "'<lambda>' gives what is not computed before somebody goes through it.\n    gives  a generator\n"
+        "    Try: return list(...), which JAX takes.",
+    ),
+    "an iterator beside an array": (
+        lambda x: {"sum": x.sum(), "rows": map(jnp.sin, x)},
+        "'<lambda>' gives what is not computed before somebody goes through it.\n    gives  a map\n"
+        "    Try: return list(...), which JAX takes.",
+    ),
+    "nothing": (
+        forgetful,
+        "'forgetful' gives nothing back, so nothing that it computes is used.\n    gives  None\n"
+        "    Try: return what it computes, at its end.",
+    ),
+    "nothing, with a module": (
+        closing_over(eqx.nn.Linear(5, 3, key=jax.random.key(0))),
+        "'function' gives nothing back, so nothing that it computes is used.\n    gives  None\n"
+        "    Try: return what it computes, at its end.",
+    ),
+    "nothing, as a module": (
+        Silent(),
+        "'Silent' gives nothing back, so nothing that it computes is used.\n    gives  None\n"
+        "    Try: return what it computes, at its end.",
+    ),
+    "text, as a module": (Told(), f"'Told' gives no array.\n    gives  '(5,)' (str)\n{NO_ARRAY}"),
+}
+
+
+@pytest.mark.parametrize("what", SAID)
+def test_what_gives_no_array_says_so(what: str) -> None:
+    function, text = SAID[what]
+    found = ml.inspect(function, jax.ShapeDtypeStruct((5,), "float32"))
+    with pytest.raises(StageUnavailableError) as caught:
+        found.cost()
+    assert str(caught.value) == text
+
+
+def test_the_jaxpr_shows_what_was_computed_for_nothing() -> None:
+    stage = ml.inspect(forgetful, X).stage("jaxpr")
+    assert "tanh a" in stage.text
+    assert "'forgetful' gives nothing back, so nothing that it computes is used." in (stage.unavailable or "")
+
+
+def test_what_does_something_may_give_nothing() -> None:
+    def telling(x: Any) -> None:
+        jax.debug.print("{}", x.sum())
+
+    assert ml.inspect(telling, X).cost().total.flops == 19
+
+
+def test_what_changes_its_module_may_give_nothing() -> None:
+    def update(model: nnx.Linear, x: Any) -> None:
+        model.kernel[...] = model.kernel[...] + x.sum()
+
+    assert (ml.inspect(update, nnx.Linear(5, 3, rngs=nnx.Rngs(0)), X).cost().total.flops or 0) > 0
+
+
+def test_text_beside_arrays_is_left_out() -> None:
+    found = ml.inspect(lambda x: (x + 1, "label", None), X)
+    assert [one.name for one in found.outputs] == ["result[0]"]
+    assert found.cost().total.flops == 20
