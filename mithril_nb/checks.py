@@ -39,6 +39,8 @@ class _Measured:
         unknown: What is not in it, and why.
         blocks: The same for each block.
         advice: What makes it known; `""` if nothing does.
+        symbols: The names of sizes that have no numbers, if it depends on any.
+        formula: What it is in these names; `""` if nobody knows.
     """
 
     value: int | None
@@ -46,6 +48,8 @@ class _Measured:
     unknown: tuple[str, ...]
     blocks: Mapping[str, int]
     advice: str = ""
+    symbols: tuple[str, ...] = ()
+    formula: str = ""
 
 
 def assert_cost(
@@ -143,7 +147,7 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     if name == "peak_bytes":
         memory: MemoryUse = inspection.memory
         if memory.source != "compiled" or memory.peak_bytes is None:  # an estimate keeps no bound
-            return _Measured(None, "compiled", memory.notes, {})
+            return _Measured(None, "compiled", memory.notes, {}, symbols=inspection.cost("analytic").symbols)
         held = {path: size for path, size in memory.at_peak.items() if size}
         return _Measured(memory.peak_bytes, memory.source, (), held)
     cost: Cost = inspection.cost(source=source)
@@ -155,7 +159,9 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     each = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
     each[UNATTRIBUTED] = getattr(cost.unattributed, name)
     known = {path: value for path, value in each.items() if value}
-    return _Measured(getattr(cost.total, name), source, _unknown(cost, name), known)
+    value, unknown = getattr(cost.total, name), _unknown(cost, name)
+    symbols, formula = (cost.symbols, cost.formula(field=name)) if cost.symbols and value is None else ((), "")
+    return _Measured(value, source, unknown, known, symbols=symbols, formula=formula)
 
 
 def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
@@ -177,6 +183,8 @@ def _problem(
     is_under = value is not None and low is not None and value < low and not found.unknown
     if not is_over and not is_under and value is not None and not found.unknown:
         return None
+    if found.symbols:
+        return _without_numbers(inspection.name, name, found, low, high)
     told = "unknown" if value is None else f"{'at least ' if found.unknown else ''}{value:,}"
     facts = [(name, f"{told} ({found.source})"), ("bound", _bound_text(low, high))]
     end = high if is_over else low if is_under else None
@@ -197,6 +205,26 @@ def _problem(
         found.advice or f"{advice}; {_shown(name, found.source)} tells of every block.",
         code=CostBoundError.__name__,
     )
+
+
+def _without_numbers(program: str, name: str, found: _Measured, low: float | None, high: float | None) -> Diagnostic:
+    """Return that a figure cannot be compared, as sizes have only names."""
+    names, sizes = ", ".join(found.symbols), ", ".join(f"{one}=32" for one in found.symbols)
+    facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
+    advice = f"a number for {' and '.join(found.symbols)}"
+    if found.formula:
+        least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
+        advice += f", or assert {least}ml.inspect(...).cost().at({sizes}).total.{name}{most}"
+    return Diagnostic(
+        f"program {program!r} may break its bound of {_WORDS[name][1]}: no number is known for {names}.",
+        tuple(facts),
+        f"{advice}.",
+        code=CostBoundError.__name__,
+    )
+
+
+def _literal(bound: float) -> str:
+    return f"{int(bound):_}" if math.isfinite(bound) and bound == int(bound) else str(bound)
 
 
 def _shown(name: str, source: str) -> str:

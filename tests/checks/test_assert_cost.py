@@ -172,6 +172,39 @@ def test_what_is_known_may_be_too_much_already() -> None:
     ]
 
 
+def test_sizes_that_have_only_names() -> None:
+    sizes = {"input": ["batch", 4]}
+    assert broken(Linear(8), shapes=sizes, flops=1_000) == (
+        "program 'forward' may break its bound of FLOPs: no number is known for batch.\n"
+        "    flops  72·batch (analytic)\n"
+        "    bound  at most 1,000\n"
+        "    Try: a number for batch, or assert ml.inspect(...).cost().at(batch=32).total.flops <= 1_000."
+    )
+    assert broken(Linear(8), shapes=sizes, bytes_accessed=(10, 1e6)).splitlines()[-1] == (
+        "    Try: a number for batch, or assert 10 <= "
+        "ml.inspect(...).cost().at(batch=32).total.bytes_accessed <= 1_000_000."
+    )
+    assert broken(Linear(8), shapes=sizes, peak_bytes=10) == (
+        "program 'forward' may break its bound of bytes at once: no number is known for batch.\n"
+        "    peak_bytes  unknown (compiled)\n"
+        "    bound       at most 10\n"
+        "    Try: a number for batch."
+    )
+    B, D = jax.export.symbolic_shape("B, D")
+    told = broken(ml.inspect(network, spec(B, D), spec(D, 4), params="w"), params=(8, None), flops=1.5)
+    assert told == (
+        "program 'network' may break its bound of FLOPs: no number is known for B, D.\n"
+        "    flops  8·B·D + 4·B (analytic)\n"
+        "    bound  at most 1.5\n"
+        "    Try: a number for B and D, or assert ml.inspect(...).cost().at(B=32, D=32).total.flops <= 1.5.\n"
+        "program 'network' may break its bound of parameters: no number is known for B, D.\n"
+        "    params  4·D (analytic)\n"
+        "    bound   at least 8\n"
+        "    Try: a number for B and D, or assert 8 <= ml.inspect(...).cost().at(B=32, D=32).total.params."
+    )
+    ml.assert_cost(Linear(8), shapes=sizes, params=40)  # what depends on no name is known
+
+
 def test_nothing_at_all_is_known() -> None:
     told = broken(lambda x: lax.linalg.triangular_solve(x, x), spec(8, 8), flops=1000, source="lowered")
     assert told.startswith(
