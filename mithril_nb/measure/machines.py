@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ import jax.numpy as jnp
 
 MATMUL = "float32"
 """What the matmul rate is measured with where a program has no matmul of its own."""
+_MEMORY = "memory"
+"""What `Machine.dates` calls the peak of bytes/s."""
 _BUDGET_S = 0.25
 """How long each figure is measured for, after what compiling and finding a size take."""
 _LONG_ENOUGH_S = 4e-3
@@ -42,8 +44,9 @@ class Machine:
         settings: What the environment tells XLA: `XLA_FLAGS` and `NPROC`.
         flops_per_s: FLOP/s of a large matmul, by dtype of its operands.
         bytes_per_s: Bytes/s read and written by going through a large array.
-        measured_at: When, in UTC.
+        measured_at: When the latest of these peaks was measured, in UTC.
         source: How it is known.
+        dates: When each of them was, by dtype, and `"memory"`; what is not in it was then, too.
 
     Examples:
         >>> peaks = Machine("cpu", "cpu", 2, "0.10.2", "", {"float32": 2e11}, 6e10, "2026-11-22 07:35 UTC")
@@ -62,6 +65,7 @@ class Machine:
     bytes_per_s: float
     measured_at: str
     source: str = "measured"
+    dates: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def peak_of(self, dtype: str | None = None) -> float:
         """Return the FLOP/s that a dtype can reach: that of its matmul, or the highest if it was not measured."""
@@ -74,14 +78,16 @@ class Machine:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as plain data."""
-        return {**asdict(self), "flops_per_s": dict(self.flops_per_s)}
+        return {**asdict(self), "flops_per_s": dict(self.flops_per_s), "dates": dict(self.dates)}
 
     def __str__(self) -> str:
         rates = ", ".join(f"{rate / 1e9:,.1f} GFLOP/s {dtype} matmul" for dtype, rate in self.flops_per_s.items())
         cores = f", {self.cores} cores" if self.platform == "cpu" else ""
+        first = min(self.dates.values(), default=self.measured_at)
+        when = self.measured_at if first == self.measured_at else f"from {first} to {self.measured_at}"
         return (
             f"{self.device_kind}{cores}: {rates}, {self.bytes_per_s / 1e9:,.1f} GB/s "
-            f"({self.source} {self.measured_at}, jax {self.jax_version})"
+            f"({self.source} {when}, jax {self.jax_version})"
         )
 
 
@@ -89,9 +95,9 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
     """Return the peaks of this machine, measured now or before.
 
     What was measured before is kept in the user's cache folder, for each device, number of cores, version of JAX and
-    setting of XLA. It takes less than two seconds on an idle CPU. Of several measurements the best is kept: nothing
-    makes a machine quicker than it is. What is measured while others keep the machine busy is not kept, and its
-    `source` says so.
+    setting of XLA. It takes less than two seconds on an idle CPU. Of several measurements the best is kept, with its
+    date: nothing makes a machine quicker than it is. What is measured while others keep the machine busy is not kept,
+    and its `source` says so.
 
     Args:
         dtypes: For which dtypes to have the matmul rate.
@@ -99,10 +105,11 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
         anew: Whether to measure it now in any case: it may have been busy with something else before.
 
     Examples:
+        >>> import jax
         >>> import mithril_nb as ml
         >>> peaks = ml.machine()
-        >>> peaks.bytes_per_s > 1e6, ml.machine().flops_per_s == peaks.flops_per_s or "busy" in peaks.source
-        (True, True)
+        >>> peaks.platform == jax.devices()[0].platform, peaks.peak_of("float32") > 1e6, peaks.bytes_per_s > 1e6
+        (True, True, True)
     """
     device = jax.devices()[0] if device is None else device
     with _LOCK:
@@ -111,21 +118,31 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
         known = _read(file)
         before = known.get(_key(here))
         best = dict(before.flops_per_s) if before is not None else {}
+        dates = {name: before.dates.get(name, before.measured_at) for name in (*best, _MEMORY)} if before else {}
         wanted = [dtype for dtype in dict.fromkeys(dtypes) if anew or dtype not in best]
         if before is not None and not wanted and not anew:
             return _from(file, before)
         copied = before.bytes_per_s if before is not None else 0.0
+        now = _now()
         with jax.default_device(device):
             for dtype in wanted or ([] if best else [MATMUL]):
-                best[dtype] = max(best.get(dtype, 0.0), matmul_rate(dtype))
+                rate = matmul_rate(dtype)
+                if rate > best.get(dtype, 0.0):
+                    best[dtype], dates[dtype] = rate, now
             if before is None or anew:
-                copied = max(copied, copy_rate(device.platform))
-        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-        found = replace(here, flops_per_s=best, bytes_per_s=copied, measured_at=now, source="measured")
+                rate = copy_rate(device.platform)
+                if rate > copied:
+                    copied, dates[_MEMORY] = rate, now
+        latest = max(dates.values())
+        found = replace(here, flops_per_s=best, bytes_per_s=copied, measured_at=latest, source="measured", dates=dates)
         if device.platform == "cpu" and _is_busy(here.cores):
             return replace(found, source="measured on a busy machine")
         _write(file, {**known, _key(found): found})
         return found
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def known_machine(device: Any = None) -> Machine | None:
@@ -224,7 +241,8 @@ def _read(file: Path) -> dict[str, Machine]:
                 one = Machine(**entry)
                 rates = {str(dtype): float(rate) for dtype, rate in one.flops_per_s.items()}
                 if rates and min(*rates.values(), float(one.bytes_per_s)) > 0 and _key(one) == key:
-                    found[key] = replace(one, flops_per_s=rates, bytes_per_s=float(one.bytes_per_s))
+                    dates = {str(name): str(date) for name, date in one.dates.items()}
+                    found[key] = replace(one, flops_per_s=rates, bytes_per_s=float(one.bytes_per_s), dates=dates)
     return found
 
 

@@ -91,9 +91,10 @@ def profile(
     callers = callers_of(stage)
     times = [divided(run, callers) for run in found.profiled] if reason is None else []
     contractions = _contractions(stage)
-    why: tuple[str, ...] = ()
     if peaks is None:
         peaks, why = _peaks(compiled, [*contractions.values()])
+    else:
+        why = _told_peaks(compiled, peaks)
     rows, samples = _timed(cost, found, times)
     notes = (
         *(note for note in cost.notes if note != NOT_RUN),
@@ -179,10 +180,26 @@ def _contractions(stage: Stage) -> dict[str, str]:
 
 def _peaks(compiled: Any, dtypes: Sequence[str]) -> tuple[Machine | None, tuple[str, ...]]:
     try:
-        device = next(iter(compiled.runtime_executable().local_devices()))
-        return machine(dtypes or (MATMUL,), device), ()
+        return machine(dtypes or (MATMUL,), _device_of(compiled)), ()
     except Exception as error:  # The times are good without: nothing of the program has failed.
         return None, (f"roofline: the peaks of this machine could not be measured: {error}",)
+
+
+def _device_of(compiled: Any) -> Any:
+    return next(iter(compiled.runtime_executable().local_devices()))
+
+
+def _told_peaks(compiled: Any, peaks: Machine) -> tuple[str, ...]:
+    """Say so where a program ran on another device than that whose peaks were told."""
+    try:
+        device = _device_of(compiled)
+    except Exception:  # Nothing of the program has failed.
+        return ()
+    here, there = (device.platform, device.device_kind), (peaks.platform, peaks.device_kind)
+    if here == there:
+        return ()
+    ran, told = (kind if kind == platform else f"{platform} {kind}" for platform, kind in (here, there))
+    return (f"roofline: peaks= are those of {told}, and the program ran on {ran}: shares of it mean little",)
 
 
 def _timed(

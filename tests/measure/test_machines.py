@@ -71,6 +71,43 @@ def test_the_best_of_what_was_ever_measured_is_kept(measured: list[str], monkeyp
     assert (kept.flops_per_s, kept.source) == ({"float32": 2e9}, "measured before, machines.json")
 
 
+def test_each_peak_keeps_its_own_date(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for day, rate, copied in ((1, 2e9, 3e9), (2, 1e9, 4e9), (3, 1e9, 1e9)):
+        monkeypatch.setattr(module, "_now", lambda day=day: f"2026-11-0{day} 12:00 UTC")
+        monkeypatch.setattr(module, "matmul_rate", lambda dtype, rate=rate: rate)
+        monkeypatch.setattr(module, "copy_rate", lambda platform, copied=copied: copied)
+        found.append(machine(anew=True))
+    first, second = "2026-11-01 12:00 UTC", "2026-11-02 12:00 UTC"
+    assert [one.measured_at for one in found] == [first, second, second]
+    assert [one.dates for one in found] == [
+        {"float32": first, "memory": first},
+        {"float32": first, "memory": second},
+        {"float32": first, "memory": second},
+    ]
+    assert f"(measured {first}, jax" in str(found[0])
+    assert f"(measured from {first} to {second}, jax" in str(found[2])
+    kept = known_machine()
+    assert kept is not None
+    assert (kept.dates, kept.measured_at) == (found[2].dates, second)
+
+
+def test_peaks_that_were_kept_without_dates_have_theirs(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_now", lambda: "2026-11-01 12:00 UTC")
+    machine()
+    file = cache_folder() / "machines.json"
+    older = {key: {**entry} for key, entry in json.loads(file.read_text()).items()}
+    for entry in older.values():
+        del entry["dates"]
+    file.write_text(json.dumps(older))
+    monkeypatch.setattr(module, "_now", lambda: "2026-11-02 12:00 UTC")
+    assert machine(["bfloat16"]).dates == {
+        "float32": "2026-11-01 12:00 UTC",
+        "memory": "2026-11-01 12:00 UTC",
+        "bfloat16": "2026-11-02 12:00 UTC",
+    }
+
+
 @pytest.mark.parametrize("text", ["", "not json", "[]", '{"cpu": 3}', '{"cpu": {"platform": "cpu"}}', "\x00"])
 def test_a_cache_that_cannot_be_read_is_measured_anew(text: str, measured: list[str]) -> None:
     cache_folder().mkdir(parents=True)
@@ -81,7 +118,7 @@ def test_a_cache_that_cannot_be_read_is_measured_anew(text: str, measured: list[
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("bytes_per_s", 0), ("flops_per_s", {}), ("flops_per_s", {"float32": "x"})]
+    ("field", "value"), [("bytes_per_s", 0), ("flops_per_s", {}), ("flops_per_s", {"float32": "x"}), ("dates", "today")]
 )
 def test_peaks_that_cannot_be_are_measured_anew(field: str, value: Any, measured: list[str]) -> None:
     machine()

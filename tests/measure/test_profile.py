@@ -218,6 +218,14 @@ def test_peaks_that_are_none_are_refused_before_anything_runs() -> None:
     )
 
 
+def test_peaks_of_another_device_are_said_to_be_so() -> None:
+    other = replace(PEAKS, platform="gpu", device_kind="NVIDIA H100")
+    found = ml.profile(jnp.tanh, jnp.ones(3), runs=1, warm_up=0, peaks=other)
+    note = "roofline: peaks= are those of gpu NVIDIA H100, and the program ran on cpu: shares of it mean little"
+    assert note in found.notes
+    assert not any("peaks=" in note for note in ml.profile(jnp.tanh, jnp.ones(3), runs=1, peaks=PEAKS).notes)
+
+
 def test_it_shows_as_a_table(loop: Profile) -> None:
     lines = str(loop).splitlines()
     assert lines[0].startswith("looping: ")
