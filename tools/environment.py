@@ -14,6 +14,8 @@ from tools import bundle, interpreters
 from tools.steps import ROOT, WORK, Stop, output, run_quietly, say, tail
 
 LOCK = ROOT / "requirements.lock"
+PIP = "pip==26.3"
+"""The one that the tests passed with: what is installed is the same tomorrow, and so is what installs it."""
 STATE = "mithril-nb.json"
 """Written into the environment when it is complete: what it was made from."""
 
@@ -108,7 +110,7 @@ def _install(environment: Environment, extras: list[str]) -> None:
             return
         say("   uv could not: trying pip")
     # The pip that came with an older Python takes three times as long to find what fits; it does where there is no net.
-    newer = environment.command("pip", "install", "--no-input", "--disable-pip-version-check", "--upgrade", "pip")
+    newer = environment.command("pip", "install", "--no-input", "--disable-pip-version-check", PIP)
     run_quietly(newer, WORK / "pip.log")
     # Compiling thousands of files that nobody may import takes half of pip's time; Python compiles what it imports.
     options = ("--no-input", "--disable-pip-version-check", "--progress-bar=off", "--no-compile")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -128,6 +129,22 @@ def test_an_environment_is_made_anew_only_for_what_is_installed(
     changed = environment._digest()
     locked.write_text("a==2\n")
     assert len({before, changed, environment._digest()}) == 3
+
+
+def test_what_installs_the_environment_has_a_version_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+
+    def run(command: list[str], log: Path) -> int:
+        commands.append(command)
+        return 0
+
+    monkeypatch.setattr(environment, "run_quietly", run)
+    monkeypatch.setattr(environment.shutil, "which", lambda program: None)
+    environment._install(environment.Environment(tmp_path), ["dev"])
+    first, second = commands
+    assert re.fullmatch(r"pip==\d+(\.\d+)+", first[-1])
+    assert "--upgrade" not in first
+    assert str(environment.LOCK) in second
 
 
 def test_a_lock_marks_what_differs_between_pythons() -> None:
