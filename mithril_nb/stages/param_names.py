@@ -49,8 +49,7 @@ def which_are_params(arguments: Sequence[str], inputs: Sequence[str], names: Seq
     """
     wanted = set(names)
     found = [bool(wanted & _holders(name)) for name in inputs]
-    is_known = wanted <= {*arguments}.union(*map(_holders, inputs))
-    return [*found] if is_known else [None] * len(inputs)
+    return [*found] if wanted <= _known(arguments, inputs) else [None] * len(inputs)
 
 
 def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], names: Sequence[str]) -> None:
@@ -65,7 +64,7 @@ def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], 
     Raises:
         UnknownOptionError: An argument, or a part of one, that is not there.
     """
-    known = {*arguments}.union(*map(_holders, inputs))
+    known = _known(arguments, inputs)
     strange = next((name for name in names if name not in known), None)
     if strange is None:
         return
@@ -104,6 +103,11 @@ def example_of_params(arguments: Sequence[str], inputs: Sequence[str]) -> str:
     inner = (re.match(rf"(.+?(?:\.{DEFAULT}|\['{DEFAULT}'\]))(?![^.\[])", name) for name in inputs)
     named = next((found.group(1) for found in inner if found), None)
     return f'params="{named or next(iter(arguments), "w")}"'
+
+
+def _known(arguments: Sequence[str], inputs: Sequence[str]) -> set[str]:
+    """All that may hold parameters: the arguments, and the inputs with whatever they are a part of."""
+    return {*arguments}.union(*map(_holders, inputs))
 
 
 def _holders(name: str) -> set[str]:

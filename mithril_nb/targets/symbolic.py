@@ -156,6 +156,7 @@ class _Named:
         return {name: jnp.zeros(spec.shape, spec.dtype) for name, spec in self.state.items()}
 
     def randomize_params(self, seed: int | None = None) -> dict[str, Any]:
+        # `Trainable` asks for it; `programs` does not, as it is given the specs of the parameters.
         raise AssertionError("nothing is run whose sizes have only names")
 
 

@@ -11,7 +11,7 @@ from jax import export, lax
 from jax_programs import spec
 
 from mithril_nb.cost import cost_of
-from mithril_nb.cost.formulas.rules import RULES, counted, is_folded, nbytes
+from mithril_nb.cost.formulas.rules import RULES, counted, is_folded, nbytes, rule_of
 from mithril_nb.cost.formulas.symbols import parse
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import Equation, inspect
@@ -178,6 +178,16 @@ def test_a_running_sum_counts_each_item_once_and_xla_a_window_for_each(name: str
     assert (row.opcode, row.ours, row.theirs) == (name, each * 6 * 9, each * 60 * 9)
     assert row.reason == "XLA counts a window as long as the axis for each item; we count each item once"
     assert cost_of(inspect(lambda x: getattr(lax, name)(x, axis=0), spec(0, 8))).total.flops == 0
+
+
+@pytest.mark.parametrize("primitive", ["cumlogsumexp", "reduce_window_max", "scatter-min"])
+def test_what_is_rare_among_complex_numbers_is_unknown_and_not_nothing(primitive: str) -> None:
+    equation, real = (
+        Equation("0", primitive, "", None, (TensorSpec((3,), dtype),), (TensorSpec((3,), dtype),))
+        for dtype in ("complex64", "float32")
+    )
+    assert (counted(equation).flops, counted(equation).formula) == (None, "no rule")
+    assert rule_of(equation) is not rule_of(real)
 
 
 def test_what_is_counted_otherwise_of_complex_numbers_says_so() -> None:

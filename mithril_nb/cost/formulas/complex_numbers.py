@@ -80,4 +80,4 @@ def running_extremum(equation: Equation) -> Letters:
     *_of_complex("cumlogsumexp", "reduce_window_max", "reduce_window_min", "scatter-max", "scatter-min"), flops="0",
 )  # fmt: skip
 def unruled(equation: Equation) -> None:
-    """Rare among complex numbers: nobody knows."""
+    """Rare among complex numbers: unknown, and not 0, as it gives no letters; else the rule of real ones would hold."""
