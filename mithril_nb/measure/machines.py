@@ -18,6 +18,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mithril_nb.errors import UnknownOptionError, short_repr
+
 MATMUL = "float32"
 """What the matmul rate is measured with where a program has no matmul of its own."""
 _MEMORY = "memory"
@@ -104,6 +106,9 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
         device: The `jax.Device`; by default JAX's own default.
         anew: Whether to measure it now in any case: it may have been busy with something else before.
 
+    Raises:
+        UnknownOptionError: What is no list of dtypes, or no device.
+
     Examples:
         >>> import jax
         >>> import mithril_nb as ml
@@ -111,6 +116,7 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
         >>> peaks.platform == jax.devices()[0].platform, peaks.peak_of("float32") > 1e6, peaks.bytes_per_s > 1e6
         (True, True, True)
     """
+    _check(dtypes, device)
     device = jax.devices()[0] if device is None else device
     with _LOCK:
         here = _described(device)
@@ -139,6 +145,31 @@ def machine(dtypes: Collection[str] = (MATMUL,), device: Any = None, anew: bool 
             return replace(found, source="measured on a busy machine")
         _write(file, {**known, _key(found): found})
         return found
+
+
+def _check(dtypes: Any, device: Any) -> None:
+    is_list = isinstance(dtypes, Collection) and not isinstance(dtypes, str)
+    unknown = [name for name in dtypes if not _is_dtype(name)] if is_list else [dtypes]
+    if unknown:
+        near = [name for name in unknown if not is_list and _is_dtype(name)] or [MATMUL]
+        raise UnknownOptionError(
+            f"ml.machine cannot take dtypes={' '.join(short_repr(dtypes, 60).split())}.",
+            (("needs", "a list of names of dtypes"),),
+            f'ml.machine(["{near[0]}"])',
+        )
+    if device is not None and not isinstance(device, jax.Device):
+        raise UnknownOptionError(
+            f"ml.machine cannot take device={' '.join(short_repr(device, 60).split())}.",
+            (("needs", "a jax.Device"), ("present", ", ".join(f"{one.platform}:{one.id}" for one in jax.devices()))),
+            "ml.machine(device=jax.devices()[0])",
+        )
+
+
+def _is_dtype(name: Any) -> bool:
+    try:
+        return isinstance(name, str) and jnp.dtype(name).kind in "biufcV"
+    except TypeError:
+        return False
 
 
 def _now() -> str:

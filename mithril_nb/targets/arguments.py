@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from mithril_nb.errors import UnexpectedInputError, short_repr
-from mithril_nb.targets.results import checked_result, is_result
+from mithril_nb.targets.results import check_computes, checked_result, is_result
 from mithril_nb.targets.sizes import check_sizes
 from mithril_nb.targets.slips import OPTIONS, meant
 
@@ -109,7 +109,10 @@ class Arguments:
             return fn(*args, **kwargs)
 
         def call(*traced: Any) -> Any:
-            return checked_result(given(*traced), self._title, lambda: jax.make_jaxpr(given)(*traced).effects)
+            out = given(*traced)
+            if self.values and not traced:
+                check_computes(out, self._title, [value for value in self.values if isinstance(value, _NUMBERS)])
+            return checked_result(out, self._title, lambda: jax.make_jaxpr(given)(*traced).effects)
 
         return call
 

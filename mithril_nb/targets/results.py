@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -10,7 +10,8 @@ import numpy as np
 
 from mithril_nb.errors import StageUnavailableError, short_repr
 
-_RESULTS = (jax.Array, np.generic, bool, int, float, complex)
+_NUMBERS = (bool, int, float, complex)
+_RESULTS = (jax.Array, np.generic, *_NUMBERS)
 
 
 def is_result(leaf: Any) -> bool:
@@ -49,6 +50,27 @@ def checked_result(out: Any, title: str, effects: Callable[[], Collection[Any]] 
             "return what it computes, at its end.",
         )
     return out
+
+
+def check_computes(out: Any, title: str, numbers: Sequence[Any]) -> None:
+    """Raise if a function made its result of Python's numbers alone: Python computed it, and no program does.
+
+    Args:
+        out: What it gave.
+        title: What to call the function.
+        numbers: The numbers that it was called with; it was given no array.
+
+    Raises:
+        StageUnavailableError: It was so.
+    """
+    leaves: list[Any] = jax.tree.leaves(out)
+    if numbers and leaves and all(isinstance(leaf, _NUMBERS) for leaf in leaves):
+        kind = "float32" if isinstance(numbers[0], float) else "int32"
+        raise StageUnavailableError(
+            f"{title!r} was given numbers and no array: Python has computed the result, and nothing is left for JAX.",
+            (("given", ", ".join(map(repr, numbers))), ("gives", _told(out))),
+            f'jax.numpy.{kind}({numbers[0]!r}), or jax.ShapeDtypeStruct((), "{kind}"), in the place of {numbers[0]!r}.',
+        )
 
 
 def _is_lazy(value: Any) -> bool:

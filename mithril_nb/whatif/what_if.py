@@ -183,7 +183,8 @@ def subject_of(
     Raises:
         UnknownOptionError: Nothing that could be changed.
     """
-    is_made = not args and shapes is None and callable(target) and not hasattr(target, "init") and not is_own(target)
+    is_function = callable(target) and not isinstance(target, type) and not hasattr(target, "init")
+    is_made = not args and shapes is None and is_function and not is_own(target)
     if not is_made and not isinstance(target, Inspection):
         _refuse_settings(target, settings)
     if is_own(target):

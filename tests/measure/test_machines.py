@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import pytest
 
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.measure import machines as module
 from mithril_nb.measure.machines import Machine, cache_folder, known_machine, machine
 
@@ -106,6 +107,38 @@ def test_peaks_that_were_kept_without_dates_have_theirs(measured: list[str], mon
         "memory": "2026-11-01 12:00 UTC",
         "bfloat16": "2026-11-02 12:00 UTC",
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"dtypes": "bfloat16"},
+            "ml.machine cannot take dtypes='bfloat16'.\n    needs  a list of names of dtypes\n"
+            '    Try: ml.machine(["bfloat16"])',
+        ),
+        (
+            {"dtypes": ["flot"]},
+            "ml.machine cannot take dtypes=['flot'].\n    needs  a list of names of dtypes\n"
+            '    Try: ml.machine(["float32"])',
+        ),
+        (
+            {"dtypes": 3},
+            'ml.machine cannot take dtypes=3.\n    needs  a list of names of dtypes\n    Try: ml.machine(["float32"])',
+        ),
+        (
+            {"device": "cpu"},
+            "ml.machine cannot take device='cpu'.\n    needs    a jax.Device\n"
+            f"    present  {', '.join(f'{one.platform}:{one.id}' for one in jax.devices())}\n"
+            "    Try: ml.machine(device=jax.devices()[0])",
+        ),
+    ],
+)
+def test_what_is_no_dtype_and_no_device_is_refused(options: dict[str, Any], text: str, measured: list[str]) -> None:
+    with pytest.raises(UnknownOptionError) as refused:
+        machine(**options)
+    assert str(refused.value) == text
+    assert measured == []
 
 
 @pytest.mark.parametrize("text", ["", "not json", "[]", '{"cpu": 3}', '{"cpu": {"platform": "cpu"}}', "\x00"])

@@ -97,6 +97,21 @@ def test_what_gives_no_array_says_so(what: str) -> None:
     assert str(caught.value) == text
 
 
+@pytest.mark.parametrize(("number", "kind"), [(3, "int32"), (2.5, "float32")])
+def test_what_python_computes_is_no_program(number: float, kind: str) -> None:
+    with pytest.raises(StageUnavailableError) as caught:
+        ml.inspect(lambda x: x + 1, number).cost()
+    assert str(caught.value) == (
+        "'<lambda>' was given numbers and no array: Python has computed the result, and nothing is left for JAX.\n"
+        f"    given  {number}\n"
+        f"    gives  {number + 1} ({type(number).__name__})\n"
+        f'    Try: jax.numpy.{kind}({number}), or jax.ShapeDtypeStruct((), "{kind}"), in the place of {number}.'
+    )
+    assert ml.inspect(lambda x: x + 1, getattr(jnp, kind)(number)).cost().total.flops == 1
+    assert ml.inspect(lambda n: jnp.tanh(jnp.ones(n)), 3).cost().total.bytes_accessed == 4 + 12 + 2 * 12
+    assert ml.inspect(lambda x: x.shape[0], X).cost().total.flops == 0
+
+
 def test_the_jaxpr_shows_what_was_computed_for_nothing() -> None:
     stage = ml.inspect(forgetful, X).stage("jaxpr")
     assert "tanh a" in stage.text

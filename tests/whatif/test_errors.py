@@ -38,6 +38,14 @@ perceptron() has no setting 'btch'.
     settings  batch, width, dtype, layers
     Try: batch=16""",
     ),
+    "a class": (
+        lambda: what_if(Linear),
+        UnknownOptionError,
+        """\
+cannot inspect the class 'Linear'.
+    needs  a model, a function, or a module of Flax, Equinox or Haiku
+    Try: ml.inspect(Linear(...), x)""",
+    ),
     "settings that have no names": (
         lambda: what_if(perceptron)([16]),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
