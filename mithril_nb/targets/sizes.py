@@ -12,7 +12,7 @@ from mithril_nb.errors import ShapeError
 
 
 def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
-    """Raise if a size is only a text, or `None`: JAX refuses that, and does not say what it would take.
+    """Raise if a size is only a text: JAX refuses that, and does not say what it would take.
 
     Args:
         arguments: The arguments by name.

@@ -275,11 +275,11 @@ SAID = {
     needs  numbers, or names that jax.export.symbolic_shape makes, all at once
     Try: (B, D) = jax.export.symbolic_shape("B, D"), and then jax.ShapeDtypeStruct((B, 4, D), "bfloat16")""",
     ),
-    "a size that is not said": (
-        lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((None,), "float32")),
+    "a size that is no whole number": (
+        lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((2.5,), "float32")),  # pyright: ignore[reportArgumentType]
         ShapeError,
-        """the argument 'x' of 'Twice' has a size that is no number: None.
-    shape  (None,)
+        """the argument 'x' of 'Twice' has a size that is no number: 2.5.
+    shape  (2.5,)
     needs  numbers, or names that jax.export.symbolic_shape makes, all at once
     Try: (batch,) = jax.export.symbolic_shape("batch"), and then jax.ShapeDtypeStruct((batch,), "float32")""",
     ),

@@ -222,6 +222,7 @@ def test_a_mesh_is_a_setting_as_any_other() -> None:
     assert "sharding=NamedSharding" in str(change)
 
 
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype float64")  # JAX 0.12 tells whoever traces it
 def test_no_estimate_of_a_dtype_that_there_is_not() -> None:
     """As tracing: 64 bits become 32 unless JAX is told otherwise, and what is no dtype raises what it raises there."""
     found = what_if(perceptron, learns=True)
