@@ -18,7 +18,7 @@ from mithril_nb.targets.arguments import (
     without_partial,
 )
 from mithril_nb.targets.functions import function_program, modules_of
-from mithril_nb.targets.modules import callable_of, foreign, is_equinox, is_foreign, is_linen
+from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_linen, within
 from mithril_nb.targets.options import takes_params
 from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
 from mithril_nb.targets.programs import module_program
@@ -28,11 +28,6 @@ from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 """Programs that a model has."""
-_BATCH = """\
-class Batch(eqx.Module):
-    module: eqx.Module
-    def __call__(self, x):
-        return jax.vmap(self.module)(x)"""
 
 
 def inspect(
@@ -59,7 +54,8 @@ def inspect(
 
     Args:
         target: A `Model`, a `PhysicalModel`, any function that JAX can trace, a module of Flax nnx or linen, of
-            Equinox, or a Haiku transform. Equinox modules are called as they are: `jax.vmap(module)` takes a batch.
+            Equinox, or a Haiku transform. Equinox modules are called as they are: `jax.vmap(module)` takes a batch, and
+            has the programs of a module.
         *args: What it is called with; for a model its inputs in order.
         kwargs: What it is called with by name, where a name is one of those below.
         shapes: Shapes of the inputs of a model, in the place of arguments: `{"input": [32, 784]}`. With names in the
@@ -109,6 +105,8 @@ def inspect(
         compiler_options = {**own_options, **(compiler_options or {})}
     options = {"name": name, "device": device, "compiler_options": compiler_options}
     is_model = is_own(target) or is_foreign(target) or is_module(getattr(target, "__self__", None))
+    if (program, loss, optimizer) != (None, None, None) and not is_model:
+        is_model = within(target) is not None
     chosen = _program_name(program, loss, optimizer, None if is_model else target)
     loss, optimizer = "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer
     if is_model and holders != (DEFAULT,):
@@ -149,7 +147,8 @@ def _inspect_module(
     optimizer: Any,
     options: Mapping[str, Any],
 ) -> stages.Inspection:
-    method = None if is_foreign(target) else target
+    around = within(target)
+    method = None if is_foreign(target) or around is not None else target
     if method is not None:
         target = method.__self__
         if is_linen(target):
@@ -161,7 +160,10 @@ def _inspect_module(
     check_call(takes, args, {key: value for key, value in given.items() if key not in own}, title)
     arguments = Arguments(takes, args, given)
     try:
-        module = foreign(target, arguments, variables, getattr(method, "__func__", None))
+        if around is None:
+            module = foreign(target, arguments, variables, getattr(method, "__func__", None))
+        else:
+            module = foreign(around, arguments, variables, around=target)
         made = module_program(module, arguments, program, loss, optimizer)
     except MithrilError:
         raise
@@ -213,12 +215,10 @@ def _refuse_around_module(option: str, value: Any, function: Any) -> None:
     held = list(modules_of(function).items())
     if not held:
         return
-    (name, module), facts = held[0], ()
-    if is_equinox(module):
-        name, facts = "Batch(module)", (("for a batch", _BATCH),)
+    name, module = held[0]
     raise UnknownOptionError(
         f"{title_of(function)!r}, a function around the module {type(module).__name__!r}, takes no {option}=.",
-        ((f"{option}= is for", "models, and modules of Flax, Equinox and Haiku"), *facts),
+        ((f"{option}= is for", "models, and modules of Flax, Equinox and Haiku"),),
         f"ml.inspect({name}, x, {option}={short_repr(value, 40)})",
     )
 

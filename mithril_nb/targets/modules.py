@@ -16,10 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.errors import UnexpectedInputError
+from mithril_nb.errors import StageUnavailableError, UnexpectedInputError
 from mithril_nb.graph.paths import component
 from mithril_nb.targets.arguments import Arguments
-from mithril_nb.targets.scopes import class_of, haiku_path, is_module, named_modules
+from mithril_nb.targets.scopes import Scopes, class_of, haiku_path, is_module, named_modules
 
 Arrays = dict[str, Any]
 
@@ -159,7 +159,19 @@ def callable_of(target: Any) -> tuple[Callable[..., Any], frozenset[str]]:
     return target, frozenset()
 
 
-def foreign(target: Any, given: Arguments, variables: Any, method: Callable[..., Any] | None = None) -> Foreign:
+def within(function: Any) -> Any | None:
+    """Return the Equinox module that a function was made of, as `jax.vmap(module)` is; `None` if there is none."""
+    inner = inspect.unwrap(function) if callable(function) else None
+    return inner if inner is not function and is_equinox(inner) and callable(inner) else None
+
+
+def foreign(
+    target: Any,
+    given: Arguments,
+    variables: Any,
+    method: Callable[..., Any] | None = None,
+    around: Callable[..., Any] | None = None,
+) -> Foreign:
     """Return a module of any of the libraries as a pure function.
 
     Args:
@@ -168,6 +180,7 @@ def foreign(target: Any, given: Arguments, variables: Any, method: Callable[...,
         variables: What `init` of a linen module, or of a Haiku transform, gave; by default it is found from the
             arguments, without memory.
         method: What to call in the place of the module of nnx or Equinox: a function of it.
+        around: The same, if it is a function that holds the module, and takes what it is called with.
 
     Raises:
         UnexpectedInputError: Variables for a module that holds its own.
@@ -186,11 +199,25 @@ def foreign(target: Any, given: Arguments, variables: Any, method: Callable[...,
 
     def run(params: Arrays, state: Arrays, args: Any, kwargs: Any) -> tuple[Any, Arrays]:
         module = parted.build(params, state)
-        with named_modules({"": module}):
-            out = module(*args, **kwargs) if method is None else method(module, *args, **kwargs)
+        with named_modules({"": module}, () if around is None else [(target, module)]) as scopes:
+            if around is not None:
+                out = around(*args, **kwargs)
+                _check_called(type(target).__name__, scopes)
+            else:
+                out = module(*args, **kwargs) if method is None else method(module, *args, **kwargs)
         return out, parted.after(module) if parted.after else {}
 
     return Foreign(type(target).__name__, specs_of(parted.params), specs_of(parted.state), run)
+
+
+def _check_called(name: str, scopes: Scopes) -> None:
+    """Raise if a function called a copy of the module that it holds: nothing would depend on the parameters."""
+    if not scopes.has_substituted:
+        raise StageUnavailableError(
+            f"the function around the module {name!r} calls a copy of it, whose parameters nobody can train.",
+            (("as", "eqx.filter_jit does"),),
+            "jax.vmap(module), or the module itself, without it: a program is jitted in any case.",
+        )
 
 
 def _linen(module: Any, given: Arguments, variables: Any) -> Foreign:

@@ -130,6 +130,7 @@ class Scopes:
         self._known: dict[int, tuple[Path, Any]] = {}
         self._open: list[tuple[Path, Any]] = []
         self._substitutes: dict[int, Any] = {}
+        self.has_substituted = False
         self._linen_prefix: Path = ()
         self._roots = by_path(roots)
         for path, root in self._roots.items():
@@ -168,6 +169,7 @@ class Scopes:
         def __call__(module: Any, /, *args: Any, **kwargs: Any) -> Any:
             if threading.get_ident() != self._thread:
                 return call.__get__(module, type(module))(*args, **kwargs)
+            self.has_substituted |= id(module) in self._substitutes
             module = self._substitutes.get(id(module), module)
             bound = call.__get__(module, type(module))
             if self._open and self._open[-1][1] is module:  # `super().__call__(x)`
@@ -258,7 +260,7 @@ _CONTEXT: Any = jax.make_user_context(None)
 
 
 @contextmanager
-def named_modules(roots: Mapping[str, Any], substitutes: Sequence[tuple[Any, Any]] = ()) -> Iterator[None]:
+def named_modules(roots: Mapping[str, Any], substitutes: Sequence[tuple[Any, Any]] = ()) -> Iterator[Scopes]:
     """Name the modules that are called until the end of the `with`, as `Scopes` says.
 
     Args:
@@ -271,4 +273,4 @@ def named_modules(roots: Mapping[str, Any], substitutes: Sequence[tuple[Any, Any
     # Nobody may get to see what was traced with substitutes: their arrays live no longer than the trace.
     key = object() if substitutes else tuple((name, type(root)) for name, root in roots.items())
     with _CONTEXT(key), scopes.entered():
-        yield
+        yield scopes

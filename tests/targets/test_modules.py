@@ -104,6 +104,39 @@ def test_what_a_module_computes_is_what_the_inspected_program_computes() -> None
     np.testing.assert_array_equal(inspection.compiled(arrays, x), jax.jit(jax.vmap(module))(x))
 
 
+@pytest.mark.parametrize(
+    "mapped", [jax.vmap, eqx.filter_vmap, lambda module: jax.jit(jax.vmap(module))], ids=["vmap", "filter", "jit"]
+)
+def test_a_function_made_of_an_equinox_module_is_trained_as_the_module(mapped: Any) -> None:
+    module = eqx.nn.MLP(4, 3, 8, 1, key=jax.random.key(0))
+    x, y = jax.random.normal(jax.random.key(1), (5, 4)), jax.random.normal(jax.random.key(2), (5, 3))
+
+    class Batch(eqx.Module):
+        module: eqx.nn.MLP
+
+        def __call__(self, x: Any) -> Any:
+            return jax.vmap(self.module)(x)
+
+    options: dict[str, Any] = {"loss": "mean_squared_error", "optimizer": "adam"}
+    found, same = ml.inspect(mapped(module), x, **options).cost(), ml.inspect(Batch(module), x, **options).cost()
+    assert found.total == same.total
+    assert found.by_block["layers/0"] == same.by_block["module/layers/0"]
+    assert found.total.params == 4 * 8 + 8 + 8 * 3 + 3
+
+    program = ml.inspect(mapped(module), x, loss="mean_squared_error")
+    assert program.name == "forward+backward"
+    arrays = {
+        f"layers.{place}.{name}": getattr(layer, name)
+        for place, layer in enumerate(module.layers)
+        for name in ("weight", "bias")
+    }
+    value, grads = program.compiled(arrays, {"inputs": {"x": x}, "targets": y})
+    wanted, by_hand = eqx.filter_value_and_grad(lambda module: ((jax.vmap(module)(x) - y) ** 2).mean())(module)
+    np.testing.assert_allclose(value, wanted, rtol=1e-5)
+    np.testing.assert_allclose(grads["layers.0.weight"], by_hand.layers[0].weight, rtol=1e-4, atol=1e-6)
+    assert np.abs(grads["layers.1.bias"]).min() > 0
+
+
 def test_a_step_that_a_person_wrote_for_nnx(net: Net) -> None:
     @nnx.jit
     def step(model: Any, optimizer: Any, x: Any, y: Any) -> Any:

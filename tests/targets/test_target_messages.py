@@ -14,7 +14,7 @@ import pytest
 from flax import nnx
 
 import mithril_nb as ml
-from mithril_nb.errors import ShapeError, UnexpectedInputError, UnknownOptionError
+from mithril_nb.errors import ShapeError, StageUnavailableError, UnexpectedInputError, UnknownOptionError
 from mithril_nb.models import GPT, Add, Conv2d, IOKey, Linear, Model, Reshape
 from mithril_nb.targets.slips import OPTIONS
 
@@ -30,6 +30,7 @@ class Twice(eqx.Module):
         return 2 * x
 
 
+LINEAR = eqx.nn.Linear(5, 3, key=jax.random.key(0))
 DENSE = nnx.Linear(5, 3, rngs=nnx.Rngs(0))
 
 
@@ -95,16 +96,12 @@ SAID = {
     loss= is for  models, and modules of Flax, Equinox and Haiku
     Try: ml.inspect(jax.grad(norm), ...), or a function that is the whole step.""",
     ),
-    "a module within jax.vmap with an optimizer": (
-        lambda: ml.inspect(jax.vmap(Twice()), X, optimizer="adam"),
-        UnknownOptionError,
-        """'Twice', a function around the module 'Twice', takes no optimizer=.
-    optimizer= is for  models, and modules of Flax, Equinox and Haiku
-    for a batch        class Batch(eqx.Module):
-                           module: eqx.Module
-                           def __call__(self, x):
-                               return jax.vmap(self.module)(x)
-    Try: ml.inspect(Batch(module), x, optimizer='adam')""",
+    "a copy of a module with an optimizer": (
+        lambda: ml.inspect(eqx.filter_jit(eqx.filter_vmap(LINEAR)), X, optimizer="adam"),
+        StageUnavailableError,
+        """the function around the module 'Linear' calls a copy of it, whose parameters nobody can train.
+    as  eqx.filter_jit does
+    Try: jax.vmap(module), or the module itself, without it: a program is jitted in any case.""",
     ),
     "a function that closes over a module, with a loss": (
         lambda: ml.inspect(closing, X, loss="mean_squared_error"),
@@ -346,18 +343,6 @@ def test_messages(what: str) -> None:
 def test_the_options_are_those_of_inspect() -> None:
     parameters = signature(ml.inspect).parameters.values()
     assert tuple(one.name for one in parameters if one.kind is one.KEYWORD_ONLY) == OPTIONS
-
-
-def test_what_is_advised_for_a_module_within_vmap_works() -> None:
-    linear = eqx.nn.Linear(5, 3, key=jax.random.key(0))
-    with pytest.raises(UnknownOptionError) as caught:
-        ml.inspect(jax.vmap(linear), X, optimizer="adam", loss="mean_squared_error")
-    *_, lines = (text for label, text in caught.value.diagnostics[0].facts if label == "for a batch")
-    names: dict[str, Any] = {"eqx": eqx, "jax": jax}
-    exec(lines, names)
-    found = ml.inspect(names["Batch"](linear), X, optimizer="adam", loss="mean_squared_error")
-    assert found.name == "train step"
-    assert found.cost().by_block["module"].params == 18
 
 
 def test_what_is_advised_in_the_place_of_shapes_works() -> None:
