@@ -43,10 +43,10 @@ def checked_result(out: Any, title: str, effects: Callable[[], Collection[Any]] 
         )
     if leaves and not any(map(is_result, leaves)):
         raise StageUnavailableError(f"{title!r} gives no array.", (("gives", _told(out)),), _advice(leaves[0]))
-    if not leaves and effects is not None and not effects():
+    if out is None and effects is not None and not effects():  # an empty dict is meant, a missing return is not
         raise StageUnavailableError(
             f"{title!r} gives nothing back, so nothing that it computes is used.",
-            (("gives", _told(out)),),
+            (("gives", "None"),),
             "return what it computes, at its end.",
         )
     return out
@@ -82,7 +82,7 @@ def _told(out: Any) -> str:
     if " at 0x" in text:
         kind = type(out).__name__
         return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"  # its address tells nobody anything
-    return text if out is None else f"{text} ({type(out).__name__})"
+    return f"{text} ({type(out).__name__})"
 
 
 def _advice(leaf: Any) -> str:

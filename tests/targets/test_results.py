@@ -132,6 +132,10 @@ def test_what_changes_its_module_may_give_nothing() -> None:
     assert (ml.inspect(update, nnx.Linear(5, 3, rngs=nnx.Rngs(0)), X).cost().total.flops or 0) > 0
 
 
+def test_an_empty_result_that_is_given_back_is_one() -> None:
+    assert ml.inspect(lambda params: jax.tree.map(jnp.tanh, params), {}).cost().total.flops == 0
+
+
 def test_text_beside_arrays_is_left_out() -> None:
     found = ml.inspect(lambda x: (x + 1, "label", None), X)
     assert [one.name for one in found.outputs] == ["result[0]"]
