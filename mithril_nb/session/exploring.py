@@ -18,7 +18,7 @@ from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_desk import CostDesk, Looked
 from mithril_nb.session.cost_whatif import WhatIfDesk
 from mithril_nb.session.costs import cost_table
-from mithril_nb.session.making import StageState, state_of
+from mithril_nb.session.making import StageState, state_of, told_of
 from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.picture import GraphView, Picture
 from mithril_nb.session.subjects import Subject
@@ -60,8 +60,7 @@ class Exploration:
     """
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
-        self.inspection = inspection
-        inspection.want()
+        self.inspection = told_of(inspection, _FIRST)
         self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
         self.cost: Cost | None = None
@@ -136,6 +135,7 @@ class Exploration:
                 "status": {
                     "trace_s": elapsed.get("trace"),
                     "lower_s": elapsed.get("lower"),
+                    "optimize_s": elapsed.get("optimize"),
                     "compile_s": elapsed.get("compile"),
                     "flops": cost.total.flops if cost else None,
                     "bytes": cost.total.bytes_accessed if cost else None,
@@ -192,6 +192,7 @@ class Exploration:
             if stage in self._wanted:
                 return
             self._wanted.add(stage)
+            told_of(self.inspection, self._wanted)
             self.states[stage] = StageState("loading")
         self._publish()
         self._submit(stage)

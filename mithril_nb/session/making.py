@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +17,9 @@ from mithril_nb.stages.pipeline import NEEDS
 
 _REST_S = 0.15
 """How long the hand must rest before XLA compiles: a compilation cannot be given up half way."""
+
+_OF_MACHINE_CODE = frozenset({"llvm", "asm"})
+"""Stages that XLA has to make machine code for; the others are there in three fifths of the time without it."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +68,14 @@ class StageMaker:
     def made(self, name: str) -> tuple[int, Inspection] | None:
         """Return the version and program of the latest text of a stage, if there is one."""
         return self._made.get(name)
+
+    def told(self, analysis: Analysis) -> Inspection:
+        """Return the program of a design, told whether its machine code is shown: whoever compiles it does so once.
+
+        Args:
+            analysis: The design.
+        """
+        return told_of(analysis.inspection, self._wanted)
 
     def want(self, name: str) -> bool:
         """Say that somebody looks at a stage: from now on it is made for every design. Return whether that is news.
@@ -118,12 +129,12 @@ class StageMaker:
         for name in STAGES:
             if name not in self._wanted or self._is_there(name, analysis):
                 continue
-            if NEEDS[name] == "compile" and not analysis.inspection.is_compiled and not self._rests(wanted):
+            inspection = self.told(analysis)
+            if NEEDS[name] == "compile" and not inspection.is_optimized and not self._rests(wanted):
                 return
             if not wanted():
                 return
-            analysis.inspection.want()
-            analysis.inspection.stage(name)
+            inspection.stage(name)
             if not self._tell(analysis, name):
                 return
 
@@ -153,6 +164,17 @@ class StageMaker:
                 self.states[stage] = state_of(made, analysis.version)
             self._changed()
             return True
+
+
+def told_of(inspection: Inspection, stages: Collection[str]) -> Inspection:
+    """Return a program that is told which stages will be asked of it, before anybody has it compiled.
+
+    Args:
+        inspection: The program.
+        stages: Names of the stages. What XLA writes down of its memory is asked for with any of them.
+    """
+    inspection.want(machine_code=not _OF_MACHINE_CODE.isdisjoint(stages))
+    return inspection
 
 
 def state_of(stage: Stage, version: int) -> StageState:

@@ -374,7 +374,7 @@ class Session:
 
     def _program(self) -> tuple[int, Callable[[], stages_room.Inspection]]:
         analysis = self._analysis
-        return analysis.version, lambda: analysis.inspection
+        return analysis.version, lambda: self._maker.told(analysis)
 
     def _passes_view(self) -> dict[str, Any]:
         if self._analysis.can_run:
@@ -393,7 +393,8 @@ class Session:
 
     def _looked(self) -> Looked:
         analysis = self._analysis
-        return Looked(analysis.version, lambda: analysis.inspection, self._paths(), hues_of(analysis.design.graph))
+        hues = hues_of(analysis.design.graph)
+        return Looked(analysis.version, lambda: self._maker.told(analysis), self._paths(), hues)
 
     def _changeable(self) -> Subject:
         analysis, training = self._analysis, self.training.options
@@ -421,4 +422,4 @@ class Session:
 
 
 _COMMANDS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage", "apply_what_if")
-_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "compile": "hlo"}
+_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}

@@ -126,7 +126,8 @@ class Header {
     const figures: [string, string, string][] = [
       ["trace", seconds(status.trace_s), "Seconds that JAX took to trace the program"],
       ["lower", seconds(status.lower_s), "Seconds that JAX took to lower it to StableHLO"],
-      ["compile", seconds(status.compile_s), "Seconds that XLA took to compile it; nothing is compiled before somebody asks"],
+      ["optimize", seconds(status.optimize_s), "Seconds that XLA took for its passes and plan of memory, without machine code: that is made when somebody looks at it or has it run"],
+      ["compile", seconds(status.compile_s), "Seconds that XLA took to compile it, machine code included; nothing is compiled before somebody asks"],
       ["cost", status.flops === null ? (formula?.[0] ?? "–") : `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, formula?.[1] ?? exact(status.flops, "FLOP")],
       ["attributed", percent(status.attributed), "Share of the FLOPs traced back to a block, the loss or the optimizer"],
     ];

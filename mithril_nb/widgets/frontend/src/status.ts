@@ -25,11 +25,12 @@ export class Status {
   private update(): void {
     const { status, problems, version, cost } = this.store.snapshot;
     const parts: [string, string, string][] = [];
-    const time = (name: string, value: number | null): void => {
-      if (value !== null && value !== undefined) parts.push([name, `${name} ${seconds(value)}`, `${name}: ${value} s`]);
+    const time = (name: string, value: number | null | undefined, what = ""): void => {
+      if (value !== null && value !== undefined) parts.push([name, `${name} ${seconds(value)}`, `${name}: ${value} s${what}`]);
     };
     time("trace", status.trace_s);
     time("lower", status.lower_s);
+    time("optimize", status.optimize_s, " for XLA's passes and plan of memory, without machine code");
     time("compile", status.compile_s);
     if (status.flops !== null) parts.push(["flops", `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, exact(status.flops, "FLOP")]);
     if (status.bytes !== null) parts.push(["bytes", si(status.bytes, "B"), exact(status.bytes, "bytes")]);

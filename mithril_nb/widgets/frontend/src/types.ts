@@ -174,6 +174,8 @@ export interface Run {
 export interface StatusFigures {
   trace_s: number | null;
   lower_s: number | null;
+  /** Of the optimized module without machine code, if it was made so. */
+  optimize_s?: number | null;
   compile_s: number | null;
   flops: number | null;
   bytes: number | null;

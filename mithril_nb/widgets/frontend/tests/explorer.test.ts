@@ -62,6 +62,14 @@ describe("the explorer", () => {
     await vi.waitFor(() => expect(find('[data-mnb-status="cost"] span').textContent).toBe("24·batch·width² + …"));
     expect(find('[data-mnb-status="cost"]').title).toBe("24·batch·width² + 9·batch·width");
   });
+  test("tells the time of a module without machine code under a name of its own", () => {
+    session.change({ status: { ...status, optimize_s: 0.25, compile_s: null } });
+    expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize250 ms");
+    expect(find('[data-mnb-status="optimize"]').title).toBe("Seconds that XLA took for its passes and plan of memory, without machine code: that is made when somebody looks at it or has it run");
+    expect(find('[data-mnb-status="compile"]').textContent).toBe("compile–");
+    session.change({ status: { ...status, optimize_s: 0.25, compile_s: 0.5 } });
+    expect(find('[data-mnb-status="compile"]').textContent).toBe("compile500 ms");
+  });
   test("shows the graph and two linked stages first, with the blocks' stripes, and asks for nothing else", () => {
     expect(sent("request_stage")).toEqual([{ stage: "jaxpr" }, { stage: "stablehlo" }]);
     expect(el.querySelectorAll('[data-mnb-pane="jaxpr"] .mnb-stripe').length).toBeGreaterThan(5);

@@ -72,6 +72,14 @@ describe("the workbench", () => {
   test("says of what the attributed share is a share", () => {
     expect(find('[data-mnb-status="attributed"]').title).toContain("Share of the FLOPs traced back to a block, the loss or the optimizer");
   });
+  test("tells the time of a module without machine code under a name of its own", () => {
+    session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: null } });
+    expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize 250 ms");
+    expect(find('[data-mnb-status="optimize"]').title).toBe("optimize: 0.25 s for XLA's passes and plan of memory, without machine code");
+    expect(el.querySelector('[data-mnb-status="compile"]')).toBeNull();
+    session.change({ status: { ...session.snapshot.status, optimize_s: 0.25, compile_s: 0.5 } });
+    expect([...el.querySelectorAll(".mnb-status-figures > span")].map((one) => one.textContent).slice(2, 4)).toEqual(["optimize 250 ms", "compile 500 ms"]);
+  });
   test("links a clicked block to lines in all panes, to the cost table and to the inspector", () => {
     click('[data-mnb-node="linear_0"]');
     expect(sent("select")).toEqual([{ paths: ["linear_0"] }]);

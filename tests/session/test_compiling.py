@@ -1,0 +1,129 @@
+"""XLA makes machine code only if somebody looks at it, and never twice; the times shown say which it was."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import pytest
+from waiting import PATIENCE_S
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.models import Linear, Model
+from mithril_nb.session import Session, design_of
+from mithril_nb.session.exploring import Exploration
+from mithril_nb.stages.xla.options import NO_MACHINE_CODE
+from mithril_nb.targets import inspect
+
+WITHOUT_CODE, IN_FULL = "without machine code", "in full"
+
+
+@pytest.fixture
+def turns(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """How often XLA was asked to compile what somebody looks at, and whether in full."""
+    found: list[str] = []
+    compile = jax.stages.Lowered.compile
+
+    def told(self, compiler_options=None, **options):
+        compiled = compile(self, compiler_options, **options)
+        asked = compiler_options or {}
+        # With this XLA ends after its passes: that is no compilation.
+        if NO_MACHINE_CODE.items() <= asked.items():
+            return compiled
+        found.append(WITHOUT_CODE if "xla_backend_optimization_level" in asked else IN_FULL)
+        return compiled
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", told)
+    return found
+
+
+@pytest.fixture
+def session() -> Session:
+    model = Model()
+    model |= Linear(7)
+    return Session(design_of(model, {"input": [3, 5]}), JaxBackend())
+
+
+@pytest.fixture
+def exploration() -> Exploration:
+    array = jax.ShapeDtypeStruct((5, 5), "float32")
+    found = Exploration(inspect(lambda x: jnp.tanh(x @ x), array))
+    found.start()
+    return found
+
+
+@pytest.fixture(params=["session", "exploration"])
+def looked(request: pytest.FixtureRequest) -> Session | Exploration:
+    return request.getfixturevalue(request.param)
+
+
+def ask(looked: Session | Exploration, *stages: str) -> None:
+    for stage in stages:
+        looked.want_stage(stage)
+    assert looked.wait(PATIENCE_S)
+    assert looked.errors == []
+
+
+def times(looked: Session | Exploration) -> dict[str, bool]:
+    """Which of the times of XLA are told of."""
+    status = looked.snapshot()["status"]
+    return {name: status[f"{name}_s"] is not None for name in ("optimize", "compile")}
+
+
+def test_hlo_costs_and_memory_wait_for_no_machine_code(looked, turns):
+    assert times(looked) == {"optimize": False, "compile": False}
+    ask(looked, "hlo")
+    looked.run_command("want_cost", {"source": "compiled"})
+    looked.run_command("want_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
+    looked.run_command("want_passes", {})
+    ask(looked)
+    assert turns == [WITHOUT_CODE]  # one that is for the passes alone ends where machine code would begin
+    assert times(looked) == {"optimize": True, "compile": False}
+
+
+def test_memory_is_written_down_in_the_same_turn_as_the_hlo(looked, turns):
+    ask(looked, "hlo")
+    looked.run_command("want_cost_picture", {"key": "m", "view": "memory", "sources": ["compiled"]})
+    ask(looked)
+    assert turns == [WITHOUT_CODE]
+
+
+def test_who_looks_at_machine_code_too_has_one_turn_from_the_start(session, turns):
+    ask(session, "hlo", "asm")
+    assert turns == [IN_FULL]
+    assert times(session) == {"optimize": False, "compile": True}
+
+
+def test_machine_code_alone_is_compiled_in_one_turn(exploration, turns):
+    ask(exploration, "asm")
+    ask(exploration, "hlo", "llvm")
+    assert turns == [IN_FULL]
+    assert times(exploration) == {"optimize": False, "compile": True}
+
+
+def test_machine_code_that_is_asked_for_later_is_made_once_and_both_times_are_told(looked, turns):
+    ask(looked, "hlo")
+    ask(looked, "asm")
+    ask(looked, "llvm")
+    assert turns == [WITHOUT_CODE, IN_FULL]
+    assert times(looked) == {"optimize": True, "compile": True}
+
+
+def test_what_was_compiled_to_be_measured_is_what_machine_code_is_read_from(looked, turns):
+    ask(looked, "hlo")
+    looked.run_command("measure", {})
+    ask(looked)
+    assert turns[:2] == [WITHOUT_CODE, IN_FULL]
+    turns.clear()  # what the machine can do is measured with programs of their own
+    ask(looked, "asm")
+    assert turns == []
+
+
+def test_after_an_edit_costs_and_stages_share_the_turn_whoever_asks_first(session, turns):
+    ask(session, "hlo", "asm")
+    for size in (8, 9, 10):
+        turns.clear()
+        session.do("set_attribute", path="linear_0", name="dimension", value=size)
+        session.do("want_cost", source="compiled")
+        session.do("want_passes")
+        ask(session)
+        assert turns == [IN_FULL]
