@@ -1,6 +1,6 @@
 /** Turning the kernel's binary messages into data. */
 
-import type { Equation, RawInstruction, RawStage } from "./types";
+import type { Equation, RawInstruction, RawStage, Reply } from "./types";
 
 function bytesOf(buffer: DataView | ArrayBuffer | Uint8Array): Uint8Array<ArrayBuffer> {
   if (buffer instanceof ArrayBuffer) return new Uint8Array(buffer);
@@ -14,14 +14,23 @@ export async function decodeJson<T>(buffer: DataView | ArrayBuffer | Uint8Array)
   return (await new Response(stream).json()) as T;
 }
 
-/** Hand the data of a message to a panel; what cannot be read is said where the data would stand. */
-export async function unpacked<T>(buffer: DataView | undefined, take: (data: T) => void, refuse: (why: string) => void): Promise<void> {
-  if (!buffer) return;
+/** Do what nobody waits for: what goes wrong there is said where the result would stand. */
+export async function tried(work: () => Promise<void>, refuse: (why: string) => void): Promise<void> {
   try {
-    take(await decodeJson<T>(buffer));
+    await work();
   } catch (error) {
     refuse(`What came from the kernel could not be shown: ${error instanceof Error ? error.message : String(error)}. Run the cell again to ask for it anew.`);
   }
+}
+
+/** Hand the data of a message to a panel; what cannot be read is said where the data would stand. */
+export async function unpacked<T>(buffer: DataView | undefined, take: (data: T) => void, refuse: (why: string) => void): Promise<void> {
+  if (buffer) await tried(async () => take(await decodeJson<T>(buffer)), refuse);
+}
+
+/** What a reply says went wrong, in a line; null if nobody knows what, as when the kernel is gone. */
+export function refusalOf({ error }: Reply): string | null {
+  return error && `${error.summary}${error.advice ? ` Try: ${error.advice}` : ""}`;
 }
 
 const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source"] as const;

@@ -7,7 +7,7 @@ import { seconds } from "./format";
 import { STAGE_VERBS, titleOf } from "./languages";
 import { StageText } from "./links";
 import { PINNED } from "./marks";
-import { decodeStage } from "./messages";
+import { decodeStage, refusalOf, tried } from "./messages";
 import { Pane } from "./pane";
 import { splitter } from "./split";
 import type { Store } from "./store";
@@ -23,6 +23,14 @@ interface Slot {
   short: HTMLButtonElement | null;
   clock: Clock;
   clockText: string | null;
+  /** What went wrong with the text that was to come, and of which version it was. */
+  refused: { version: number; why: string } | null;
+}
+
+interface StageHead {
+  stage: string;
+  version: number;
+  short?: boolean;
 }
 
 /** Stages that can be shown in short: their lines stay linked. */
@@ -54,7 +62,7 @@ export class Panes {
       store.on("panes", () => this.layout()),
       store.kernel.watch(() => this.update()),
       store.on("links", () => this.paintLinks()),
-      store.kernel.on("stage", (message, buffers) => void this.receive(message, buffers[0])),
+      store.kernel.on("stage", (message: StageHead, buffers) => void tried(() => this.receive(message, buffers[0]), (why) => this.refuse(message, why))),
     ];
     this.layout();
   }
@@ -153,7 +161,7 @@ export class Panes {
       pane.root,
       card,
     );
-    const slot: Slot = { pane, frame, figures, linked, badge, card, short, clockText: null, clock: new Clock((elapsed) => {
+    const slot: Slot = { pane, frame, figures, linked, badge, card, short, clockText: null, refused: null, clock: new Clock((elapsed) => {
       slot.clockText = elapsed;
       this.paintState(stage, slot);
     }) };
@@ -170,8 +178,11 @@ export class Panes {
     const isShort = !this.inShort.has(stage);
     if (isShort) this.inShort.add(stage);
     else this.inShort.delete(stage);
-    attr(this.slots.get(stage)!.short!, "aria-pressed", String(isShort));
-    if (this.store.texts.has(stage)) void this.store.kernel.send("request_stage", { stage, short: isShort });
+    const slot = this.slots.get(stage)!;
+    slot.refused = null;
+    attr(slot.short!, "aria-pressed", String(isShort));
+    if (this.store.texts.has(stage)) this.request(stage);
+    this.update();
   }
 
   private update(): void {
@@ -185,7 +196,7 @@ export class Panes {
       if (!slot) continue;
       this.ask(stage);
       const state = this.store.snapshot.stages[stage]?.state;
-      slot.clock.run(state === "loading" || (state === "ready" && !slot.pane.text && this.store.kernel.connection === "live"));
+      slot.clock.run(state === "loading" || (state === "ready" && !slot.pane.text && !slot.refused && this.store.kernel.connection === "live"));
       this.paintState(stage, slot);
       slot.pane.paintStripes();
     }
@@ -201,12 +212,29 @@ export class Panes {
     const key = fetch ? `${stage} ${info.version}` : stage;
     if (this.asked.has(key)) return;
     this.asked.add(key).add(stage);
-    void this.store.kernel.send("request_stage", this.inShort.has(stage) ? { stage, short: true } : { stage }).then((reply) => {
-      if (!reply.ok) this.asked.delete(key);
+    this.request(stage, () => this.asked.delete(key));
+  }
+
+  /** Ask for a text; where nobody answers, `unanswered` is called. */
+  private request(stage: string, unanswered: () => void = () => undefined): void {
+    const short = this.inShort.has(stage);
+    const version = this.store.snapshot.stages[stage]!.version;
+    void this.store.kernel.send("request_stage", short ? { stage, short } : { stage }).then((reply) => {
+      const why = refusalOf(reply);
+      if (why !== null) this.refuse({ stage, version, short }, why);
+      else if (!reply.ok) unanswered();
     });
   }
 
-  private async receive(message: { stage: string; version: number; short?: boolean }, buffer: DataView | undefined): Promise<void> {
+  /** Say where a text would stand why it does not; one that is newer, or was asked for since, knows nothing of it. */
+  private refuse({ stage, version, short }: StageHead, why: string): void {
+    const slot = this.slots.get(stage);
+    if (!slot || (short ?? false) !== this.inShort.has(stage) || (slot.pane.text?.version ?? 0) > version) return;
+    slot.refused = { version, why };
+    this.update();
+  }
+
+  private async receive(message: StageHead, buffer: DataView | undefined): Promise<void> {
     if (!buffer || (message.short ?? false) !== this.inShort.has(message.stage)) return;
     const raw = await decodeStage(buffer);
     const newest = this.store.texts.get(message.stage);
@@ -215,9 +243,11 @@ export class Panes {
     // One that came while it was asked for again is here already.
     if (newest && newest.version === message.version && (newest.places !== null) === (message.short ?? false)) return;
     const text = new StageText(message.stage, message.version, raw.text, raw);
-    const pane = this.slots.get(message.stage)?.pane;
+    const slot = this.slots.get(message.stage);
+    const pane = slot?.pane;
     const other = pane?.text && (pane.text.places === null) !== (text.places === null);
     pane?.setText(text);
+    if (slot) slot.refused = null;
     this.store.takeText(text);
     this.update();
     if (other) pane.reveal();
@@ -226,8 +256,10 @@ export class Panes {
   private paintState(stage: string, slot: Slot): void {
     const info = this.store.snapshot.stages[stage];
     const have = slot.pane.text;
-    const state = info?.state ?? "unavailable";
-    const old = have !== null && (state === "stale" || state === "loading" || state === "failed" || (state === "unavailable" && have.version !== info!.version) || state === "empty" || (state === "ready" && have.version < info!.version));
+    const refused = info?.state === "ready" && slot.refused?.version === info.version ? slot.refused : null;
+    const state = refused ? "failed" : (info?.state ?? "unavailable");
+    const isOfThis = refused !== null && have?.version === refused.version;
+    const old = have !== null && !isOfThis && (state === "stale" || state === "loading" || state === "failed" || (state === "unavailable" && have.version !== info!.version) || state === "empty" || (state === "ready" && have.version < info!.version));
     attr(slot.frame, "data-mnb-state", state);
     attr(slot.frame, "data-mnb-version", have?.version ?? "");
     slot.frame.classList.toggle("mnb-stale", old);
@@ -236,7 +268,9 @@ export class Panes {
     const badge = [running, old ? "from the previous model" : ""].filter(Boolean).join(" · ");
     slot.badge.hidden = badge === "" || (state === "loading" && slot.clockText === null);
     text(slot.badge, badge);
-    const said = this.sentence(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
+    const said: [string, string] | null = refused
+      ? [`${titleOf(stage)} could not be shown`, refused.why]
+      : this.sentence(stage, state, info?.message ?? "", slot.clockText, have !== null && have.lineCount > 0);
     slot.card.hidden = said === null;
     slot.frame.classList.toggle("mnb-partial", state === "unavailable" && have !== null && have.lineCount > 0 && !old);
     if (said) {

@@ -5,7 +5,7 @@ import { Decoration, type DecorationSet, EditorView, ViewPlugin, type ViewUpdate
 import { Clock } from "./clock";
 import { attr, h, text } from "./dom";
 import { titleOf } from "./languages";
-import { decodeJson } from "./messages";
+import { decodeJson, tried } from "./messages";
 import { seenLines } from "./seen-lines";
 import { StepList } from "./step-list";
 import type { Store } from "./store";
@@ -48,6 +48,8 @@ export class PassesTab {
   private readonly fate = h("p", { class: "mnb-pass-fate", role: "status" });
   private readonly title = h("b", {});
   private readonly figures = h("span", { class: "mnb-pane-figures" });
+  private readonly problem = h("p", { class: "mnb-hint", role: "status", hidden: true });
+  private readonly diff: HTMLElement;
   private readonly body: HTMLElement;
   private readonly view: EditorView;
   private readonly clock: Clock;
@@ -56,6 +58,8 @@ export class PassesTab {
   private version = 0;
   private asked = "";
   private listed: Promise<void> = Promise.resolve();
+  /** Why the list that came last cannot be shown. */
+  private refused: string | null = null;
   private readonly leave: (() => void)[];
 
   constructor(private readonly store: Store) {
@@ -65,12 +69,8 @@ export class PassesTab {
       }),
     });
     this.ask = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.ask", onclick: () => store.command("want_passes") }, "Compile and read the passes");
-    this.body = h(
-      "div",
-      { class: "mnb-pass-body" },
-      this.list.root,
-      h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), h("div", { class: "mnb-pass-text" }, this.view.dom)),
-    );
+    this.diff = h("div", { class: "mnb-pass-diff" }, h("div", { class: "mnb-pane-head" }, this.title, this.figures), this.problem, h("div", { class: "mnb-pass-text" }, this.view.dom));
+    this.body = h("div", { class: "mnb-pass-body" }, this.list.root, this.diff);
     this.root = h("div", { class: "mnb-passes", "data-mnb-part": "passes" }, this.hint, this.ask, this.fate, this.body);
     this.clock = new Clock((elapsed) => elapsed && text(this.hint, `${this.info.state === "ready" ? "Fetching the passes" : "Compiling and reading the passes"}: ${elapsed}`));
     this.leave = [
@@ -78,8 +78,8 @@ export class PassesTab {
       store.on("tab", () => this.update()),
       store.on("links", () => this.askFate()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on("passes", (message, buffers) => (this.listed = this.receive(message, buffers[0]))),
-      store.kernel.on("diff", (message: DiffHead, buffers) => void this.receiveDiff(message, buffers[0])),
+      store.kernel.on("passes", (message, buffers) => (this.listed = tried(() => this.receive(message, buffers[0]), (why) => this.refuse(why)))),
+      store.kernel.on("diff", (message: DiffHead, buffers) => void tried(() => this.receiveDiff(message, buffers[0]), (why) => this.refuseDiff(message, why))),
       store.kernel.on("fate", (message: Fate) => this.receiveFate(message)),
     ];
     this.update();
@@ -103,14 +103,14 @@ export class PassesTab {
     const { state, version } = this.info;
     const isLost = this.store.kernel.connection === "lost";
     // They are not saved with the notebook: a page that is loaded anew is sent them by the kernel.
-    const isFetched = state !== "ready" || this.version === version;
-    this.body.hidden = this.rows.length === 0 || state === "unavailable" || state === "failed";
-    this.hint.hidden = state === "ready" && isFetched && this.rows.length > 0;
+    const isFetched = state !== "ready" || this.version === version || this.refused !== null;
+    this.body.hidden = this.rows.length === 0 || state === "unavailable" || state === "failed" || this.refused !== null;
+    this.hint.hidden = state === "ready" && isFetched && this.rows.length > 0 && this.refused === null;
     this.ask.hidden = state !== "empty" && state !== "stale" && state !== "failed";
     this.clock.run(!isLost && (state === "loading" || !isFetched));
     const said = this.sentence(isFetched, isLost);
     if (said !== null) text(this.hint, said);
-    attr(this.root, "data-mnb-state", state);
+    attr(this.root, "data-mnb-state", this.refused === null ? state : "failed");
     if (this.store.tab === "passes") this.askFate();
   }
 
@@ -119,6 +119,7 @@ export class PassesTab {
     const { state, message } = this.info;
     if (state === "unavailable") return `The passes are not available: ${message}`;
     if (state === "failed") return `The passes could not be read: ${message}`;
+    if (this.refused !== null) return `The passes could not be shown. ${this.refused}`;
     if (state === "stale" && this.rows.length > 0) return "The model has changed since these passes were read.";
     if (isLost) return "The passes come from the kernel, which is not connected. Run the cell again to see them.";
     if (state === "loading" || !isFetched) return null;
@@ -129,7 +130,9 @@ export class PassesTab {
   /** Take a list; the diff of pass `number` follows one that is new. */
   private async receive({ version, number }: { version: number; number: number }, buffer: DataView | undefined): Promise<void> {
     if (!buffer) return;
-    this.rows = await decodeJson<PassRow[]>(buffer);
+    const rows = await decodeJson<PassRow[]>(buffer);
+    this.rows = rows;
+    this.refused = null;
     const isOther = version !== this.version;
     this.version = version;
     const most = Math.log1p(Math.max(1, ...this.rows.map((row) => sizeOf(row) ?? 0)));
@@ -152,6 +155,11 @@ export class PassesTab {
     }
   }
 
+  private refuse(why: string): void {
+    this.refused = why;
+    this.update();
+  }
+
   private request(number: number): void {
     performance.mark("mnb:diff:start");
     this.store.kernel.latest("diff", "request_diff", { number });
@@ -163,13 +171,24 @@ export class PassesTab {
     if (!buffer || !isWanted()) return;
     const diff = await decodeJson<string>(buffer);
     if (!isWanted()) return;
-    const row = this.rows[number]!;
-    text(this.title, row[1]);
-    text(this.figures, `${row[2]} · ${diff === "" ? "only names or the order changed" : lengthOf(diff, cut, number)}`);
-    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: diff }, selection: { anchor: 0 } });
-    this.view.scrollDOM.scrollTop = 0;
+    this.paintDiff(number, diff === "" ? "only names or the order changed" : lengthOf(diff, cut, number), diff);
     attr(this.root, "data-mnb-shown", number);
     requestAnimationFrame(() => performance.getEntriesByName("mnb:diff:start").length && performance.measure("mnb:diff", "mnb:diff:start"));
+  }
+
+  private refuseDiff({ version, number }: DiffHead, why: string): void {
+    if (version === this.version && number === this.list.at) this.paintDiff(number, "", "", why);
+  }
+
+  private paintDiff(number: number, figures: string, diff: string, why: string | null = null): void {
+    const [, name, pipeline] = this.rows[number]!;
+    text(this.title, name);
+    text(this.figures, [pipeline, figures].filter(Boolean).join(" · "));
+    text(this.problem, why ?? "");
+    this.problem.hidden = why === null;
+    attr(this.diff, "data-mnb-state", why === null ? "ready" : "failed");
+    this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: diff }, selection: { anchor: 0 } });
+    this.view.scrollDOM.scrollTop = 0;
   }
 
   /** Ask what became of the pinned instruction, once, if the passes are there. */

@@ -3,7 +3,7 @@
 import { attr, h, iconButton, text } from "./dom";
 import { titleOf } from "./languages";
 import { type Anchor, sameAnchor } from "./links";
-import { decodeJson } from "./messages";
+import { decodeJson, tried } from "./messages";
 import type { Store } from "./store";
 import type { Tip } from "./tip";
 import type { SeenNode } from "./types";
@@ -43,6 +43,8 @@ export class StageGraph {
   private wanted: string | null = null;
   private scale: number | null = null;
   private size: [number, number] = [1, 1];
+  /** Why the picture of a stage that came last cannot be shown. */
+  private refused: { stage: string; why: string } | null = null;
   private readonly watcher: ResizeObserver | null;
   private readonly leave: (() => void)[];
 
@@ -70,7 +72,7 @@ export class StageGraph {
     this.watcher = typeof ResizeObserver === "undefined" ? null : new ResizeObserver(() => this.resize());
     this.watcher?.observe(this.board);
     this.leave = [
-      store.kernel.on("graph", (message: { stage: string }, buffers) => void this.receive(message, buffers[0])),
+      store.kernel.on("graph", (message: { stage: string }, buffers) => void tried(() => this.receive(message, buffers[0]), (why) => this.refuse(message.stage, why))),
       store.on("snapshot", () => this.update()),
       store.on("links", () => this.paintLinks()),
     ];
@@ -89,17 +91,28 @@ export class StageGraph {
     }
     graph_stages.forEach((stage, i) => attr(this.stages.children[i]!, "aria-pressed", String(stage === graph_stage)));
     const info = stages[graph_stage ?? ""];
-    const shown = attrOf(this.root, "data-mnb-graph") === graph_stage;
-    this.root.classList.toggle("mnb-graph-old", !shown && this.svg !== null);
-    if (this.svg === null && info) text(this.hint, info.state === "unavailable" || info.state === "failed" ? `There is no graph: ${info.message}` : "The graph is drawn as soon as the program is traced.");
-    if (!shown && this.svg) text(this.count, info?.state === "unavailable" ? `no graph of ${titleOf(graph_stage!)}: ${info.message}` : `drawing ${titleOf(graph_stage!)}`);
+    const isShown = attrOf(this.root, "data-mnb-graph") === graph_stage;
+    const refused = this.refused?.stage === graph_stage ? this.refused : null;
+    const why = refused?.why ?? (info?.state === "unavailable" || info?.state === "failed" ? info.message : null);
+    attr(this.root, "data-mnb-state", refused ? "failed" : isShown ? "ready" : (info?.state ?? null));
+    this.root.classList.toggle("mnb-graph-old", this.svg !== null && (!isShown || refused !== null));
+    if (this.svg === null && info) text(this.hint, why === null ? "The graph is drawn as soon as the program is traced." : `There is no graph: ${why}`);
+    if (this.svg === null) return;
+    if (isShown && !refused) text(this.count, `${this.nodes.length} ${this.nodes.length === 1 ? "node" : "nodes"}`);
+    else text(this.count, why === null ? `drawing ${titleOf(graph_stage!)}` : `no graph of ${titleOf(graph_stage!)}: ${why}`);
+  }
+
+  private refuse(stage: string, why: string): void {
+    this.refused = { stage, why };
+    this.update();
   }
 
   private async receive({ stage }: { stage: string }, buffer: DataView | undefined): Promise<void> {
     if (!buffer) return;
     const { svg, nodes } = await decodeJson<{ svg: string; nodes: SeenNode[] }>(buffer);
     const picture = pictureOf(svg);
-    if (!picture) return;
+    if (!picture) throw new Error("it is no picture");
+    this.refused = null;
     const [, , width, height] = (picture.getAttribute("viewBox") ?? "0 0 1 1").split(" ").map(Number);
     this.size = [width ?? 1, height ?? 1];
     const kept = [this.board.scrollLeft, this.board.scrollTop] as const;
@@ -124,7 +137,6 @@ export class StageGraph {
     this.board.replaceChildren(picture);
     attr(this.root, "data-mnb-graph", stage);
     attr(this.root, "data-mnb-nodes", nodes.length);
-    text(this.count, `${nodes.length} ${nodes.length === 1 ? "node" : "nodes"}`);
     [this.board.scrollLeft, this.board.scrollTop] = kept;
     if (had !== null) this.focus(this.elements.has(had) ? had : this.current);
     this.wanted = null;

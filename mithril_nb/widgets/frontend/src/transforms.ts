@@ -7,7 +7,7 @@ import { attr, h, text } from "./dom";
 import { languageOf } from "./languages";
 import { fill } from "./lists";
 import { margin } from "./margin";
-import { decodeJson } from "./messages";
+import { decodeJson, tried } from "./messages";
 import { StepList } from "./step-list";
 import type { Store } from "./store";
 import type { MarkedLine, TransformSide, TransformStep } from "./types";
@@ -115,6 +115,8 @@ export class TransformsTab {
   private readonly clock: Clock;
   private steps: TransformStep[] = [];
   private leftOut: string[] = [];
+  /** Why the steps that came last cannot be shown. */
+  private refused: string | null = null;
   private readonly leave: (() => void)[];
 
   constructor(private readonly store: Store) {
@@ -135,7 +137,7 @@ export class TransformsTab {
     this.leave = [
       store.on("snapshot", () => this.update()),
       store.kernel.watch(() => this.update()),
-      store.kernel.on("transforms", (message: { left_out: string[] }, buffers) => void this.receive(message.left_out, buffers[0])),
+      store.kernel.on("transforms", (message: { left_out: string[] }, buffers) => void tried(() => this.receive(message.left_out, buffers[0]), (why) => this.refuse(why))),
     ];
     this.update();
   }
@@ -148,17 +150,24 @@ export class TransformsTab {
 
   private async receive(leftOut: string[], buffer: DataView | undefined): Promise<void> {
     if (!buffer) return;
-    this.steps = await decodeJson<TransformStep[]>(buffer);
-    this.leftOut = leftOut;
+    const steps = await decodeJson<TransformStep[]>(buffer);
+    [this.steps, this.leftOut, this.refused] = [steps, leftOut, null];
     this.update();
     if (this.list.at < 0) this.list.select(Math.min(1, this.steps.length - 1));
   }
 
+  private refuse(why: string): void {
+    this.refused = why;
+    this.update();
+  }
+
   private update(): void {
     const { connection } = this.store.kernel;
-    this.body.hidden = this.steps.length === 0;
-    this.hint.hidden = this.steps.length > 0;
-    text(this.hint, connection === "lost" ? "The steps come from the kernel, which is not connected. Run the cell again to see them." : "Fetching the steps.");
+    const isShown = this.steps.length > 0 && this.refused === null;
+    this.body.hidden = !isShown;
+    this.hint.hidden = isShown;
+    attr(this.root, "data-mnb-state", this.refused !== null ? "failed" : isShown ? "ready" : "loading");
+    text(this.hint, this.refused !== null ? `The steps could not be shown. ${this.refused}` : connection === "lost" ? "The steps come from the kernel, which is not connected. Run the cell again to see them." : "Fetching the steps.");
     const { state } = this.store.snapshot.transforms!;
     this.compare.hidden = state === "ready" || state === "loading";
     this.clock.run(state === "loading" && connection !== "lost");

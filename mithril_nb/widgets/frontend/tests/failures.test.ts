@@ -1,0 +1,148 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import fixture from "../fixtures/mlp.json";
+import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
+import { mountExplorer } from "../src/explorer";
+import type { TransformStep } from "../src/types";
+
+const LINES = 20;
+const data = structuredClone(fixture) as unknown as Fixture;
+for (const stage of Object.values(data.stages)) {
+  stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
+  stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
+}
+data.snapshot = { ...data.snapshot, graph_stage: "jaxpr", graph_stages: ["jaxpr", "hlo"], passes: { state: "empty", message: "", version: 0 }, transforms: { state: "empty", message: "", compared: [] } };
+
+const SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"></svg>';
+const STEPS: TransformStep[] = [{ name: "trace", explanation: "runs it once.", problem: null, before: null, after: { text: "{ lambda }\n", marks: [] } }];
+const UNREADABLE = /^What came from the kernel could not be shown: .+ Run the cell again to ask for it anew\.$/;
+
+/** Sends what cannot be read for as long as `isCut`, and refuses a text in short. */
+class Broken extends FakeSession {
+  isCut = true;
+  svg = SVG;
+  override message(content: any, buffers: DataView[] = []): void {
+    super.message(content, this.isCut ? buffers.map(({ buffer }) => new DataView(buffer, 0, buffer.byteLength >> 1)) : buffers);
+  }
+  async picture(stage = "jaxpr"): Promise<void> {
+    this.message({ type: "graph", stage }, [await gzip(JSON.stringify({ svg: this.svg, nodes: [] }))]);
+  }
+  async steps(): Promise<void> {
+    this.message({ type: "transforms", left_out: [] }, [await gzip(JSON.stringify(STEPS))]);
+  }
+  protected override answer(command: Sent): void {
+    if (command.name === "request_stage" && command.args["short"]) {
+      const error = { code: "LookupError", summary: "<b>no</b> short text.", facts: [], advice: "the whole one." };
+      this.message({ type: "reply", id: command.id, ok: false, error });
+      return;
+    }
+    if (command.name === "hello") {
+      void this.picture();
+      void this.steps();
+    }
+    super.answer(command);
+  }
+}
+
+describe("what goes wrong with what came from the kernel is said where it would stand", () => {
+  let session: Broken;
+  let el: HTMLElement;
+  let cleanup: () => void;
+  const find = <T extends HTMLElement = HTMLElement>(selector: string): T => {
+    const found = el.querySelector<T>(selector);
+    if (!found) throw new Error(`nothing is at ${selector}`);
+    return found;
+  };
+  const soon = (look: () => void): Promise<void> => vi.waitFor(look, { timeout: 5000 });
+  beforeEach(() => {
+    session = new Broken(data);
+    el = document.createElement("div");
+    document.body.append(el);
+    cleanup = mountExplorer({ model: session, el });
+  });
+  afterEach(() => {
+    cleanup();
+    el.remove();
+  });
+
+  test("a stage", async () => {
+    const pane = (): HTMLElement => find('[data-mnb-pane="jaxpr"]');
+    await soon(() => expect(pane().dataset["mnbState"]).toBe("failed"));
+    expect(pane().querySelector(".mnb-pane-card b")!.textContent).toBe("jaxpr could not be shown");
+    expect(pane().querySelector(".mnb-pane-card p")!.textContent).toMatch(UNREADABLE);
+    // Neither a snapshot nor an older text takes that away; the next text does.
+    session.change({});
+    expect(pane().dataset["mnbState"]).toBe("failed");
+    session.isCut = false;
+    session.change({ stages: { ...session.snapshot.stages, jaxpr: { ...session.snapshot.stages["jaxpr"]!, version: 2 } } });
+    await soon(() => expect([pane().dataset["mnbState"], pane().dataset["mnbVersion"]]).toEqual(["ready", "2"]));
+    expect(pane().querySelector<HTMLElement>(".mnb-pane-card")!.hidden).toBe(true);
+  });
+
+  test("a text in short that the kernel cannot make, until it is shown in full again", async () => {
+    session.isCut = false;
+    const pane = (): HTMLElement => find('[data-mnb-pane="hlo"]');
+    find('[data-mnb-action="pane.hlo"]').click();
+    await soon(() => expect(pane().dataset["mnbVersion"]).toBe("1"));
+    find('[data-mnb-action="short.hlo"]').click();
+    await soon(() => expect(pane().dataset["mnbState"]).toBe("failed"));
+    expect(pane().querySelector(".mnb-pane-card")!.textContent).toBe("HLO could not be shown<b>no</b> short text. Try: the whole one.");
+    expect(pane().querySelector<HTMLElement>(".mnb-badge")!.hidden).toBe(true); // what stands there is no older text
+    find('[data-mnb-action="short.hlo"]').click();
+    await soon(() => expect(pane().dataset["mnbState"]).toBe("ready"));
+    expect(pane().querySelector<HTMLElement>(".mnb-pane-card")!.hidden).toBe(true);
+  });
+
+  test("the list of the passes, and what one of them did", async () => {
+    find('[data-mnb-tab="passes"]').click();
+    find('[data-mnb-action="passes.ask"]').click();
+    const part = (): HTMLElement => find('[data-mnb-part="passes"]');
+    await soon(() => expect(part().dataset["mnbState"]).toBe("failed"));
+    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The passes could not be shown\. What came from the kernel could not be shown: .+ Run the cell again to ask for it anew\.$/);
+    expect(find('[data-mnb-action="passes.ask"]').hidden).toBe(true); // the kernel has them
+    session.isCut = false;
+    await session.sendPasses();
+    await soon(() => expect(part().dataset["mnbShown"]).toBe("0"));
+    expect(part().dataset["mnbState"]).toBe("ready");
+    session.isCut = true;
+    find('[data-mnb-part="passes"] [data-mnb-pass="1"]').click();
+    const diff = (): HTMLElement => find('[data-mnb-part="passes"] .mnb-pass-diff');
+    await soon(() => expect(diff().dataset["mnbState"]).toBe("failed"));
+    expect(diff().querySelector(".mnb-pane-head b")!.textContent).toBe("fusion");
+    expect(diff().querySelector(".mnb-hint")!.textContent).toMatch(UNREADABLE);
+    expect(diff().textContent).not.toContain("%come");
+    session.isCut = false;
+    find('[data-mnb-part="passes"] [data-mnb-pass="0"]').click();
+    await soon(() => expect(diff().textContent).toContain("%come 0"));
+    expect([diff().dataset["mnbState"], diff().querySelector<HTMLElement>(".mnb-hint")!.hidden]).toEqual(["ready", true]);
+  });
+
+  test("a graph, the first and one in the place of another", async () => {
+    const graph = (): HTMLElement => find(".mnb-stage-graph");
+    await soon(() => expect(graph().dataset["mnbState"]).toBe("failed"));
+    expect(graph().querySelector(".mnb-hint")!.textContent).toMatch(/^There is no graph: What came from the kernel could not be shown: .+\.$/);
+    session.change({});
+    expect(graph().dataset["mnbState"]).toBe("failed");
+    session.isCut = false;
+    await session.picture();
+    await soon(() => expect([graph().dataset["mnbState"], graph().dataset["mnbNodes"]]).toEqual(["ready", "0"]));
+    session.svg = "<p>no picture</p>";
+    session.change({ graph_stage: "hlo" });
+    await session.picture("hlo");
+    await soon(() => expect(graph().dataset["mnbState"]).toBe("failed"));
+    expect(graph().querySelector(".mnb-pane-figures")!.textContent).toBe("no graph of HLO: What came from the kernel could not be shown: it is no picture. Run the cell again to ask for it anew.");
+    session.change({ graph_stage: "jaxpr" });
+    expect([graph().dataset["mnbState"], graph().querySelector(".mnb-pane-figures")!.textContent]).toEqual(["ready", "0 nodes"]);
+  });
+
+  test("transforms", async () => {
+    const part = (): HTMLElement => find('[data-mnb-part="transforms"]');
+    await soon(() => expect(part().dataset["mnbState"]).toBe("failed"));
+    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The steps could not be shown\. What came from the kernel could not be shown: .+\.$/);
+    session.change({});
+    expect(part().dataset["mnbState"]).toBe("failed");
+    session.isCut = false;
+    await session.steps();
+    await soon(() => expect([part().dataset["mnbState"], part().dataset["mnbStep"]]).toEqual(["ready", "0"]));
+    expect(part().querySelector<HTMLElement>(":scope > .mnb-hint")!.hidden).toBe(true);
+  });
+});
