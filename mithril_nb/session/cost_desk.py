@@ -16,6 +16,7 @@ from mithril_nb.measure import profile
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_pictures import PICTURES, Look
 from mithril_nb.session.costs import FIGURES, cost_table, rows_of
+from mithril_nb.session.formulas import BlockFormula, formula_of
 from mithril_nb.session.wishes import Desk, Page, Wishes, rests
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
@@ -113,7 +114,8 @@ class CostDesk(Desk):
 
     Args:
         program: Returns the program that is looked at now.
-        page: Told `("cost", CostTable)`, `("cost_rows", BlockRows)` and `("cost_picture", CostPicture)`.
+        page: Told `("cost", CostTable)`, `("cost_rows", BlockRows)`, `("cost_picture", CostPicture)` and
+            `("formula", BlockFormula)`.
     """
 
     def __init__(self, program: Callable[[], Looked], page: Page):
@@ -126,6 +128,7 @@ class CostDesk(Desk):
             "want_cost": self.want_cost,
             "want_cost_rows": self.want_cost_rows,
             "want_cost_picture": self.want_cost_picture,
+            "want_formula": self.want_formula,
             "measure": self.measure,
         }
 
@@ -159,6 +162,11 @@ class CostDesk(Desk):
         self._worker(source).ask(
             f"rows {block}", lambda _: self._tell_rows(looked, source, block, figure)
         )  # several rows may be open
+
+    def want_formula(self, block: str) -> None:
+        """Tell by which formula the FLOPs of a block are counted."""
+        looked = self._program()
+        self._quick.ask("formula", lambda wanted: self._tell_formula(looked, str(block), wanted))
 
     def want_cost_picture(
         self,
@@ -247,6 +255,18 @@ class CostDesk(Desk):
         cost, _ = self._cost(looked, source, lambda: True)
         if cost is not None:
             self._page.tell("cost_rows", BlockRows(source, block, figure, rows_of(cost, block, figure)))
+
+    def _tell_formula(self, looked: Looked, block: str, wanted: Callable[[], bool]) -> None:
+        try:
+            cost, version = self._cost(looked, "analytic", wanted)
+            if cost is None:
+                return
+            found = formula_of(cost, block, version)
+        except Exception as error:  # the page shows it where the formula would stand
+            if not isinstance(error, MithrilError):
+                self._page.failed(error)
+            found = BlockFormula(block, looked.version, why=_why_not(error).message)
+        self._page.tell("formula", found)
 
     def _measure(self, looked: Looked) -> None:
         try:

@@ -15,6 +15,7 @@ import numpy as np
 
 from mithril_nb.session.cost_desk import BlockRows, CostPicture, CostTable
 from mithril_nb.session.cost_whatif import WhatIfAnswer
+from mithril_nb.session.formulas import BlockFormula
 from mithril_nb.session.passes import PassList
 from mithril_nb.session.training import Rows
 from mithril_nb.stages import Inspection, Stage
@@ -166,13 +167,15 @@ def _side(stage: Stage | None, marks: Sequence[MarkedEquation], others: dict[str
     return {"text": stage.text, "marks": sorted(rows)}
 
 
-def cost_message(found: CostTable | BlockRows | CostPicture | WhatIfAnswer) -> Message:
-    """Return the message and buffer of costs: a table, what is in a row of it, a picture, or an answer to a what-if."""
+def cost_message(found: CostTable | BlockRows | BlockFormula | CostPicture | WhatIfAnswer) -> Message:
+    """Return the message and buffer of costs: a table, what is in a row, a formula, a picture, or a what-if."""
     if isinstance(found, CostTable):
         return {"type": "cost", "source": found.source, "version": found.version}, [packed(found.data)]
     if isinstance(found, BlockRows):
         head = {"type": "cost_rows", "source": found.source, "block": found.block, "figure": found.figure}
         return head, [packed(found.data)]
+    if isinstance(found, BlockFormula):
+        return {"type": "formula", "block": found.block, "version": found.version}, [packed(found.to_dict())]
     if isinstance(found, CostPicture):
         return {"type": "cost_picture", "key": found.key}, [packed(drawn(found))]
     return {"type": "what_if", "key": found.key}, [packed({**found.data, "picture": drawn(found.picture)})]

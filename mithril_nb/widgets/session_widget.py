@@ -131,7 +131,7 @@ class SessionWidget(anywidget.AnyWidget):
         elif kind == "diff":
             head = {"type": "diff", "version": value.version, "number": value.number, "cut": value.is_cut}
             self.send(*text_message(head, value.text))
-        elif kind in ("cost", "cost_rows", "cost_picture", "what_if"):
+        elif kind in ("cost", "cost_rows", "formula", "cost_picture", "what_if"):
             self.send(*cost_message(value))
         elif kind == "fate":
             self.send({"type": "fate", **asdict(value)})

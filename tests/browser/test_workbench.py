@@ -252,3 +252,23 @@ def test_training_runs_live_is_steered_and_leaves_the_kernel_free(show_workbench
     record_property("stop_ms", 1000 * took)
     assert notebook.evaluate("sorted(wb.run.params)[0]") == "linear_0.bias"
     assert notebook.problems == []
+
+
+def test_the_inspector_tells_by_which_formula_a_block_is_counted(show_workbench) -> None:
+    notebook = show_workbench()
+    settled(notebook)
+    page = notebook.page
+    for path, (size_in, size_out) in WIDTHS.items():
+        node(notebook, path).click()
+        formula = page.locator('[data-mnb-part="formula"][data-mnb-state="ready"]')
+        formula.locator(".mnb-term").first.wait_for()
+        page.wait_for_function(
+            "size => document.querySelector('.mnb-term-letters').textContent.includes(size)", arg=f"= {size_in}"
+        )
+        assert f"M = {BATCH}, N = {size_out}, K = {size_in}" in formula.inner_text()
+        assert formula.get_attribute("data-mnb-state") == "ready"
+    letters = page.locator('[data-mnb-action="formula.letters"]')
+    letters.focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".mnb-term").first.is_hidden()
+    assert notebook.evaluate(f"wb.selection == ({path!r},)")

@@ -141,6 +141,17 @@ def test_passes_and_what_they_did_travel_when_they_are_asked_for(wb):
     assert ask(wb, "request_diff", number="a")["ok"] is False
 
 
+def test_the_formula_of_a_block_travels_with_its_terms_and_its_text(wb):
+    assert ask(wb, "want_formula", block="linear_1")["ok"]
+    assert wb.session.wait(PATIENCE_S)
+    head, [buffer] = next((content, buffers) for content, buffers in sent if content["type"] == "formula")
+    assert head == {"type": "formula", "block": "linear_1", "version": wb.snapshot["version"]}
+    found = json.loads(gzip.decompress(buffer))
+    assert found["whole"] == wb.cost.formula("linear_1")
+    assert found["terms"][0]["letters"] == [["B", 1], ["M", 8], ["N", 3], ["K", 12]]
+    assert found["text"].splitlines()[0] == f"linear_1: {found['whole']}"
+
+
 def test_curves_travel_as_float64_and_the_run_on_its_own(wb):
     ask(wb, "train")
     assert wb.run is not None

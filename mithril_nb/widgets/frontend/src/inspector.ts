@@ -1,5 +1,6 @@
 /** The selected block: its fields, shapes, parameters, formula, sentence and cost. */
 
+import { BlockFormulaView } from "./block-formula";
 import { atLeast } from "./cost-figures";
 import { attr, h, iconButton, keyed, text } from "./dom";
 import { type FieldView, createField } from "./fields";
@@ -31,6 +32,7 @@ export class Inspector {
   private readonly doc = h("p", { class: "mnb-doc" });
   private readonly formula = h("code", { class: "mnb-formula" });
   private readonly facts = h("dl", { class: "mnb-facts" });
+  private readonly counted: BlockFormulaView;
   private readonly problems = h("div", { class: "mnb-inspector-problems" });
   private readonly buttons: HTMLElement;
   private readonly views = new Map<string, FieldView>();
@@ -44,7 +46,8 @@ export class Inspector {
       h("button", { type: "button", class: "mnb-button mnb-quiet", "data-mnb-action": "inspector.rename", title: "Rename (F2)", onclick: () => this.rename() }, "Rename"),
       iconButton("trash", "Remove this block (Delete)", "inspector.remove", () => store.command("remove", { paths: [this.path] })),
     );
-    this.body = h("div", { class: "mnb-inspector-body" }, this.problems, this.fieldList, h("div", { class: "mnb-inspector-about" }, this.formula, this.doc), this.facts);
+    this.counted = new BlockFormulaView(store);
+    this.body = h("div", { class: "mnb-inspector-body" }, this.problems, this.fieldList, h("div", { class: "mnb-inspector-about" }, this.formula, this.doc), this.facts, this.counted.root);
     this.root = h(
       "section",
       { class: "mnb-inspector", "aria-label": "Inspector", "data-mnb-part": "inspector" },
@@ -58,6 +61,7 @@ export class Inspector {
 
   destroy(): void {
     for (const leave of this.leave) leave();
+    this.counted.destroy();
   }
 
   private rename(): void {
@@ -76,6 +80,7 @@ export class Inspector {
     this.path = path;
     this.body.hidden = this.buttons.hidden = block === undefined;
     this.hint.hidden = block !== undefined;
+    this.counted.show(block ? path : null);
     if (!block) {
       text(this.title, "Inspector");
       text(this.kind, "");

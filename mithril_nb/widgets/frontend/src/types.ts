@@ -128,6 +128,32 @@ export interface CostDetail {
   figures: Partial<Figures>;
 }
 
+/** Equations of a block that are counted alike. */
+export interface FormulaTerm {
+  formula: string;
+  letters: [letter: string, value: number | string][];
+  times: number | null;
+  role: Role | null;
+  opcodes: string[];
+  flops: number | null;
+  why: string;
+}
+
+/** By which formula the FLOPs of a block are counted. */
+export interface BlockFormula {
+  block: string;
+  version: number;
+  /** What fits a line, and all of it. */
+  short: string;
+  whole: string;
+  terms: FormulaTerm[];
+  left: number;
+  left_flops: number | null;
+  why: string;
+  /** All of it as text. */
+  text: string;
+}
+
 export interface Diagnostic {
   code: string;
   summary: string;

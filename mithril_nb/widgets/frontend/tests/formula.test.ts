@@ -1,0 +1,126 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import fixture from "../fixtures/mlp.json";
+import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
+import type { BlockFormula, FormulaTerm } from "../src/types";
+import { mountWorkbench } from "../src/workbench";
+
+const LINES = 5;
+const data = structuredClone(fixture) as unknown as Fixture;
+for (const stage of Object.values(data.stages)) {
+  stage.text = stage.text.split("\n").slice(0, LINES).join("\n");
+  stage.instructions = stage.instructions.filter(([line]) => line <= LINES);
+}
+const CLICK = { bubbles: true, button: 0, pointerId: 1 };
+const term = (formula: string, letters: FormulaTerm["letters"], flops: number | null, more: Partial<FormulaTerm> = {}): FormulaTerm => ({ formula, letters, times: 1, role: null, opcodes: ["dot_general"], flops, why: "", ...more });
+const LINEAR: Partial<BlockFormula> = { short: "2·32·128·64 + 4096", whole: "2·32·128·64 + 4096", terms: [term("2·B·M·N·K", [["B", 1], ["M", 32], ["N", 128], ["K", 64]], 524288), term("n", [["n", 4096]], 4096, { opcodes: ["add"] })], text: "linear_0: 2·32·128·64 + 4096\n    ..." };
+
+/** Answers by which formula a block is counted. */
+class Counting extends FakeSession {
+  answers: Record<string, Partial<BlockFormula>> = { linear_0: LINEAR };
+  isCut = false;
+  protected override answer(command: Sent): void {
+    if (command.name === "want_formula") void this.sendFormula(command.args["block"]);
+    super.answer(command);
+  }
+  async sendFormula(block: string): Promise<void> {
+    const { version } = this.snapshot;
+    const found = { block, version, short: "", whole: "", terms: [], left: 0, left_flops: 0, why: "", text: "", ...this.answers[block] };
+    const whole = await gzip(JSON.stringify(found));
+    this.message({ type: "formula", block, version }, [this.isCut ? new DataView(whole.buffer, 0, whole.byteLength >> 1) : whole]);
+  }
+}
+
+describe("the formula of the selected block", () => {
+  let session: Counting;
+  let el: HTMLElement;
+  let cleanup: () => void;
+  const find = <T extends HTMLElement = HTMLElement>(selector: string): T => {
+    const found = el.querySelector<T>(selector);
+    if (!found) throw new Error(`nothing is at ${selector}`);
+    return found;
+  };
+  const part = (): HTMLElement => find('[data-mnb-part="formula"]');
+  const state = (): string | undefined => part().dataset["mnbState"];
+  const soon = (look: () => void): Promise<void> => vi.waitFor(look, { timeout: 5000 });
+  const seen = (selector: string): string[] => [...part().querySelectorAll(selector)].map((one) => one.textContent ?? "");
+  const select = (path: string): void => {
+    for (const name of ["pointerdown", "pointerup", "click"]) find(`[data-mnb-node="${path}"]`).dispatchEvent(new MouseEvent(name, CLICK));
+  };
+  const asked = (): unknown[] => session.sent.filter(({ name }) => name === "want_formula").map(({ args }) => args);
+  beforeEach(() => {
+    session = new Counting(data);
+    el = document.createElement("div");
+    document.body.append(el);
+    cleanup = mountWorkbench({ model: session, el });
+  });
+  afterEach(() => {
+    cleanup();
+    expect(session.listening).toBe(0);
+    el.remove();
+  });
+
+  test("stands in numbers and in letters, each with what it stands for, and is reached by keys", async () => {
+    expect(part().hidden).toBe(true);
+    select("linear_0");
+    expect([state(), seen(".mnb-count-said")]).toEqual(["loading", ["Being worked out."]]);
+    await soon(() => expect(state()).toBe("ready"));
+    expect(seen(":scope > .mnb-count")).toEqual(["2·32·128·64 + 4096"]);
+    expect(seen("summary")).toEqual(["in letters: 2 terms"]);
+    expect(seen(".mnb-term > *")).toEqual(["2·B·M·N·K", "B = 1, M = 32, N = 128, K = 64", "524 kFLOP · dot_general", "n", "n = 4,096", "4.10 kFLOP · add"]);
+    expect(find(".mnb-term-sum").title).toBe("524,288 FLOP");
+    expect(find<HTMLDetailsElement>(".mnb-block-formula details").open).toBe(true);
+    session.change({});
+    expect(asked()).toEqual([{ block: "linear_0" }]);
+    const copied = vi.fn(async () => undefined);
+    Object.defineProperty(navigator, "clipboard", { value: { writeText: copied }, configurable: true });
+    find('[data-mnb-action="formula.copy"]').click();
+    expect(copied).toHaveBeenCalledWith(LINEAR.text);
+  });
+
+  test("is asked for anew when the model is another, and is marked as old until it comes", async () => {
+    select("linear_0");
+    await soon(() => expect(state()).toBe("ready"));
+    const { cost } = session.snapshot;
+    session.change({ version: 2, cost: { ...cost!, stale: true } });
+    expect([state(), asked().length]).toEqual(["stale", 1]);
+    expect(part().classList.contains("mnb-count-old")).toBe(true);
+    session.change({ version: 2, cost: { ...cost!, stale: false } });
+    await soon(() => expect([state(), asked().length]).toEqual(["ready", 2]));
+    session.change({ version: 3, cost: { ...cost!, stale: true }, problems: [{ code: "ShapeError", summary: "does not fit.", facts: [], advice: "" }] });
+    expect([state(), seen(".mnb-count-said")]).toEqual(["stale", ["It is counted again when the model has no problems."]]);
+  });
+
+  test("says what is not known, what is left out, and why there is none", async () => {
+    session.answers = {
+      linear_0: { short: "8 + …", whole: "8 + 7 + what nobody knows (1 × while: trip count unknown)", terms: [term("2·n", [["n", "batch"]], null, { times: null, role: "backward", opcodes: ["mul", "add"], why: "trip count unknown" }), term("", [], null, { opcodes: ["pure_callback"], why: "no rule: pure_callback" }), term("n", [["n", 4]], 8, { times: 2 })], left: 3, left_flops: null },
+      gelu_0: { why: "its equations only move data, or give it another name", short: "0", whole: "0" },
+    };
+    select("linear_0");
+    await soon(() => expect(state()).toBe("ready"));
+    expect(seen(".mnb-terms > li")).toEqual(["? × 2·nn = batchnot known: trip count unknown · mul, add, backward", "not known: no rule: pure_callback · pure_callback", "2 × nn = 48 FLOP · dot_general", "and 3 more · –"]);
+    expect(el.querySelectorAll(".mnb-term-unknown")).toHaveLength(2);
+    expect(seen(".mnb-count-whole")).toEqual(["8 + 7 + what nobody knows (1 × while: trip count unknown)"]);
+    select("gelu_0");
+    await soon(() => expect(seen(".mnb-count-said")).toEqual(["its equations only move data, or give it another name"]));
+    expect([find<HTMLElement>(".mnb-block-formula details").hidden, seen(":scope > .mnb-count")]).toEqual([true, ["0"]]);
+  });
+
+  test("shows names as they are, and takes no answer about another block", async () => {
+    session.answers = { linear_0: { ...LINEAR, short: "<b>2</b>", terms: [term("<img src=x>", [["<i>", "<u>"]], 1, { opcodes: ["<s>"] })] } };
+    select("linear_0");
+    await soon(() => expect(state()).toBe("ready"));
+    expect(part().querySelector("img, b, i, u, s")).toBeNull();
+    expect(seen(".mnb-term > *")).toEqual(["<img src=x>", "<i> = <u>", "1 FLOP · <s>"]);
+    await session.sendFormula("gelu_0");
+    await new Promise((done) => setTimeout(done, 50));
+    expect(seen(":scope > .mnb-count")).toEqual(["<b>2</b>"]);
+  });
+
+  test("says that what came cannot be read", async () => {
+    session.isCut = true;
+    select("linear_0");
+    await soon(() => expect(state()).toBe("failed"));
+    expect(seen(".mnb-count-said")[0]).toMatch(/^What came from the kernel could not be shown: .+ Run the cell again to ask for it anew\.$/);
+    expect(find('[data-mnb-action="formula.copy"]').hidden).toBe(true);
+  });
+});
