@@ -6,7 +6,6 @@ lower, compile) by a worker, the latest wish first, each published when it is re
 
 from __future__ import annotations
 
-import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.models.model import Model
 from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
+from mithril_nb.session.commands import check_arguments
 from mithril_nb.session.cost_desk import CostDesk, Looked
 from mithril_nb.session.cost_whatif import WhatIfDesk, checked_changes
 from mithril_nb.session.costs import cost_table
@@ -190,22 +190,12 @@ class Session:
             MithrilError: It cannot be done; everything is as it was.
         """
         function = self._command(command)
-        try:
-            if command in EDITS:
-                plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
-                inspect.signature(EDITS[command]).bind(self.design, **plain)
-            else:
-                inspect.signature(function).bind(**args)
-        except TypeError as error:
-            raise UnknownOptionError(
-                f"command {command!r} cannot be done: {error}.",
-                (("given", ", ".join(args) or "nothing"), ("takes", ", ".join(self._takes(command)) or "nothing")),
-            ) from None
+        if command in EDITS:  # an edit is given the design, and where a block that is added shall stand is for the view
+            plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
+            check_arguments(command, EDITS[command], plain, besides=("design",))
+        else:
+            check_arguments(command, function, args)
         function(**args)
-
-    def _takes(self, command: str) -> list[str]:
-        function = EDITS[command] if command in EDITS else self._command(command)
-        return [name for name in inspect.signature(function).parameters if name not in ("design", "args")]
 
     def _command(self, name: str) -> Callable[..., None]:
         if name in EDITS:

@@ -73,7 +73,7 @@ def place_of(x: Any, y: Any) -> tuple[float, float]:
     """
     try:
         place = (float(x), float(y))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         place = (math.nan, math.nan)
     if not all(map(math.isfinite, place)):
         raise UnknownOptionError(f"there is no place ({x!r}, {y!r}).", (("needs", "two numbers"),), "x=40, y=120")

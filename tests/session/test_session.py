@@ -360,7 +360,8 @@ def test_what_is_told_last_of_a_run_is_how_it_is():
             {"path": "linear_0"},
             "command 'rename' cannot be done: missing a required argument: 'name'.\n"
             "    given  path\n"
-            "    takes  path, name",
+            "    takes  path, name\n"
+            '    Try: path="linear_0", name="encoder"',
         ),
         (
             "set_shape",

@@ -114,7 +114,8 @@ def test_a_run_says_whether_it_is_of_the_model_now(session):
             {},
             "command 'set_learning_rate' cannot be done: missing a required argument: 'value'.\n"
             "    given  nothing\n"
-            "    takes  value",
+            "    takes  value\n"
+            "    Try: value=0.001",
         ),
         (
             "pause",

@@ -1,0 +1,131 @@
+"""What commands take: names and types are checked before anything is done, so that a page hears what was wrong."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from mithril_nb.errors import UnknownOptionError
+
+EXAMPLES: Mapping[str, str] = {
+    "add_block": 'kind="Linear", after="linear_0"',
+    "place_block": 'kind="Linear"',
+    "remove": 'paths=["linear_0"]',
+    "connect": 'source="linear_0.output", target="relu_0.input"',
+    "disconnect": 'source="linear_0.output", target="relu_0.input"',
+    "rename": 'path="linear_0", name="encoder"',
+    "set_attribute": 'path="linear_0", name="dimension", value=64',
+    "set_shape": 'name="input", shape=[32, 64]',
+    "set_program": 'program="train step"',
+    "select": 'paths=["linear_0"]',
+    "expand": 'path="mlp_0"',
+    "collapse": 'path="mlp_0"',
+    "move": 'path="linear_0", x=40, y=120',
+    "want_stage": 'stage="jaxpr"',
+    "show_graph": 'stage="jaxpr"',
+    "open_node": 'key="mlp_0"',
+    "close_node": 'key="mlp_0"',
+    "apply_what_if": 'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+    "what_if": 'key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+    "request_diff": "number=0",
+    "request_fate": 'stage="hlo", index=0',
+    "want_cost": 'source="compiled"',
+    "want_cost_rows": 'source="analytic", block="linear_0", figure="flops"',
+    "want_cost_picture": 'key="map", view="treemap", sources=["analytic"]',
+    "want_formula": 'block="linear_0"',
+    "set_learning_rate": "value=0.001",
+}
+"""What each command that takes something can be given."""
+
+_IN_WORDS = {
+    str: "a text",
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    NoneType: "None",
+}
+_OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
+"""What takes these says more of what it needs than their types do."""
+
+
+def check_arguments(
+    command: str, function: Callable[..., Any], args: Mapping[str, Any], *, besides: Collection[str] = ()
+) -> None:
+    """Refuse what a command does not take.
+
+    Args:
+        command: Its name.
+        function: What does it; the types of its parameters say what it takes.
+        args: What it is given.
+        besides: Parameters that are given by somebody else.
+
+    Raises:
+        UnknownOptionError: An argument is missing, unknown or of a wrong type.
+
+    Examples:
+        >>> def rename(path: str, name: str) -> None: ...
+        >>> check_arguments("rename", rename, {"path": "linear_0", "name": 3})
+        Traceback (most recent call last):
+        mithril_nb.errors.UnknownOptionError: command 'rename' cannot be done: name=3 is not a text.
+            given  path='linear_0', name=3
+            takes  path: a text; name: a text
+            Try: path="linear_0", name="encoder"
+    """
+    # Of a wrapped function the hints are read where it was written.
+    signature, hints = inspect.signature(function), get_type_hints(inspect.unwrap(function))
+    kept = [one for one in signature.parameters.values() if one.name not in besides and one.kind is not one.VAR_KEYWORD]
+    try:
+        signature.replace(parameters=kept).bind(**args)
+    except TypeError as error:
+        why, given = f"{error}", ", ".join(args) or "nothing"
+        takes = ", ".join(one.name for one in kept) or "nothing"
+    else:
+        wrong = [name for name in args if name not in _OTHERWISE_CHECKED and not _fits(args[name], hints[name])]
+        if not wrong:
+            return
+        why = "; ".join(f"{name}={_short(args[name])} is not {_in_words(hints[name])}" for name in wrong)
+        given = ", ".join(f"{name}={_short(value)}" for name, value in args.items())
+        takes = "; ".join(f"{one.name}: {_in_words(hints[one.name])}" for one in kept)
+    facts = (("given", given), ("takes", takes))
+    example = EXAMPLES.get(command, "")
+    raise UnknownOptionError(f"command {command!r} cannot be done: {why}.", facts, example) from None
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    if hint is Any:
+        return True
+    if get_origin(hint) in (Union, UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    if get_origin(hint) is Sequence:
+        [item] = get_args(hint)
+        # What changes are is said by what takes them.
+        return _is_list(value) and (get_origin(item) is Sequence or all(_fits(one, item) for one in value))
+    if hint is bool or isinstance(value, bool):
+        return hint is bool and isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, Integral)
+    if hint is float:
+        return isinstance(value, Real) and abs(value) <= sys.float_info.max
+    return isinstance(value, hint)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
+
+
+def _in_words(hint: Any) -> str:
+    if get_origin(hint) in (Union, UnionType):
+        return " or ".join(_in_words(one) for one in get_args(hint))
+    if get_origin(hint) is Sequence:
+        [item] = get_args(hint)
+        return "a list of texts" if item is str else "a list of lists" if get_origin(item) is Sequence else "a list"
+    return _IN_WORDS.get(hint, "anything")
+
+
+def _short(value: Any) -> str:
+    said = repr(value)
+    return said if len(said) <= 60 else f"{said[:60]}…"

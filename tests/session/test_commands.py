@@ -1,0 +1,173 @@
+"""Whatever a page sends, a command says in words what was wrong with it, and changes nothing."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.session import Session, design_of
+from mithril_nb.session.commands import EXAMPLES
+from mithril_nb.session.design import EDITS
+from mithril_nb.session.exploring import Exploration
+from mithril_nb.session.session import _COMMANDS
+from mithril_nb.targets import inspect
+
+PATIENCE_S = 60.0
+NONSENSE = (None, 3, 2.5, math.nan, True, "x", b"x", [], {}, [1], [[1]], ["x", None], 10**400, object())
+
+
+@pytest.fixture
+def session() -> Session:
+    model = Model()
+    model |= Linear(8)
+    model += Relu()
+    model += MLP(8, [4], 2)
+    return Session(design_of(model, {"input": [4, 3]}), JaxBackend())
+
+
+def commands_of(session: Session) -> list[str]:
+    return [*EDITS, *_COMMANDS, *session._desks, *session.training.commands]
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "text"),
+    [
+        (
+            "select",
+            {"paths": 3},
+            "command 'select' cannot be done: paths=3 is not a list of texts.\n"
+            "    given  paths=3\n"
+            "    takes  paths: a list of texts\n"
+            '    Try: paths=["linear_0"]',
+        ),
+        (
+            "select",
+            {"paths": "linear_0"},
+            "command 'select' cannot be done: paths='linear_0' is not a list of texts.\n"
+            "    given  paths='linear_0'\n"
+            "    takes  paths: a list of texts\n"
+            '    Try: paths=["linear_0"]',
+        ),
+        (
+            "add_block",
+            {"kind": ["Relu"], "after": 3},
+            "command 'add_block' cannot be done: kind=['Relu'] is not a text; after=3 is not a text or None.\n"
+            "    given  kind=['Relu'], after=3\n"
+            "    takes  kind: a text; after: a text or None\n"
+            '    Try: kind="Linear", after="linear_0"',
+        ),
+        (
+            "connect",
+            {"source": None, "target": "relu_0.input"},
+            "command 'connect' cannot be done: source=None is not a text.\n"
+            "    given  source=None, target='relu_0.input'\n"
+            "    takes  source: a text; target: a text\n"
+            '    Try: source="linear_0.output", target="relu_0.input"',
+        ),
+        (
+            "request_diff",
+            {"number": "x"},
+            "command 'request_diff' cannot be done: number='x' is not a whole number.\n"
+            "    given  number='x'\n"
+            "    takes  number: a whole number\n"
+            "    Try: number=0",
+        ),
+        (
+            "apply_what_if",
+            {"changes": None},
+            "command 'apply_what_if' cannot be done: changes=None is not a list of lists.\n"
+            "    given  changes=None\n"
+            "    takes  changes: a list of lists\n"
+            '    Try: changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+        ),
+        (
+            "what_if",
+            {"key": "k", "changes": [], "compile": 1, "width": math.nan},
+            "command 'what_if' cannot be done: compile=1 is not True or False; width=nan is not a number.\n"
+            "    given  key='k', changes=[], compile=1, width=nan\n"
+            "    takes  key: a text; changes: a list of lists; figure: a text; compile: True or False; "
+            "width: a number\n"
+            '    Try: key="wider", changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
+        ),
+        (
+            "expand",
+            {"path": ["a" * 99]},
+            f"command 'expand' cannot be done: path=['{'a' * 58}… is not a text.\n"
+            f"    given  path=['{'a' * 58}…\n"
+            "    takes  path: a text\n"
+            '    Try: path="mlp_0"',
+        ),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_told_by_name(session, command, args, text):
+    before = session.design
+    with pytest.raises(UnknownOptionError) as caught:
+        session.do(command, **args)
+    assert str(caught.value) == text
+    assert session.design is before
+    assert str(session.run_command(command, args)) == text
+
+
+def test_every_command_refuses_nonsense_with_an_error_of_ours_and_stays_whole(session):
+    for command in commands_of(session):
+        given = eval(f"dict({EXAMPLES.get(command, '')})")
+        for name in given:
+            for nonsense in NONSENSE:
+                before = session.design
+                try:
+                    session.do(command, **{**given, name: nonsense})
+                except MithrilError:
+                    assert session.design is before
+                else:
+                    session.set_design(before)
+    assert session.wait(PATIENCE_S)
+    assert session.errors == []
+    assert session.run_command("undo", {}) is None
+
+
+def test_every_command_that_takes_something_has_an_example_that_it_takes(session):
+    for command in commands_of(session):
+        given: dict[str, Any] = eval(f"dict({EXAMPLES.get(command, '')})")
+        said = str(session.run_command(command, given))
+        assert "cannot be done:" not in said, command  # but that there is no run, no such block, or no pass was read
+    assert session.wait(PATIENCE_S)
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "text"),
+    [
+        (
+            "open_node",
+            {"key": ["a"]},
+            "command 'open_node' cannot be done: key=['a'] is not a text.\n"
+            "    given  key=['a']\n"
+            "    takes  key: a text\n"
+            '    Try: key="mlp_0"',
+        ),
+        (
+            "want_stage",
+            {},
+            "command 'want_stage' cannot be done: missing a required argument: 'stage'.\n"
+            "    given  nothing\n"
+            "    takes  stage\n"
+            '    Try: stage="jaxpr"',
+        ),
+        (
+            "dismiss",
+            {"x": 1},
+            "command 'dismiss' cannot be done: got an unexpected keyword argument 'x'.\n"
+            "    given  x\n"
+            "    takes  nothing",
+        ),
+    ],
+)
+def test_an_explorer_says_the_same(command, args, text):
+    exploration = Exploration(inspect(jnp.sin, jax.ShapeDtypeStruct((3,), "float32")))
+    assert str(exploration.run_command(command, args)) == text
