@@ -16,8 +16,9 @@ from mithril_nb.measure import profile
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_pictures import PICTURES, Look
 from mithril_nb.session.costs import FIGURES, cost_table, rows_of
+from mithril_nb.session.desk import Desk, Page
 from mithril_nb.session.formulas import BlockFormula, formula_of
-from mithril_nb.session.wishes import Desk, Page, Wishes, rests
+from mithril_nb.session.wishes import Wishes, rests
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 

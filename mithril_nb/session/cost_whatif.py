@@ -13,8 +13,9 @@ from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_desk import CostPicture
 from mithril_nb.session.cost_pictures import Look, draw_beside
 from mithril_nb.session.costs import FIGURES
+from mithril_nb.session.desk import Desk, Page
 from mithril_nb.session.subjects import Changes, Subject, settings_of
-from mithril_nb.session.wishes import Desk, Page, rests
+from mithril_nb.session.wishes import rests
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.whatif import Change, Peak, WhatIf
 

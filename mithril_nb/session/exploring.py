@@ -19,12 +19,12 @@ from mithril_nb.session.commands import check_arguments
 from mithril_nb.session.cost_desk import CostDesk, Looked
 from mithril_nb.session.cost_whatif import WhatIfDesk
 from mithril_nb.session.costs import cost_table
+from mithril_nb.session.desk import Page
 from mithril_nb.session.making import StageState, state_of, told_of
 from mithril_nb.session.passes import PassDesk
 from mithril_nb.session.picture import GraphView, Picture
 from mithril_nb.session.subjects import Subject
 from mithril_nb.session.transforms import TransformDesk
-from mithril_nb.session.wishes import Page
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
@@ -34,7 +34,7 @@ from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.whatif import what_if
 
 Listener = Callable[[str, Any], None]
-"""Is told `("snapshot", dict)`, `("graph", Picture)`, and what `PassDesk` tells, on any thread."""
+"""Is told `("snapshot", dict)`, `("graph", Picture)`, and what its desks tell, on any thread."""
 
 _FIRST = ("jaxpr", "stablehlo")
 """What the first view shows."""
@@ -73,9 +73,9 @@ class Exploration:
         self._notice: Diagnostic | None = None
         self._graph = GraphView(inspection)
         self._quick, self._slow = Worker("mithril_nb-stages"), Worker("mithril_nb-compile")
-        self.passes = PassDesk(lambda: (1, lambda: inspection), self._hear_of_passes, self._fail)
-        self.transforms = TransformDesk(steps, self._publish, self._fail)
         page = Page(self._tell, self._publish, self._fail)
+        self.passes = PassDesk(lambda: (1, lambda: inspection), page)
+        self.transforms = TransformDesk(steps, self._publish, self._fail)
         self.costs = CostDesk(self._looked, page)
         self.what_if = WhatIfDesk(self._subject, page)
         for name in inspection.stages:
@@ -304,12 +304,6 @@ class Exploration:
             self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
             self._publish()
         self._draw()
-
-    def _hear_of_passes(self, what: str, value: Any) -> None:
-        if what == "passes_state":
-            self._publish()
-        else:
-            self._tell(what, value)
 
     def _hues(self) -> dict[str, int]:
         return {path: block["hue"] for path, block in self._blocks.items()}

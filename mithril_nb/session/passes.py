@@ -11,7 +11,7 @@ from typing import Any
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
-from mithril_nb.session.worker import Worker
+from mithril_nb.session.desk import Desk, Page
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.xla.passes import Pass
@@ -87,37 +87,28 @@ class _Reading:
     diffs: dict[int, Diff] = field(default_factory=dict)
 
 
-class PassDesk:
+class PassDesk(Desk):
     """Reads the passes of a program when a page asks for them, and answers what it asks of them then.
 
     Args:
         program: Returns the version of the program that is looked at now, and what makes it.
-        tell: Told `("passes", PassList)`, `("diff", Diff)` and `("fate", FateOf)`, in the thread, and
-            `("passes_state", None)` where `view` is another.
-        failed: Told what nobody expected.
+        page: Told `("passes", PassList)`, `("diff", Diff)` and `("fate", FateOf)`.
 
     Attributes:
-        commands: What a page can ask for, by name.
         latest: The passes that were read last.
     """
 
-    def __init__(
-        self,
-        program: Callable[[], tuple[int, Callable[[], Inspection]]],
-        tell: Callable[[str, Any], None],
-        failed: Callable[[BaseException], None],
-    ):
-        self._program, self._tell, self._failed = program, tell, failed
+    def __init__(self, program: Callable[[], tuple[int, Callable[[], Inspection]]], page: Page):
+        # What a person waits for with a hand on a key does not wait for the sizes of all passes, which take seconds.
+        super().__init__(page, "passes", "pass-sizes")
+        self._program = program
         self._lock = threading.Lock()
         self._view: dict[str, Any] = {"state": "empty", "message": "", "version": 0}
         self._reading: _Reading | None = None
-        self._asked: dict[str, tuple[Any, ...]] = {}
         self._latest_s = 0.0
         self._number = 0
-        # What a person waits for with a hand on a key does not wait for the sizes of all passes, which take seconds.
-        self._worker, self._counter = Worker("mithril_nb-passes"), Worker("mithril_nb-pass-sizes")
         self.latest = PassList()
-        self.commands: dict[str, Callable[..., None]] = {
+        self.commands = {
             "want_passes": self.want_passes,
             "request_diff": self.request_diff,
             "request_fate": self.request_fate,
@@ -135,8 +126,8 @@ class PassDesk:
             if self._view["version"] == version and self._view["state"] in ("loading", "ready"):
                 return
             self._view = {"state": "loading", "message": "", "version": version}
-        self._tell("passes_state", None)
-        self._counter.submit(lambda wanted: self._read(version, make, wanted))
+        self._page.changed()
+        self._slow.ask("passes", lambda wanted: self._read(version, make, wanted))
 
     def request_diff(self, number: int) -> None:
         """Say what one pass did.
@@ -145,7 +136,7 @@ class PassDesk:
             UnknownOptionError: No passes have been read.
         """
         self._number = int(number)
-        self._ask("diff", self._number)
+        self._ask("diff", lambda reading, number=self._number: self._diff(reading, number))
 
     def request_fate(self, stage: str, index: int) -> None:
         """Say in which pass an instruction appeared, or vanished.
@@ -155,36 +146,16 @@ class PassDesk:
         """
         if stage not in _TRACED:
             raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(_TRACED)),), 'stage="hlo"')
-        self._ask("fate", stage, int(index))
+        self._ask("fate", lambda reading: self._fate(reading, stage, int(index)))
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the answers; return whether they came in time."""
-        return self._counter.wait_until_idle(timeout_s) and self._worker.wait_until_idle(timeout_s)
-
-    def end(self) -> None:
-        """Give up what is asked."""
-        self._worker.end(0)
-        self._counter.end(0)
-
-    def _ask(self, what: str, *args: Any) -> None:
-        with self._lock:
-            if self._reading is None:
-                raise UnknownOptionError("no passes have been read.", (("needs", "the command 'want_passes' first"),))
-            self._asked[what] = (self._reading, *args)
-            self._latest_s = time.monotonic()
-        self._worker.submit(lambda _: self._answer())
+    def _ask(self, what: str, answer: Callable[[_Reading], None]) -> None:
+        reading = self._reading
+        if reading is None:
+            raise UnknownOptionError("no passes have been read.", (("needs", "the command 'want_passes' first"),))
+        self._latest_s = time.monotonic()
+        self._quick.ask(what, lambda _: answer(reading))
 
     # In the threads
-
-    def _answer(self) -> None:
-        for what, answer in (("diff", self._diff), ("fate", self._fate)):
-            with self._lock:
-                asked = self._asked.pop(what, None)
-            try:
-                if asked is not None:
-                    answer(*asked)
-            except Exception as error:  # nobody else hears of it
-                self._failed(error)
 
     def _read(self, version: int, make: Callable[[], Inspection], wanted: Callable[[], bool]) -> None:
         try:
@@ -193,14 +164,14 @@ class PassDesk:
             self._turn(version, "unavailable", "; ".join(value for _, value in problem_of(error).facts) or str(error))
         except Exception as error:  # nobody else hears of it
             self._turn(version, "failed", str(problem_of(error)))
-            self._failed(error)
+            self._page.failed(error)
 
     def _turn(self, version: int, state: str, message: str = "") -> None:
         with self._lock:
             if self._view["version"] != version:
                 return
             self._view = {"state": state, "message": message, "version": version}
-        self._tell("passes_state", None)
+        self._page.changed()
 
     def _read_through(self, version: int, make: Callable[[], Inspection], wanted: Callable[[], bool]) -> None:
         inspection = make()
@@ -212,10 +183,9 @@ class PassDesk:
         self._number = max(0, min(self._number, len(passes) - 1))
         first = self._diff_of(reading, passes[self._number]) if passes else None
         self._show(version, rows)
-        if (
-            first is not None
-        ):  # asked for, it would wait until the HLO is packed, which a page asks for at the same time
-            self._tell("diff", first)
+        # Asked for, it would wait until the HLO is packed, which a page asks for at the same time.
+        if first is not None:
+            self._page.tell("diff", first)
         self._turn(version, "ready")
         for at, one in enumerate(passes):
             if not self._rests(wanted):
@@ -231,19 +201,19 @@ class PassDesk:
 
     def _show(self, version: int, rows: list[PassRow]) -> None:
         self.latest = PassList(version, tuple(rows), self._number)
-        self._tell("passes", self.latest)
+        self._page.tell("passes", self.latest)
 
     def _rests(self, wanted: Callable[[], bool]) -> bool:
         """Wait until nobody has asked anything for a moment; return whether it is still wanted then."""
         while wanted() and time.monotonic() < self._latest_s + _REST_S:
             time.sleep(_LOOK_S)
-            self._worker.wait_until_idle()
+            self._quick.wait()
         return wanted()
 
     def _diff(self, reading: _Reading, number: int) -> None:
         passes = reading.inspection.passes
         if 0 <= number < len(passes):
-            self._tell("diff", self._diff_of(reading, passes[number]))
+            self._page.tell("diff", self._diff_of(reading, passes[number]))
 
     def _diff_of(self, reading: _Reading, one: Pass) -> Diff:
         if one.number not in reading.diffs:
@@ -262,7 +232,7 @@ class PassDesk:
         said = [_said("appeared in", fate.appeared), _said("vanished in", fate.vanished)]
         places = {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if fate.fused_into else {}
         fused = tuple(places[id] for id in fate.fused_into if id in places)
-        self._tell("fate", FateOf(stage, index, tuple(one for one in said if one), fused))
+        self._page.tell("fate", FateOf(stage, index, tuple(one for one in said if one), fused))
 
 
 def _said(what: str, found: Pass | None) -> tuple[str, str, int] | None:

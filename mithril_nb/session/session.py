@@ -24,6 +24,7 @@ from mithril_nb.session.cost_desk import CostDesk, Looked
 from mithril_nb.session.cost_whatif import WhatIfDesk, checked_changes
 from mithril_nb.session.costs import cost_table
 from mithril_nb.session.design import EDITS, Change, Design
+from mithril_nb.session.desk import Page
 from mithril_nb.session.history import History
 from mithril_nb.session.making import StageMaker
 from mithril_nb.session.passes import PassDesk
@@ -38,11 +39,10 @@ from mithril_nb.session.snapshot import (
 )
 from mithril_nb.session.subjects import Subject, change_of
 from mithril_nb.session.training import Training
-from mithril_nb.session.wishes import Page
 from mithril_nb.viz.records import Diagram
 
 Listener = Callable[[str, Any], None]
-"""Is told `("snapshot", dict)`, `("run", dict)`, `("curves", Rows)`, and what `PassDesk` tells, on any thread."""
+"""Is told `("snapshot", dict)`, `("run", dict)`, `("curves", Rows)`, and what its desks tell, on any thread."""
 
 _SEEN = 12
 """How many designs keep their stages."""
@@ -78,8 +78,8 @@ class Session:
         self._analysis = self._analysed(design, self._version)
         self._diagram: Diagram = diagram_of(self._analysis, self._view, {})
         self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
-        self.passes = PassDesk(self._program, self._hear_of_passes, self._stages_failed)
         page = Page(self._tell, self._publish_all, self._stages_failed)
+        self.passes = PassDesk(self._program, page)
         self.costs = CostDesk(self._looked, page)
         self.what_if = WhatIfDesk(self._changeable, page)
         self._maker.follow(self._analysis)
@@ -370,13 +370,6 @@ class Session:
         if self._analysis.can_run:
             return self.passes.view(self._version)
         return {"state": "unavailable", "message": self._analysis.why_not, "version": 0}
-
-    def _hear_of_passes(self, what: str, value: Any) -> None:
-        with self._lock:
-            if what == "passes_state":
-                self._publish()
-            else:
-                self._tell(what, value)
 
     def _paths(self) -> list[str]:
         return [path for path, _ in self._analysis.design.graph.walk()]

@@ -1,12 +1,10 @@
-"""Threads that do what was wished for last of each kind, the oldest kind first; and desks, which a page asks."""
+"""Threads that do what was wished for last of each kind, the oldest kind first."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 from mithril_nb.session.worker import Worker
 
@@ -62,49 +60,6 @@ class Wishes:
                 work(lambda kind=kind, number=number: self._latest[kind] == number)
             except Exception as error:  # nobody else hears of it
                 self._failed(error)
-
-
-@dataclass(frozen=True)
-class Page:
-    """Who asks, and hears the answers, in any thread.
-
-    Attributes:
-        tell: Told what an answer is, and the answer.
-        changed: Called where the `view` of a desk is another.
-        failed: Told what nobody expected.
-    """
-
-    tell: Callable[[str, Any], None]
-    changed: Callable[[], None]
-    failed: Callable[[BaseException], None]
-
-
-class Desk:
-    """Answers what a page asks: what needs no compiler in one thread, what needs it in another.
-
-    Args:
-        page: Who asks.
-        name: What the first thread is called, after `mithril_nb-`.
-        slow: What the second is called.
-
-    Attributes:
-        commands: What a page can ask for, by name.
-    """
-
-    commands: dict[str, Callable[..., None]]
-
-    def __init__(self, page: Page, name: str, slow: str):
-        self._page = page
-        self._quick, self._slow = (Wishes(f"mithril_nb-{one}", page.failed) for one in (name, slow))
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the answers; return whether they came in time."""
-        return self._slow.wait(timeout_s) and self._quick.wait(timeout_s)
-
-    def end(self) -> None:
-        """Give up what is asked."""
-        self._quick.end()
-        self._slow.end()
 
 
 def rests(wanted: Callable[[], bool], rest_s: float) -> bool:

@@ -18,7 +18,8 @@ from mithril_nb.session import Session, cost_desk, design_of
 from mithril_nb.session.cost_desk import BlockRows, CostDesk, CostPicture, CostTable, Looked
 from mithril_nb.session.cost_pictures import PICTURES
 from mithril_nb.session.costs import FIGURES, MOST_ROWS, cost_table, rows_of
-from mithril_nb.session.wishes import Page, Wishes
+from mithril_nb.session.desk import Page
+from mithril_nb.session.wishes import Wishes
 from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
 

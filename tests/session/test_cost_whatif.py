@@ -16,9 +16,9 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import Linear, Model, Multiply, Relu
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.cost_whatif import WhatIfAnswer, WhatIfDesk
+from mithril_nb.session.desk import Page
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.subjects import Subject, settings_of
-from mithril_nb.session.wishes import Page
 from mithril_nb.targets import inspect
 from mithril_nb.whatif import what_if
 

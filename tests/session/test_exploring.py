@@ -18,6 +18,7 @@ from waiting import PATIENCE_S, until
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.session import passes
 from mithril_nb.session.analysis import problem_of
+from mithril_nb.session.desk import Page
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.passes import Diff, FateOf, PassDesk
 from mithril_nb.session.picture import GraphView, Picture
@@ -208,7 +209,8 @@ class SlowPass:
 
 def desk_of(make: Callable[[], Any]) -> tuple[PassDesk, list[Any]]:
     told: list[Any] = []
-    return PassDesk(lambda: (4, make), lambda *news: told.append(news), told.append), told
+    page = Page(lambda *news: told.append(news), lambda: told.append(("changed", None)), told.append)
+    return PassDesk(lambda: (4, make), page), told
 
 
 def test_sizes_wait_for_who_asks_for_a_diff_and_all_diffs_are_made_ahead(monkeypatch) -> None:
@@ -218,7 +220,7 @@ def test_sizes_wait_for_who_asks_for_a_diff_and_all_diffs_are_made_ahead(monkeyp
     desk, told = desk_of(lambda: SimpleNamespace(passes=made))
     desk.want_passes()
     until(lambda: log == ["diff 0"])
-    assert [kind for kind, _ in told] == ["passes_state"], "the list comes with the first diff"
+    assert [kind for kind, _ in told] == ["changed"], "the list comes with the first diff"
     made[0].go_on["diff"].set()
     until(lambda: log == ["diff 0", "size 0"])
     desk.request_diff(1)
@@ -234,7 +236,7 @@ def test_sizes_wait_for_who_asks_for_a_diff_and_all_diffs_are_made_ahead(monkeyp
     desk.request_diff(2)
     assert desk.wait(PATIENCE_S)
     assert len(log) == 6, "it was there"
-    assert [kind for kind, _ in told] == ["passes_state", "passes", "diff", "passes_state", "diff", "passes", "diff"]
+    assert [kind for kind, _ in told] == ["changed", "passes", "diff", "changed", "diff", "passes", "diff"]
     assert [value for kind, value in told if kind == "diff"] == [Diff(4, at, "+ %new\n") for at in range(3)]
 
 
@@ -250,7 +252,7 @@ def test_passes_that_cannot_be_read_say_why_and_can_be_asked_for_again() -> None
     assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "unavailable", "message": "XLA wrote nothing down", "version": 4}
     assert desk.view(5)["state"] == "stale"
-    assert told == [("passes_state", None)] * 2
+    assert told == [("changed", None)] * 2
     error = OSError("the disk is full")
 
     def broken() -> Any:
@@ -261,7 +263,7 @@ def test_passes_that_cannot_be_read_say_why_and_can_be_asked_for_again() -> None
         desk.want_passes()
         assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "failed", "version": 4, "message": str(problem_of(error))}
-    assert told == [("passes_state", None), ("passes_state", None), error] * 2
+    assert told == [("changed", None), ("changed", None), error] * 2
 
 
 def test_the_numbers_of_transforms_are_compared_when_somebody_asks() -> None:
