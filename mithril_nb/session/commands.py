@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from numbers import Integral, Real
+from numbers import Integral
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -109,7 +109,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is int:
         return isinstance(value, Integral)
     if hint is float:
-        return isinstance(value, Real) and abs(value) <= sys.float_info.max
+        return isinstance(value, int | float) and abs(value) <= sys.float_info.max
     return isinstance(value, hint)
 
 
