@@ -26,6 +26,7 @@ EXAMPLES: Mapping[str, str] = {
     "collapse": 'path="mlp_0"',
     "move": 'path="linear_0", x=40, y=120',
     "want_stage": 'stage="jaxpr"',
+    "leave_stage": 'stage="jaxpr"',
     "show_graph": 'stage="jaxpr"',
     "open_node": 'key="mlp_0"',
     "close_node": 'key="mlp_0"',

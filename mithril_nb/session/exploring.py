@@ -163,6 +163,7 @@ class Exploration:
         """
         commands: dict[str, Callable[..., None]] = {
             "want_stage": self.want_stage,
+            "leave_stage": self.leave_stage,
             "show_graph": self.show_graph,
             "open_node": self.open_node,
             "close_node": self.close_node,
@@ -198,6 +199,14 @@ class Exploration:
             self.states[stage] = StageState("loading")
         self._publish()
         self._submit(stage)
+
+    def leave_stage(self, stage: str) -> None:
+        """Say that nobody looks at a stage any more. What is made stays: there is no further program.
+
+        Raises:
+            UnknownOptionError: There is no such stage.
+        """
+        self._check(stage, self.inspection.stages)
 
     def show_graph(self, stage: str) -> None:
         """Show the graph of another stage.

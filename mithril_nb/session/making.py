@@ -83,13 +83,30 @@ class StageMaker:
         Raises:
             UnknownOptionError: There is no such stage.
         """
-        if name not in STAGES:
-            raise UnknownOptionError(f"unknown stage {name!r}.", (("known", ", ".join(STAGES)),), 'stage="jaxpr"')
+        _check(name)
         if name in self._wanted:
             return False
         self._wanted.add(name)
         if self._analysis is not None:
             self.follow(self._analysis)
+        return True
+
+    def leave(self, name: str) -> bool:
+        """Say that nobody looks at a stage any more: it is made for no further design. Return whether that is news.
+
+        Raises:
+            UnknownOptionError: There is no such stage.
+        """
+        _check(name)
+        if name not in self._wanted:
+            return False
+        self._wanted.discard(name)
+        state = self.states[name]
+        if state.state == "loading":
+            kept = "stale" if state.version else "empty"
+            self.states[name] = StageState(kept, state.version, state.elapsed_s, state.lines)
+            if self._analysis is not None:
+                self.follow(self._analysis)
         return True
 
     def follow(self, analysis: Analysis) -> None:
@@ -164,6 +181,11 @@ class StageMaker:
                 self.states[stage] = state_of(made, analysis.version)
             self._changed()
             return True
+
+
+def _check(name: str) -> None:
+    if name not in STAGES:
+        raise UnknownOptionError(f"unknown stage {name!r}.", (("known", ", ".join(STAGES)),), 'stage="jaxpr"')
 
 
 def told_of(inspection: Inspection, stages: Collection[str]) -> Inspection:

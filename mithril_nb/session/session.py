@@ -303,6 +303,16 @@ class Session:
             if self._maker.want(stage):
                 self._publish()
 
+    def leave_stage(self, stage: str) -> None:
+        """Say that nobody looks at a stage any more: it is made for no further design.
+
+        Raises:
+            UnknownOptionError: There is no such stage.
+        """
+        with self._lock:
+            if self._maker.leave(stage):
+                self._publish()
+
     def _published(self, command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)  # with its signature, which says what it takes
         def run(**args: Any) -> None:
@@ -404,5 +414,8 @@ class Session:
         }
 
 
-_COMMANDS = ("undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage", "apply_what_if")
+_COMMANDS = (
+    "undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage", "leave_stage",
+    "apply_what_if",
+)  # fmt: skip
 _TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}

@@ -11,6 +11,7 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.models import Linear, Model
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.exploring import Exploration
+from mithril_nb.session.making import StageState
 from mithril_nb.stages.xla.options import NO_MACHINE_CODE
 from mithril_nb.targets import inspect
 
@@ -127,3 +128,41 @@ def test_after_an_edit_costs_and_stages_share_the_turn_whoever_asks_first(sessio
         session.do("want_passes")
         ask(session)
         assert turns == [IN_FULL]
+
+
+def test_a_stage_that_nobody_looks_at_any_more_is_made_for_no_further_design(session, turns):
+    ask(session, "hlo", "asm")
+    turns.clear()
+    session.do("leave_stage", stage="asm")
+    assert session.snapshot()["stages"]["asm"]["state"] == "ready", "what is there stays"
+    session.do("set_attribute", path="linear_0", name="dimension", value=8)
+    ask(session)
+    assert turns == [WITHOUT_CODE]
+    states = {name: state["state"] for name, state in session.snapshot()["stages"].items()}
+    assert (states["hlo"], states["asm"]) == ("ready", "stale")
+    turns.clear()
+    ask(session, "asm")
+    assert turns == [IN_FULL]
+    assert session.snapshot()["stages"]["asm"]["version"] == session.snapshot()["version"]
+
+
+def test_a_stage_that_is_left_before_it_is_there_waits_no_longer(session, monkeypatch):
+    assert session.wait(PATIENCE_S)
+    monkeypatch.setattr("mithril_nb.session.making._REST_S", 60.0)  # it has not begun
+    session.do("want_stage", stage="asm")
+    assert session.snapshot()["stages"]["asm"]["state"] == "loading"
+    session.do("leave_stage", stage="asm")
+    assert session.snapshot()["stages"]["asm"] == vars(StageState())
+    assert session.wait(PATIENCE_S)
+    assert str(session.run_command("leave_stage", {"stage": "exe"})) == (
+        "unknown stage 'exe'.\n"
+        "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
+        '    Try: stage="jaxpr"'
+    )
+
+
+def test_an_explorer_keeps_what_is_made_of_its_one_program(exploration, turns):
+    ask(exploration, "hlo")
+    assert exploration.run_command("leave_stage", {"stage": "hlo"}) is None
+    assert exploration.snapshot()["stages"]["hlo"]["state"] == "ready"
+    assert turns == [WITHOUT_CODE]

@@ -127,8 +127,9 @@ def test_what_cannot_be_done_is_said(program) -> None:
     problem = exploration.run_command("explode", {})
     assert str(problem) == (
         "unknown command 'explode'.\n"
-        "    known  want_stage, show_graph, open_node, close_node, select, dismiss, want_passes, request_diff,"
-        " request_fate, want_cost, want_cost_rows, want_cost_picture, want_formula, measure, want_settings, what_if"
+        "    known  want_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, want_passes,"
+        " request_diff, request_fate, want_cost, want_cost_rows, want_cost_picture, want_formula, measure,"
+        " want_settings, what_if"
     )
     assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
         "unknown stage 'asm'.\n    known  jaxpr, stablehlo, hlo_before, hlo\n    Try: stage=\"jaxpr\""

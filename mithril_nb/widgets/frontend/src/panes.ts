@@ -45,6 +45,8 @@ export class Panes {
   private readonly asked = new Set<string>();
   /** Stages that are shown in short. */
   private readonly inShort = new Set<string>();
+  /** Stages that were on screen when the panes were laid out last. */
+  private shown: string[] = [];
   private readonly leave: (() => void)[];
 
   constructor(
@@ -91,6 +93,8 @@ export class Panes {
 
   private layout(): void {
     const shown = this.store.panes.filter((stage) => this.names().includes(stage));
+    for (const stage of this.shown) if (!shown.includes(stage)) this.leaveStage(stage);
+    this.shown = shown;
     this.toggles.replaceChildren(
       ...this.names().map((stage) =>
         h("button", {
@@ -209,10 +213,18 @@ export class Panes {
     const have = this.store.texts.get(stage)?.version ?? -1;
     if (!info) return;
     const fetch = info.version > have && info.version > 0;
-    const key = fetch ? `${stage} ${info.version}` : stage;
+    // In another view of this model it was left: here it is still on screen.
+    const isLeft = info.state === "stale" && info.message === "";
+    const key = fetch ? `${stage} ${info.version}` : isLeft ? `${stage} for ${snapshot.version}` : stage;
     if (this.asked.has(key)) return;
     this.asked.add(key).add(stage);
     this.request(stage, () => this.asked.delete(key));
+  }
+
+  /** Say that this stage is on screen no more: no further one is made, and it is asked for again when it comes back. */
+  private leaveStage(stage: string): void {
+    for (const key of [...this.asked]) if (key === stage || key.startsWith(`${stage} for `)) this.asked.delete(key);
+    this.store.command("leave_stage", { stage });
   }
 
   /** Ask for a text; where nobody answers, `unanswered` is called. */

@@ -69,6 +69,18 @@ describe("the workbench", () => {
     expect(sent("request_stage").slice(3)).toEqual([{ stage: "hlo" }]);
   });
 
+  test("says which stage is on screen no more, and asks for one that was left in another view", () => {
+    click('[data-mnb-action="pane.hlo"]');
+    expect(sent("leave_stage")).toEqual([{ stage: "hlo" }]);
+    click('[data-mnb-action="pane.hlo"]');
+    expect(sent("request_stage").slice(3)).toEqual([{ stage: "hlo" }]);
+    const { stages } = session.snapshot;
+    for (let i = 0; i < 2; i++) session.change({ version: 2, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale" } } });
+    expect(sent("request_stage").slice(4)).toEqual([{ stage: "hlo" }]);
+    // One that waits for the model to have no problems is not asked for: it is made when that is so.
+    session.change({ version: 3, stages: { ...stages, hlo: { ...stages["hlo"]!, state: "stale", message: "the model has problems" } } });
+    expect(sent("request_stage")).toHaveLength(5);
+  });
   test("says of what the attributed share is a share", () => {
     expect(find('[data-mnb-status="attributed"]').title).toContain("Share of the FLOPs traced back to a block, the loss or the optimizer");
   });
