@@ -120,13 +120,14 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
         >>> explore(jnp.sin, jnp.zeros(3))
         Explorer(Inspection('sin', made: nothing yet))
     """
-    if through and (isinstance(target, Inspection) or not callable(target)):
+    is_stepped = not isinstance(through, list | tuple) or len(through) > 0
+    if is_stepped and (isinstance(target, Inspection) or not callable(target)):
         raise UnknownOptionError(
             f"transforms of {short_repr(target)} cannot be stepped through.",
             (("needs", "a function and what it is called with"),),
             'ml.explore(fn, *args, through=("grad",))',
         )
-    steps = step_through(target, *args, through=through) if through else None
+    steps = step_through(target, *args, through=through) if is_stepped else None
     if isinstance(target, Inspection) and not args and not options:
         return Explorer(target)
     return Explorer(inspect(target, *args, **options), steps)

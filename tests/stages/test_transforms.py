@@ -296,6 +296,12 @@ def test_a_function_that_cannot_be_traced_has_one_step() -> None:
     assert steps.left_out == ("jit",)
 
 
+@pytest.mark.parametrize("through", [3, None, np.ones(3)])
+def test_what_is_no_list_of_transforms_is_refused(through) -> None:
+    with pytest.raises(UnknownOptionError, match="step_through knows no transform"):
+        step_through(jnp.sin, spec(3), through=through)
+
+
 @pytest.mark.parametrize(
     ("entry", "shown", "near"),
     [("vmpa", "'vmpa'", "vmap"), (("scan", -1), "('scan', -1)", "scan"), (7, "7", "grad")],

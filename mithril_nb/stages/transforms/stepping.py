@@ -297,7 +297,8 @@ def step_through(
         >>> [(one.id, one.mark, one.source, one.via) for one in steps[1].equations if one.mark == "new"]
         [('1', 'new', '0', ('jvp',)), ('3', 'new', '1', ('transpose', 'jvp')), ('4', 'new', '0', ('transpose', 'jvp'))]
     """
-    entries = (through,) if isinstance(through, str) or callable(through) else tuple(through)
+    is_several = isinstance(through, list | tuple)
+    entries = tuple(through) if is_several else (through,)
     chain = []
     for entry in entries:
         found = transform_of(entry)
