@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _COMPARED = ("flops", "transcendentals", "bytes_accessed", "params", "time_s")
 _MOST_FUSIONS = 10
+_UNFUSED = ("analytic", "lowered")
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,19 @@ class Comparison(Shown):
     def notes(self) -> tuple[str, ...]:
         """What the tables leave out."""
         more = len(self.fusions) - _MOST_FUSIONS
-        return (f"and {more} more fusions",) if more > 0 else ()
+        return *((f"and {more} more fusions",) if more > 0 else ()), *self._overlap
+
+    @property
+    def _overlap(self) -> tuple[str, ...]:
+        """Why the fusions of a program save more than the whole of it, where they do."""
+        saved, delta = self.saved_by_fusion, self.total.delta.bytes_accessed
+        (program, _, source), (other, _, _) = self.before.rpartition(": "), self.after.rpartition(": ")
+        if program != other or source not in _UNFUSED or saved is None or delta is None or not 0 < -delta < saved:
+            return ()
+        return (
+            f"the fusions save {saved:,} bytes together, the whole program {-delta:,}: what several fusions compute "
+            "again is counted as saved in each of them",
+        )
 
     def __repr__(self) -> str:
         return f"Comparison({self.before!r} -> {self.after!r})"

@@ -15,6 +15,7 @@ from mithril_nb.cost import Cost, Figures, Source
 from mithril_nb.cost.comparison import Change
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.stages import Inspection, inspect
+from mithril_nb.viz.bundles import bundle
 
 FIELDS = ("flops", "transcendentals", "bytes_accessed")
 
@@ -139,6 +140,28 @@ def test_a_fusion_saves_what_its_instructions_hand_to_each_other() -> None:
         f"{'fusion':<{len(fusion.id)}}  instructions  bytes alone   fused   saved\n"
         f"{fusion.id}             3       32,000  12,000  20,000"
     )
+
+
+def test_fusions_that_save_more_than_the_whole_say_why() -> None:
+    def fn(x):
+        y = x * 2 + 1
+        return y.sum(0), y.sum(1)  # y is cheap: each sum computes it for itself
+
+    program = inspect(fn, spec(40, 50), name="sums")
+    found = program.cost("lowered").compare(program.cost("compiled"))
+    saved, less = found.saved_by_fusion, -(found.total.delta.bytes_accessed or 0)
+    assert saved is not None
+    assert saved > less > 0
+    (note,) = found.notes
+    assert note == (
+        f"the fusions save {saved:,} bytes together, the whole program {less:,}: what several fusions compute again is "
+        "counted as saved in each of them"
+    )
+    assert str(found).endswith(f"\n{note}")
+    assert note in bundle(found)["text/html"]
+    other = inspect(fn, spec(20, 50), name="sums").cost("compiled")
+    assert other.compare(program.cost("compiled")).notes == (), "both are fused: there is nothing to explain"
+    assert program.cost("compiled").compare(other).notes == ()
 
 
 def test_a_fusion_in_a_loop_saves_each_time_round() -> None:
