@@ -64,6 +64,20 @@ def test_a_chain_of_products_holds_what_is_needed_and_no_more() -> None:
     assert found.kinds["arguments"] == 2 * one
 
 
+def test_what_lies_where_an_output_will_lie_is_an_output_as_xla_says() -> None:
+    def step(w: jax.Array, x: jax.Array) -> jax.Array:
+        return w - 0.1 * (x.T @ x)  # the product lies where the result will
+
+    program = inspect(step, square(64), square(64))
+    found = program.memory
+    check_sums(found)
+    check_xla(program, found)
+    assert found.xla is not None
+    assert (found.kinds["arguments"], found.kinds["outputs"]) == (found.xla.argument, found.xla.output)
+    assert found.kinds["temporaries"] + found.kinds["unfilled"] == found.xla.temp
+    assert {life.kind for life in found.lives if life.size_bytes == ONE} == {"arguments", "outputs"}
+
+
 def test_what_nobody_needs_takes_no_memory() -> None:
     def wasteful(x: jax.Array) -> jax.Array:
         _ = x @ x @ x

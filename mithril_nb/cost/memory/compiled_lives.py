@@ -65,6 +65,7 @@ def _in_turn(buffer: Buffer, values: list[tuple[int, int, Held]], end: int, make
         if buffer.kind == "parameter" and makers.is_argument(value.instruction):
             kind = ARGUMENTS
         else:
-            kind = OUTPUTS if last > end and buffer.is_given_back else TEMPORARIES
+            # As XLA counts: all that lies where an output will lie, for that memory is the output's from the start.
+            kind = OUTPUTS if buffer.is_given_back else TEMPORARIES
         block = makers.block_of(value.instruction, value.index)
         yield Life(value.instruction + value.index, kind, block, value.size_bytes, first, until)

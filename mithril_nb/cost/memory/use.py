@@ -64,7 +64,8 @@ class MemoryUse(Shown):
         filled_bytes: The most bytes that values fill at any place; `None` if nobody knows.
         timeline: Each place of the schedule in the order of time. Bodies of loops and branches stand in it once.
         at_peak: Bytes held at the peak by block path; `""` is what no block holds, or nobody knows.
-        kinds: The same by kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"`, `"unfilled"`.
+        kinds: The same by kind: `"arguments"`, `"outputs"`, `"temporaries"`, `"constants"`, `"unfilled"`. As in
+            `memory_analysis()`, a value on the way that lies where an output will lie is one of the outputs.
         lives: What holds memory, from when to when; what begins first comes first.
         blocks: Paths of the blocks of the program, in its order, those that hold nothing included.
         xla: What `memory_analysis()` says; `None` if the program is not compiled, or the platform does not say.
