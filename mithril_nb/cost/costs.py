@@ -452,8 +452,10 @@ def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> Cost:
 
 def once_of(source: str, rows: Iterable[CostRow]) -> Source:
     """Return the sum of rows with loops once, as XLA counts them."""
-    known = [row.once for row in rows if row.once is not None]
+    every = [row.once or Figures(None, None, None) for row in rows]
     return Source(
         f"{source}, loops once",
-        *(sum(getattr(one, field) or 0 for one in known) for field in ("flops", "transcendentals", "bytes_accessed")),
+        *(sum(getattr(one, field) or 0 for one in every) for field in ("flops", "transcendentals", "bytes_accessed")),
+        sum(one.flops is None or one.transcendentals is None for one in every),
+        sum(one.bytes_accessed is None for one in every),
     )

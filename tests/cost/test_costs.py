@@ -148,7 +148,7 @@ def test_the_text_is_a_tree_with_exact_sums() -> None:
         ["up", "36,000", "600", "13,200", "49.6", "%"],
         ["down", "36,000", "0", "8,400", "49.6", "%"],
         ["head", "600", "0", "4,804", "0.8", "%"],
-        ["unattributed", "0", "0", "0", "0", "%"],
+        ["(unattributed)", "0", "0", "0", "0", "%"],
     ]
     assert [line[: len(line) - len(line.lstrip())] for line in str(cost).splitlines()[2:6]] == ["", "  ", "  ", ""]
 

@@ -84,6 +84,41 @@ def test_rooflines_can_be_read(width, peaks):
         check(roofline(data, peaks, width).svg)
 
 
+def test_points_of_which_something_is_unknown_may_lie_elsewhere():
+    def of(flops, size, **unknown):
+        return {"flops": flops, "bytes_accessed": size, "time_s": 1e-6, **unknown}
+
+    blocks = {
+        "known": of(1000, 1000),
+        "work": of(1000, 500, unknown=1),
+        "dense": of(90_000, 1000, unknown=1),
+        "traffic": of(1000, 250, unknown_bytes=1),
+        "both": of(1000, 2000, unknown=1, unknown_bytes=1),
+    }
+    data = {
+        "program": "f", "source": "measured", "by_block": blocks, "notes": [],
+        "total": of(94_000, 4750, unknown=3, unknown_bytes=2),
+    }  # fmt: skip
+    drawing = roofline(data, {"flops_per_s": 1e11, "bytes_per_s": 1e10, "source": "given"})
+    assert [" ".join(line.split()) for line in drawing.text.splitlines()[2:]] == [
+        "block FLOP/B attainable reached of the roof limited by",
+        "whole program ≈ 19.8 ≈ 100 GFLOP/s ≥ 94.0 GFLOP/s ≥ 94.0 % unknown",
+        "dense ≥ 90.0 100 GFLOP/s ≥ 90.0 GFLOP/s ≥ 90.0 % arithmetic",
+        "known 1.00 10.0 GFLOP/s 1.00 GFLOP/s 10.0 % memory",
+        "work ≥ 2.00 ≥ 20.0 GFLOP/s ≥ 1.00 GFLOP/s ≥ 5.0 % unknown",
+        "traffic ≤ 4.00 ≤ 40.0 GFLOP/s 1.00 GFLOP/s ≥ 2.5 % memory",
+        "both ≈ 0.50 ≈ 5.00 GFLOP/s ≥ 1.00 GFLOP/s ≥ 20.0 % unknown",
+        "≥ and ≤: some FLOPs or bytes are unknown, so that the point lies further to the right or left; ≈: either way",
+    ]
+    reached = "reached ≥ 1.00 GFLOP/s, ≥ 5.0 % of the roof"
+    assert (
+        f"work: ≥ 2.00 FLOP/B\nattainable ≥ 20.0 GFLOP/s\n{reached}\nlimited by unknown" in check(drawing.svg).tooltips
+    )
+    without = roofline(data, {})
+    assert "work ≥ 2.00 ≥ 1.00 GFLOP/s" in " ".join(without.text.split())
+    assert "≥ 2.00 FLOP/B" in [one.text for one in check(without.svg).texts]
+
+
 def test_points_of_a_roofline_are_where_they_belong():
     spots, missing = spots_of(timed(gpt()))
     up = next(spot for spot in spots if spot.path == "block_0/mlp/up")
@@ -144,9 +179,9 @@ def test_a_bound_tells_of_no_change():
     drawing = beside(pair_of(data, "flops"))
     assert drawing.text.splitlines() == [
         "f: FLOPs by block: lowered, compiled",
-        "block  lowered  compiled   change",
-        "a      10 FLOP   20 FLOP  unknown",
-        "total  10 FLOP   20 FLOP  unknown",
+        "block    lowered  compiled   change",
+        "a      ≥ 10 FLOP   20 FLOP  unknown",
+        "total  ≥ 10 FLOP   20 FLOP  unknown",
     ]
     check(drawing.svg)
 
@@ -223,6 +258,25 @@ def test_the_overlay_adds_up_and_says_what_is_outside(nested):
     assert "not of this graph: 10 FLOP, 1.0 %" in [one.text for one in drawn.texts]
     assert "unknown" in [one.text for one in drawn.texts]
     check(overlay(costs(blocks), nested, expanded={"mlp_0"}).svg)
+
+
+def test_a_block_on_its_graph_of_which_a_part_is_unknown_has_a_bound(nested):
+    data = costs({"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": None, "head": 280}, 0)
+    data["by_block"]["head"]["unknown"] = data["total"]["unknown"] = 1
+    drawing = overlay(data, nested)
+    rows = [" ".join(line.split()) for line in drawing.text.splitlines()]
+    assert {"norm LayerNorm 20 FLOP 2.7 %", "mlp_0 MLP ≥ 430 FLOP 58.9 %", "head Linear ≥ 280 FLOP 38.4 %"} <= {*rows}
+    assert "≥: some of it is unknown; shares are of what is known" in rows
+    found = check(drawing.svg)
+    assert any("FLOPs: ≥ 280 FLOP, 38.4 %" in one for one in found.tooltips)
+    assert "≥ 430 FLOP" in [one.text for one in found.texts]
+
+
+def test_a_point_of_a_sweep_that_is_a_bound_says_so():
+    data = swept([8, 16], fields=("flops",))
+    data["points"][1]["at_least"] = ("flops",)
+    tooltips = check(sweep(data).svg).tooltips
+    assert [one for one in tooltips if one.startswith("batch=")] == ["batch=8\n1,000 FLOP", "batch=16\n≥ 2,000 FLOP"]
 
 
 def test_an_overlay_of_nothing_known(small):

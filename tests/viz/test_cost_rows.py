@@ -119,7 +119,7 @@ def test_the_last_row_has_the_rest():
     names = [line.split()[0] for line in lines[1:40]]
     assert names == [f"part_{at}" for at in range(261, 300)]
     assert lines[40].startswith(f"and 261 smaller  {sum(at * at for at in range(261)) / 1e6:.2f} MFLOP ")
-    assert lines[41].startswith("unattributed")
+    assert lines[41].startswith("(unattributed)")
     assert 'title="part_0, part_1, part_2, part_3, part_4, part_5, part_6, part_7 …"' in cost_html(cost)
 
 

@@ -98,7 +98,7 @@ def test_three_hundred_blocks_are_a_small_file():
 def test_what_no_block_caused_is_hatched_and_named():
     drawing = treemap(costs({"a": 60}, 40))
     assert "what no block caused\n40 FLOP, 40.0 %" in check(drawing.svg).tooltips
-    assert "unattributed   40 FLOP  40.0 %  ████████" in drawing.text
+    assert "(unattributed)   40 FLOP  40.0 %  ████████" in drawing.text
 
 
 def test_links_of_cells():
@@ -138,10 +138,29 @@ def test_what_is_unknown_is_said_and_the_rest_is_a_bound():
         "block      FLOPs  share",
         "a        10 FLOP  100 %  ████████████████████",
         "total  ≥ 10 FLOP  100 %",
+        "≥: some of it is unknown; shares are of what is known",
         "unknown, not drawn: sorted",
         "flops of 1 × sort: no rule",
     ]
     assert "≥ 10 FLOP" in [one.text for one in check(drawing.svg).texts]
+
+
+def test_a_block_of_which_a_part_is_unknown_has_a_bound():
+    data = costs({"a": 60, "net/up": 30, "net/sort": None, "mix": 10}, 0)
+    data["by_block"]["mix"]["unknown"] = data["total"]["unknown"] = 1
+    drawing = treemap(data)
+    assert drawing.text.splitlines()[1:7] == [
+        "block       FLOPs   share",
+        "a         60 FLOP  60.0 %  ████████████",
+        "net     ≥ 30 FLOP  30.0 %  ██████",
+        "  up      30 FLOP  30.0 %  ██████",
+        "mix     ≥ 10 FLOP  10.0 %  ██",
+        "total  ≥ 100 FLOP   100 %",
+    ]
+    found = check(drawing.svg)
+    assert any("≥ 10 FLOP" in one.text for one in found.texts)
+    assert "mix\n≥ 10 FLOP, 10.0 %" in found.tooltips
+    assert "a\n60 FLOP, 60.0 %" in found.tooltips
 
 
 def test_a_field_that_there_is_not():

@@ -19,12 +19,16 @@ class Source:
         flops: Arithmetic operations, or `None` if unknown.
         transcendentals: Calls of transcendental functions, or `None` if unknown.
         bytes: Bytes read and written, or `None` if unknown.
+        unknown: Of how many equations or instructions FLOPs or transcendentals are in none of these sums.
+        unknown_bytes: The same for bytes.
     """
 
     name: str
     flops: int | None = None
     transcendentals: int | None = None
     bytes: int | None = None
+    unknown: int = 0
+    unknown_bytes: int = 0
 
 
 @dataclass(frozen=True)

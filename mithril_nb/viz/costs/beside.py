@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, times, unnumbered
+from mithril_nb.viz.costs.blocks import LOST, hue_or_grey, path_text, times, unnumbered
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import Field, field_of, is_bound
+from mithril_nb.viz.costs.fields import Field, at_least, field_of, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, unwritten
 from mithril_nb.viz.costs.sheet import NO_HUE, NORMAL, Sheet
@@ -21,8 +21,8 @@ from mithril_nb.viz.units import three_figures
 
 Pair = Mapping[str, Any]
 """Two costs as data: `before` and `after`, what they are called; `field`; `blocks`, each with `block`, `before` and
-`after`; `total` with `before` and `after`; `program`, `notes` and `hues` of blocks, if there are any. What has
-`is_bound` is not known in full, so that nobody can tell how it changed."""
+`after`; `total` with `before` and `after`; `program`, `notes` and `hues` of blocks, if there are any. Those of
+`before` and `after` that are in `bounds` are lower bounds, so that nobody can tell how it changed."""
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _MOST_ROWS = 20
@@ -38,12 +38,19 @@ class Row:
     name: str
     before: float | None
     after: float | None
-    is_bound: bool = False
+    bounds: frozenset[str] = frozenset()
 
     @property
     def change(self) -> str:
         """What has changed, in words."""
-        return "unknown" if self.is_bound else change_text(self.before, self.after)
+        return "unknown" if self.bounds else change_text(self.before, self.after)
+
+    def told(self, written: Callable[[float | None], str]) -> tuple[str, str]:
+        """Return both sides in words, as lower bounds where they are."""
+        return (
+            at_least(written(self.before), "before" in self.bounds),
+            at_least(written(self.after), "after" in self.bounds),
+        )
 
     @property
     def most(self) -> float:
@@ -93,7 +100,7 @@ def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
         return {
             "before": before.get(kind.name),
             "after": after.get(kind.name),
-            "is_bound": is_bound(before, kind.name) or is_bound(after, kind.name),
+            "bounds": [side for side in ("before", "after") if is_bound(change[side], kind.name)],
         }
 
     first, second = str(comparison["before"]), str(comparison["after"])
@@ -117,17 +124,17 @@ def rows_of(pair: Pair) -> list[Row]:
     for one in pair["blocks"]:
         if one["before"] == one["after"] == 0:
             continue
-        key = unnumbered(str(one["block"])), one["before"], one["after"], bool(one.get("is_bound"))
+        key = unnumbered(str(one["block"])), one["before"], one["after"], _bounds([one])
         groups.setdefault(key, []).append(one)
     rows = [
-        Row(str(ones[0]["block"]), times(_name(str(ones[0]["block"])), len(ones)), *_sums(ones), _any_bound(ones))
+        Row(str(ones[0]["block"]), times(_name(str(ones[0]["block"])), len(ones)), *_sums(ones), _bounds(ones))
         for ones in groups.values()
     ]
     rows.sort(key=lambda row: -row.most)
     shown, rest = rows[:_MOST_ROWS], rows[_MOST_ROWS:]
     if len(rest) > 1:
         each = [vars(row) for row in rest]
-        rest = [Row(None, f"{len(rest)} smaller", *_sums(each), _any_bound(each))]
+        rest = [Row(None, f"{len(rest)} smaller", *_sums(each), _bounds(each))]
     return shown + rest
 
 
@@ -152,7 +159,7 @@ def change_text(before: float | None, after: float | None) -> str:
 
 
 def _name(path: str) -> str:
-    return path_text(path) if path else "unattributed"
+    return path_text(path) if path else LOST
 
 
 def _sums(ones: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:
@@ -161,8 +168,9 @@ def _sums(ones: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None
     return (None if None in before else sum(before)), (None if None in after else sum(after))
 
 
-def _any_bound(ones: Sequence[Mapping[str, Any]]) -> bool:
-    return any(one.get("is_bound") for one in ones)
+def _bounds(ones: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    """Return which sides of their sum are lower bounds."""
+    return frozenset(side for one in ones for side in one.get("bounds") or ())
 
 
 def _labels(pair: Pair) -> tuple[str, str]:
@@ -194,12 +202,14 @@ def _svg(pair: Pair, kind: Field, rows: Sequence[Row], width: int) -> str:
     for note in pair.get("notes") or ():
         page.note(str(note))
     total = _total(pair)
-    told = f"{kind.title} of {len(rows)} parts, {first} and {second}: in all {kind.short(total.before)} and "
-    return page.svg(f"{told}{kind.short(total.after)}, {total.change}.")
+    before, after = total.told(kind.short)
+    told = f"{kind.title} of {len(rows)} parts, {first} and {second}: in all {before} and {after}, {total.change}."
+    return page.svg(told)
 
 
 def _total(pair: Pair) -> Row:
-    return Row(None, "total", pair["total"]["before"], pair["total"]["after"], bool(pair["total"].get("is_bound")))
+    total = pair["total"]
+    return Row(None, "total", total["before"], total["after"], _bounds([total]))
 
 
 def _legend(page: Page, first: str, second: str) -> None:
@@ -221,8 +231,8 @@ def _bar(sheet: Sheet, rect: Rect, hue: int, *, solid: bool) -> None:
 
 def _row(page: Page, row: Row, kind: Field, numbers: _Numbers, largest: float, hue: int) -> None:
     sheet, width = page.sheet, page.width
-    told = f"{row.name}\nbefore {kind.exact(row.before)}\nafter {kind.exact(row.after)}\n"
-    sheet.open(told + row.change, "pair", row.path or None)
+    before, after = row.told(kind.exact)
+    sheet.open(f"{row.name}\nbefore {before}\nafter {after}\n{row.change}", "pair", row.path or None)
     if width < _NARROW:  # the name and the numbers above the bars
         numbers.draw(sheet, width - MARGIN, page.y + 11, row)
         sheet.text(MARGIN, page.y + 11, row.name, room=width - 2 * MARGIN - numbers.width - 8)
@@ -253,7 +263,7 @@ class _Numbers:
         self.width = sum(self._widths) + 2 * 14
 
     def _texts(self, row: Row) -> tuple[str, str, str]:
-        return self._kind.short(row.before), self._kind.short(row.after), row.change
+        return *row.told(self._kind.short), row.change
 
     def draw(self, sheet: Sheet, right: float, y: float, row: Row, *, bold: bool = False) -> None:
         """Write them, right-aligned."""
@@ -269,5 +279,5 @@ def _numbers(pair: Pair, kind: Field, rows: Sequence[Row]) -> Numbers:
     program = f"{one_line(str(pair['program']))}: " if pair.get("program") else ""
     table: list[tuple[str, ...]] = [("block", first, second, "change")]
     for row in (*rows, _total(pair)):
-        table.append((row.name, kind.short(row.before), kind.short(row.after), row.change))
+        table.append((row.name, *row.told(kind.short), row.change))
     return Numbers(f"{program}{kind.title} by block: {first}, {second}", table)

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from mithril_nb.graph.paths import name_of, split_path
-from mithril_nb.viz.costs.fields import Data
+from mithril_nb.viz.costs.fields import Data, is_bound
 from mithril_nb.viz.costs.sheet import NO_HUE
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
 
+LOST = "(unattributed)"
+"""What people read in the place of a block where no block caused something, or nobody knows which."""
 _NUMBERS = re.compile(r"\d+")
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 
@@ -28,6 +30,7 @@ class Branch:
         inside: The blocks inside.
         repeat: How many equal blocks it stands for.
         paths: The paths of all the blocks it stands for.
+        is_bound: Whether some of what it costs by itself is unknown.
         alike: What equal blocks have in common.
     """
 
@@ -37,12 +40,18 @@ class Branch:
     inside: tuple[Branch, ...] = field(default=(), repr=False)
     repeat: int = 1
     paths: tuple[str, ...] = field(default=(), repr=False)
+    is_bound: bool = False
     alike: Hashable = field(default=None, repr=False)
 
     @cached_property
     def value(self) -> float:
         """What is known of it, with all inside."""
         return (self.own or 0) + sum(one.value for one in self.inside)
+
+    @cached_property
+    def is_least(self) -> bool:
+        """Whether that is a lower bound."""
+        return bool(self.value) and any(one.is_bound or one.own is None for one in self.walk())
 
     def walk(self) -> Iterator[Branch]:
         """Yield this block and all inside, those that are around others first."""
@@ -72,9 +81,12 @@ def tree_of(
         [('', 1, 13), ('block_0–1', 2, 10), ('up', 2, 10), ('head', 1, 3)]
     """
     values: dict[str, float | None] = {}
+    bounds: set[str] = set()
     children: dict[str, dict[str, None]] = {"": {}}
     for path, figures in data["by_block"].items():
         values[path] = figures.get(name)
+        if is_bound(figures, name):
+            bounds.add(path)
         parts = path.split("/")
         for count in range(1, len(parts) + 1):
             if here := "/".join(parts[:count]):
@@ -84,7 +96,8 @@ def tree_of(
         inside = [branch(child) for child in children.get(path, ())]
         own = values.get(path, 0)
         kept = tuple(_folded(inside, apart) if fold else inside)
-        return Branch(path, label_of(path), own, kept, 1, (path,), alike(path) if alike else own)
+        likeness = alike(path) if alike else (own, path in bounds)
+        return Branch(path, label_of(path), own, kept, 1, (path,), path in bounds, likeness)
 
     return branch("")
 
@@ -110,7 +123,8 @@ def _together(row: Sequence[Branch], label: str) -> Branch:
         _together(parts, parts[0].label) for parts in zip(*(one.inside for one in row), strict=True)
     )  # fmt: skip
     paths = tuple(path for one in row for path in one.paths)
-    return Branch(first.path, label, own, inside, sum(one.repeat for one in row), paths, first.alike)
+    is_bound = any(one.is_bound for one in row)
+    return Branch(first.path, label, own, inside, sum(one.repeat for one in row), paths, is_bound, first.alike)
 
 
 def _follows(one: Branch, other: Branch) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 from mithril_nb.viz.costs.beside import beside, change_text, pair_of
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import FIELDS, Field, is_bound
+from mithril_nb.viz.costs.fields import FIELDS, Field, at_least, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.escape import one_line
 
@@ -54,9 +54,9 @@ def _whole(changed: Changed) -> Numbers:
 
 def _row(changed: Changed, field: Field) -> tuple[str, ...]:
     before, after = _pair(changed, field.name)
-    is_least = any(is_bound(changed["total"][side], field.name) for side in ("before", "after"))
-    told = "unknown" if is_least else change_text(before, after)
-    return (field.title, *(f"{'≥ ' * is_least}{field.short(value)}" for value in (before, after)), told)
+    least = [is_bound(changed["total"][side], field.name) for side in ("before", "after")]
+    sides = (at_least(field.short(value), bound) for value, bound in zip((before, after), least, strict=True))
+    return (field.title, *sides, "unknown" if any(least) else change_text(before, after))
 
 
 def _no_peak(changed: Changed) -> tuple[str, ...]:

@@ -11,6 +11,10 @@ from mithril_nb.errors import UnknownOptionError
 from mithril_nb.viz import units
 from mithril_nb.viz.escape import one_line
 
+AT_LEAST = "≥ "
+"""What stands before a figure that leaves out something unknown."""
+OF_KNOWN = "≥: some of it is unknown; shares are of what is known"
+"""What pictures say whose areas or tones stand for lower bounds."""
 Data = Mapping[str, Any]
 """Costs as data: `program`, `source`, `by_block`, `unattributed`, `total`, `notes`."""
 
@@ -77,9 +81,19 @@ def notes_of(data: Data, field: str) -> tuple[str, ...]:
 
 
 def is_bound(figures: Mapping[str, Any], field: str) -> bool:
-    """Return whether a number is only a lower bound, as there are rows that have none."""
+    """Return whether a number is only a lower bound, as there are rows that have none; beside formulas it is exact."""
     counts = {"flops": "unknown", "transcendentals": "unknown", "bytes_accessed": "unknown_bytes"}
-    return bool(figures.get(field) and field in counts and figures.get(counts[field]))
+    return bool(figures.get(field) and figures.get(counts.get(field, "")) and "formulas" not in figures)
+
+
+def at_least(text: str, is_least: bool) -> str:
+    """Return a figure in words, as a lower bound if it is one.
+
+    Examples:
+        >>> at_least("2.00 kFLOP", True), at_least("2.00 kFLOP", False)
+        ('≥ 2.00 kFLOP', '2.00 kFLOP')
+    """
+    return f"{AT_LEAST}{text}" if is_least else text
 
 
 def whole_text(data: Data, field: Field) -> str:
@@ -90,7 +104,7 @@ def whole_text(data: Data, field: Field) -> str:
         '≥ 2.00 kFLOP'
     """
     total = data["total"]
-    return f"{'≥ ' if is_bound(total, field.name) else ''}{field.short(total.get(field.name))}"
+    return at_least(field.short(total.get(field.name)), is_bound(total, field.name))
 
 
 def reason_of(data: Data, field: Field) -> str:

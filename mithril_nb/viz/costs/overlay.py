@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +14,7 @@ from mithril_nb.viz import sizes
 from mithril_nb.viz.costs.blocks import path_text, times
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import Data, Field, field_of, notes_of, reason_of
+from mithril_nb.viz.costs.fields import OF_KNOWN, Data, Field, at_least, field_of, is_bound, notes_of, reason_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, Page
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL, Sheet, number
 from mithril_nb.viz.costs.squares import Rect
@@ -56,6 +56,7 @@ class Box:
         is_frame: Whether what is inside is drawn.
         is_block: Whether it is a block, and no input or output.
         together: What all nodes of its block cost, if nobody knows how much of it is this one's.
+        is_least: Whether what it costs is a lower bound.
     """
 
     rect: Rect
@@ -70,6 +71,11 @@ class Box:
     is_frame: bool
     is_block: bool
     together: float | None = None
+    is_least: bool = False
+
+    def told(self, written: Callable[[float | None], str], value: float | None) -> str:
+        """Return what it costs in words, as a lower bound if it is one."""
+        return at_least(written(value), self.is_least and bool(value))
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,8 @@ def overlay(
     shares = _shares(data, kind, values)
     of_graph = {path: share for path, share in shares.items() if path in paths}
     made = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
-    boxes = [_box(node) for node in made.diagram.nodes]
+    least = _bounds(data, kind)
+    boxes = [_box(node, node.path in least) for node in made.diagram.nodes]
     wires = [_curve(edge.points, f"{edge.id} {edge.shape}") for edge in made.diagram.edges]
     inside = sum(values.get(node.name) or 0 for node in graph.nodes)
     return _drawing(data, kind, boxes, wires, (made.diagram.width, made.diagram.height), inside)
@@ -164,12 +171,14 @@ def stage_overlay(
 
     kind, data = field_of(field, FIELDS), drawable(data)
     values = inclusive(data, field)
+    least = _bounds(data, kind)
     diagram = stage_layout(graph, opened=opened, shares=_shares(data, kind, values))
     boxes = [
         Box(
             Rect(box.x, box.y, box.w, box.h), box.node.block if box.node.kind == "block" else "", "", box.node.name,
             box.node.note, box.node.shape, box.hue, box.share, box.node.repeat, box.opened, box.node.kind == "block",
             values.get(box.node.block) if box.share is None and box.node.kind == "block" else None,
+            box.node.kind == "block" and box.node.block in least,
         )
         for box in diagram.boxes
     ]  # fmt: skip
@@ -203,6 +212,16 @@ def inclusive(data: Data, field: str) -> dict[str, float | None]:
     return found
 
 
+def _bounds(data: Data, kind: Field) -> set[str]:
+    """Return the paths of blocks within which something is unknown."""
+    return {
+        above
+        for path, figures in data["by_block"].items()
+        if figures.get(kind.name) is None or is_bound(figures, kind.name)
+        for above in accumulate(path.split("/"), lambda one, name: f"{one}/{name}")
+    }
+
+
 def level_of(share: float) -> int:
     """Return which tone of the scale a share of the whole has.
 
@@ -223,10 +242,11 @@ def _few(paths: Collection[str]) -> str:
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "") if names else "none"
 
 
-def _box(node: DiagramNode) -> Box:
+def _box(node: DiagramNode, is_least: bool) -> Box:
     return Box(
         Rect(node.x, node.y, node.w, node.h), node.path, node.kind if node.path else "", node.name, node.label,
         node.shape, node.hue % HUES, node.share, node.repeat, node.expanded, bool(node.path),
+        is_least=is_least,
     )  # fmt: skip
 
 
@@ -276,6 +296,8 @@ def _notes(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> 
     found = [f"not of this graph: {kind.short(outside)}, {percent(outside / total)}"] if outside else []
     if any(box.share is None and box.together is not None for box in boxes):
         found.append("Σ: what all calls of a function cost together; how much of it one of them costs is not known")
+    if is_bound(data["total"], kind.name):
+        found.append(OF_KNOWN)
     return [*found, *notes_of(data, kind.name)]
 
 
@@ -289,8 +311,8 @@ def _value(box: Box, kind: Field, total: float | None) -> float | None:
 def _shown(box: Box, kind: Field, value: float | None) -> str:
     """Return the number as it stands in a box: of calls of one function only their sum may be known."""
     if value is None and box.together is not None:
-        return f"Σ {kind.short(box.together)}"
-    return "unknown" if value is None else kind.short(value)
+        return f"Σ {box.told(kind.short, box.together)}"
+    return "unknown" if value is None else box.told(kind.short, value)
 
 
 def _told(box: Box, kind: Field, total: float | None) -> str:
@@ -300,9 +322,10 @@ def _told(box: Box, kind: Field, total: float | None) -> str:
         value = _value(box, kind, total)
         share = "" if box.share is None else f", {percent(box.share)}"
         if value is None and box.together is not None:
-            parts.append(f"{kind.title} of all calls together: {kind.exact(box.together)}; of this one unknown")
+            together = box.told(kind.exact, box.together)
+            parts.append(f"{kind.title} of all calls together: {together}; of this one unknown")
         else:
-            parts.append(f"{kind.title}: {kind.exact(value)}{share}")
+            parts.append(f"{kind.title}: {box.told(kind.exact, value)}{share}")
     return "\n".join(parts)
 
 
@@ -367,7 +390,7 @@ def _frame(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
     sheet.open(_told(box, kind, total), "frame", box.path or None)
     sheet.rect(rect.x, rect.y, rect.w, rect.h, "ground", stroke=f"hue{box.hue}", rx=6)
     value = _value(box, kind, total)
-    shown = "" if value is None else f"{kind.short(value)} · {percent(box.share)}"
+    shown = "" if value is None else f"{box.told(kind.short, value)} · {percent(box.share)}"
     name = elided(times(one_line(box.name), box.repeat), sizes.NAME_SIZE, rect.w - 20, bold=True)
     sheet.text(rect.x + 8, rect.y + 17, name, size=sizes.NAME_SIZE, bold=True, halo=True)
     used = text_width(name, sizes.NAME_SIZE, bold=True) + 16

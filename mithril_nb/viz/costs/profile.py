@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.viz.costs.blocks import hues_of
-from mithril_nb.viz.costs.rows import Row, folded_rows
+from mithril_nb.viz.costs.blocks import LOST, hues_of
+from mithril_nb.viz.costs.fields import at_least, is_bound
+from mithril_nb.viz.costs.rows import Row, folded_rows, summed
 from mithril_nb.viz.costs.table import cost_css, cost_html, row_head
 from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.style import base_css
@@ -15,7 +16,6 @@ from mithril_nb.viz.text import columns
 from mithril_nb.viz.units import percent, seconds, si
 
 _HEADS = ("block", "time", "share", "least to most", "FLOP/s", "bytes/s", "of the roofline")
-_NO_BLOCK = "no block"
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class _Line:
     time_s: float | None
     spread: Any = None
     rate: Any = None
+    unknown: frozenset[str] = frozenset()
 
     def cells(self, whole_s: float | None) -> tuple[str, ...]:
         """Return what stands in its columns. A sum of means lies between the least and the most of the sums."""
@@ -34,9 +35,12 @@ class _Line:
         spread = "" if self.spread is None else f"{seconds(self.spread.least)} to {seconds(self.spread.most)}"
         rates = ("", "", "")
         if self.rate is not None:
-            per_s = ((self.rate.flops_per_s, "FLOP/s"), (self.rate.bytes_per_s, "B/s"))
+            per_s = ((self.rate.flops_per_s, "FLOP/s", "flops"), (self.rate.bytes_per_s, "B/s", "bytes_accessed"))
             roofline = "" if self.rate.roofline is None else f"{percent(self.rate.roofline)} ({self.rate.limit})"
-            rates = (*("" if value is None else si(value, unit) for value, unit in per_s), roofline)
+            rates = (
+                *("" if value is None else at_least(si(value, unit), of in self.unknown) for value, unit, of in per_s),
+                at_least(roofline, bool(roofline and self.unknown)),
+            )
         return (seconds(self.time_s), share, spread, *rates)
 
 
@@ -85,17 +89,25 @@ def _row_html(line: _Line, total: _Line, longest: float, hues: Mapping[str, int]
 
 
 def _lines(profile: Any) -> Iterator[_Line]:
-    blocks = profile.to_dict(rows=False)["by_block"]
+    data = profile.to_dict(rows=False)
+    blocks = data["by_block"]
     timed = {path: figures for path, figures in blocks.items() if figures["time_s"] is not None}
     for row in folded_rows([timed], "time_s"):
         time_s = sum(timed[path]["time_s"] for path in row.paths)
-        yield _Line(row, "  " * row.depth + row.told, time_s, profile.spread_of(row.paths), profile.rate_of(row.paths))
+        spread, rate = profile.spread_of(row.paths), profile.rate_of(row.paths)
+        unknown = _unknown(summed([blocks[path] for path in row.paths]))
+        yield _Line(row, "  " * row.depth + row.told, time_s, spread, rate, unknown)
     nobody = [row.time_s for row in profile.rows if row.time_s and not row.blocks and row.id not in profile.overhead]
     if nobody_s := sum(nobody):
-        yield _Line(None, _NO_BLOCK, nobody_s, None, profile.rate_of([""]))
+        yield _Line(None, LOST, nobody_s, None, profile.rate_of([""]), _unknown(data["unattributed"]))
     for name, time_s in profile.overhead.items():
         yield _Line(None, name, time_s)
-    yield _Line(None, "total", profile.total.time_s, profile.spread, profile.rate)
+    yield _Line(None, "total", profile.total.time_s, profile.spread, profile.rate, _unknown(data["total"]))
+
+
+def _unknown(figures: Mapping[str, Any]) -> frozenset[str]:
+    """Return which figures leave out something unknown."""
+    return frozenset(name for name in ("flops", "bytes_accessed") if is_bound(figures, name))
 
 
 def _title(profile: Any) -> str:

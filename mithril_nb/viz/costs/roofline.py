@@ -16,7 +16,7 @@ from mithril_nb.viz.costs.axes import Scale, decades, mark, tick_text
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, times, unnumbered
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import Data, notes_of
+from mithril_nb.viz.costs.fields import AT_LEAST, Data, at_least, is_bound, notes_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL
 from mithril_nb.viz.costs.squares import Rect
@@ -29,6 +29,7 @@ NO_PEAKS = (
     "No roof: what this machine can do at most was not measured yet. ml.machine() does it, in seconds; then ask again."
 )
 NOT_MEASURED = "Hollow marks are attainable, not measured: what the roof allows. These costs have no times."
+MOVED = "≥ and ≤: some FLOPs or bytes are unknown, so that the point lies further to the right or left; ≈: either way"
 WHOLE = "whole program"
 _LEFT, _BOTTOM = 62, 40
 _MOST_LABELS = 14
@@ -87,6 +88,7 @@ class Spot:
         intensity: FLOPs for each byte.
         rate: FLOP/s reached; `None` if not measured.
         reached: Which share of what can be reached, if somebody says it who knows better than the roof: which dtypes.
+        unknown: Which of its `flops` and `bytes_accessed` leave out something unknown.
     """
 
     path: str
@@ -95,6 +97,12 @@ class Spot:
     intensity: float
     rate: float | None
     reached: float | None = None
+    unknown: frozenset[str] = frozenset()
+
+    @property
+    def bound(self) -> str:
+        """What stands before its FLOPs for each byte: what is unknown of it may move it to one side, or to either."""
+        return {"flops": AT_LEAST, "bytes_accessed": "≤ "}.get("".join(self.unknown), "≈ " if self.unknown else "")
 
     @property
     def name(self) -> str:
@@ -110,6 +118,23 @@ class Spot:
         if self.rate is None or self.reached is not None:
             return self.reached
         return self.rate / peaks.at(self.intensity)
+
+    def attainable(self, peaks: Peaks) -> str:
+        """Return the FLOP/s that it may reach, in words."""
+        is_flat = self.bound == AT_LEAST and peaks.limit(self.intensity) == "arithmetic"
+        return f"{'' if is_flat else self.bound}{si(peaks.at(self.intensity), 'FLOP/s')}"
+
+    def limit(self, peaks: Peaks) -> str:
+        """Return what limits it, as far as that can be told."""
+        found = peaks.limit(self.intensity)
+        return found if self.bound in ("", {"memory": "≤ ", "arithmetic": AT_LEAST}[found]) else "unknown"
+
+    def achieved(self, peaks: Peaks | None) -> tuple[str, str]:
+        """Return the FLOP/s reached and their share of the roof, in words; what is unknown can only add to both."""
+        if self.rate is None:
+            return "not measured", ""
+        share = "" if peaks is None else at_least(percent(self.of_roof(peaks)), bool(self.unknown))
+        return at_least(si(self.rate, "FLOP/s"), "flops" in self.unknown), share
 
     def height(self, peaks: Peaks) -> float:
         """Return the FLOP/s it reaches, or may reach."""
@@ -147,7 +172,11 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     rates = data.get("rates") or {}
     groups: dict[object, list[str]] = {}
     for path, figures in data["by_block"].items():
-        key = unnumbered(path), *(figures.get(name) for name in ("flops", "bytes_accessed", "time_s"))
+        key = (
+            unnumbered(path),
+            *(figures.get(name) for name in ("flops", "bytes_accessed", "time_s")),
+            _unknown(figures),
+        )
         groups.setdefault(key, []).append(path)
     found: list[Spot] = []
     idle: list[str] = []
@@ -165,7 +194,9 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     total = data["total"]
     if total.get("flops") and total.get("bytes_accessed"):
         found.insert(0, _spot("", 1, total, data.get("rate")))
-    missing = [*notes_of(data, "flops"), *notes_of(data, "bytes_accessed")] if unknown else []
+    missing = [MOVED] if any(spot.unknown for spot in found) else []
+    if unknown or missing:
+        missing += dict.fromkeys((*notes_of(data, "flops"), *notes_of(data, "bytes_accessed")))
     missing += [f"unknown FLOPs or bytes, not drawn: {_listed(unknown)}"] if unknown else []
     missing += [f"no FLOPs, not drawn: {_listed(idle)}"] if idle else []
     return found, missing
@@ -173,7 +204,12 @@ def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
 
 def _spot(path: str, repeat: int, figures: Mapping[str, Any], rate: Mapping[str, Any] | None) -> Spot:
     flops, size, time = figures["flops"], figures["bytes_accessed"], figures.get("time_s")
-    return Spot(path, repeat, flops, flops / size, flops / time if time else None, (rate or {}).get("roofline"))
+    reached = flops / time if time else None
+    return Spot(path, repeat, flops, flops / size, reached, (rate or {}).get("roofline"), _unknown(figures))
+
+
+def _unknown(figures: Mapping[str, Any]) -> frozenset[str]:
+    return frozenset(name for name in ("flops", "bytes_accessed") if is_bound(figures, name))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -296,14 +332,14 @@ def _mark(page: Page, spot: Spot, at: tuple[float, float], hues: Mapping[str, in
 
 
 def _told(spot: Spot, roof: Peaks) -> str:
-    intensity = three_figures(spot.intensity) if spot.intensity < 1000 else si(spot.intensity)
-    lines = [f"{spot.name}: {intensity} FLOP/B", f"attainable {si(roof.at(spot.intensity), 'FLOP/s')}"]
-    if spot.rate is None:
-        lines.append("not measured")
-    else:
-        lines.append(f"reached {si(spot.rate, 'FLOP/s')}, {percent(spot.of_roof(roof))} of the roof")
-    lines.append(f"limited by {roof.limit(spot.intensity)}")
-    return "\n".join(lines)
+    reached, share = spot.achieved(roof)
+    told = "not measured" if spot.rate is None else f"reached {reached}, {share} of the roof"
+    return "\n".join(
+        (
+            f"{spot.name}: {_intensity(spot)}", f"attainable {spot.attainable(roof)}", told,
+            f"limited by {spot.limit(roof)}",
+        )
+    )  # fmt: skip
 
 
 def _label(
@@ -364,17 +400,21 @@ def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
         sheet.text(MARGIN + names, y + 4, spot.short(2), room=names, anchor="end", bold=not spot.path)
         at = scale.at(spot.intensity)
         sheet.line([(area.x, y), (at, y)], "line")
-        sheet.open(f"{spot.name}: {spot.intensity:.6g} FLOP/B", "point", spot.path or None)
+        sheet.open(f"{spot.name}: {spot.bound}{spot.intensity:.6g} FLOP/B", "point", spot.path or None)
         mark(sheet, hue if spot.path else 3, at, y, f"hue{hue}" if spot.path else "ink", r=5)
         sheet.close()
-        sheet.text(page.width - MARGIN, y + 4, _intensity(spot.intensity), anchor="end")
+        sheet.text(page.width - MARGIN, y + 4, _intensity(spot), anchor="end")
     rest = len(spots) - len(shown)
     if rest:
         sheet.text(MARGIN, area.y + area.h + 30, f"and {rest} more", "muted")
     return area.h + 36 + FOOT
 
 
-def _intensity(value: float) -> str:
+def _intensity(spot: Spot) -> str:
+    return f"{spot.bound}{_flops_per_byte(spot.intensity)}"
+
+
+def _flops_per_byte(value: float) -> str:
     return f"{three_figures(value) if value < 999.5 else si(value)} FLOP/B"
 
 
@@ -384,7 +424,7 @@ def _roof_text(roof: Peaks) -> str:
     text = f"roof: {' and '.join(parts)}"
     text += f" ({one_line(roof.source)})" if roof.source else ""
     if roof.flops_per_s and roof.bytes_per_s:
-        text += f", which meet at {_intensity(roof.flops_per_s / roof.bytes_per_s)}"
+        text += f", which meet at {_flops_per_byte(roof.flops_per_s / roof.bytes_per_s)}"
     return text
 
 
@@ -396,13 +436,11 @@ def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks
     lines.append(_roof_text(roof) if roof else NO_PEAKS)
     rows: list[tuple[str, ...]] = [("block", "FLOP/B", "attainable", "reached", "of the roof", "limited by")]
     for spot in spots:
-        row = [spot.name, _intensity(spot.intensity).removesuffix(" FLOP/B")]
+        row = [spot.name, _intensity(spot).removesuffix(" FLOP/B")]
         if roof is None:
-            row += ["", "" if spot.rate is None else si(spot.rate, "FLOP/s"), "", ""]
+            row += ["", "" if spot.rate is None else spot.achieved(roof)[0], "", ""]
         else:
-            reached = ("not measured", "") if spot.rate is None else (
-                si(spot.rate, "FLOP/s"), percent(spot.of_roof(roof)))  # fmt: skip
-            row += [si(roof.at(spot.intensity), "FLOP/s"), *reached, roof.limit(spot.intensity)]
+            row += [spot.attainable(roof), *spot.achieved(roof), spot.limit(roof)]
         rows.append(tuple(row))
     if roof is None:
         rows[0] = ("block", "FLOP/B", "", "reached" if any(spot.rate for spot in spots) else "", "", "")

@@ -9,7 +9,7 @@ from typing import Any
 from mithril_nb.viz.costs.axes import Scale, mark, scale_of, tick_text
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import Field, field_of
+from mithril_nb.viz.costs.fields import Field, at_least, field_of
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.page import HEAD_H, MARGIN, Page, unwritten
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL, line_path
@@ -40,10 +40,12 @@ class Line:
     Attributes:
         label: The value, `""` if there is no second setting.
         points: Place of the first setting's value, and the number there; `None` is unknown.
+        least: Places whose numbers are lower bounds.
     """
 
     label: str
     points: tuple[tuple[int, float | None], ...]
+    least: frozenset[int] = frozenset()
 
 
 def sweep(swept: Swept, width: int = 720) -> Drawing:
@@ -89,12 +91,14 @@ def lines_of(swept: Swept, field: str) -> list[Line]:
     found: list[Line] = []
     for other in others:
         points: dict[int, float | None] = {}
+        least: set[int] = set()
         for point in swept["points"]:
             of = point["settings"]
             if (len(names) == 1 or of[names[1]] == other) and of[names[0]] in first:
                 points[first.index(of[names[0]])] = point.get(field)
+                least |= {first.index(of[names[0]])} if field in (point.get("at_least") or ()) else set()
         label = "" if len(names) == 1 else one_line(str(other))
-        found.append(Line(label, tuple(sorted(points.items(), key=lambda one: rank[one[0]]))))
+        found.append(Line(label, tuple(sorted(points.items(), key=lambda one: rank[one[0]])), frozenset(least)))
     return found
 
 
@@ -238,7 +242,7 @@ def _line(
     for place, value in line.points:
         if value is not None:
             told = f"{setting}={one_line(str(values[place]))}" + (f", {line.label}" if line.label else "")
-            page.sheet.open(f"{told}\n{kind.exact(value)}", "point")
+            page.sheet.open(f"{told}\n{at_least(kind.exact(value), place in line.least)}", "point")
             mark(page.sheet, at, places[place], y.at(value), f"hue{hue}", r=4)
             page.sheet.close()
 
@@ -265,7 +269,7 @@ def _end_labels(page: Page, lines: Sequence[Line], labels: Sequence[str], y: Sca
 
 
 def _cell(point: Mapping[str, Any], kind: Field) -> str:
-    return f"{'≥ ' if kind.name in (point.get('at_least') or ()) else ''}{kind.short(point.get(kind.name))}"
+    return at_least(kind.short(point.get(kind.name)), kind.name in (point.get("at_least") or ()))
 
 
 def _numbers(swept: Swept, fields: Sequence[Field]) -> Numbers:

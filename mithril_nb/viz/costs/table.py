@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from textwrap import wrap
 from typing import Any
 
+from mithril_nb.viz.costs.blocks import LOST
 from mithril_nb.viz.costs.formulas import short_formula, value_of
 from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
+from mithril_nb.viz.costs.table_notes import notes, unknowns
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.style import base_css
@@ -21,10 +24,11 @@ Cost = Mapping[str, Any]
 
 _OWN = ("(loss)", "(optimizer)")  # what a program does for no block, as `stages` names it
 _AT_LEAST = "≥ "
-_NO_SIZE = "size unknown"
 _ROLES = ("forward", "backward", "update")
 _MEMORY = ("argument", "output", "temp", "alias", "code")
 _MOST_FORMULAS = 40
+_WIDEST = 100
+"""How many columns of a terminal the costs of several sources take at most, if names are not too long."""
 _DEEPEST = 8
 """How many times a row is set in at most, so that its name stays in sight."""
 _QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
@@ -102,15 +106,6 @@ class _Table:
     def is_deep(self) -> bool:
         """Whether the columns have two heads: what they say, and who says it."""
         return any(len(group) > 1 or title == "time" for title, group in self.groups)
-
-    @cached_property
-    def titles(self) -> list[tuple[str, str]]:
-        """The two heads of each column; what is said once is not said again."""
-        return [
-            (title if not place else "", "" if title == "params" else one_line(column.source))
-            for title, group in self.groups
-            for place, column in enumerate(group)
-        ]
 
     @cached_property
     def is_timed(self) -> bool:
@@ -191,26 +186,17 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
         >>> total = {"flops": 1000, "transcendentals": 0, "bytes_accessed": 64, "params": 8}
         >>> found = {"source": "analytic", "by_block": {"a": block}, "unattributed": rest, "total": total}
         >>> print(cost_text(found).partition(chr(10) * 2)[0])
-        block              FLOPs  transcendentals  bytes  params   share
-        a               750 FLOP                0   64 B       8  75.0 %
-        unattributed    250 FLOP                0    0 B       0  25.0 %
-        total         1.00 kFLOP                0   64 B       8   100 %
+        block                FLOPs  transcendentals  bytes  params   share
+        a                 750 FLOP                0   64 B       8  75.0 %
+        (unattributed)    250 FLOP                0    0 B       0  25.0 %
+        total           1.00 kFLOP                0   64 B       8   100 %
     """
     table = _Table(cost, is_exact)
-    last = ("share",) if table.has_shares else ()
-    rows: list[tuple[str, ...]] = [("block", *(title for title, _ in table.titles), *last)]
-    if table.is_deep:
-        rows.append(("", *(source for _, source in table.titles), *("" for _ in last)))
-    for row, share in zip(table.folded, table.shares(table.folded), strict=True):
-        cells = [_told(column, table.figures(column.source, row)) for column in table.columns]
-        rows.append(("  " * row.depth + row.told, *cells, *(_percent(*share) for _ in last)))
-    for name, key in (("unattributed", "unattributed"), ("total", "total")):
-        cells = [_told(column, table.sources[column.source][key]) for column in table.columns]
-        share = "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))
-        rows.append((name, *cells, *(share for _ in last)))
-    text = [columns(rows, right=frozenset(range(1, len(rows[0]))))]
-    text.extend(f"{why} {one_line(opcode)}: {told}" for why, opcode, told in _unknowns(table))
-    text.extend(one_line(note) for note in _notes(table))
+    text = ["\n\n".join(_block_tables(table))]
+    below = [f"{why} {one_line(opcode)}: {told}" for why, opcode, told in unknowns(table.sources)]
+    below += [one_line(note) for note in notes(table.sources, cost.get("unavailable", {}))]
+    is_narrow = len(table.sources) > 1
+    text += [line for note in below for line in (wrap(note, _WIDEST, subsequent_indent="  ") if is_narrow else [note])]
     sources: list[tuple[str, ...]] = [("source", "FLOPs", "transcendentals", "bytes")]
     sources += [(one_line(name), *cells) for name, cells, _ in _whole(table)]
     text.append("\n" + columns(sources, right=frozenset({1, 2, 3})))
@@ -218,6 +204,46 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
         told = ", ".join(f"{name} {nbytes(cost['memory'].get(name))}" for name in _MEMORY)
         text.append(f"\nmemory: {told}")
     return "\n".join(text)
+
+
+def _block_tables(table: _Table) -> list[str]:
+    """Return what blocks cost as text: one table, or below each other as many as several sources take."""
+    groups = [group for _, group in table.groups]
+    whole = _block_table(table, groups, has_share=table.has_shares)
+    if len(table.sources) < 2 or _width(whole) <= _WIDEST:
+        return [whole]
+    found: list[str] = []
+    while groups:
+        for count in range(len(groups), 0, -1):
+            text = _block_table(table, groups[:count], has_share=table.has_shares and not found)
+            if count == 1 or _width(text) <= _WIDEST:
+                break
+        found.append(text)
+        groups = groups[count:]
+    return found
+
+
+def _block_table(table: _Table, groups: Sequence[Sequence[_Column]], *, has_share: bool) -> str:
+    shown = [column for group in groups for column in group]
+    titles = [column.title if not place else "" for group in groups for place, column in enumerate(group)]
+    last = ("share",) if has_share else ()
+    rows: list[tuple[str, ...]] = [("block", *titles, *last)]
+    if table.is_deep:
+        of = "of time" if table.is_timed else "of FLOPs"
+        sources = ("" if column.title == "params" else one_line(column.source) for column in shown)
+        rows.append(("", *sources, *(of for _ in last)))
+    for row, share in zip(table.folded, table.shares(table.folded), strict=True):
+        cells = [_told(column, table.figures(column.source, row)) for column in shown]
+        rows.append(("  " * row.depth + row.told, *cells, *(_percent(*share) for _ in last)))
+    for name, key in ((LOST, "unattributed"), ("total", "total")):
+        cells = [_told(column, table.sources[column.source][key]) for column in shown]
+        share = "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))
+        rows.append((name, *cells, *(share for _ in last)))
+    return columns(rows, right=frozenset(range(1, len(rows[0]))))
+
+
+def _width(text: str) -> int:
+    return max(map(len, text.splitlines()))
 
 
 def cost_css() -> str:
@@ -274,7 +300,8 @@ def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iter
         yield from row_head(row, hues)
         yield from (_cell(column, table.figures(column.source, row)) for column in table.columns)
         yield f"{_share(table, table.figures(name, row), share, largest)}</tr>"
-    yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>unattributed</th>'
+    yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>'
+    yield f"{LOST}</th>"
     yield from (_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
     yield f"{_share(table, lost, table.share(lost), largest)}</tr>"
     yield '<tr class="total"><th scope="row">total</th>'
@@ -370,39 +397,10 @@ def _role(figures: Mapping[str, Any], role: str) -> int:
 
 
 def _unknown(table: _Table) -> Iterator[str]:
-    for why, opcode, told in _unknowns(table):
+    for why, opcode, told in unknowns(table.sources):
         yield f"<p>{why[0].upper()}{why[1:]} <code>{escaped(opcode)}</code>: {told}.</p>"
-    for note in _notes(table):
+    for note in notes(table.sources, table.data.get("unavailable", {})):
         yield f"<p>{escaped(one_line(note))}</p>"
-
-
-def _unknowns(table: _Table) -> Iterator[tuple[str, str, str]]:
-    """Yield for each primitive or opcode that is not counted why, which, and how much of it there is."""
-    for name, cost in table.sources.items():
-        what = "equation" if name == "analytic" else "instruction"
-        for item in cost.get("unknown", ()):
-            if item.get("reason") == _NO_SIZE and cost["total"].get("formulas"):
-                continue  # it is in the formulas
-            count = item.get("count")
-            told = "not counted" if count is None else f"{count} {what}{'' if count == 1 else 's'} not counted"
-            if item.get("share") is not None:
-                told += f", {percent(item['share'])} of the program's"
-            reason, _, because = str(item.get("reason", "no rule")).partition(": ")
-            if because:
-                told += f" ({one_line(because)})"
-            why = "no FLOP rule for" if reason == "no rule" else f"{one_line(reason)} of"
-            yield f"{name}: {why}" if len(table.sources) > 1 else why, str(item["opcode"]), told
-
-
-def _notes(table: _Table) -> Iterator[str]:
-    """Yield what else there is to say: FLOPs that are unknown are told by opcode, time where it is a column."""
-    for name, cost in table.sources.items():
-        left_out = ("flops",) if name == "measured" else ("flops", "time_s")
-        for note in cost.get("notes", ()):
-            if not note.startswith(left_out):
-                yield f"{name}: {note}" if len(table.sources) > 1 else note
-    for name, why in table.data.get("unavailable", {}).items():
-        yield f"no {name} costs: {why}"
 
 
 def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | None]]]:
@@ -410,20 +408,19 @@ def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | N
     for name, cost in table.sources.items():
         if name == "measured" and len(table.sources) > 1:
             continue  # it counts as the compiled program does
-        total = cost["total"]
-        rows = [(name, [value_of(total, key) for _, key, _, _ in _QUANTITIES[:3]])]
+        columns = [
+            _Column(title, name, key, unknown, exact if table.is_exact else written)
+            for title, key, unknown, written in _QUANTITIES[:3]
+        ]
+        rows = [(name, cost["total"])]
         for one in (cost.get("once"), cost.get("xla")):
             if one is not None:
-                rows.append((str(one["name"]), [one.get(key) for key in ("flops", "transcendentals", "bytes")]))
-        if len(rows) > 1 and cost.get("once") is not None and (rows[1][1] == rows[0][1] or not table.has_shares):
-            del rows[1]
-        for title, values in rows:
-            each = zip(values, _QUANTITIES[:3], strict=True)
-            told = [
-                short_formula(value) if isinstance(value, str) else exact(value) if table.is_exact else written(value)
-                for value, (*_, written) in each
-            ]
-            yield title, told, values
+                rows.append((str(one["name"]), {**one, "bytes_accessed": one.get("bytes")}))
+        found = [(title, [value_of(figures, column.key) for column in columns]) for title, figures in rows]
+        if len(rows) > 1 and cost.get("once") is not None and (found[1][1] == found[0][1] or not table.has_shares):
+            del rows[1], found[1]
+        for (title, figures), (_, values) in zip(rows, found, strict=True):
+            yield title, [column.told(figures) for column in columns], values
 
 
 def _sources(table: _Table) -> Iterator[str]:

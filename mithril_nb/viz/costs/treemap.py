@@ -6,12 +6,22 @@ Areas are exactly in proportion; what has no room for its name has it as a toolt
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
+from mithril_nb.viz.costs.blocks import LOST, Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import Data, Field, field_of, notes_of, reason_of, whole_text
+from mithril_nb.viz.costs.fields import (
+    OF_KNOWN,
+    Data,
+    Field,
+    at_least,
+    field_of,
+    is_bound,
+    notes_of,
+    reason_of,
+    whole_text,
+)  # fmt: skip
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import LARGE, NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect, squarified
@@ -24,7 +34,7 @@ FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _SMALLEST = 24.0
 """Parts of a block with less area than this, in square px, are drawn as one."""
 _LEAST_TOLD = 0.001
-_OWN, _LOST, _PROGRAM = " (own)", "unattributed", "program"
+_OWN, _PROGRAM = " (own)", "program"
 _PAD = 6
 _GAP = 0.7
 """How much of a cell stays free on each side, so that neighbours are seen apart."""
@@ -60,6 +70,7 @@ class Cell:
         hue: Index of its hue.
         tint: Which of the tints of its hue.
         told: What its tooltip calls it.
+        is_least: Whether what it costs is a lower bound.
         labels: What is written in it.
     """
 
@@ -71,6 +82,7 @@ class Cell:
     hue: int
     tint: int
     told: str
+    is_least: bool = False
     labels: tuple[Label, ...] = ()
 
     @property
@@ -114,9 +126,8 @@ def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
         within: What to divide.
     """
     kind, hues = field_of(field, FIELDS), hues_of(data)
-    lost = data["unattributed"].get(field) or 0
-    tree = tree_of(data, field)
-    total = tree.value + lost
+    tree, lost = tree_of(data, field), _lost(data, kind)
+    total = tree.value + lost.value
     if total <= 0:
         return []
     cells: list[Cell] = []
@@ -126,32 +137,33 @@ def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
 
 def _divide(
     cells: list[Cell], branch: Branch, within: Rect, names: tuple[str, ...], hues: Mapping[str, int], least: float,
-    lost: float = 0,
+    lost: Branch | None = None,
 ) -> None:  # fmt: skip
-    parts: list[tuple[float, Branch | None]] = [(one.value, one) for one in branch.inside if one.value >= least]
+    parts = [(one.value, one) for one in branch.inside if one.value >= least]
     small = [one for one in branch.inside if 0 < one.value < least]
     if branch.own:
         parts.append((branch.own, branch))
-    if lost:
-        parts.append((lost, None))
+    if lost is not None and lost.value:
+        parts.append((lost.value, lost))
     if small:
-        of_small = Branch("", "", None, tuple(small))
+        of_small = Branch("", "", 0, tuple(small))
         parts.append((of_small.value, small[0] if len(small) == 1 else of_small))
     parts.sort(key=lambda part: -part[0])
     rects = squarified([value for value, _ in parts], within)
     for place, ((value, one), rect) in enumerate(zip(parts, rects, strict=True)):
-        if one is None:
-            cells.append(Cell(rect, None, (_LOST,), value, 1, NO_HUE, 0, "what no block caused"))
+        if one is lost:
+            cells.append(Cell(rect, None, (LOST,), value, 1, NO_HUE, 0, "what no block caused", one.is_least))
             continue
         if one is branch:  # what it costs by itself
             alone = names if not branch.inside else (*names[:-1], f"{branch.label or _PROGRAM}{_OWN}")
             told = (path_text(one.path) or _PROGRAM) + (", without the blocks inside" if branch.inside else "")
-            cells.append(_cell(rect, one, alone or (_PROGRAM,), value, hues, place, told))
+            cell = _cell(rect, one, alone or (_PROGRAM,), value, hues, place, told)
+            cells.append(replace(cell, is_least=one.is_bound))
         elif not one.label:
             told = ", ".join(part.label for part in one.inside[:8]) + (" …" if len(one.inside) > 8 else "")
             of = hue_or_grey(branch.path, hues)
             few = (*names, f"{len(one.inside)} small")
-            cells.append(Cell(rect, branch.path, few, value, 1, of, place % _TINTS, told))
+            cells.append(Cell(rect, branch.path, few, value, 1, of, place % _TINTS, told, one.is_least))
         elif one.inside and value >= least:
             _divide(cells, one, rect, _names(names, one, hues), hues, least)
         else:
@@ -168,7 +180,13 @@ def _cell(
     rect: Rect, branch: Branch, names: tuple[str, ...], value: float, hues: Mapping[str, int], place: int, told: str
 ) -> Cell:
     hue = hue_or_grey(branch.path, hues)
-    return Cell(rect, branch.path, names, value, branch.repeat, hue, place % _TINTS, told)
+    return Cell(rect, branch.path, names, value, branch.repeat, hue, place % _TINTS, told, branch.is_least)
+
+
+def _lost(data: Data, kind: Field) -> Branch:
+    """Return what no block caused."""
+    figures = data["unattributed"]
+    return Branch("", LOST, figures.get(kind.name) or 0, is_bound=is_bound(figures, kind.name))
 
 
 def _rounded(cell: Cell) -> Cell:
@@ -176,7 +194,7 @@ def _rounded(cell: Cell) -> Cell:
     left, top = round(cell.rect.x, 1), round(cell.rect.y, 1)
     right, bottom = round(cell.rect.x + cell.rect.w, 1), round(cell.rect.y + cell.rect.h, 1)
     rect = Rect(left, top, round(right - left, 1), round(bottom - top, 1))
-    return Cell(rect, cell.path, cell.names, cell.value, cell.repeat, cell.hue, cell.tint, cell.told)
+    return replace(cell, rect=rect)
 
 
 def _labelled(cell: Cell, kind: Field, total: float) -> Cell:
@@ -187,7 +205,7 @@ def _labelled(cell: Cell, kind: Field, total: float) -> Cell:
     if not name or rect.h < size + 7:
         return cell
     rows = [Label(rect.x + _PAD, rect.y + _PAD + size - 2, name, size, bold=True)]
-    value, share = kind.short(cell.value), percent(cell.value / total)
+    value, share = at_least(kind.short(cell.value), cell.is_least), percent(cell.value / total)
     both = f"{value} · {share}"
     below = [both] if text_width(both, NORMAL) <= room else [value, share]
     for text in below:
@@ -199,7 +217,7 @@ def _labelled(cell: Cell, kind: Field, total: float) -> Cell:
         if beside + text_width(text, NORMAL) <= rect.x + rect.w - _PAD:
             rows.append(Label(beside, rows[0].y, text, NORMAL))
             break
-    return Cell(rect, cell.path, cell.names, cell.value, cell.repeat, cell.hue, cell.tint, cell.told, tuple(rows))
+    return replace(cell, labels=tuple(rows))
 
 
 def _name(cell: Cell, size: float, room: float) -> str:
@@ -227,7 +245,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     groups = _groups(cells, hues_of(data))
     if any(not cell.labels or len(cell.names) > 1 for cell in cells):
         page.legend(
-            [("" if name == _LOST else f"hue{hue}", f"{name} {percent(value / total)}") for name, hue, value in groups]
+            [("" if name == LOST else f"hue{hue}", f"{name} {percent(value / total)}") for name, hue, value in groups]
         )
     for text in _missing(data, kind):
         page.note(text)
@@ -238,7 +256,8 @@ def _svg(data: Data, kind: Field, width: int) -> str:
 def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float) -> None:
     rect = cell.rect
     tone = f"tint{cell.hue}.{cell.tint}" if cell.path is not None else "ground"
-    about = f"{times(cell.told, cell.repeat)}\n{kind.exact(cell.value)}, {percent(cell.value / total)}"
+    exact = at_least(kind.exact(cell.value), cell.is_least)
+    about = f"{times(cell.told, cell.repeat)}\n{exact}, {percent(cell.value / total)}"
     sheet.open(about, "cell", cell.path or "")
     gap_x, gap_y = (_GAP if side > 3 * _GAP else 0.0 for side in (rect.w, rect.h))
     sheet.rect(rect.x + gap_x, rect.y + gap_y, rect.w - 2 * gap_x, rect.h - 2 * gap_y, tone)
@@ -259,7 +278,7 @@ def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, i
         while own and own not in hues:
             own = own.rpartition("/")[0]
         name = (
-            _LOST
+            LOST
             if cell.path is None
             else cell.names[0].removesuffix(_OWN)
             if own
@@ -271,6 +290,8 @@ def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, i
 
 
 def _missing(data: Data, kind: Field) -> Iterator[str]:
+    if is_bound(data["total"], kind.name):
+        yield OF_KNOWN
     unknown = [path_text(path) for path, figures in data["by_block"].items() if figures.get(kind.name) is None]
     if unknown:
         more = f" and {len(unknown) - 6} more" if len(unknown) > 6 else ""
@@ -280,8 +301,8 @@ def _missing(data: Data, kind: Field) -> Iterator[str]:
 
 def _text(data: Data, kind: Field) -> str:
     head = f"{one_line(str(data['program']))}: {kind.title} by block, {data['source']}"
-    tree, lost = tree_of(data, kind.name), data["unattributed"].get(kind.name) or 0
-    total = tree.value + lost
+    tree, lost = tree_of(data, kind.name), _lost(data, kind)
+    total = tree.value + lost.value
     if total <= 0:
         return f"{head}\n{reason_of(data, kind)}"
     rows: list[tuple[str, ...]] = [("block", kind.title, "share", "")]
@@ -292,9 +313,9 @@ def _text(data: Data, kind: Field) -> str:
         if branch.value < _LEAST_TOLD * total:
             hidden += branch.own is not None
             continue
-        rows.append(("  " * depth + times(branch.label, branch.repeat), *_figures(branch.value, kind, total)))
-    if lost:
-        rows.append((_LOST, *_figures(lost, kind, total)))
+        rows.append(("  " * depth + times(branch.label, branch.repeat), *_figures(branch, kind, total)))
+    if lost.value:
+        rows.append((LOST, *_figures(lost, kind, total)))
     rows.append(("total", whole_text(data, kind), "100 %", ""))
     lines = [head, columns(rows, right=frozenset({1, 2}))]
     if hidden:
@@ -304,14 +325,15 @@ def _text(data: Data, kind: Field) -> str:
     return "\n".join((*lines, *_missing(data, kind)))
 
 
-def _figures(value: float, kind: Field, total: float) -> tuple[str, str, str]:
-    return kind.short(value), percent(value / total), "█" * round(20 * value / total)
+def _figures(branch: Branch, kind: Field, total: float) -> tuple[str, str, str]:
+    share = branch.value / total
+    return at_least(kind.short(branch.value), branch.is_least), percent(share), "█" * round(20 * share)
 
 
 def _deep(branch: Branch, depth: int) -> Iterator[tuple[Branch, int]]:
     yield branch, depth
     parts = [*branch.inside]
     if parts and branch.own:
-        parts.append(Branch(branch.path, "(own)", branch.own))
+        parts.append(Branch(branch.path, "(own)", branch.own, is_bound=branch.is_bound))
     for one in sorted(parts, key=lambda part: -part.value):
         yield from _deep(one, depth + 1)

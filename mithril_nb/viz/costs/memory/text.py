@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.viz.costs.blocks import path_text, tree_of
+from mithril_nb.viz.costs.blocks import LOST, path_text, tree_of
 from mithril_nb.viz.costs.memory.layers import Data, thinned
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
@@ -94,7 +94,7 @@ def _blocks(data: Data) -> str:
         stack += [(one, depth + 1) for one in sorted(branch.inside, key=lambda one: one.value)]
     unfilled = data["kinds"].get("unfilled", 0)
     lost = data["at_peak"].get("", 0) - unfilled
-    for name, size in (("(no block)", lost), ("(unfilled)", unfilled)):
+    for name, size in ((LOST, lost), ("(unfilled)", unfilled)):
         if size:
             rows.append((name, *_share(size, peak)))
     text = columns(rows, right=frozenset({1, 2}))
@@ -115,7 +115,7 @@ def _values(data: Data) -> str:
             one_line(one["id"]),
             nbytes(one["size_bytes"]),
             one["kind"],
-            path_text(one["block"]) if one["block"] else "",
+            path_text(one["block"]) if one["block"] else LOST,
             f"{one['first'] + 1:,} – {one['last'] + 1:,}",
         )
         for one in there[:_LARGEST]
