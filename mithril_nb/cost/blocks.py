@@ -42,20 +42,36 @@ class ByBlock(dict[str, Value]):
         self._of, self._called = of, called
 
     def __missing__(self, path: object) -> Value:
-        named = ", ".join([*self][:_MOST_NAMED]) + (f" and {len(self) - _MOST_NAMED} more" * (len(self) > _MOST_NAMED))
-        facts = (("blocks", named or "none"),)
         if isinstance(path, str) and any(one.startswith(f"{path}/") for one in self):
             raise UnknownBlockError(
                 f"{self._of} have no figures of block {path!r} by itself, only of blocks inside it.",
-                facts,
+                (("blocks", _named([*self])),),
                 f'cost.subtree("{path}"), which adds them up.',
             )
-        near = _nearest(path, [*self]) if isinstance(path, str) else None
-        raise UnknownBlockError(
-            f"{self._of} have no block {short_repr(path)}.",
-            facts,
-            f'{self._called}["{near}"]' if near else f"[*{self._called}]",
-        )
+        raise no_block(self._of, path, [*self], f'{self._called}["{{}}"]', f"[*{self._called}]")
+
+
+def no_block(of: str, path: object, known: list[str], call: str, otherwise: str) -> UnknownBlockError:
+    """Return the error for a path of no block, which suggests the one that a person may have meant.
+
+    Args:
+        of: What has no such block: `"costs of 'step'"`.
+        path: The path.
+        known: Paths of the blocks that there are.
+        call: What to try instead, with `{}` for a path.
+        otherwise: What to try if none is near.
+    """
+    near = _nearest(path, known) if isinstance(path, str) else None
+    return UnknownBlockError(
+        f"{of} have no block {short_repr(path)}.",
+        (("blocks", _named(known)),),
+        call.format(near) if near else otherwise,
+    )
+
+
+def _named(known: list[str]) -> str:
+    more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+    return f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"
 
 
 def _nearest(path: str, known: list[str]) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.blocks import ByBlock
+from mithril_nb.cost.blocks import ByBlock, no_block
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
 from mithril_nb.cost.hlo.xla import Source
@@ -188,11 +188,25 @@ class Cost(Shown):
         """What is in no sum of FLOPs, by opcode and reason."""
         return unknown_of(self.rows)
 
-    def subtree(self, path: str) -> Figures:
-        """Return what a block costs with all blocks inside it; `""` gives the whole program."""
+    def subtree(self, path: str, default: Figures | None = None) -> Figures:
+        """Return what a block costs with all blocks inside it; `""` gives the whole program.
+
+        Args:
+            path: The block.
+            default: What a block costs that the program does not come to, as one that only passes on what it is given.
+
+        Raises:
+            UnknownBlockError: The program does not come to such a block, and there is no default.
+        """
         if not path:
             return self.total
-        inside = {block for block in self._every if block == path or block.startswith(f"{path}/")}
+        inside = {block for block in self._every if _is_within(block, path)}
+        if not inside and not any(_is_within(block, path) for block in self.order):
+            if default is not None:
+                return default
+            raise no_block(
+                f"costs of {self.program!r}", path, self._paths, 'cost.subtree("{}")', 'cost.subtree("") is the whole.'
+            )
         found = self._sum(self._every[block] for block in inside) if inside else self.nothing
         if not (found.unknown or found.unknown_bytes) or len(inside) < 2:
             return found
@@ -287,6 +301,14 @@ class Cost(Shown):
             True
         """
         return compared(self, _costs(other, f"costs of {self.program!r} are compared with"))
+
+    @property
+    def _paths(self) -> list[str]:
+        """Paths of all blocks, those around others before them."""
+        known = (path.split("/") for path in (*self._every, *self.order))
+        return [
+            path for path in dict.fromkeys("/".join(one[: at + 1]) for one in known for at in range(len(one))) if path
+        ]
 
     @cached_property
     def _every(self) -> Mapping[str, Figures]:
@@ -428,6 +450,10 @@ def _costs(given: object, what: str) -> Cost:
         (("needs", "a Cost"), ("given", type(given).__name__)),
         'inspection.cost("lowered").compare(inspection.cost("compiled"))',
     )
+
+
+def _is_within(block: str, path: str) -> bool:
+    return block == path or block.startswith(f"{path}/")
 
 
 def _picture(name: str) -> Any:

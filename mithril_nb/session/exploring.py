@@ -309,7 +309,7 @@ class Exploration:
             cost = cost_of(self.inspection)
             with self._lock:
                 self.cost = cost
-            shares = {path: cost.share_of(cost.subtree(path))[0] for path in self._blocks}
+            shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in self._blocks}
             self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
             self._publish()
         self._draw()

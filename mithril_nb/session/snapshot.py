@@ -112,7 +112,7 @@ def shares_of(cost: Cost, graph: LogicalGraph) -> dict[str, float]:
     """Return each block's share of the FLOPs, where it is known; a composite has the sum of its parts."""
     if not cost.total.flops:
         return {}
-    found = {path: cost.share_of(cost.subtree(path))[0] for path, _ in graph.walk()}
+    found = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path, _ in graph.walk()}
     return {path: share for path, share in found.items() if share is not None}
 
 

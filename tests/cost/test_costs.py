@@ -197,6 +197,38 @@ def test_a_block_that_there_is_not_names_those_that_there_are(path: Any, summary
     assert by_block.get(path) is None
 
 
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize(
+    ("path", "advice"),
+    [
+        ("hed", 'cost.subtree("head")'),
+        ("nett", 'cost.subtree("net")'),
+        ("dwn", 'cost.subtree("net/down")'),
+        ("ne", 'cost.subtree("net")'),
+        ("net/", 'cost.subtree("net")'),
+        ("of another program", 'cost.subtree("") is the whole.'),
+    ],
+)
+def test_a_subtree_of_no_block_is_refused(source: str, path: str, advice: str) -> None:
+    cost = inspect(nested, spec(2, 3), spec(3, 3), name="program").cost(source)
+    with pytest.raises(UnknownBlockError) as error:
+        cost.subtree(path)
+    blocks = "net, net/up, net/down, head"
+    assert str(error.value) == f"costs of 'program' have no block {path!r}.\n    blocks  {blocks}\n    Try: {advice}"
+    assert cost.subtree(path, cost.nothing) == cost.nothing
+
+
+def test_a_block_that_the_program_comes_to_and_that_costs_nothing_is_no_mistake() -> None:
+    def program(x):
+        with jax.named_scope("only"):
+            y = jnp.zeros(3)  # in XLA's program it is no instruction of its own
+        with jax.named_scope("head"):
+            return x * 2 + y
+
+    cost = replace(inspect(program, spec(3), params=()).cost("compiled"), order=("only", "head", "deep/inside"))
+    assert cost.subtree("only") == cost.subtree("deep") == cost.subtree("deep/inside") == Figures()
+
+
 def test_costs_are_compared_with_costs_alone(step: Inspection) -> None:
     advice = 'Try: inspection.cost("lowered").compare(inspection.cost("compiled"))'
     with pytest.raises(UnknownOptionError) as error:
@@ -249,7 +281,9 @@ def test_seconds_of_rows_are_those_of_blocks_roles_and_the_whole() -> None:
 
 def test_nothing_costs_nothing() -> None:
     cost = inspect(lambda x: x, spec(2), params=()).cost()
-    assert cost.total == cost.unattributed == cost.subtree("net") == Figures()
+    assert cost.total == cost.unattributed == cost.subtree("") == cost.subtree("net", Figures()) == Figures()
+    with pytest.raises(UnknownBlockError, match="have no block 'net'"):
+        cost.subtree("net")
 
 
 def test_parameters_are_unknown_if_nothing_says_which_inputs_they_are() -> None:

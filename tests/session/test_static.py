@@ -7,7 +7,8 @@ import pytest
 
 import mithril_nb as ml
 from mithril_nb.display import render
-from mithril_nb.models import Linear, Model, Relu
+from mithril_nb.models import Buffer, Linear, Model, Relu
+from mithril_nb.session.snapshot import shares_of
 
 
 def bundle_of(model: Model, **keywords) -> dict[str, str]:
@@ -70,3 +71,12 @@ def test_the_picture_has_the_cost_whether_the_worker_has_come_to_it_or_not():
         assert " of the cost" in at_once
     finally:
         wb.close()
+
+
+def test_a_block_that_passes_on_what_it_is_given_has_no_share():
+    model = Model() + Linear(8) + Buffer() + Relu()
+    assert " of the cost" in bundle_of(model)["image/svg+xml"]
+    physical = ml.compile(model, shapes={"input": [4, 3]})
+    assert {path: round(share, 2) for path, share in shares_of(physical.cost, physical.graph).items()} == {
+        "linear_0": 0.88, "buffer_0": 0.0, "relu_0": 0.12,
+    }  # fmt: skip
