@@ -385,17 +385,18 @@ class Cost(Shown):
         """
         return data_frame(self.to_dict(rows=by == "row"), by)
 
-    def treemap(self, field: str = "flops", width: int = 720) -> Any:
+    def treemap(self, field: str | None = None, width: int = 720) -> Any:
         """Return a picture in which the area of each block is what it costs, a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
-            field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`.
+            field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`; by default the FLOPs,
+                or the time if that was measured.
             width: Width in px.
 
         Raises:
             UnknownOptionError: There is no such field.
         """
-        return _picture("treemap").treemap(self.to_dict(rows=False), field, width)
+        return _picture("treemap").treemap(self.to_dict(rows=False), self._drawn if field is None else field, width)
 
     def roofline(self, peaks: Any = None, width: int = 720) -> Any:
         """Return a picture of the machine's roofline with each block below it, a `Drawing` too.
@@ -413,7 +414,7 @@ class Cost(Shown):
             known = importlib.import_module("mithril_nb.measure.machines").known_machine()
         return _picture("roofline").roofline(data, known.to_dict() if hasattr(known, "to_dict") else known, width)
 
-    def overlay(self, graph: Any, field: str = "flops", expanded: Collection[str] = ()) -> Any:
+    def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
         """Return the graph of the program with the cost of each block on it, a `Drawing` too.
 
         Args:
@@ -424,7 +425,13 @@ class Cost(Shown):
         Raises:
             UnknownOptionError: There is no such field, or these are not the costs of this graph.
         """
-        return _picture("overlay").overlay_of(self.to_dict(rows=False), graph, field, expanded)
+        name = self._drawn if field is None else field
+        return _picture("overlay").overlay_of(self.to_dict(rows=False), graph, name, expanded)
+
+    @property
+    def _drawn(self) -> str:
+        """What a picture shows if nobody says what."""
+        return "time_s" if self.source == "measured" and self.total.time_s is not None else "flops"
 
     def __repr__(self) -> str:
         total = self.total

@@ -236,6 +236,9 @@ def test_it_shows_as_a_table(loop: Profile) -> None:
     assert sorted(blocks) == sorted(["inside", "choice", "looping", BETWEEN, DISPATCH])
     assert lines[7].split()[0] == "total"
     assert f"machine: {PEAKS}" in lines
+    counted = "the program ran 21 times: 1 to warm up, 6 timed, 6 with the profiler, 8 not counted, "
+    assert f"{counted}the first of each turn with and without it" in lines
+    assert loop.times_run == 21
     shown = loop._repr_mimebundle_()
     assert shown["text/plain"] == str(loop)
     told = {unescape(cell) for cell in re.findall(r">([^<>]+)<", shown["text/html"])}
@@ -244,6 +247,30 @@ def test_it_shows_as_a_table(loop: Profile) -> None:
     data = json.loads(loop.to_json())
     assert data["total"]["time_s"] == loop.total.time_s
     assert data["machine"]["flops_per_s"] == {"float32": 2e11}
+
+
+def test_its_pictures_are_of_the_time(loop: Profile) -> None:
+    assert loop.treemap().text.startswith("looping: time by block, measured")
+    assert loop.treemap("flops").text.startswith("looping: FLOPs by block, measured")
+    program = ml.inspect(looping, jnp.ones((24, 24)), jnp.eye(24))
+    assert loop.overlay(program).text.startswith("looping: time by block of its graph, measured")
+    assert program.cost().treemap().text.startswith("looping: FLOPs by block, analytic")
+
+
+def test_more_than_the_roof_is_explained_where_it_occurs(loop: Profile) -> None:
+    memory = (
+        "more than 100 % of the roof: every byte that is read or written counts, and the roof is the rate of memory; "
+    )
+    memory += "what caches hold comes quicker"
+    machine = replace(PEAKS, bytes_per_s=1.0)
+    slow = replace(loop, machine=machine)
+    assert slow.rate.limit == "memory"
+    assert str(slow).splitlines().count(memory) == 1
+    assert memory in unescape(slow._repr_mimebundle_()["text/html"])
+    assert memory in slow.roofline().text.splitlines()
+    assert memory in slow.roofline(machine).text.splitlines()
+    quick = replace(loop, machine=replace(PEAKS, bytes_per_s=1e30, flops_per_s={"float32": 1e30}))
+    assert "more than 100 %" not in str(quick) + quick.roofline().text + quick._repr_mimebundle_()["text/html"]
 
 
 def test_blocks_together_spread_and_go_as_their_runs_did() -> None:

@@ -90,10 +90,10 @@ def at_least(text: str, is_least: bool) -> str:
     """Return a figure in words, as a lower bound if it is one.
 
     Examples:
-        >>> at_least("2.00 kFLOP", True), at_least("2.00 kFLOP", False)
-        ('≥ 2.00 kFLOP', '2.00 kFLOP')
+        >>> at_least("2.00 kFLOP", True), at_least("2.00 kFLOP", False), at_least("< 0.1 %", True)
+        ('≥ 2.00 kFLOP', '2.00 kFLOP', '≥ 0 %')
     """
-    return f"{AT_LEAST}{text}" if is_least else text
+    return f"{AT_LEAST}{text.replace('< 0.1 %', '0 %')}" if is_least else text
 
 
 def whole_text(data: Data, field: Field) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from mithril_nb.viz.costs.blocks import LOST, hues_of
 from mithril_nb.viz.costs.fields import at_least, is_bound
+from mithril_nb.viz.costs.roofline import why_above
 from mithril_nb.viz.costs.rows import Row, folded_rows, summed
 from mithril_nb.viz.costs.table import cost_css, cost_html, row_head
 from mithril_nb.viz.escape import escaped, one_line
@@ -115,6 +116,14 @@ def _title(profile: Any) -> str:
     return f"{one_line(profile.program)}: {seconds(profile.wall_s)} a run, measured in {runs}"
 
 
+def _runs(profile: Any) -> str:
+    """Return how often the program ran, what each run was for: who counts its runs, finds all of these."""
+    parts = [f"{profile.warm_up} to warm up", f"{profile.runs} timed", f"{profile.runs} with the profiler"]
+    others = profile.times_run - profile.warm_up - 2 * profile.runs
+    parts += [f"{others} not counted, the first of each turn with and without it"] if others > 0 else []
+    return f"the program ran {profile.times_run} times: {', '.join(parts)}"
+
+
 def _told(profile: Any) -> Iterator[str]:
     """Yield what stands below the table: time by role, the machine, notes."""
     roles = [
@@ -124,6 +133,9 @@ def _told(profile: Any) -> Iterator[str]:
     ]
     if len(roles) > 1:
         yield f"by role: {', '.join(roles)}"
+    yield _runs(profile)
     if profile.machine is not None:
         yield f"machine: {one_line(str(profile.machine))}"
+    rates = (line.rate for line in _lines(profile) if line.rate is not None)
+    yield from why_above((rate.roofline, rate.limit) for rate in rates)
     yield from map(one_line, profile.notes)

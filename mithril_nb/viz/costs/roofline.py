@@ -7,7 +7,7 @@ Below the slanted roof memory is what limits, below the flat one arithmetic. Aft
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -25,6 +25,8 @@ from mithril_nb.viz.text import columns
 from mithril_nb.viz.textwidth import text_width
 from mithril_nb.viz.units import percent, si, three_figures
 
+_ABOVE = 1.0005
+"""The share from which on it is written as more than 100 %."""
 NO_PEAKS = (
     "No roof: what this machine can do at most was not measured yet. ml.machine() does it, in seconds; then ask again."
 )
@@ -167,6 +169,27 @@ def roofline(data: Data, peaks: Mapping[str, Any] | None = None, width: int = 72
     return Drawing(_svg(data, spots, missing, roof, max(320, width)), _text(data, spots, missing, roof))
 
 
+def why_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
+    """Return why some blocks reach more than the whole of the roof, if there are such.
+
+    Args:
+        shares: Which share of it each reaches, and what limits it: `"memory"`, or arithmetic by any name.
+
+    Examples:
+        >>> why_above([(0.5, "memory"), (1.0, "compute")])
+        ()
+        >>> why_above([(1.18, "memory")])[0].partition(":")[0]
+        'more than 100 % of the roof'
+    """
+    above = {limit for share, limit in shares if share is not None and share >= _ABOVE}
+    memory = (
+        "every byte that is read or written counts, and the roof is the rate of memory; what caches hold comes quicker"
+    )
+    arithmetic = "the roof is what a large matmul reached when it was measured, maybe beside other work of this machine"
+    told = [memory] * ("memory" in above) + [arithmetic] * bool(above - {"memory"})
+    return tuple(f"more than 100 % of the roof: {why}" for why in told)
+
+
 def spots_of(data: Data) -> tuple[list[Spot], list[str]]:
     """Return the points, that of the whole program first, then those with most FLOPs; and why others have none."""
     rates = data.get("rates") or {}
@@ -230,10 +253,16 @@ def _svg(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks 
         page.note(_roof_text(roof))
         if any(spot.rate is None for spot in spots):
             page.note(NOT_MEASURED)
+        for text in _above(spots, roof):
+            page.note(text)
         told = f"{_roof_text(roof)}. {len(spots)} points below it, the whole program among them."
     for text in missing:
         page.note(text)
     return page.svg(told)
+
+
+def _above(spots: Sequence[Spot], roof: Peaks) -> tuple[str, ...]:
+    return why_above((spot.of_roof(roof), roof.limit(spot.intensity)) for spot in spots)
 
 
 def _nothing(missing: Sequence[str]) -> str:
@@ -442,6 +471,7 @@ def _text(data: Data, spots: Sequence[Spot], missing: Sequence[str], roof: Peaks
         else:
             row += [spot.attainable(roof), *spot.achieved(roof), spot.limit(roof)]
         rows.append(tuple(row))
+    above = _above(spots, roof) if roof else ()
     if roof is None:
         rows[0] = ("block", "FLOP/B", "", "reached" if any(spot.rate for spot in spots) else "", "", "")
-    return "\n".join((*lines, columns(rows, right=frozenset({1, 2, 3, 4})), *missing))
+    return "\n".join((*lines, columns(rows, right=frozenset({1, 2, 3, 4})), *above, *missing))
