@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 
+import jax
 import jax.numpy as jnp
 import pytest
 from cost_pictures import check
+from jax import lax
 
 import mithril_nb as ml
 from mithril_nb.models import Linear, Model, Relu
 from mithril_nb.stages import Inspection
 from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.escape import escaped
 
 
@@ -55,6 +58,31 @@ def test_a_function_that_is_called_twice_has_one_cost() -> None:
     drawing = program.cost().overlay(program.graph())
     check(drawing.svg)
     assert program.cost().treemap().text.endswith("100 %")
+
+
+def test_groups_keep_their_figure_when_they_are_opened() -> None:
+    def mixed(x, w):
+        with jax.named_scope("mix"), jax.named_scope("rotary_embedding_of_queries"):
+            return jnp.tanh(x) @ w
+
+    def program(x, w):  # within the loop and before it: how much of the sum is whose is not known
+        x = lax.scan(lambda c, _: (mixed(c, w), None), mixed(x, w), None, length=4)[0]
+        with jax.named_scope("a_name_that_is_longer_than_what_is_in_it"):
+            return x * 2
+
+    found = ml.inspect(program, jnp.ones((8, 16)), jnp.ones((16, 16)), params="w")
+    cost, graph = found.cost(), found.graph()
+    closed = check(cost.overlay(found, expanded=[key for key in graph.nodes if graph.nodes[key].kind == "loop"]).svg)
+    opened = check(cost.overlay(found, expanded=[*graph.nodes]).svg)
+    together = f"Σ {FIELDS['flops'].short(cost.subtree('mix').flops)}"
+    assert [one.text for one in closed.texts].count(together) >= 1
+    assert [one.text for one in opened.texts].count(together) == 4, "each of the two and what is in it"
+    assert any("128 FLOP" in one.text for one in opened.texts)
+    assert "unknown" not in " ".join(one.text for one in opened.texts), (
+        "what stands around the loop costs nothing itself"
+    )
+    rows = [" ".join(line.split()) for line in cost.overlay(found).text.splitlines()]
+    assert "program 0 FLOP 0 %" in rows
 
 
 def test_before_and_after_stand_side_by_side() -> None:

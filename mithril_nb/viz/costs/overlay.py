@@ -29,12 +29,15 @@ from mithril_nb.viz.units import percent
 
 if TYPE_CHECKING:
     from mithril_nb.stages.graph.stage_graph import StageGraph
+    from mithril_nb.viz.stage_diagram import StageBox
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)
 """Shares of the whole at which the next tone begins."""
 _STEP_TEXTS = ("< 1 %", "1–3 %", "3–10 %", "10–30 %", "30–60 %", "≥ 60 %")
 _NARROWEST = 450
+_INSET, _SHORTEST = 8, 28
+"""How far from its edge the head of a frame is written, and how much room its name has at least, in px."""
 _MOST_ALIKE = 8
 """More blocks than these at the top, and equal ones in a row are drawn as one."""
 
@@ -173,11 +176,18 @@ def stage_overlay(
     values = inclusive(data, field)
     least = _bounds(data, kind)
     diagram = stage_layout(graph, opened=opened, shares=_shares(data, kind, values))
+
+    def share_of(box: StageBox) -> float | None:
+        # A block without costs has none of its own: what stands in it is of other blocks.
+        is_idle = box.node.kind == "block" and box.node.block not in values
+        return 0.0 if is_idle else box.share
+
     boxes = [
         Box(
             Rect(box.x, box.y, box.w, box.h), box.node.block if box.node.kind == "block" else "", "", box.node.name,
-            box.node.note, box.node.shape, box.hue, box.share, box.node.repeat, box.opened, box.node.kind == "block",
-            values.get(box.node.block) if box.share is None and box.node.kind == "block" else None,
+            box.node.note, box.node.shape, box.hue, share_of(box), box.node.repeat, box.opened,
+            box.node.kind == "block",
+            values.get(box.node.block) if share_of(box) is None and box.node.kind == "block" else None,
             box.node.kind == "block" and box.node.block in least,
         )
         for box in diagram.boxes
@@ -390,12 +400,18 @@ def _frame(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
     sheet.open(_told(box, kind, total), "frame", box.path or None)
     sheet.rect(rect.x, rect.y, rect.w, rect.h, "ground", stroke=f"hue{box.hue}", rx=6)
     value = _value(box, kind, total)
-    shown = "" if value is None else f"{box.told(kind.short, value)} · {percent(box.share)}"
-    name = elided(times(one_line(box.name), box.repeat), sizes.NAME_SIZE, rect.w - 20, bold=True)
-    sheet.text(rect.x + 8, rect.y + 17, name, size=sizes.NAME_SIZE, bold=True, halo=True)
-    used = text_width(name, sizes.NAME_SIZE, bold=True) + 16
-    if shown and used + text_width(shown, NORMAL) + 8 <= rect.w:
-        sheet.text(rect.x + used, rect.y + 17, shown, "muted", halo=True)
+    shown = "" if not box.is_block else _shown(box, kind, value)
+    both = shown if value is None else f"{shown} · {percent(box.share)}"
+    whole = times(one_line(box.name), box.repeat)
+    room = rect.w - 2 * _INSET
+    if shown and text_width(whole, sizes.NAME_SIZE, bold=True) + _INSET + text_width(both, NORMAL) > room:
+        both = shown  # the figure stays, and its share is told by whoever points at it
+    least = _INSET + text_width(both, NORMAL) if both else 0
+    name = elided(whole, sizes.NAME_SIZE, max(room - least, _SHORTEST), bold=True)
+    sheet.text(rect.x + _INSET, rect.y + 17, name, size=sizes.NAME_SIZE, bold=True, halo=True)
+    used = 2 * _INSET + text_width(name, sizes.NAME_SIZE, bold=True)
+    if both:
+        sheet.text(rect.x + used, rect.y + 17, both, "muted", halo=True, room=rect.w - used - 2)
     sheet.close()
 
 
