@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,31 @@ def test_every_tone_that_carries_text_can_be_read_on():
 def test_rooflines_can_be_read(width, peaks):
     for data in (gpt(), timed(gpt()), gpt(25, spread=5), costs({"a": 7}), costs(dict.fromkeys(HOSTILE, 9), 2)):
         check(roofline(data, peaks, width).svg)
+
+
+@pytest.mark.parametrize("peaks", [PEAKS, {}])
+@pytest.mark.parametrize("width", [320, 420, 720])
+def test_points_are_called_by_what_tells_them_apart(width, peaks):
+    blocks = {
+        f"net/block_{n}/mlp/{name}": {"flops": flops << 3 * n, "bytes_accessed": 400}
+        for n in range(3)
+        for name, flops in (("up", 100), ("down", 90_000))
+    }
+    found = check(roofline(costs(blocks), peaks, width).svg)
+    names = [one.text for one in found.texts if one.text.endswith(("up", "down"))]
+    assert names
+    assert len(set(names)) == len(names)
+    assert all("block_" in name or name.startswith("…") for name in names)
+
+
+def test_names_of_points_do_not_touch():
+    data = costs({"head": 1000, "tail": 1010, "neck": 1020})
+    for width in range(320, 760, 40):
+        texts = check(roofline(data, PEAKS, width).svg).texts
+        shown = [one for one in texts if one.text in ("whole program", "head", "tail", "neck")]
+        for one, other in combinations(shown, 2):
+            first, second = sorted((one.box, other.box), key=lambda box: box.x)
+            assert abs(first.y - second.y) >= first.h or first.x + first.w + 5 <= second.x
 
 
 def test_points_of_which_something_is_unknown_may_lie_elsewhere():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from cost_pictures import HOSTILE, check, costs, gpt
 from hypothesis import given, settings
@@ -161,6 +163,29 @@ def test_a_block_of_which_a_part_is_unknown_has_a_bound():
     assert any("≥ 10 FLOP" in one.text for one in found.texts)
     assert "mix\n≥ 10 FLOP, 10.0 %" in found.tooltips
     assert "a\n60 FLOP, 60.0 %" in found.tooltips
+
+
+@pytest.mark.parametrize("width", [240, 420, 720])
+def test_no_two_cells_are_called_the_same(width):
+    blocks = {f"net/block_{n}/mlp/{name}": 400 + 30 * n for n in range(3) for name in ("up", "down", "gate")}
+    data = costs({**blocks, "a_head_with_a_name_that_no_cell_has_room_for": 500})
+    drawing = treemap(data, width=width)
+    check(drawing.svg)
+    found = cells_of(data, "flops", Rect(0, 0, width, width / 2))
+    names = [cell.labels[0].text for cell in found if cell.labels]
+    assert names
+    assert len(set(names)) == len(names)
+    assert not {"up", "down", "mlp / up"} & set(names)
+    assert all(len(name) >= 8 or name.startswith("…") for name in names)
+
+
+def test_greys_are_told_apart_by_patterns():
+    svg = treemap(costs({"a": 900, "b": 800, "c": 700, "d": 400, "(loss)": 300, "(optimizer)": 400}, 0), width=240).svg
+    stripes = re.findall(r'<path class="s-ground"[^>]* d="([^"]+)"/>', svg)
+    assert len(stripes) == 4, "two cells, and their two marks in the legend"
+    assert len({re.sub(r"[\d.]+", "", one)[:9] for one in stripes}) == 1, "they are lines"
+    lying = [re.fullmatch(r"M[\d.]+ ([\d.]+)L[\d.]+ \1.*", one) is not None for one in stripes]
+    assert sorted(lying) == [False, False, True, True]
 
 
 def test_a_field_that_there_is_not():

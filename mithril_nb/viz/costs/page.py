@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mithril_nb.viz.costs.fields import Data, Field, whole_text
 from mithril_nb.viz.costs.sheet import LARGE, NORMAL, Sheet, wrapped
@@ -62,8 +62,13 @@ class Page:
             self.sheet.text(within.x + within.w / 2, at + 16 * place, line, "muted", size=12, anchor="middle")
         self.y = within.y + 96 + FOOT
 
-    def legend(self, entries: Sequence[tuple[str, str]]) -> None:
-        """Draw what colours mean, as many as there are rows for, each a tone and a text; no tone is hatched."""
+    def legend(self, entries: Sequence[tuple[str, str]], patterns: Mapping[str, int] | None = None) -> None:
+        """Draw what colours mean, as many as there are rows for, each a tone and a text; no tone is hatched.
+
+        Args:
+            entries: Each a tone and a text.
+            patterns: Patterns of those that share a tone, by text, as `Sheet.striped` has them.
+        """
         x, row = float(MARGIN), 0
         for place, (tone, text) in enumerate(entries):
             shown = elided(one_line(text), NORMAL, min(240, self.width - 2 * MARGIN - 16))
@@ -81,6 +86,7 @@ class Page:
             self.sheet.rect(x, self.y + 1, 10, 10, tone or "ground", rx=2, stroke=edge)
             if not tone:
                 self.sheet.hatched(x, self.y + 1, 10, 10, "muted", 5)
+            self.sheet.striped(x, self.y + 1, 10, 10, (patterns or {}).get(text, 0), 3)
             self.sheet.text(x + 15, self.y + 10, shown)
             x += length + 14
         self.y += _ROW + 3 if entries else 0

@@ -17,6 +17,7 @@ from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, times, 
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import AT_LEAST, Data, at_least, is_bound, notes_of
+from mithril_nb.viz.costs.naming import Names
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL
 from mithril_nb.viz.costs.squares import Rect
@@ -37,6 +38,8 @@ _LEFT, _BOTTOM = 62, 40
 _MOST_LABELS = 14
 _MOST_ROWS = 16
 _ROW_H = 20
+_WIDEST_LABEL, _APART = 0.22, 3
+"""How much of the plot the name of a point may take, and how far, in px, it stays from what is beside it."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +114,10 @@ class Spot:
         """Its name, with how many it stands for."""
         return times(WHOLE if not self.path else path_text(self.path), self.repeat)
 
-    def short(self, parts: int) -> str:
-        """Return the last parts of its name."""
-        return WHOLE if not self.path else times(" / ".join(path_text(self.path).split(" / ")[-parts:]), self.repeat)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the blocks around it, and its own."""
+        return tuple(path_text(self.path).split(" / ")) if self.path else (WHOLE,)
 
     def of_roof(self, peaks: Peaks) -> float | None:
         """Return which share of the roof is reached; `None` if not measured."""
@@ -290,8 +294,9 @@ def _plot(page: Page, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
         _mark(page, spot, places[spot.path], hues, roof)
     if not order[-1].path:
         _mark(page, order[-1], places[""], hues, roof)
+    names = Names(spot.names for spot in spots)
     for spot in spots[: _MOST_LABELS + 1]:
-        _label(page, spot, places[spot.path], taken, line, area)
+        _label(page, spot, names.brief(spot.names), places[spot.path], taken, line, area)
     return height
 
 
@@ -372,18 +377,20 @@ def _told(spot: Spot, roof: Peaks) -> str:
 
 
 def _label(
-    page: Page, spot: Spot, at: tuple[float, float], taken: list[Rect], line: Sequence[tuple[float, float]], area: Rect
-) -> None:
+    page: Page, spot: Spot, ways: Sequence[str], at: tuple[float, float], taken: list[Rect],
+    line: Sequence[tuple[float, float]], area: Rect,
+) -> None:  # fmt: skip
     """Write a point's name where it covers nothing; elsewhere it stays in the tooltip and in the text."""
     whole = not spot.path
     x, y = at
-    for name in dict.fromkeys((spot.short(2), spot.short(1))):
+    fitting = [way for way in ways if text_width(way, NORMAL, bold=whole) <= area.w * _WIDEST_LABEL]
+    for name in (times(way, spot.repeat) for way in fitting or ways[-1:]):
         width = text_width(name, NORMAL, bold=whole)
         for left, top in (
             (x + 9, y - 7), (x - 9 - width, y - 7), (x + 4, y + 8), (x - width / 2, y + 9), (x - width / 2, y - 24),
             (x - width - 4, y - 22), (x + 20, y + 20), (x - width / 2, y + 34), (x + 20, y + 38),
         ):  # fmt: skip
-            rect = Rect(left, top, width, 14)
+            rect = Rect(left - _APART, top, width + 2 * _APART, 14)
             inside = area.x <= left and left + width <= area.x + area.w and top + 14 <= area.y + area.h
             if not inside or top < area.y or any(_meet(rect, one) for one in taken) or _crossed(rect, line):
                 continue
@@ -415,7 +422,9 @@ def _crossed(rect: Rect, line: Sequence[tuple[float, float]]) -> bool:
 def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
     """Draw a row for each point, at its FLOPs for each byte; return how much room they take."""
     shown, hues, sheet = spots[:_MOST_ROWS], hues_of(data), page.sheet
-    names = min(page.width * 0.34, max(text_width(spot.short(2), NORMAL, bold=True) for spot in shown) + 4)
+    every, most = Names(spot.names for spot in spots), page.width * 0.34
+    told = [_told_within(every.brief(spot.names), spot, most) for spot in shown]
+    names = min(most, max(text_width(name, NORMAL, bold=True) for name in told) + 4)
     area = Rect(MARGIN + names + 10, HEAD_H, page.width - 2 * MARGIN - names - 96, _ROW_H * len(shown))
     scale = decades([spot.intensity for spot in shown], area.x, area.x + area.w)
     for value in scale.ticks(6):
@@ -426,7 +435,7 @@ def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
     for row, spot in enumerate(shown):
         y = area.y + _ROW_H * (row + 0.5)
         hue = hue_or_grey(spot.path, hues)
-        sheet.text(MARGIN + names, y + 4, spot.short(2), room=names, anchor="end", bold=not spot.path)
+        sheet.text(MARGIN + names, y + 4, told[row], room=names, anchor="end", bold=not spot.path)
         at = scale.at(spot.intensity)
         sheet.line([(area.x, y), (at, y)], "line")
         sheet.open(f"{spot.name}: {spot.bound}{spot.intensity:.6g} FLOP/B", "point", spot.path or None)
@@ -437,6 +446,12 @@ def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:
     if rest:
         sheet.text(MARGIN, area.y + area.h + 30, f"and {rest} more", "muted")
     return area.h + 36 + FOOT
+
+
+def _told_within(ways: Sequence[str], spot: Spot, room: float) -> str:
+    """Return the first of some ways to write a block that has room, or the last."""
+    written = [times(way, spot.repeat) for way in ways]
+    return next((one for one in written if text_width(one, NORMAL, bold=not spot.path) <= room), written[-1])
 
 
 def _intensity(spot: Spot) -> str:

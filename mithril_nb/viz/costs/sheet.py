@@ -6,6 +6,7 @@ Light colours stand in the attributes, for programs that know no style sheets. A
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from mithril_nb.viz.escape import block_key, escaped, one_line
@@ -103,6 +104,28 @@ class Sheet:
             strokes.append(line_path((start, end)))
             at += step
         self.path("".join(strokes), stroke=stroke)
+
+    def striped(self, x: float, y: float, w: float, h: float, pattern: int, step: float = 6) -> None:
+        """Draw lines of the ground over a rectangle, so that those of one colour are told apart.
+
+        Args:
+            x: Where it begins.
+            y: Where it begins, downward.
+            w: Its width.
+            h: Its height.
+            pattern: 0 draws none, 1 lines that lie, 2 lines that stand, 3 both, and so on anew with wider steps.
+            step: How far apart the lines are.
+        """
+        if not pattern:
+            return
+        step *= 1 + (pattern - 1) // 3
+        kind = (pattern - 1) % 3
+        lying = [y + step * at for at in range(1, min(400, math.ceil(h / step)))] if kind != 1 else []
+        standing = [x + step * at for at in range(1, min(400, math.ceil(w / step)))] if kind != 0 else []
+        lines = [line_path(((x, at), (x + w, at))) for at in lying]
+        lines += [line_path(((at, y), (at, y + h))) for at in standing]
+        if lines:
+            self.path("".join(lines), stroke="ground")
 
     def text(
         self, x: float, y: float, text: str, tone: str = "ink", *, size: float = NORMAL, bold: bool = False,

@@ -22,12 +22,13 @@ from mithril_nb.viz.costs.fields import (
     reason_of,
     whole_text,
 )  # fmt: skip
+from mithril_nb.viz.costs.naming import Names
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import LARGE, NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect, squarified
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
-from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.textwidth import text_width
 from mithril_nb.viz.units import percent
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
@@ -132,7 +133,8 @@ def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
         return []
     cells: list[Cell] = []
     _divide(cells, tree, within, (), hues, _SMALLEST / within.area * total, lost)
-    return [_labelled(_rounded(cell), kind, total) for cell in cells]
+    names = Names(cell.names for cell in cells)
+    return [_labelled(_rounded(cell), kind, total, names) for cell in cells]
 
 
 def _divide(
@@ -197,11 +199,11 @@ def _rounded(cell: Cell) -> Cell:
     return replace(cell, rect=rect)
 
 
-def _labelled(cell: Cell, kind: Field, total: float) -> Cell:
+def _labelled(cell: Cell, kind: Field, total: float, names: Names) -> Cell:
     rect = cell.rect
     room = rect.w - 2 * _PAD
     size = LARGE if rect.w > 150 and rect.h > 70 else NORMAL
-    name = _name(cell, size, room)
+    name = names.fitting(cell.names, cell.repeat, size, room)
     if not name or rect.h < size + 7:
         return cell
     rows = [Label(rect.x + _PAD, rect.y + _PAD + size - 2, name, size, bold=True)]
@@ -220,16 +222,6 @@ def _labelled(cell: Cell, kind: Field, total: float) -> Cell:
     return replace(cell, labels=tuple(rows))
 
 
-def _name(cell: Cell, size: float, room: float) -> str:
-    """Return as much of the name as fits: with the blocks around it, alone, or without its middle."""
-    for start in range(len(cell.names)):
-        text = times(" / ".join(cell.names[start:]), cell.repeat)
-        if text_width(text, size, bold=True) <= room:
-            return text
-    cut = elided(times(cell.names[-1], cell.repeat), size, room, bold=True)
-    return cut if len(cut) >= 5 else ""
-
-
 def _svg(data: Data, kind: Field, width: int) -> str:
     page = Page(data, kind, f"{kind.title} by block", width)
     height = round(max(180, min(400, width * 0.5)))
@@ -238,14 +230,18 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     if not cells:
         page.plate(within, reason_of(data, kind))
         return page.svg(reason_of(data, kind))
-    total = sum(cell.value for cell in cells)
+    total, hues = sum(cell.value for cell in cells), hues_of(data)
+    groups = _groups(cells, hues)
+    greys = [name for name, hue, _ in groups if hue == NO_HUE and name != LOST]
+    patterns = {name: place for place, name in enumerate(greys, 1)}  # 0 is that of slate, which is a hue
     for cell in cells:
-        _draw(page.sheet, cell, kind, total)
+        _draw(page.sheet, cell, kind, total, patterns.get(_group(cell, hues), 0))
     page.y = within.y + within.h + FOOT
-    groups = _groups(cells, hues_of(data))
     if any(not cell.labels or len(cell.names) > 1 for cell in cells):
+        told = {name: f"{name} {percent(value / total)}" for name, _, value in groups}
         page.legend(
-            [("" if name == LOST else f"hue{hue}", f"{name} {percent(value / total)}") for name, hue, value in groups]
+            [("" if name == LOST else f"hue{hue}", told[name]) for name, hue, _ in groups],
+            {told[name]: pattern for name, pattern in patterns.items()},
         )
     for text in _missing(data, kind):
         page.note(text)
@@ -253,7 +249,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     return page.svg(f"{kind.title} of {len(cells)} parts; the largest blocks are {first}.")
 
 
-def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float) -> None:
+def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float, pattern: int) -> None:
     rect = cell.rect
     tone = f"tint{cell.hue}.{cell.tint}" if cell.path is not None else "ground"
     exact = at_least(kind.exact(cell.value), cell.is_least)
@@ -261,6 +257,7 @@ def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float) -> None:
     sheet.open(about, "cell", cell.path or "")
     gap_x, gap_y = (_GAP if side > 3 * _GAP else 0.0 for side in (rect.w, rect.h))
     sheet.rect(rect.x + gap_x, rect.y + gap_y, rect.w - 2 * gap_x, rect.h - 2 * gap_y, tone)
+    sheet.striped(rect.x + gap_x, rect.y + gap_y, rect.w - 2 * gap_x, rect.h - 2 * gap_y, pattern)
     if cell.path is None:
         sheet.hatched(rect.x + 1, rect.y + 1, rect.w - 2, rect.h - 2, "line")
     for label in cell.labels:
@@ -274,19 +271,20 @@ def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, i
     """Return name, hue and value of the blocks that have a hue of their own, and of the rest; the largest first."""
     found: dict[str, tuple[int, float]] = {}
     for cell in cells:
-        own = cell.path
-        while own and own not in hues:
-            own = own.rpartition("/")[0]
-        name = (
-            LOST
-            if cell.path is None
-            else cell.names[0].removesuffix(_OWN)
-            if own
-            else label_of(cell.path) or "other blocks"
-        )
+        name = _group(cell, hues)
         hue, value = found.get(name, (cell.hue, 0.0))
         found[name] = hue, value + cell.value
     return sorted(((name, hue, value) for name, (hue, value) in found.items()), key=lambda one: -one[2])
+
+
+def _group(cell: Cell, hues: Mapping[str, int]) -> str:
+    """Return what the legend calls the block that a cell is of, or the blocks."""
+    own = cell.path
+    while own and own not in hues:
+        own = own.rpartition("/")[0]
+    if cell.path is None:
+        return LOST
+    return cell.names[0].removesuffix(_OWN) if own else label_of(cell.path) or "other blocks"
 
 
 def _missing(data: Data, kind: Field) -> Iterator[str]:
