@@ -216,6 +216,7 @@ class Cost(Shown):
             found,
             unknown=sum(map(is_unknown, rows)),
             unknown_bytes=sum(row.bytes_accessed is None for row in rows),
+            shared=sum(is_unknown(row) and any(block not in inside for block, _ in row.blocks) for row in rows),
         )
 
     def share_of(self, figures: Figures) -> tuple[float | None, str]:
@@ -231,7 +232,7 @@ class Cost(Shown):
         total = self.total
         if not total.unknown:
             return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
-        if figures.flops is None or not total.flops or 0 < figures.unknown < total.unknown:
+        if figures.flops is None or not total.flops or figures.shared or 0 < figures.unknown < total.unknown:
             return None, ""
         share = figures.flops / total.flops
         is_exact = share == 1.0 if figures.unknown else share == 0.0
@@ -489,6 +490,6 @@ def once_of(source: str, rows: Iterable[CostRow]) -> Source:
     return Source(
         f"{source}, loops once",
         *(sum(getattr(one, field) or 0 for one in every) for field in ("flops", "transcendentals", "bytes_accessed")),
-        sum(one.flops is None or one.transcendentals is None for one in every),
-        sum(one.bytes_accessed is None for one in every),
+        unknown=sum(one.flops is None or one.transcendentals is None for one in every),
+        unknown_bytes=sum(one.bytes_accessed is None for one in every),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,7 @@ class Figures:
         unknown: Of how many equations or instructions FLOPs or transcendentals are not known: if there are any, both
             are lower bounds.
         unknown_bytes: The same for bytes.
+        shared: How many of the `unknown` are in part of what is not counted here: nobody knows in which part.
     """
 
     flops: int | None = 0
@@ -45,10 +46,13 @@ class Figures:
     time_s: float | None = None
     unknown: int = 0
     unknown_bytes: int = 0
+    shared: int = field(default=0, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as plain data."""
-        return dict(self.__dict__)
+        found = dict(self.__dict__)
+        del found["shared"]  # what is made of it is told: shares, and which bounds they are
+        return found
 
 
 @quick_to_make
@@ -189,7 +193,7 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
     return Figures(
         of(lambda one: one.flops), of(lambda one: one.transcendentals), of(lambda one: one.bytes_accessed),
         of(lambda one: one.params), _seconds(every), sum([one.unknown for one in every]),
-        sum([one.unknown_bytes for one in every]),
+        sum([one.unknown_bytes for one in every]), sum([one.shared for one in every]),
     )  # fmt: skip
 
 
@@ -220,7 +224,12 @@ def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
     ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
     times = [None if part is None else part / TICKS_PER_S for part in ticks]
     return [
-        (path, Figures(flops[place], transcendentals[place], moved[place], 0, times[place], unknown, unknown_bytes))
+        (
+            path,
+            Figures(
+                flops[place], transcendentals[place], moved[place], 0, times[place], unknown, unknown_bytes, unknown
+            ),
+        )
         for place, path in enumerate(weights)
     ]
 

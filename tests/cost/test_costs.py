@@ -229,6 +229,20 @@ def test_a_block_that_the_program_comes_to_and_that_costs_nothing_is_no_mistake(
     assert cost.subtree("only") == cost.subtree("deep") == cost.subtree("deep/inside") == Figures()
 
 
+def test_an_unknown_of_two_blocks_is_a_bound_for_what_is_around_both() -> None:
+    rows = [
+        CostRow("0", "dot", (("net/a", 1.0),), None, 60, 0, 8, 1, "n"),
+        CostRow("1", "fusion", (("net/a", 0.5), ("net/b", 0.5)), None, None, None, 8, None, "n"),
+        CostRow("2", "dot", (("head", 1.0),), None, 40, 0, 8, 1, "n"),
+    ]
+    cost = Cost("program", "compiled", tuple(rows), {}, (), None, Source("once"))
+    assert cost.share_of(cost.subtree("net")) == (0.6, "≥")
+    assert cost.share_of(cost.subtree("net/a")) == cost.share_of(cost.by_block["net/a"]) == (None, "")
+    assert cost.share_of(cost.by_block["head"]) == (0.4, "≤")
+    assert cost.share_of(cost.total) == (1.0, "")
+    assert "shared" not in cost.to_dict()["by_block"]["net/a"]
+
+
 def test_costs_are_compared_with_costs_alone(step: Inspection) -> None:
     advice = 'Try: inspection.cost("lowered").compare(inspection.cost("compiled"))'
     with pytest.raises(UnknownOptionError) as error:

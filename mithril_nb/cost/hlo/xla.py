@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ class Source:
     flops: int | None = None
     transcendentals: int | None = None
     bytes: int | None = None
-    unknown: int = 0
-    unknown_bytes: int = 0
+    unknown: int = field(default=0, kw_only=True)
+    unknown_bytes: int = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True)
