@@ -100,6 +100,14 @@ def test_points_are_called_by_what_tells_them_apart(width, peaks):
     assert all("block_" in name or name.startswith("…") for name in names)
 
 
+@pytest.mark.parametrize("width", [420, 560, 720])
+def test_the_rate_of_the_roof_leaves_room_for_names(width):
+    sizes = {"a": (4992, 3072), "fact": (3328, 8076), "f": (64, 516)}
+    data = costs({path: {"flops": flops, "bytes_accessed": size} for path, (flops, size) in sizes.items()})
+    found = check(roofline(data, {"flops_per_s": 1e11, "bytes_per_s": 1e10}, width).svg)
+    assert {"whole program", "10.0 GB/s", *sizes} <= {one.text for one in found.texts}
+
+
 def test_names_of_points_do_not_touch():
     data = costs({"head": 1000, "tail": 1010, "neck": 1020})
     for width in range(320, 760, 40):

@@ -38,6 +38,8 @@ _LEFT, _BOTTOM = 62, 40
 _MOST_LABELS = 14
 _MOST_ROWS = 16
 _ROW_H = 20
+_PARTS, _SPARE = (0.4, 0.25, 0.6, 0.75, 0.15), 90
+"""Where on the slanted roof its rate may be written, and how far, in px, from the next point is far enough."""
 _WIDEST_LABEL, _APART = 0.22, 3
 """How much of the plot the name of a point may take, and how far, in px, it stays from what is beside it."""
 
@@ -285,10 +287,10 @@ def _plot(page: Page, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
     _grid(page, area, x, y)
     line = _roof_line(roof, x, y)
     sheet.line(line, "ink", width=2)
-    taken = [*_roof_labels(page, roof, x, y, area)]
     hues = hues_of(data)
     order = [*spots[1:], spots[0]] if not spots[0].path else [*spots]
     places = {spot.path: (x.at(spot.intensity), y.at(spot.height(roof))) for spot in order}
+    taken = [*_roof_labels(page, roof, x, y, area, [*places.values()])]
     taken += [Rect(px - 5, py - 5, 10, 10) for px, py in places.values()]
     for spot in reversed(order[:-1] if not order[-1].path else order):
         _mark(page, spot, places[spot.path], hues, roof)
@@ -325,7 +327,9 @@ def _roof_line(roof: Peaks, x: Scale, y: Scale) -> list[tuple[float, float]]:
     return [(x.at(value), y.at(min(roof.at(value), y.high))) for value in ends]
 
 
-def _roof_labels(page: Page, roof: Peaks, x: Scale, y: Scale, area: Rect) -> Iterator[Rect]:
+def _roof_labels(
+    page: Page, roof: Peaks, x: Scale, y: Scale, area: Rect, points: Sequence[tuple[float, float]]
+) -> Iterator[Rect]:
     if roof.flops_per_s is not None:
         text = f"{roof.dtype} {si(roof.flops_per_s, 'FLOP/s')}" if roof.slower else si(roof.flops_per_s, "FLOP/s")
         at, width = y.at(roof.flops_per_s), text_width(text, NORMAL)
@@ -347,7 +351,10 @@ def _roof_labels(page: Page, roof: Peaks, x: Scale, y: Scale, area: Rect) -> Ite
         text = si(roof.bytes_per_s, "B/s")
         if math.hypot(x1 - x0, y1 - y0) > text_width(text, NORMAL) + 30:
             turn = math.degrees(math.atan2(y1 - y0, x1 - x0))
-            mx, my = x0 + 0.4 * (x1 - x0), y0 + 0.4 * (y1 - y0)
+            # Where the fewest points are, which want their names around them.
+            spare = {part: min((abs(px - x0 - part * (x1 - x0)) for px, _ in points), default=0) for part in _PARTS}
+            part = max(_PARTS, key=lambda one: min(spare[one], _SPARE))
+            mx, my = x0 + part * (x1 - x0), y0 + part * (y1 - y0)
             off = math.radians(turn - 90)
             page.sheet.text(mx + 7 * math.cos(off), my + 7 * math.sin(off), text, anchor="middle", halo=True, turn=turn)
             reach = text_width(text, NORMAL) / 2
