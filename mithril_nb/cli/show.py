@@ -290,7 +290,7 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
             style = "dim" if hue is None else DARK_HUES[hue]
             stripes |= dict.fromkeys(range(one.line, one.line + one.lines), style)
     for block, hue in hues.items():
-        console.print(Text("▌", style=DARK_HUES[hue]) + Text(f"{visible(block) or 'unattributed'} "), end="")
+        console.print(Text("▌", style=DARK_HUES[hue]) + Text(f"{visible(block) or '(unattributed)'} "), end="")
     console.print()
     width = len(str(len(lines)))
     for number in range(1, len(lines) + 1) if numbers is None else numbers:

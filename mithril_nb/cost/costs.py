@@ -57,6 +57,7 @@ class Cost(Shown):
         fusions: What each fusion of a compiled program saves.
         symbolic: The program with sizes that may have names and no numbers; `None` if XLA counted.
         order: Blocks in the order in which the program comes to them, which XLA does not keep; by default that of rows.
+        device: The `jax.Device` that the program is for; `None` for JAX's own default.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -78,6 +79,7 @@ class Cost(Shown):
     fusions: tuple[Fusion, ...] = ()
     symbolic: SymbolicProgram | None = field(default=None, repr=False, compare=False)
     order: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    device: Any = field(default=None, repr=False, compare=False)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -104,7 +106,7 @@ class Cost(Shown):
             (('batch', 'width'), None, 501760)
         """
         program = (self.symbolic or SymbolicProgram(self.program, (), ())).at(sizes)
-        return of_equations(program.costs(), program) if sizes else self
+        return of_equations(program.costs(), program, self.device) if sizes else self
 
     def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
         """Return what a block costs with all blocks inside it, in the names of sizes, or in their numbers.
@@ -404,15 +406,15 @@ class Cost(Shown):
 
         Args:
             peaks: What the machine can do, as `mithril_nb.measure.machine()` gives it, or `flops_per_s`, `bytes_per_s`
-                and `source` by name. By default those of a profile, or what was measured of this machine before
-                (`ml.machine()` does); else there is no roof.
+                and `source` by name. By default those of a profile, or what was measured of this machine and the
+                program's device before (`ml.machine()` does); else there is no roof.
             width: Width in px.
         """
         data = self.to_dict(rows=False)
         known: Any = peaks
         if peaks is None and not data.get("machine"):
             # What measures stands above this room, as what draws does.
-            known = importlib.import_module("mithril_nb.measure.machines").known_machine()
+            known = importlib.import_module("mithril_nb.measure.machines").known_machine(self.device)
         return _picture("roofline").roofline(data, known.to_dict() if hasattr(known, "to_dict") else known, width)
 
     def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
@@ -469,19 +471,20 @@ def _picture(name: str) -> Any:
     return importlib.import_module(f"mithril_nb.viz.costs.{name}")
 
 
-def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> Cost:
+def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram, device: Any = None) -> Cost:
     """Return what a program costs whose equations are known.
 
     Args:
         rows: What each of its equations costs.
         program: The program.
+        device: The `jax.Device` that it is for.
     """
     unknown = program.notes if program.symbols else notes_of(rows)
     on_devices = any("shard_map" in one.transforms for one in program.equations)
     spread = (ON_EACH_DEVICE,) if on_devices else ()
     notes = (*unknown, *notes_of_params(program.inputs), *spread, NOT_RUN)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
-    return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program)
+    return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program, device=device)
 
 
 def once_of(source: str, rows: Iterable[CostRow]) -> Source:

@@ -121,7 +121,7 @@ def costs_so_far(inspection: Inspection) -> Costs:
 
 def _analytic(inspection: Inspection) -> Cost:
     program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs)
-    return of_equations(program.costs(), program)
+    return of_equations(program.costs(), program, inspection.device)
 
 
 def _counted(inspection: Inspection, source: str) -> Cost:
@@ -147,6 +147,7 @@ def _counted(inspection: Inspection, source: str) -> Cost:
         once_of(source, rows),
         _fusions(costs),
         order=tuple(dict.fromkeys(one.block for one in inspection.equations)),
+        device=inspection.device,
     )
 
 

@@ -10,7 +10,7 @@ from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import memory_of
 from mithril_nb.measure import machine
 from mithril_nb.stages import Inspection
-from mithril_nb.viz.costs.beside import beside
+from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.roofline import roofline
 from mithril_nb.viz.costs.treemap import treemap
@@ -47,24 +47,9 @@ def draw_beside(before: Cost, after: Cost, look: Look, names: tuple[str, str]) -
         look: How it shall look.
         names: What the two are called.
     """
-
-    def of(figures: Any) -> Any:
-        return 0 if figures is None else getattr(figures, look.figure)  # one that does not occur costs nothing
-
-    first, second = before.by_block, after.by_block
-    blocks = [
-        {"block": path, "before": of(first.get(path)), "after": of(second.get(path))}
-        for path in dict.fromkeys((*first, *second))
-    ]
-    lost = {"block": "", "before": of(before.unattributed), "after": of(after.unattributed)}
-    data = {
-        **dict(zip(("before", "after"), names, strict=True)),
-        "field": look.figure,
-        "blocks": [*blocks, lost],
-        "total": {"before": of(before.total), "after": of(after.total)},
-        "hues": dict(look.hues),
-    }
-    return beside(data, look.width)
+    pair = pair_of(before.compare(after).to_dict(), look.figure)
+    told = {"program": "", "before": names[0], "after": names[1], "hues": dict(look.hues)}
+    return beside({**pair, **told}, look.width)
 
 
 def _treemap(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Drawing:
@@ -75,7 +60,7 @@ def _roofline(inspection: Inspection, costs: Sequence[Cost], look: Look) -> Draw
     data = _data(costs[0], look.hues)
     if "peaks" in data:  # it was measured, and so was what the machine could do
         return roofline(data, data["peaks"], look.width)
-    here = machine()
+    here = machine(device=inspection.device)
     return roofline(data, {**here.peaks(), "source": here.source}, look.width)
 
 

@@ -57,7 +57,7 @@ def _row(
     unknown = {"flops": figures.unknown, "transcendentals": figures.unknown, "bytes_accessed": figures.unknown_bytes}
     return {
         "block": path,
-        "label": path or "unattributed",
+        "label": path or "(unattributed)",
         "hue": -1 if hue is None else hue,
         **{name: getattr(figures, name) for name in FIGURES},
         # Most roles of most blocks have nothing, and most figures are known: what is not there is 0.

@@ -43,6 +43,7 @@ class Inspection(Shown):
         name: Name of the program.
         stages: Names of its stages, in order.
         arguments: What it is traced with: arrays by their shapes.
+        device: The `jax.Device` that it is for; `None` for JAX's own default.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
@@ -50,13 +51,13 @@ class Inspection(Shown):
         self.stages = STAGES
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
         self._fn, self._told = fn, told
-        self._pipeline = Pipeline(fn, self.arguments, told)
-        lowered, optimized = self._pipeline.lowered, self._pipeline.optimized
+        self.device = told.device
+        self._pipeline = pipeline = Pipeline(fn, self.arguments, told)
         self._before_to_after = Once(lambda: self.links("hlo_before", "hlo"))
         self._figures = {
-            "lowered": Once(lambda: lowered.get().cost_analysis()),
-            "compiled": Once(lambda: optimized.get().cost_analysis()),
-            "memory": Once(lambda: optimized.get().memory_analysis()),
+            "lowered": Once(lambda: pipeline.lowered.get().cost_analysis()),
+            "compiled": Once(lambda: pipeline.optimized.get().cost_analysis()),
+            "memory": Once(lambda: pipeline.optimized.get().memory_analysis()),
         }
         self._graphs = {name: Once(partial(self._graph_of, name)) for name in self.stages}
 
@@ -145,13 +146,10 @@ class Inspection(Shown):
         return name in self._pipeline.stages and self._pipeline.stages[name].is_made
 
     def graph(self, stage: str = "jaxpr") -> StageGraph:
-        """Return a stage as a graph in levels: its blocks, loops and branches, equal ones folded.
+        """Return a stage as a graph in levels: its blocks, loops and branches, equal ones folded; none if unavailable.
 
         Args:
             stage: One of `stages`. Those after the jaxpr keep the order, the folds and the names of its graph.
-
-        Returns:
-            The graph; without nodes if the stage is not available.
 
         Raises:
             StageUnavailableError: There is no stage of this name.

@@ -145,7 +145,7 @@ class Inferred:
             raise NotInferredError(f"equation {first.id} ({first.primitive}) is another")
         if all(one == first for one in same[1:]):
             return first
-        where = f"{first.primitive} in {first.block or 'no block'}"
+        where = f"{first.primitive} in {first.block or '(unattributed)'}"
         params: list[tuple[str, Any]] = []
         for pairs in zip(*(one.params for one in same), strict=True):
             params.append((pairs[0][0], self._param(tuple(value for _, value in pairs), where)))

@@ -72,10 +72,9 @@ class Repeated:
         ]
         if self._cost.notes != self._deeper.notes:
             return None
-        known = None if self._cost.params is None else params
-        return replace(
-            self._cost, rows=tuple(rows), params=known, once=Source(self._cost.once.name, *once), symbolic=None
-        )
+        known, told = None if self._cost.params is None else params, self._deeper.once
+        whole = Source(self._cost.once.name, *once, unknown=told.unknown, unknown_bytes=told.unknown_bytes)
+        return replace(self._cost, rows=tuple(rows), params=known, once=whole, symbolic=None)
 
     def _grown(self, path: str, depth: int) -> list[CostRow] | None:
         """The rows of a block that is not repeated: each so often as it grows with depth."""

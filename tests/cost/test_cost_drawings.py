@@ -39,6 +39,17 @@ def test_a_cost_draws_itself(step) -> None:
     check(program.cost().roofline().svg)
 
 
+@pytest.mark.parametrize("source", ["analytic", "lowered", "compiled"])
+def test_a_roof_is_that_of_the_device_which_the_program_is_for(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("mithril_nb.measure.machines.known_machine", asked.append)
+    (device,) = jax.devices()[:1]
+    array = jax.ShapeDtypeStruct((4, 4), jnp.float32)
+    for given in (None, device):
+        ml.inspect(jnp.dot, array, array, device=given).cost(source).roofline()
+    assert asked == [None, device]
+
+
 def test_the_overlay_shows_what_the_cost_says(step) -> None:
     model, program = step
     cost = program.cost()
