@@ -50,7 +50,7 @@ wb""",
 
 @pytest.fixture
 def trained(open_notebook) -> NotebookPage:
-    notebook = open_notebook(CELLS, width=1440, height=1240)
+    notebook = open_notebook(CELLS, width=1440, height=1320)
     notebook.command("application:toggle-left-area")
     notebook.run_all()
     page = notebook.page
@@ -70,5 +70,5 @@ def test_the_picture_of_the_readme(trained: NotebookPage, screenshots: Path) -> 
     page.wait_for_timeout(500)  # panes scroll to what is lit up
     place = README_PICTURE if os.environ.get(REFRESH) else screenshots / "workbench.png"
     trained.picture(place, workbench)
-    trained.pictures(screenshots, "workbench", workbench, height=1240)
+    trained.pictures(screenshots, "workbench", workbench, height=1320)
     assert trained.problems == []

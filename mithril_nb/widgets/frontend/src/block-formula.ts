@@ -23,7 +23,7 @@ export class BlockFormulaView {
 
   constructor(private readonly store: Store) {
     this.copy = iconButton("copy", "Copy the formula with its terms, as text", "formula.copy", () => void copyFrom(this.copy, this.found?.text ?? ""));
-    this.letters = h("details", { open: true }, this.summary, this.whole, this.terms);
+    this.letters = h("details", {}, this.summary, this.whole, this.terms);
     this.root = h(
       "section",
       { class: "mnb-block-formula", "aria-label": "How the compute is counted", "data-mnb-part": "formula", hidden: true },

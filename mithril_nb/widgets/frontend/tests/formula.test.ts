@@ -68,7 +68,7 @@ describe("the formula of the selected block", () => {
     expect(seen("summary")).toEqual(["in letters: 2 terms"]);
     expect(seen(".mnb-term > *")).toEqual(["2·B·M·N·K", "B = 1, M = 32, N = 128, K = 64", "524 kFLOP · dot_general", "n", "n = 4,096", "4.10 kFLOP · add"]);
     expect(find(".mnb-term-sum").title).toBe("524,288 FLOP");
-    expect(find<HTMLDetailsElement>(".mnb-block-formula details").open).toBe(true);
+    expect(find<HTMLDetailsElement>(".mnb-block-formula details").open).toBe(false);
     session.change({});
     expect(asked()).toEqual([{ block: "linear_0" }]);
     const copied = vi.fn(async () => undefined);
