@@ -204,3 +204,15 @@ def test_a_use_of_memory_shows_itself() -> None:
     shown = RENDERERS["MemoryUse"](MemoryUse())
     assert shown["text/plain"] == memory_text(small())
     assert shown["image/svg+xml"].startswith("<svg")
+
+
+def test_the_line_of_the_peak_goes_through_no_name() -> None:
+    drawing = memory_timeline(
+        use(life("w", "arguments", "net", 4, 0, 11), life("x", "temporaries", "net", 2, 5, 6), places=12)
+    )
+    root = ElementTree.fromstring(drawing.svg)
+    (line,) = (one.get("d", "") for one in root.iter(f"{SVG}path") if one.get("stroke-dasharray"))
+    peak = float(re.match(r"M([\d.]+)", line)[1])  # pyright: ignore[reportOptionalSubscript]
+    names = [one for one in root.iter(f"{SVG}text") if one.text == "net" and one.get("text-anchor") == "middle"]
+    assert names, "the layer has its name"
+    assert all(abs(float(one.get("x", "0")) - peak) > 12 for one in names)

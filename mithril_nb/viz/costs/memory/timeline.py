@@ -6,7 +6,7 @@ What holds memory throughout lies flat; what is needed for a while is a hill on 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import FIELDS
@@ -67,8 +67,9 @@ def _svg(data: Data, width: int, opened: Collection[str]) -> str:
     ticks = _ticks(data["peak_bytes"])
     top = ticks[-1]
     _axes(page, plot, ticks, len(data["timeline"]))
-    _steps(page, plot, top, layers, places)
-    _peak(page, plot, top, data, places)
+    nearest = min(range(len(places)), key=lambda at: abs(places[at] - data["peak_at"]))
+    _steps(page, plot, top, layers, places, nearest)
+    _peak(page, plot, top, data, (nearest + 0.5) * plot.w / len(places))
     page.y = plot.y + plot.h + _AXIS_H + FOOT
     held = sorted((one for one in layers if one.at_peak), key=lambda one: -one.at_peak)
     page.legend([(_tone(one), f"{one.name} {nbytes(one.at_peak)}") for one in held])
@@ -103,7 +104,7 @@ def _axes(page: Page, plot: Rect, ticks: Sequence[float], places: int) -> None:
     sheet.text(plot.x + plot.w / 2, base + 12, told, "muted", size=SMALL, anchor="middle", room=plot.w)
 
 
-def _steps(page: Page, plot: Rect, top: float, layers: Sequence[Layer], places: Sequence[int]) -> None:
+def _steps(page: Page, plot: Rect, top: float, layers: Sequence[Layer], places: Sequence[int], peak: int) -> None:
     """Draw each layer down to the axis, those on top first: what is below covers the rest of it."""
     sums = [[0] * len(places)]
     for layer in layers:
@@ -123,7 +124,7 @@ def _steps(page: Page, plot: Rect, top: float, layers: Sequence[Layer], places: 
             page.sheet.hatched(plot.x, y, plot.w, plot.y + plot.h - y, "line", 6)
         page.sheet.close()
     for layer, below in zip(layers, sums, strict=False):
-        _label(page, plot, top, layer, below, column)
+        _label(page, plot, top, layer, below, column, peak)
 
 
 def _outline(plot: Rect, heights: Sequence[float], column: float) -> str:
@@ -139,29 +140,41 @@ def _outline(plot: Rect, heights: Sequence[float], column: float) -> str:
     return "".join(parts).replace(f"H{number(plot.x)}V", "V", 1)
 
 
-def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int], column: float) -> None:
-    """Write the name of a layer into it, where there is room for it: a rectangle that lies within all of its steps."""
+def _label(page: Page, plot: Rect, top: float, layer: Layer, below: Sequence[int], column: float, peak: int) -> None:
+    """Write the name of a layer into it, where there is room for it: a rectangle that lies within all of its steps.
+
+    Beside the line of the peak, if there is room.
+    """
     wide = text_width(layer.name, SMALL)
     span = int(-(-(wide + 8) // column))
+    starts = range(0, len(below) - span + 1, max(1, span // 4))
+    beside = [start for start in starts if not start <= peak < start + span]
+    for allowed in (beside, starts):
+        best = _roomiest(plot, top, layer, below, span, allowed)
+        if best is not None:
+            start, middle = best
+            tone = f"on {_tone(layer)}" if layer.hue is not None else "muted"
+            x, y = plot.x + (start + span / 2) * column, plot.y + plot.h - middle + SMALL * 0.36
+            page.sheet.text(x, y, layer.name, tone, size=SMALL, anchor="middle", halo=layer.hue is None)
+            return
+
+
+def _roomiest(
+    plot: Rect, top: float, layer: Layer, below: Sequence[int], span: int, starts: Iterable[int]
+) -> tuple[int, float] | None:
+    """Return where a layer is thickest over so many steps, and the height of its middle; `None` if nowhere enough."""
     best: tuple[float, int, float] | None = None
-    for start in range(0, len(below) - span + 1, max(1, span // 4)):
+    for start in starts:
         low = max(below[start : start + span])
         high = min(below[at] + layer.bytes[at] for at in range(start, start + span))
         room = plot.h * (high - low) / top
         if best is None or room > best[0]:
             best = room, start, plot.h * (low + high) / 2 / top
-    if best is None or best[0] < SMALL + 2:
-        return
-    _, start, middle = best
-    x = plot.x + (start + span / 2) * column
-    tone = f"on {_tone(layer)}" if layer.hue is not None else "muted"
-    y = plot.y + plot.h - middle + SMALL * 0.36
-    page.sheet.text(x, y, layer.name, tone, size=SMALL, anchor="middle", halo=layer.hue is None)
+    return None if best is None or best[0] < SMALL + 2 else best[1:]
 
 
-def _peak(page: Page, plot: Rect, top: float, data: Data, places: Sequence[int]) -> None:
-    nearest = min(range(len(places)), key=lambda at: abs(places[at] - data["peak_at"]))
-    x = plot.x + (nearest + 0.5) * plot.w / len(places)
+def _peak(page: Page, plot: Rect, top: float, data: Data, at: float) -> None:
+    x = plot.x + at
     y = plot.y + plot.h * (1 - data["peak_bytes"] / top)
     page.sheet.line([(x, y), (x, plot.y + plot.h)], "ink", dash="3 3")
     page.sheet.path(f"M{number(x)} {number(y - 1)}l-5 -8h10z", fill="ink")
@@ -169,8 +182,8 @@ def _peak(page: Page, plot: Rect, top: float, data: Data, places: Sequence[int])
     kind = "equation " if data["source"] == "analytic" else ""
     text = f"peak at {kind}{name}" if name else "peak"
     half = text_width(text, NORMAL) / 2
-    at = min(max(x, plot.x + half), plot.x + plot.w - half)
-    page.sheet.text(at, y - 13, text, size=NORMAL, anchor="middle", room=plot.w, halo=True)
+    middle = min(max(x, plot.x + half), plot.x + plot.w - half)
+    page.sheet.text(middle, y - 13, text, size=NORMAL, anchor="middle", room=plot.w, halo=True)
 
 
 def _ticks(value: float) -> list[float]:
