@@ -59,7 +59,7 @@ def cost_comparisons(rounds: int, full: bool) -> Iterator[Comparison]:
         pair = paired(fn, args, report, compiled)
         yield compare(f"costs by all sources, {name}", *pair, bar=REPORT_BAR, rounds=count)
         pair = paired(fn, args, report_with_memory, compiled)
-        yield compare(f"the same and memory by block, {name}", *pair, bar=None, rounds=count)
+        yield compare(f"the same and memory by block, {name}", *pair, bar=REPORT_BAR, rounds=count)
 
 
 def report(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:

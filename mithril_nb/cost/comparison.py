@@ -143,8 +143,8 @@ class Comparison(Shown):
         if program != other or source not in _UNFUSED or saved is None or delta is None or not 0 < -delta < saved:
             return ()
         return (
-            f"the fusions save {saved:,} bytes together, the whole program {-delta:,}: what several fusions compute "
-            "again is counted as saved in each of them",
+            f"the fusions save {saved:,} bytes against their own instructions run one by one; run so, the program "
+            f"after would take {saved + delta:,} more than the one before, and the whole saves {-delta:,}",
         )
 
     def __repr__(self) -> str:

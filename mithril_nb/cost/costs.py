@@ -81,6 +81,9 @@ class Cost(Shown):
     order: tuple[str, ...] = field(default=(), repr=False, compare=False)
     device: Any = field(default=None, repr=False, compare=False)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "device": None}  # another process has other devices
+
     @property
     def symbols(self) -> tuple[str, ...]:
         """The names of sizes that have no numbers yet; what depends on them is `None`, see `at`."""
@@ -406,8 +409,7 @@ class Cost(Shown):
 
         Args:
             peaks: What the machine can do, as `mithril_nb.measure.machine()` gives it, or `flops_per_s`, `bytes_per_s`
-                and `source` by name. By default those of a profile, or what was measured of this machine and the
-                program's device before (`ml.machine()` does); else there is no roof.
+                and `source` by name. By default a profile's, or what `ml.machine()` measured of the program's device.
             width: Width in px.
         """
         data = self.to_dict(rows=False)

@@ -120,7 +120,9 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
     if whole <= 0:
         return ()
     return tuple(
-        (block, weight / whole) for block, weight in sorted(total.items(), key=lambda item: -item[1]) if weight
+        (block, weight / whole)
+        for block, weight in sorted(total.items(), key=lambda item: (-item[1], item[0]))
+        if weight
     )
 
 

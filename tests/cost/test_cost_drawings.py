@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 
 import jax
@@ -48,6 +49,7 @@ def test_a_roof_is_that_of_the_device_which_the_program_is_for(source: str, monk
     for given in (None, device):
         ml.inspect(jnp.dot, array, array, device=given).cost(source).roofline()
     assert asked == [None, device]
+    assert pickle.loads(pickle.dumps(ml.inspect(jnp.dot, array, array, device=device).cost(source))).total.flops == 128
 
 
 def test_the_overlay_shows_what_the_cost_says(step) -> None:

@@ -89,6 +89,17 @@ def test_loops_count_as_often_as_they_go_round_if_xla_knows() -> None:
     assert sum((one.transcendentals or 0) * (one.repeats or 0) for one in costs) == 7 * 64
 
 
+@pytest.mark.parametrize("source", ["lowered", "compiled"])
+def test_signs_in_the_name_of_a_block_change_no_count(source: str) -> None:
+    def fn(x, w):
+        with jax.named_scope('keep 50% of "it", {all}'):
+            return jnp.tanh(x @ w)
+
+    cost = inspect(fn, spec(4, 4), spec(4, 4)).cost(source)
+    assert cost.total.flops == cost.xla.flops == 128
+    assert cost.total.bytes_accessed == cost.xla.bytes
+
+
 def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
     found = inspect(lambda x: lax.while_loop(lambda c: c.sum() < 10, lambda c: c @ c, x), spec(8, 8))
     (product,) = (one for one in hlo_costs(found.stage("hlo")) if one.instruction.opcode == "dot")

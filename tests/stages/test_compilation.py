@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import jax
@@ -180,11 +181,89 @@ def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch:
     )
 
 
-def test_who_has_xla_write_elsewhere_is_told_so_late_too(tmp_path) -> None:
+@pytest.mark.parametrize("part", ["passes", "kernels", "buffers", "live_ranges"])
+@pytest.mark.parametrize("first", [True, False])
+def test_who_has_xla_write_elsewhere_is_told_so(tmp_path: Path, part: str, first: bool, turns: list[str]) -> None:
     inspection = inspect(program, spec(8, 8), spec(8, 8), compiler_options={"xla_dump_to": str(tmp_path)})
-    assert inspection.cost("compiled").total.flops
+    if not first:
+        assert inspection.cost("compiled").total.flops
     with pytest.raises(StageUnavailableError, match="leave 'xla_dump_to' out of the compiler options"):
-        _ = inspection.kernels
+        getattr(inspection, part)
+    assert turns == ["files"], "once, in full, and with no wish of ours"
+    assert not list(tmp_path.glob("*.before_pipeline-start.txt"))
+
+
+@pytest.mark.parametrize("part", ["passes", "kernels", "buffers"])
+@pytest.mark.parametrize("first", [True, False])
+def test_where_there_is_no_place_for_the_files_that_is_said(
+    tmp_path: Path, part: str, first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
+    inspection = look()
+    if not first:
+        assert inspection.cost("compiled").total.flops
+    with pytest.raises(StageUnavailableError, match="start Python with TMPDIR set to a folder that can be written"):
+        getattr(inspection, part)
+
+
+def test_who_asks_for_the_module_while_machine_code_is_made_waits_for_that(turns: list[str]) -> None:
+    inspection = look()
+    _ = inspection.lowered
+    compilation = inspection._pipeline.compilation
+    has_begun, may_go_on = threading.Event(), threading.Event()
+    turn = compilation._turn
+
+    def slowly(*args, **options):
+        has_begun.set()
+        assert may_go_on.wait(30)
+        return turn(*args, **options)
+
+    compilation._turn = slowly
+    threads = [
+        threading.Thread(target=lambda: inspection.compiled),
+        threading.Thread(target=lambda: inspection.stage("hlo")),
+    ]
+    threads[0].start()
+    assert has_begun.wait(30)
+    threads[1].start()
+    may_go_on.set()
+    for thread in threads:
+        thread.join(60)
+    assert turns == ["nothing"]
+    assert inspection.optimized is inspection.compiled
+
+
+def test_two_turns_at_once_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    inspection = look()
+    _ = inspection.lowered
+    numbers = iter(range(9))
+    monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    compilation = inspection._pipeline.compilation
+    has_begun, may_go_on = threading.Event(), threading.Event()
+    turn = compilation._turn
+
+    def least_slowly(effort, *args, **options):
+        if effort:
+            has_begun.set()
+            assert may_go_on.wait(30)
+        return turn(effort, *args, **options)
+
+    compilation._turn = least_slowly
+    thread = threading.Thread(target=lambda: inspection.stage("hlo"))
+    thread.start()
+    assert has_begun.wait(30)
+    threading.Timer(0.5, may_go_on.set).start()
+    with pytest.raises(LookupError, match="XLA made another program"):
+        _ = inspection.compiled
+    thread.join(60)
+
+
+def test_who_has_xla_write_by_its_flags_has_the_program_in_full(
+    turns: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=somewhere")  # XLA has read it already, and writes nothing now
+    assert look().cost("compiled").total.flops
+    assert turns == ["nothing"]
 
 
 def test_passes_are_written_where_the_compiler_goes_on_to_machine_code(

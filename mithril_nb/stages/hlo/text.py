@@ -11,7 +11,7 @@ from mithril_nb.stages.hlo.dtypes import HLO_DTYPES
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
-_HEAD = re.compile(r"^\s+(ROOT )?%?([\w.\-]+) = ")
+_HEAD = re.compile(r"^\s+(ROOT )?(%?)([\w.\-]+) = ")
 _OP_NAME = re.compile(rf"op_name=({_QUOTED})")
 _OPERAND = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
@@ -39,7 +39,7 @@ _USUAL_METADATA = re.compile(r', metadata=\{op_name="[^"\\{}]*"[^"{}]*\}')
 """Some of what `_NOISE` finds; what begins as plain text is found several times as fast."""
 _NAME_LIST = r"%?[\w.\-+]++(?:, %?[\w.\-]++)*+"
 _USUAL = re.compile(
-    rf"\s+(ROOT )?%?([\w.\-]+) = (\w+\[[\d,]*\](?:\{{[\d,]*\}})?) ([\w\-]+)\(((?:{_NAME_LIST})?)\)"
+    rf"\s+(ROOT )?(%?)([\w.\-]+) = (\w+\[[\d,]*\](?:\{{[\d,]*\}})?) ([\w\-]+)\(((?:{_NAME_LIST})?)\)"
     rf"((?:, (?!{'|'.join(_NOISES)}|\w*_computations)\w+=(?:\{{[^{{}}\"%]*+\}}|%?[\w.\->]++)(?=,|$))*+)"
     r'(?:, metadata=\{op_name="([^"\\]*)"[^"{}]*\})?$'
 )
@@ -142,9 +142,9 @@ def _usual_line(line: str) -> HloLine | None:
     match = _USUAL.match(line)
     if match is None:
         return None
-    root, name, result, opcode, literal, attributes, op_name = match.groups()
+    root, sign, name, result, opcode, literal, attributes, op_name = match.groups()
     takes_nothing = opcode in ("constant", "parameter")
-    if "%" not in line and not takes_nothing:
+    if not sign and not takes_nothing:
         literal = _OPERAND_NAME.sub(r"%\1", literal)
         attributes = _NAMED.sub(_with_signs, attributes)
     return HloLine(
@@ -174,7 +174,7 @@ def _any_line(line: str) -> HloLine | str:
         return line
     literal = line[start + 1 : end]
     attributes, dropped = _without_noise(line[end + 1 :])
-    if "%" not in line and opcode not in ("constant", "parameter"):  # JAX's own printing leaves the signs out
+    if not match.group(2) and opcode not in ("constant", "parameter"):  # JAX's own printing leaves the signs out
         literal = _OPERAND_NAME.sub(r"%\1", literal)
         attributes = _NAMED.sub(_with_signs, attributes)
     name = _OP_NAME.search(dropped) if dropped else None
@@ -186,7 +186,7 @@ def _any_line(line: str) -> HloLine | str:
     indent = "  ROOT " if match.group(1) else "  "
     shown_literal = "{...}" if opcode == "constant" and len(literal) > 200 else literal
     return HloLine(
-        match.group(2),
+        match.group(3),
         opcode,
         _arrays(result),
         () if opcode in ("constant", "parameter") else tuple(_OPERAND.findall(literal)),
@@ -195,7 +195,7 @@ def _any_line(line: str) -> HloLine | str:
         attributes,
         literal,
         match.group(1) is not None,
-        f"{indent}%{match.group(2)} = {result} {opcode}({shown_literal}){attributes}",
+        f"{indent}%{match.group(3)} = {result} {opcode}({shown_literal}){attributes}",
         int(trips.group(1)) if trips else None,
     )
 

@@ -9,7 +9,10 @@ machine code would begin.
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -109,6 +112,8 @@ class Compilation:
         self._has_least_effort = has_least_effort
         self._writes_passes, self._read_hlo = writes_passes, read_hlo
         self._wants_files = self._wants_machine_code = self._wants_passes = False
+        self._deciding = threading.Lock()
+        self._has_begun_in_full = self._has_begun_with_least = False
         self._full: _Turn | None = None
         self._told: _Turn | None = None  # that of which the module is: the one above, or one with the least effort
         self.compiled = Once(self._compile)
@@ -130,45 +135,56 @@ class Compilation:
         self._wants_passes = self._wants_passes or passes
 
     def _compile(self) -> jax.stages.Compiled:
-        writes = self._wants_machine_code or (self._wants_files and self._told is None)
-        turn = self._turn({}, KERNELS, writes=writes)
-        if self._told is not None:  # What is measured of one would be told of the other.
+        with self._deciding:
+            self._has_begun_in_full, is_second = True, self._has_begun_with_least
+        writes = self._wants_machine_code or (self._wants_files and not is_second)
+        turn = self._turn({}, KERNELS, writes=writes, is_second=is_second)
+        if is_second:  # What is measured of one would be told of the other.
+            with suppress(Exception):  # Who asks for that one is told.
+                self.optimized.get()
             self._refuse_other(turn.compiled.as_text())
         self._full = turn
         return turn.compiled
 
     def _optimize(self) -> jax.stages.Compiled:
         effort = self._least_effort
-        if self._wants_machine_code or self.compiled.is_made or not effort:
+        with self._deciding:
+            takes_full = self._wants_machine_code or self._has_begun_in_full or not effort
+            self._has_begun_with_least = not takes_full
+        if takes_full:
             compiled, self._told = self.compiled.get(), self._full
             return compiled
-        self._told = self._turn(effort, {}, writes=self._wants_files)
+        self._told = self._turn(effort, {}, writes=self._wants_files, is_second=False)
         return self._told.compiled
 
     @property
     def _least_effort(self) -> Mapping[str, Any]:
         """Nothing where XLA cannot make the same module with less, or somebody has it write down what it does."""
-        return LEAST_EFFORT if self._has_least_effort() and "xla_dump_to" not in self._options else {}
+        is_for_someone = "xla_dump_to" in self._options or "xla_dump_to" in os.environ.get("XLA_FLAGS", "")
+        return LEAST_EFFORT if self._has_least_effort() and not is_for_someone else {}
 
     @property
     def has_module_alone(self) -> bool:
         """Whether the module was made without machine code that is worth to run."""
         return self._told is not None and self._told is not self._full
 
-    def _turn(self, effort: Mapping[str, Any], files: Mapping[str, Any], *, writes: bool) -> _Turn:
-        has_passes = self._told is None and (self._wants_passes or self._writes_passes())
+    def _turn(self, effort: Mapping[str, Any], files: Mapping[str, Any], *, writes: bool, is_second: bool) -> _Turn:
+        has_passes = not is_second and (self._wants_passes or self._writes_passes())
         # What comes out of the cache was compiled before: it wrote nothing, and its lines have other names, or none.
         if not (has_passes or writes):
             with jax_versions.without_compilation_cache():
                 return _Turn(compile_with(effort, self._options, self._by_xla()))
-        dump, asked = Dump(), {**effort, **files, **(PASSES if has_passes else {})}
+        dump = Dump()
         with Ahead(partial(self._read_ahead, dump, has_passes)) as ahead:
-            return _Turn(self._write(dump, asked), dump, has_passes, ahead)
+            compiled = self._write(dump, effort, {**files, **(PASSES if has_passes else {})})
+        return _Turn(compiled, dump, has_passes, ahead)
 
-    def _write(self, dump: Dump, asked: Mapping[str, Any]) -> jax.stages.Compiled:
+    def _write(self, dump: Dump, effort: Mapping[str, Any], files: Mapping[str, Any]) -> jax.stages.Compiled:
         compile = self._by_xla()
+        # Where it writes elsewhere, that is somebody's, and has what that one asked for.
+        asked = effort if dump.why_not(self._options) else {**effort, **FILES, **files}
         with jax_versions.without_compilation_cache():
-            return dump.compile(lambda options: compile_with({**FILES, **asked}, options, compile), self._options)
+            return dump.compile(lambda options: compile_with(asked, options, compile), self._options)
 
     def _by_xla(self) -> Callable[[Mapping[str, Any]], jax.stages.Compiled]:
         lowered = self._lowered.get()
@@ -180,7 +196,7 @@ class Compilation:
         for turn in (self._told, self._full):
             if turn is not None and turn.dump is not None:
                 return self._of_same_module(turn.dump)
-        return self._again(self._least_effort)
+        return self._again(self._least_effort, {})
 
     def _written_of_kernels(self) -> Dump:
         self.want()
@@ -189,27 +205,35 @@ class Compilation:
         assert turn is not None
         if turn.dump is not None:
             return self._of_same_module(turn.dump)
-        return self._again(KERNELS)
+        return self._again({}, KERNELS)
 
-    def _again(self, asked: Mapping[str, Any]) -> Dump:
+    def _again(self, effort: Mapping[str, Any], files: Mapping[str, Any]) -> Dump:
         """Return what XLA writes down of the same program in a further turn.
 
         Raises:
-            LookupError: It did not make the same program.
+            LookupError: It would write nothing here, or did not make the same program.
         """
-        dump = Dump()
-        self._write(dump, asked)
+        dump = self._new_dump()
+        self._write(dump, effort, files)
         return self._of_same_module(dump)
+
+    def _new_dump(self) -> Dump:
+        dump = Dump()
+        why = dump.why_not(self._options)
+        if why:
+            raise LookupError(why)
+        return dump
 
     def _passes_again(self) -> Dump:
         """Return what XLA writes down of its passes in a further turn, which goes no further than them.
 
         Raises:
-            LookupError: It did not make the same program, or did not come to the end of its passes.
+            LookupError: It would write nothing here, did not make the same program, or did not come to the end of its
+                passes.
         """
-        dump = Dump()
+        dump = self._new_dump()
         try:
-            self._write(dump, {**PASSES, **NO_MACHINE_CODE})
+            self._write(dump, NO_MACHINE_CODE, PASSES)
         except Exception as error:
             if dump.optimized() is None:
                 raise LookupError(str(error)) from error
@@ -224,7 +248,8 @@ class Compilation:
         return dump
 
     def _refuse_other(self, text: str | None) -> None:
-        assert self._told is not None
+        if self._told is None:
+            return
         if text is None or fingerprint(text) != fingerprint(self._told.compiled.as_text() or ""):
             raise LookupError(_OTHER_PROGRAM)
 

@@ -77,17 +77,22 @@ class Dump:
         Returns:
             What `compile` gives.
         """
+        self._missing = self.why_not(options) or self._missing
+        if self.why_not(options):
+            return compile(options)
+        try:
+            return compile({**options, "xla_dump_to": str(self.folder)})
+        finally:  # The passes are there even if XLA did not come to its end.
+            self._find_prefix()
+
+    def why_not(self, options: Mapping[str, Any]) -> str:
+        """Return why XLA will write nothing here if it is told these options; `""` if it will."""
         if "xla_dump_to" in options:
-            self._missing = (
+            return (
                 f"XLA was told to write to {str(options['xla_dump_to'])!r}; "
                 "leave 'xla_dump_to' out of the compiler options to have here what it writes"
             )
-        elif self.folder is not None:
-            try:
-                return compile({**options, "xla_dump_to": str(self.folder)})
-            finally:  # The passes are there even if XLA did not come to its end.
-                self._find_prefix()
-        return compile(options)
+        return self._missing if self.folder is None else ""
 
     def optimized(self) -> str | None:
         """Return the module that XLA's passes have made, as soon as it lies there: they come before machine code.

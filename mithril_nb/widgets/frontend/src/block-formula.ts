@@ -3,7 +3,7 @@
 import { copyFrom } from "./clipboard";
 import { attr, h, iconButton, text } from "./dom";
 import { exact, si } from "./format";
-import { unpacked } from "./messages";
+import { refusalOf, unpacked } from "./messages";
 import type { Store } from "./store";
 import type { BlockFormula, FormulaTerm } from "./types";
 
@@ -32,7 +32,7 @@ export class BlockFormulaView {
     );
     this.leave = [
       store.kernel.on("formula", (message: { block: string; version: number }, buffers) =>
-        void unpacked<BlockFormula>(buffers[0], (found) => this.take(found), (why) => this.take({ ...message, short: "", whole: "", terms: [], left: 0, left_flops: 0, why, text: why, refused: true }))),
+        void unpacked<BlockFormula>(buffers[0], (found) => this.take(found), (why) => this.refuse(message.block, message.version, why))),
       store.kernel.watch(() => this.paint()),
     ];
   }
@@ -50,9 +50,17 @@ export class BlockFormulaView {
     const key = JSON.stringify([path, version]);
     if (cost !== null && !cost.stale && this.asked !== key) {
       this.asked = key;
-      this.store.kernel.latest("formula", "want_formula", { block: path });
+      this.store.kernel.latest("formula", "want_formula", { block: path }, (reply) => {
+        const why = refusalOf(reply);
+        if (why !== null) this.refuse(path, version, why);
+        else if (!reply.ok && this.asked === key) this.asked = ""; // nobody answered: it is asked for again
+      });
     }
     this.paint();
+  }
+
+  private refuse(block: string, version: number, why: string): void {
+    this.take({ block, version, short: "", whole: "", terms: [], left: 0, left_flops: 0, why, text: why, refused: true });
   }
 
   private take(found: BlockFormula & { refused?: boolean }): void {

@@ -77,15 +77,16 @@ export class Kernel {
   }
 
   /** Send with at most one command of this key in flight; while one is, only the newest further one is kept. */
-  latest(key: string, name: string, args: Record<string, unknown>): void {
+  latest(key: string, name: string, args: Record<string, unknown>, answered?: (reply: Reply) => void): void {
     const flight = this.inFlight.get(key);
     if (flight) {
-      flight.next = () => this.latest(key, name, args);
+      flight.next = () => this.latest(key, name, args, answered);
       return;
     }
     const own: { next: (() => void) | null } = { next: null };
     this.inFlight.set(key, own);
-    void this.send(name, args).then(() => {
+    void this.send(name, args).then((reply) => {
+      answered?.(reply);
       if (this.inFlight.get(key) !== own) return;
       this.inFlight.delete(key);
       own.next?.();

@@ -18,7 +18,14 @@ const LINEAR: Partial<BlockFormula> = { short: "2·32·128·64 + 4096", whole: "
 class Counting extends FakeSession {
   answers: Record<string, Partial<BlockFormula>> = { linear_0: LINEAR };
   isCut = false;
+  refused: string | null = null;
+  isDeaf = false;
   protected override answer(command: Sent): void {
+    if (command.name === "want_formula" && (this.refused !== null || this.isDeaf)) {
+      const error = this.refused === null ? null : { code: "SessionError", summary: this.refused, facts: [], advice: "" };
+      this.message({ type: "reply", id: command.id, ok: false, error });
+      return;
+    }
     if (command.name === "want_formula") void this.sendFormula(command.args["block"]);
     super.answer(command);
   }
@@ -114,6 +121,21 @@ describe("the formula of the selected block", () => {
     await session.sendFormula("gelu_0");
     await new Promise((done) => setTimeout(done, 50));
     expect(seen(":scope > .mnb-count")).toEqual(["<b>2</b>"]);
+  });
+
+  test("says why the kernel refuses, and asks anew where nobody answered", async () => {
+    session.refused = "'linear_0' is <b>gone</b>.";
+    select("linear_0");
+    await soon(() => expect([state(), seen(".mnb-count-said")]).toEqual(["failed", ["'linear_0' is <b>gone</b>."]]));
+    session.refused = null;
+    session.isDeaf = true;
+    select("gelu_0");
+    await soon(() => expect(asked()).toHaveLength(2));
+    session.isDeaf = false;
+    session.answers = { gelu_0: { short: "8", whole: "8" } };
+    await new Promise((done) => setTimeout(done, 20));
+    session.change({});
+    await soon(() => expect([state(), asked().length]).toEqual(["ready", 3]));
   });
 
   test("says that what came cannot be read", async () => {
