@@ -11,7 +11,7 @@ from typing import Any
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.records import unknown_params
-from mithril_nb.errors import CostBoundError, Diagnostic, UnknownOptionError, short_repr
+from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, short_repr
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
@@ -21,6 +21,8 @@ Bound = float | tuple[float | None, float | None] | None
 """The most that a figure may be, or the least and the most; `None` for no bound."""
 
 _MOST_SHOWN = 5
+_SIZE = 32
+"""What is advised for a size that has only a name."""
 _WORDS = {
     "flops": ("needs", "FLOPs"),
     "bytes_accessed": ("reads and writes", "bytes"),
@@ -41,6 +43,7 @@ class _Measured:
         advice: What makes it known; `""` if nothing does.
         symbols: The names of sizes that have no numbers, if it depends on any.
         formula: What it is in these names; `""` if nobody knows.
+        is_known_at: Whether numbers for these names make all of it known.
     """
 
     value: int | None
@@ -50,6 +53,7 @@ class _Measured:
     advice: str = ""
     symbols: tuple[str, ...] = ()
     formula: str = ""
+    is_known_at: bool = False
 
 
 def assert_cost(
@@ -160,8 +164,19 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     each[UNATTRIBUTED] = getattr(cost.unattributed, name)
     known = {path: value for path, value in each.items() if value}
     value, unknown = getattr(cost.total, name), _unknown(cost, name)
-    symbols, formula = (cost.symbols, cost.formula(field=name)) if cost.symbols and value is None else ((), "")
-    return _Measured(value, source, unknown, known, symbols=symbols, formula=formula)
+    if not cost.symbols or value is not None:
+        return _Measured(value, source, unknown, known)
+    is_known_at, formula = _is_known_at(cost, name), cost.formula(field=name)
+    return _Measured(value, source, unknown, known, symbols=cost.symbols, formula=formula, is_known_at=is_known_at)
+
+
+def _is_known_at(cost: Cost, name: str) -> bool:
+    """Whether all of a figure is known with the numbers that are advised for its sizes."""
+    try:
+        numbered = cost.at(**dict.fromkeys(cost.symbols, _SIZE))
+    except MithrilError:  # it does not take these sizes
+        return False
+    return not _unknown(numbered, name)
 
 
 def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
@@ -209,10 +224,12 @@ def _problem(
 
 def _without_numbers(program: str, name: str, found: _Measured, low: float | None, high: float | None) -> Diagnostic:
     """Return that a figure cannot be compared, as sizes have only names."""
-    names, sizes = ", ".join(found.symbols), ", ".join(f"{one}=32" for one in found.symbols)
+    names, sizes = ", ".join(found.symbols), ", ".join(f"{one}={_SIZE}" for one in found.symbols)
     facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
     advice = f"a number for {' and '.join(found.symbols)}"
-    if found.formula:
+    if found.formula and not found.is_known_at:  # what is known is the least that it can be, and keeps no bound
+        advice = f"leave out {name}=; {_shown(name, found.source)} tells of every block"
+    elif found.formula:
         least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
         advice += f", or assert {least}ml.inspect(...).cost().at({sizes}).total.{name}{most}"
     return Diagnostic(

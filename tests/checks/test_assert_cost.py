@@ -205,6 +205,28 @@ def test_sizes_that_have_only_names() -> None:
     ml.assert_cost(Linear(8), shapes=sizes, params=40)  # what depends on no name is known
 
 
+def test_sizes_that_have_only_names_beside_what_nobody_knows() -> None:
+    (B,) = jax.export.symbolic_shape("B")
+
+    def program(x: Any, y: Any) -> Any:
+        return jnp.linalg.eigh(y)[0].sum() + 3 * x
+
+    given = spec(B, 4), spec(5, 5)
+    assert broken(program, *given, flops=1_000, bytes_accessed=1e9) == (
+        "program 'program' may break its bound of FLOPs: no number is known for B.\n"
+        "    flops  8·B + 54 + what nobody knows (1 × eigh: no rule) (analytic)\n"
+        "    bound  at most 1,000\n"
+        '    Try: leave out flops=; print(ml.inspect(...).cost("analytic")) tells of every block.\n'
+        "program 'program' may break its bound of bytes: no number is known for B.\n"
+        "    bytes_accessed  64·B + 956 (analytic)\n"
+        "    bound           at most 1,000,000,000\n"
+        "    Try: a number for B, or assert ml.inspect(...).cost().at(B=32).total.bytes_accessed <= 1_000_000_000."
+    )
+    ml.assert_cost(program, spec(32, 4), given[1], bytes_accessed=1e9)
+    assert (ml.inspect(program, *given).cost().at(B=32).total.bytes_accessed or 0) > 0
+    assert "unknown  1 × eigh: no rule" in broken(program, spec(32, 4), spec(5, 5), flops=1_000)
+
+
 def test_nothing_at_all_is_known() -> None:
     told = broken(lambda x: lax.linalg.triangular_solve(x, x), spec(8, 8), flops=1000, source="lowered")
     assert told.startswith(
