@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,19 +23,76 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
     Raises:
         ShapeError: There is such a size.
     """
-    strange = {name: leaf for name, value in arguments.items() for leaf in _specs(value) if _strange(leaf.shape)}
+    strange = [(name, leaf) for name, value in arguments.items() for leaf in _specs(value) if _strange(leaf.shape)]
     if not strange:
         return
-    name, leaf = next(iter(strange.items()))
-    shape = leaf.shape
-    names = list(dict.fromkeys(_name(dim) for one in strange.values() for dim in _strange(one.shape)))
-    written = _tuple([_name(dim) if _is_strange(dim) else str(dim) for dim in shape])
+    name, leaf = strange[0]
+    shape, first = leaf.shape, _strange(leaf.shape)[0]
+    known = _Names([dim for _, one in strange for dim in one.shape])
+    written, *_ = [_tuple([known.of(dim, axis) for axis, dim in enumerate(one.shape)]) for _, one in strange]
+    advice = f'jax.ShapeDtypeStruct({written}, "{leaf.dtype}")'
+    if known.sizes:
+        made = f'{_tuple([*known.sizes])} = jax.export.symbolic_shape("{", ".join(known.sizes.values())}")'
+        advice = f"{made}, and then {advice}"
+    else:
+        advice += ", as // divides to whole numbers, and / does not."
+    kind = "number" if _whole(first) is None else "whole number"
     raise ShapeError(
-        f"the argument {name!r} of {title!r} has a size that is no number: {_strange(shape)[0]!r}.",
-        (("shape", str(shape)), ("needs", "numbers, or names that jax.export.symbolic_shape makes, all at once")),
-        f'{_tuple(names)} = jax.export.symbolic_shape("{", ".join(names)}"), '
-        f'and then jax.ShapeDtypeStruct({written}, "{leaf.dtype}")',
+        f"the argument {name!r} of {title!r} has a size that is no {kind}: {first!r}.",
+        (("shape", str(shape)), ("needs", "whole numbers, or names that jax.export.symbolic_shape makes, all at once")),
+        advice,
     )
+
+
+class _Names:
+    """What to write in the place of sizes that JAX does not take.
+
+    Attributes:
+        sizes: By the variable that holds a size, what JAX is to read it from.
+
+    Args:
+        dims: All sizes; a name that is made up is none of those in them.
+    """
+
+    def __init__(self, dims: Sequence[Any]):
+        self.sizes: dict[str, str] = {}
+        self._variables: dict[Any, str] = {}
+        self._taken = {word for dim in dims for word in re.findall(r"[^\W\d]\w*", str(dim))} | {"jax"}
+
+    def of(self, dim: Any, axis: int) -> str:
+        """Return what to write for a size: a number, or the variable that holds it."""
+        whole = _whole(dim) if _is_strange(dim) else dim
+        if whole is not None:
+            return str(whole)
+        key = dim if isinstance(dim, str) else axis  # `None` is one size along an axis, and another along the next
+        if key not in self._variables:
+            is_read = _is_readable(dim)
+            is_name = is_read and dim.isidentifier() and not keyword.iskeyword(dim) and dim != "jax"
+            variable = self._variables[key] = dim if is_name else self._new()
+            self.sizes[variable] = dim if is_read else variable
+        return self._variables[key]
+
+    def _new(self) -> str:
+        candidates = ("batch", *(f"batch_{number}" for number in range(2, len(self._taken) + 3)))
+        found = next(one for one in candidates if one not in self._taken)
+        self._taken.add(found)
+        return found
+
+
+def _whole(dim: Any) -> int | None:
+    """The whole number that a size stands for, as 16.0 or "16"; `None` if there is none."""
+    try:
+        return int(dim)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _is_readable(dim: Any) -> bool:
+    """Whether JAX reads a text as one size: a name, or what is computed of names."""
+    try:
+        return isinstance(dim, str) and len(jax.export.symbolic_shape(dim)) == 1
+    except Exception:  # Python's tokenizer has errors of its own
+        return False
 
 
 def _specs(value: Any) -> list[jax.ShapeDtypeStruct]:
@@ -50,7 +109,3 @@ def _is_strange(dim: Any) -> bool:
 
 def _tuple(texts: Sequence[str]) -> str:
     return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
-
-
-def _name(dim: Any) -> str:
-    return dim if isinstance(dim, str) and dim.isidentifier() else "batch"

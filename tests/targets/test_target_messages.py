@@ -10,6 +10,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import nnx
 
@@ -269,16 +270,16 @@ SAID = {
         ShapeError,
         """the argument 'x' of 'norm' has a size that is no number: 'B'.
     shape  ('B', 4, 'D')
-    needs  numbers, or names that jax.export.symbolic_shape makes, all at once
+    needs  whole numbers, or names that jax.export.symbolic_shape makes, all at once
     Try: (B, D) = jax.export.symbolic_shape("B, D"), and then jax.ShapeDtypeStruct((B, 4, D), "bfloat16")""",
     ),
     "a size that is no whole number": (
         lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((2.5,), "float32")),  # pyright: ignore[reportArgumentType]
         ShapeError,
-        """the argument 'x' of 'Twice' has a size that is no number: 2.5.
+        """the argument 'x' of 'Twice' has a size that is no whole number: 2.5.
     shape  (2.5,)
-    needs  numbers, or names that jax.export.symbolic_shape makes, all at once
-    Try: (batch,) = jax.export.symbolic_shape("batch"), and then jax.ShapeDtypeStruct((batch,), "float32")""",
+    needs  whole numbers, or names that jax.export.symbolic_shape makes, all at once
+    Try: jax.ShapeDtypeStruct((2,), "float32"), as // divides to whole numbers, and / does not.""",
     ),
     "keyword arguments that have no names": (
         lambda: ml.inspect(norm, X, X, kwargs=[0]),
@@ -338,6 +339,41 @@ def test_messages(what: str) -> None:
     with pytest.raises(kind) as caught:  # pyright: ignore[reportArgumentType]
         run()
     assert str(caught.value) == text
+
+
+@pytest.mark.parametrize(
+    ("shape", "advised"),
+    [
+        ((32 / 2, 4), 'jax.ShapeDtypeStruct((16, 4), "float32")'),
+        ((np.float32(3), 4), 'jax.ShapeDtypeStruct((3, 4), "float32")'),
+        ((None, None), "(batch, batch_2)"),
+        ((None, "a b", "batch"), "(batch_2, batch_3, batch)"),
+        (("a b", "a b"), "(batch, batch)"),
+        (("B", "B+1"), '(B, batch) = jax.export.symbolic_shape("B, B+1")'),
+        (("floordiv(B, 2)", "B"), '(batch, B) = jax.export.symbolic_shape("floordiv(B, 2), B")'),
+        (("B", "4", 16.0), 'jax.ShapeDtypeStruct((B, 4, 16), "float32")'),
+        (("jax", "class"), '(batch, batch_2) = jax.export.symbolic_shape("jax, class")'),
+        (("B, C", "(", float("inf")), "(batch, batch_2, batch_3)"),
+    ],
+)
+def test_sizes_that_are_advised_work(shape: Any, advised: str) -> None:
+    with pytest.raises(ShapeError) as caught:
+        ml.inspect(jnp.tanh, jax.ShapeDtypeStruct(shape, "float32"))
+    advice = str(caught.value).rpartition("Try: ")[2]
+    assert advised in advice
+    names: dict[str, Any] = {"jax": jax}
+    first, _, last = advice.rpartition(", and then ")
+    exec(first, names)  # what a person would paste
+    spec = eval(last.partition(", as ")[0], names)
+    assert len(spec.shape) == len(shape)
+    assert len(set(spec.shape)) == (len(shape) if shape != ("a b", "a b") else 1)
+    assert ml.inspect(jnp.tanh, spec).cost().rows
+
+
+def test_a_size_that_nobody_named_is_the_same_in_all_arguments() -> None:
+    spec = jax.ShapeDtypeStruct((None, 4), "float32")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ShapeError, match=r'Try: \(batch,\) = jax\.export\.symbolic_shape\("batch"\), and then'):
+        ml.inspect(jnp.add, spec, spec)
 
 
 def test_the_options_are_those_of_inspect() -> None:
