@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import keyword
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, MethodType
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 from mithril_nb.errors import UnexpectedInputError, short_repr
 from mithril_nb.targets.results import check_computes, checked_result, is_result
 from mithril_nb.targets.sizes import check_sizes
-from mithril_nb.targets.slips import OPTIONS, meant
+from mithril_nb.targets.slips import meant
 
 try:  # Without this one a function that is jitted with options for XLA can only be looked at as it is.
     from jax._src.pjit import _cpp_pjit as _jit
@@ -194,8 +194,17 @@ def without_partial(
     return target, args, dict(kwargs)
 
 
-def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str) -> None:
+def check_call(
+    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, options: Collection[str]
+) -> None:
     """Raise if a function cannot be called with these arguments, as far as it says what it takes.
+
+    Args:
+        fn: The function.
+        args: Its arguments.
+        kwargs: Those that it is given by name.
+        name: What to call it.
+        options: What `ml.inspect` takes beside them for such a target: one of these may be meant.
 
     Raises:
         UnexpectedInputError: Too few, too many, or of unknown names.
@@ -213,7 +222,7 @@ def check_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[st
             if parameter.default is parameter.empty and parameter.kind not in (2, 4)
         ]
         open_names = [one for one in signature.parameters if one not in kwargs]
-        slips = {key: meant(key, [*open_names, *OPTIONS]) for key in kwargs if key not in signature.parameters}
+        slips = {key: meant(key, [*open_names, *options]) for key in kwargs if key not in signature.parameters}
         instead = [f"{near}={_short(kwargs[key])}" for key, near in slips.items() if near and near not in wanted]
         raise UnexpectedInputError(
             f"cannot inspect {name!r} with these arguments: {error}.",

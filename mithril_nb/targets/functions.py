@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import inspect
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -197,15 +198,30 @@ def modules_of(fn: Any) -> dict[str, Any]:
     return found
 
 
+def names_in_code(fn: Any) -> set[str]:
+    """Return the names of globals and attributes in the code of a function, and in the functions that it defines.
+
+    Examples:
+        >>> sorted(names_in_code(lambda x: jax.vmap(len)(x)))
+        ['jax', 'len', 'vmap']
+    """
+    code = getattr(inspect.unwrap(fn), "__code__", None) if callable(fn) else None
+    return {name for one in ([] if code is None else _codes(code)) for name in one.co_names}
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield from _codes(const)
+
+
 def _variables(fn: types.FunctionType) -> Iterator[tuple[str, Any]]:
     for name, cell in zip(fn.__code__.co_freevars, fn.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
         except ValueError:  # a variable that has no value yet
             continue
-    pending = [fn.__code__]
-    while pending:
-        code = pending.pop()
+    for code in _codes(fn.__code__):
         used = (one.argval for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL")
         yield from ((name, fn.__globals__[name]) for name in used if name in fn.__globals__)
-        pending.extend(const for const in code.co_consts if isinstance(const, types.CodeType))

@@ -17,13 +17,13 @@ from mithril_nb.targets.arguments import (
     without_compiler_options,
     without_partial,
 )
-from mithril_nb.targets.functions import function_program, modules_of
-from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_linen, within
+from mithril_nb.targets.functions import function_program, modules_of, names_in_code
+from mithril_nb.targets.modules import callable_of, foreign, is_equinox, is_foreign, is_haiku, is_linen, within
 from mithril_nb.targets.options import takes_params
 from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
 from mithril_nb.targets.programs import module_program
 from mithril_nb.targets.scopes import is_module
-from mithril_nb.targets.slips import check_options
+from mithril_nb.targets.slips import OF_FUNCTIONS, OF_MODULES, check_options
 from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 
 PROGRAMS = ("forward", "forward+backward", "train step")
@@ -131,7 +131,7 @@ def inspect(
             (("needs", "a model, a function, or a module of Flax, Equinox or Haiku"),),
             f"ml.inspect({target.__name__}(...), x)" if is_class else "ml.inspect(lambda x: x + 1, jax.numpy.ones(3))",
         )
-    check_call(target, args, given, title_of(target))
+    check_call(target, args, given, title_of(target), OF_FUNCTIONS)
     made = function_program(target, args, given)
     options |= {"name": name or title_of(target), "params": made.params(holders)}
     return stages.inspect(made.function, *made.specs, **options)
@@ -157,7 +157,8 @@ def _inspect_module(
     title = title_of(method) if method is not None else title_of(target)
     if "method" in given and is_linen(target):
         takes = getattr(target, str(given["method"]), takes)
-    check_call(takes, args, {key: value for key, value in given.items() if key not in own}, title)
+    own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
+    check_call(takes, args, {key: value for key, value in given.items() if key not in own}, title, own_options)
     arguments = Arguments(takes, args, given)
     try:
         if around is None:
@@ -216,10 +217,16 @@ def _refuse_around_module(option: str, value: Any, function: Any) -> None:
     if not held:
         return
     name, module = held[0]
+    given = f"x, {option}={short_repr(value, 40)}"
+    advice = f"ml.inspect({name}, {given})"
+    if is_equinox(module):  # it may take one of the batch at a time: then the function has to map it
+        is_mapped = names_in_code(function) & {"vmap", "filter_vmap"}
+        advice += f", or jax.vmap({name}) in its place for a batch."
+        advice = f"ml.inspect(jax.vmap({name}), {given})" if is_mapped else advice
     raise UnknownOptionError(
         f"{title_of(function)!r}, a function around the module {type(module).__name__!r}, takes no {option}=.",
         ((f"{option}= is for", "models, and modules of Flax, Equinox and Haiku"),),
-        f"ml.inspect({name}, x, {option}={short_repr(value, 40)})",
+        advice,
     )
 
 

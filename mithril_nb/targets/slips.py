@@ -14,6 +14,10 @@ OPTIONS = (
     "kwargs", "shapes", "variables", "params", "program", "loss", "optimizer", "name", "device", "compiler_options",
 )  # fmt: skip
 """The arguments of `ml.inspect` that are none of the program's."""
+OF_MODULES = tuple(one for one in OPTIONS if one not in ("shapes", "params"))
+"""Those that a module of another library takes."""
+OF_FUNCTIONS = tuple(one for one in OPTIONS if one not in ("shapes", "variables", "program", "loss", "optimizer"))
+"""Those that a plain function takes."""
 _ALIKE = 0.6
 
 

@@ -39,6 +39,13 @@ def closing(x: Any) -> Any:
     return DENSE(x)
 
 
+def mapping(module: Any) -> Callable[[Any], Any]:
+    def function(x: Any) -> Any:
+        return jnp.stack([module(row) for row in x])
+
+    return function
+
+
 def partly_known() -> Model:
     model = Model()
     model |= Linear(3)(input=IOKey("x", shape=["a", "b", 5]))
@@ -257,6 +264,44 @@ SAID = {
     given  float32[4, 5], float32[4, 5], axis=0, parms='x'
     Try: ml.inspect(norm, x, y, axis=..., params='x')""",
     ),
+    "an option that functions do not take, misspelt": (
+        lambda: ml.inspect(norm, X, X, axis=0, optimiser="adam"),
+        UnexpectedInputError,
+        """cannot inspect 'norm' with these arguments: got an unexpected keyword argument 'optimiser'.
+    takes  (x: 'Any', y: 'Any', *, axis: 'int') -> 'Any'
+    given  float32[4, 5], float32[4, 5], axis=0, optimiser='adam'
+    Try: ml.inspect(norm, x, y, axis=...)""",
+    ),
+    "an option of a module that is misspelt": (
+        lambda: ml.inspect(Twice(), X, optimiser="adam"),
+        UnexpectedInputError,
+        """cannot inspect 'Twice' with these arguments: got an unexpected keyword argument 'optimiser'.
+    takes  (x: 'Any') -> 'Any'
+    given  float32[4, 5], optimiser='adam'
+    Try: ml.inspect(Twice, x, optimizer='adam')""",
+    ),
+    "an option that modules do not take, misspelt": (
+        lambda: ml.inspect(Twice(), X, shape=[4]),
+        UnexpectedInputError,
+        """cannot inspect 'Twice' with these arguments: got an unexpected keyword argument 'shape'.
+    takes  (x: 'Any') -> 'Any'
+    given  float32[4, 5], shape=[4]
+    Try: ml.inspect(Twice, x)""",
+    ),
+    "a function that maps a module, with a program": (
+        lambda: ml.inspect(lambda x: jax.vmap(LINEAR)(x), X, program="train step"),
+        UnknownOptionError,
+        """'<lambda>', a function around the module 'Linear', takes no program=.
+    program= is for  models, and modules of Flax, Equinox and Haiku
+    Try: ml.inspect(jax.vmap(LINEAR), x, program='train step')""",
+    ),
+    "a function around a module that may be mapped, with a program": (
+        lambda: ml.inspect(mapping(LINEAR), X, program="train step"),
+        UnknownOptionError,
+        """'function', a function around the module 'Linear', takes no program=.
+    program= is for  models, and modules of Flax, Equinox and Haiku
+    Try: ml.inspect(module, x, program='train step'), or jax.vmap(module) in its place for a batch.""",
+    ),
     "an argument of a function that is misspelt": (
         lambda: ml.inspect(jnp.sum, X, axes=0),
         UnexpectedInputError,
@@ -374,6 +419,14 @@ def test_a_size_that_nobody_named_is_the_same_in_all_arguments() -> None:
     spec = jax.ShapeDtypeStruct((None, 4), "float32")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ShapeError, match=r'Try: \(batch,\) = jax\.export\.symbolic_shape\("batch"\), and then'):
         ml.inspect(jnp.add, spec, spec)
+
+
+def test_what_is_advised_for_a_function_around_a_module_works() -> None:
+    with pytest.raises(UnknownOptionError) as caught:
+        ml.inspect(lambda x: jax.vmap(LINEAR)(x), X, program="train step")
+    advice = str(caught.value).rpartition("Try: ")[2]
+    found = eval(advice, {"ml": ml, "jax": jax, "LINEAR": LINEAR, "x": X})
+    assert (found.name, found.cost().total.params) == ("train step", 5 * 3 + 3)
 
 
 def test_the_options_are_those_of_inspect() -> None:
