@@ -76,10 +76,14 @@ def profile(
         raise
     except Exception as error:
         failure = failure_of(error)
+        why, advice = ": it does not compile", 'inspection.cost(source="analytic"), which needs no compiler.'
+        if type(error) is LookupError:  # it did compile, and its text was read: it has come out otherwise since
+            why, advice = (
+                " with this inspection",
+                "inspection = ml.inspect(...), and then ml.profile(inspection) before anything else.",
+            )
         raise StageUnavailableError(
-            f"program {inspection.name!r} cannot be profiled: it does not compile.",
-            ((failure.kind, failure.message),),
-            'inspection.cost(source="analytic"), which needs no compiler.',
+            f"program {inspection.name!r} cannot be profiled{why}.", ((failure.kind, failure.message),), advice
         ) from error
     values = _values(inspection, given, is_inspected=isinstance(target, Inspection))
     cost, stage, reason = _compiled_cost(inspection)

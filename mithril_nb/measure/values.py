@@ -13,8 +13,8 @@ import numpy as np
 from mithril_nb.errors import UnexpectedInputError
 from mithril_nb.stages.inspection import Inspection
 from mithril_nb.stages.trace.traced import Input
+from mithril_nb.targets.results import NUMBERS
 
-_NUMBERS = (bool, int, float, complex)
 _MOST_NAMES = 4
 _SEED = 0
 _DRAWN = 1 << 16
@@ -113,7 +113,7 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _is_number(leaf: Any) -> bool:
-    return isinstance(leaf, _NUMBERS) and not isinstance(leaf, np.generic)
+    return isinstance(leaf, NUMBERS) and not isinstance(leaf, np.generic)
 
 
 def _fits(leaf: Any, aval: Any) -> bool:

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from mithril_nb.errors import UnexpectedInputError, short_repr
-from mithril_nb.targets.results import check_computes, checked_result, is_result
+from mithril_nb.targets.results import NUMBERS, check_computes, checked_result, is_result
 from mithril_nb.targets.sizes import check_sizes
 from mithril_nb.targets.slips import meant
 
@@ -23,7 +23,6 @@ try:  # Without this one a function that is jitted with options for XLA can only
 except ImportError:  # pragma: no cover
     _jit = None
 
-_NUMBERS = (bool, int, float, complex)
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -111,7 +110,7 @@ class Arguments:
         def call(*traced: Any) -> Any:
             out = given(*traced)
             if self.values and not traced:
-                check_computes(out, self._title, [value for value in self.values if isinstance(value, _NUMBERS)])
+                check_computes(out, self._title, [value for value in self.values if isinstance(value, NUMBERS)])
             return checked_result(out, self._title, lambda: jax.make_jaxpr(given)(*traced).effects)
 
         return call
@@ -255,7 +254,7 @@ def _spec(leaf: Any) -> Any:
 def _is_traced(leaf: Any, is_number_traced: bool) -> bool:
     if isinstance(leaf, np.ndarray | np.generic):
         return leaf.dtype.kind in "biufcV"
-    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) or (is_number_traced and isinstance(leaf, _NUMBERS))
+    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) or (is_number_traced and isinstance(leaf, NUMBERS))
 
 
 def with_self(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:

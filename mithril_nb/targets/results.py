@@ -10,8 +10,9 @@ import numpy as np
 
 from mithril_nb.errors import StageUnavailableError, short_repr
 
-_NUMBERS = (bool, int, float, complex)
-_RESULTS = (jax.Array, np.generic, *_NUMBERS)
+NUMBERS = (bool, int, float, complex)
+"""What Python computes with itself."""
+_RESULTS = (jax.Array, np.generic, *NUMBERS)
 
 
 def is_result(leaf: Any) -> bool:
@@ -64,13 +65,23 @@ def check_computes(out: Any, title: str, numbers: Sequence[Any]) -> None:
         StageUnavailableError: It was so.
     """
     leaves: list[Any] = jax.tree.leaves(out)
-    if numbers and leaves and all(isinstance(leaf, _NUMBERS) for leaf in leaves):
-        kind = "float32" if isinstance(numbers[0], float) else "int32"
+    if numbers and leaves and all(isinstance(leaf, NUMBERS) for leaf in leaves):
         raise StageUnavailableError(
             f"{title!r} was given numbers and no array: Python has computed the result, and nothing is left for JAX.",
             (("given", ", ".join(map(repr, numbers))), ("gives", _told(out))),
-            f'jax.numpy.{kind}({numbers[0]!r}), or jax.ShapeDtypeStruct((), "{kind}"), in the place of {numbers[0]!r}.',
+            _as_array(numbers[0]),
         )
+
+
+def _as_array(number: Any) -> str:
+    """Return what to give in the place of a number, so that it is traced."""
+    kind = jax.numpy.result_type(number)
+    try:
+        is_written = bool(np.isfinite(np.asarray(number, kind)))  # others are no Python as they are printed
+    except OverflowError:
+        return f'jax.ShapeDtypeStruct((), "{jax.numpy.result_type(0.0)}"), as {kind} has no room for {number!r}.'
+    array = f"jax.numpy.asarray({number!r}), or " if is_written else ""
+    return f'{array}jax.ShapeDtypeStruct((), "{kind}"), in the place of {number!r}.'
 
 
 def _is_lazy(value: Any) -> bool:

@@ -201,6 +201,28 @@ def test_a_program_that_does_not_compile_says_why() -> None:
     assert told[-1] == '    Try: inspection.cost(source="analytic"), which needs no compiler.'
 
 
+def test_a_program_that_xla_made_otherwise_the_second_time_is_to_be_inspected_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    inspection = ml.inspect(jnp.tanh, jnp.ones(3))
+    assert inspection.stage("hlo").text
+    with monkeypatch.context() as patched:
+        numbers = iter(range(9))
+        patched.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+        assert inspection.stage("asm").unavailable
+        with pytest.raises(StageUnavailableError) as refused:
+            ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS)
+    assert str(refused.value) == (
+        "program 'tanh' cannot be profiled with this inspection.\n"
+        "    LookupError  XLA made another program when it compiled this one again; "
+        "ask for this of a new inspection before anything else\n"
+        "    Try: inspection = ml.inspect(...), and then ml.profile(inspection) before anything else."
+    )
+    inspection = ml.inspect(jnp.tanh, jnp.ones(3))
+    assert ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS).times_run
+    assert inspection.stage("hlo").text
+
+
 def test_an_option_that_is_misspelt_is_none_of_the_program() -> None:
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(jnp.tanh, jnp.ones(3), run=3)

@@ -97,17 +97,32 @@ def test_what_gives_no_array_says_so(what: str) -> None:
     assert str(caught.value) == text
 
 
-@pytest.mark.parametrize(("number", "kind"), [(3, "int32"), (2.5, "float32")])
-def test_what_python_computes_is_no_program(number: float, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (3, 'jax.numpy.asarray(3), or jax.ShapeDtypeStruct((), "int32"), in the place of 3.'),
+        (2.5, 'jax.numpy.asarray(2.5), or jax.ShapeDtypeStruct((), "float32"), in the place of 2.5.'),
+        (True, 'jax.numpy.asarray(True), or jax.ShapeDtypeStruct((), "bool"), in the place of True.'),
+        (1j, 'jax.numpy.asarray(1j), or jax.ShapeDtypeStruct((), "complex64"), in the place of 1j.'),
+        (2**40, 'jax.ShapeDtypeStruct((), "float32"), as int32 has no room for 1099511627776.'),
+        (float("inf"), 'jax.ShapeDtypeStruct((), "float32"), in the place of inf.'),
+    ],
+)
+def test_what_python_computes_is_no_program(number: complex, advice: str) -> None:
     with pytest.raises(StageUnavailableError) as caught:
         ml.inspect(lambda x: x + 1, number).cost()
     assert str(caught.value) == (
         "'<lambda>' was given numbers and no array: Python has computed the result, and nothing is left for JAX.\n"
         f"    given  {number}\n"
-        f"    gives  {number + 1} ({type(number).__name__})\n"
-        f'    Try: jax.numpy.{kind}({number}), or jax.ShapeDtypeStruct((), "{kind}"), in the place of {number}.'
+        f"    gives  {number + 1} ({type(number + 1).__name__})\n"
+        f"    Try: {advice}"
     )
-    assert ml.inspect(lambda x: x + 1, getattr(jnp, kind)(number)).cost().total.flops == 1
+    for written in advice.partition(", in the place")[0].partition(", as")[0].split(", or "):
+        found = ml.inspect(lambda x: x * 2.0, eval(written, {"jax": jax})).cost()
+        assert found.total.bytes_accessed
+
+
+def test_numbers_beside_arrays_or_for_sizes_are_a_program() -> None:
     assert ml.inspect(lambda n: jnp.tanh(jnp.ones(n)), 3).cost().total.bytes_accessed == 4 + 12 + 2 * 12
     assert ml.inspect(lambda x: x.shape[0], X).cost().total.flops == 0
 
