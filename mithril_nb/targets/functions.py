@@ -190,12 +190,33 @@ def modules_of(fn: Any) -> dict[str, Any]:
             look(name, inner)
         if isinstance(value, types.MethodType):
             look(name, value.__func__)
-        if isinstance(value, types.FunctionType) and (value.__module__ or "").partition(".")[0] not in _LIBRARIES:
+        if isinstance(value, types.FunctionType) and not _is_of_library(value):
             for variable, part in _variables(value):
                 look(variable, part)
 
     look("module", fn)
     return found
+
+
+def other_modules(fn: Any, module: Any) -> dict[str, Any]:
+    """Return the modules with parameters that a function made of a module holds beside it, and besides those in it.
+
+    Args:
+        fn: The function.
+        module: The module, of Equinox.
+    """
+    own = {id(array) for array in part(module).params.values()}  # what Equinox wraps may hold a copy of the module
+    return {
+        name: one
+        for name, one in modules_of(fn).items()
+        if (is_nnx(one) or is_equinox(one)) and any(id(array) not in own for array in part(one).params.values())
+    }
+
+
+def _is_of_library(fn: types.FunctionType) -> bool:
+    # `functools.wraps` writes the module of what it wraps; where a function was defined stays in its globals.
+    written = (fn.__module__ or "", str(fn.__globals__.get("__name__", "")))
+    return all(name.partition(".")[0] in _LIBRARIES for name in written)
 
 
 def names_in_code(fn: Any) -> set[str]:

@@ -17,7 +17,7 @@ from mithril_nb.targets.arguments import (
     without_compiler_options,
     without_partial,
 )
-from mithril_nb.targets.functions import function_program, modules_of, names_in_code
+from mithril_nb.targets.functions import function_program, modules_of, names_in_code, other_modules
 from mithril_nb.targets.modules import callable_of, foreign, is_equinox, is_foreign, is_haiku, is_linen, within
 from mithril_nb.targets.options import takes_params
 from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
@@ -106,7 +106,10 @@ def inspect(
     options = {"name": name, "device": device, "compiler_options": compiler_options}
     is_model = is_own(target) or is_foreign(target) or is_module(getattr(target, "__self__", None))
     if (program, loss, optimizer) != (None, None, None) and not is_model:
-        is_model = within(target) is not None
+        around = within(target)
+        is_model = around is not None
+        if is_model:
+            _refuse_several({"program": program, "loss": loss, "optimizer": optimizer}, around, target)
     chosen = _program_name(program, loss, optimizer, None if is_model else target)
     loss, optimizer = "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer
     if is_model and holders != (DEFAULT,):
@@ -227,6 +230,26 @@ def _refuse_around_module(option: str, value: Any, function: Any) -> None:
         f"{title_of(function)!r}, a function around the module {type(module).__name__!r}, takes no {option}=.",
         ((f"{option}= is for", "models, and modules of Flax, Equinox and Haiku"),),
         advice,
+    )
+
+
+def _refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> None:
+    """Raise if a function made of a module holds others: they would be neither counted nor trained, without a word."""
+    others = other_modules(function, module)
+    if not others:
+        return
+    option = next(name for name, value in options.items() if value is not None)
+    name = getattr(function, "__name__", None)
+    title = name if isinstance(name, str) else title_of(function)
+    besides = ", ".join(f"{name} ({type(one).__name__})" for name, one in others.items())
+    raise UnknownOptionError(
+        f"{title!r}, a function around several modules, takes no {option}=.",
+        (
+            ("wraps", type(module).__name__),
+            ("holds besides", besides),
+            (f"{option}= is for", "models, and modules of Flax, Equinox and Haiku"),
+        ),
+        "ml.inspect(function, x), which counts all of them, or train one module that holds them.",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +15,7 @@ import pytest
 from flax import linen, nnx
 
 import mithril_nb as ml
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.stages import Inspection
 
 
@@ -102,6 +104,42 @@ def test_what_a_module_computes_is_what_the_inspected_program_computes() -> None
     for place, layer in enumerate(module.layers):
         arrays |= {f"layers.{place}.weight": layer.weight, f"layers.{place}.bias": layer.bias}
     np.testing.assert_array_equal(inspection.compiled(arrays, x), jax.jit(jax.vmap(module))(x))
+
+
+def test_a_function_around_a_module_that_holds_another_is_not_trained_as_one_of_them() -> None:
+    first, second = (eqx.nn.Linear(4, 4, key=jax.random.key(seed)) for seed in (0, 1))
+    relu, x = eqx.nn.Lambda(jax.nn.relu), spec(8, 4)
+
+    @functools.wraps(first)
+    def both(v: Any) -> Any:
+        return second(first(v))
+
+    @functools.wraps(first)
+    def with_relu(v: Any) -> Any:
+        return relu(first(v))
+
+    for target in (jax.vmap(both), jax.jit(jax.vmap(both))):
+        with pytest.raises(UnknownOptionError) as refused:
+            ml.inspect(target, x, loss="mean_squared_error", optimizer="adam")
+        assert str(refused.value) == (
+            "'both', a function around several modules, takes no loss=.\n"
+            "    wraps          Linear\n"
+            "    holds besides  second (Linear)\n"
+            "    loss= is for   models, and modules of Flax, Equinox and Haiku\n"
+            "    Try: ml.inspect(function, x), which counts all of them, or train one module that holds them."
+        )
+    assert ml.inspect(jax.vmap(both), x).cost().total.params == 2 * (4 * 4 + 4)
+    assert ml.inspect(jax.vmap(with_relu), x, optimizer="adam").cost().total.params == 4 * 4 + 4
+
+    class Both(eqx.Module):
+        first: eqx.nn.Linear
+        second: eqx.nn.Linear
+
+        def __call__(self, v: Any) -> Any:
+            return self.second(self.first(v))
+
+    held = jax.vmap(Both(first, second))
+    assert ml.inspect(held, x, optimizer="adam").cost().total.params == 2 * (4 * 4 + 4)
 
 
 @pytest.mark.parametrize(
