@@ -16,6 +16,7 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.options import refuse_misspelt
+from mithril_nb.targets.slips import check_handed_on
 
 Bound = float | tuple[float | None, float | None] | None
 """The most that a figure may be, or the least and the most; `None` for no bound."""
@@ -123,6 +124,7 @@ def assert_cost(
             (),
             "assert_cost(inspection, flops=1_000_000)",
         )
+    check_handed_on("assert_cost", options)
     inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     found = [
         _problem(inspection, name, _measured(inspection, name, source), low, high)

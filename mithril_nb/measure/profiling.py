@@ -22,6 +22,7 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
 from mithril_nb.targets.options import refuse_misspelt, takes_params
+from mithril_nb.targets.slips import check_handed_on
 
 _NS_PER_S = 1e9
 _MODULE = re.compile(r"HloModule ([^\s,]+)")
@@ -141,6 +142,7 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
 def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
     """Return the inspection, and what was given for it in the order of its arguments."""
     if not isinstance(target, Inspection):
+        check_handed_on("ml.profile", options)
         own = signatures.signature(targets.inspect).parameters
         named = {name: value for name, value in options.items() if name not in own} | dict(options.get("kwargs") or {})
         if "params" in options and takes_params(target, args, named, options["params"]):

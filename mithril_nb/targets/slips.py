@@ -64,6 +64,27 @@ def check_options(
         _refuse(called, "compiler_options", compiler_options, "a dict of XLA's options by name", example)
 
 
+def check_handed_on(called: str, options: Mapping[str, Any]) -> None:
+    """Raise if an option is what it cannot be, of what a function hands on to `ml.inspect`.
+
+    Args:
+        called: The function, as the person called it.
+        options: What it hands on.
+
+    Raises:
+        UnknownOptionError: One of them is no such thing.
+
+    Examples:
+        >>> check_handed_on("ml.profile", {"name": 3})
+        Traceback (most recent call last):
+        mithril_nb.errors.UnknownOptionError: ml.profile cannot take name=3.
+            needs  a text
+            Try: name="my step"
+    """
+    checked = ("kwargs", "name", "device", "compiler_options")
+    check_options(*(options.get(name) for name in checked), called=called)
+
+
 def _is_by_name(value: Any) -> bool:
     names: Any = () if value is None else value
     return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in names))

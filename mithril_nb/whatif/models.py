@@ -18,7 +18,7 @@ from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
 from mithril_nb.targets.own import compiled_for, given_specs
-from mithril_nb.targets.slips import OPTIONS, check_options
+from mithril_nb.targets.slips import OPTIONS
 from mithril_nb.whatif.arguments import common_dtype
 from mithril_nb.whatif.settings import Settings, checked
 from mithril_nb.whatif.subjects import OUTSIDE, check_outside, outside
@@ -46,7 +46,6 @@ class OwnModel:
         shapes: Mapping[str, Sequence[Dim]] | None,
         options: Mapping[str, Any],
     ):
-        check_options(options.get("kwargs"))
         self._options = {name: value for name, value in options.items() if name in OPTIONS and name != "kwargs"}
         named = {name: value for name, value in options.items() if name not in OPTIONS} | dict(
             options.get("kwargs") or {}

@@ -17,6 +17,7 @@ from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.options import has_argument
 from mithril_nb.targets.own import is_own
+from mithril_nb.targets.slips import check_handed_on
 from mithril_nb.whatif.answers import MOST_KEPT, TRACED, Answers
 from mithril_nb.whatif.behind import Behind, Later
 from mithril_nb.whatif.change import Change, Peak
@@ -187,6 +188,7 @@ def subject_of(
     is_made = not args and shapes is None and is_function and not is_own(target)
     if not is_made and not isinstance(target, Inspection):
         _refuse_settings(target, settings)
+        check_handed_on("ml.what_if", settings)
     if is_own(target):
         return OwnModel(target, args, shapes, settings)
     if isinstance(target, Inspection):

@@ -333,6 +333,34 @@ SAID = {
     needs  a dict of arguments by name
     Try: kwargs={"axis": 0}""",
     ),
+    "the same, of what is asked otherwise": (
+        lambda: ml.what_if(Linear(3), X, kwargs=[0]),
+        UnknownOptionError,
+        """ml.what_if cannot take kwargs=[0].
+    needs  a dict of arguments by name
+    Try: kwargs={"axis": 0}""",
+    ),
+    "the same, of a function": (
+        lambda: ml.what_if(jnp.tanh, X, name=3),
+        UnknownOptionError,
+        """ml.what_if cannot take name=3.
+    needs  a text
+    Try: name="my step\"""",
+    ),
+    "the same, of what is run": (
+        lambda: ml.profile(jnp.tanh, X, kwargs=[0]),
+        UnknownOptionError,
+        """ml.profile cannot take kwargs=[0].
+    needs  a dict of arguments by name
+    Try: kwargs={"axis": 0}""",
+    ),
+    "the same, of what has bounds": (
+        lambda: ml.assert_cost(jnp.tanh, X, flops=1, name=3),
+        UnknownOptionError,
+        """assert_cost cannot take name=3.
+    needs  a text
+    Try: name="my step\"""",
+    ),
     "a name that is no text": (
         lambda: ml.inspect(jnp.tanh, X, name=jnp.ones(3)),
         UnknownOptionError,
