@@ -21,6 +21,7 @@ from mithril_nb.cost.records import (
     figures_of,
     is_unknown,
     notes_of,
+    notes_of_branches,
     notes_of_params,
     rows_by_block,
     sum_of_figures,
@@ -415,7 +416,6 @@ class Cost(Shown):
         data = self.to_dict(rows=False)
         known: Any = peaks
         if peaks is None and not data.get("machine"):
-            # What measures stands above this room, as what draws does.
             known = importlib.import_module("mithril_nb.measure.machines").known_machine(self.device)
         return _picture("roofline").roofline(data, known.to_dict() if hasattr(known, "to_dict") else known, width)
 
@@ -482,9 +482,9 @@ def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram, device: An
         device: The `jax.Device` that it is for.
     """
     unknown = program.notes if program.symbols else notes_of(rows)
-    on_devices = any("shard_map" in one.transforms for one in program.equations)
-    spread = (ON_EACH_DEVICE,) if on_devices else ()
-    notes = (*unknown, *notes_of_params(program.inputs), *spread, NOT_RUN)
+    spread = (ON_EACH_DEVICE,) if any("shard_map" in one.transforms for one in program.equations) else ()
+    branches = notes_of_branches(one.primitive for one in program.equations if one.repeats != 0)
+    notes = (*unknown, *branches, *notes_of_params(program.inputs), *spread, NOT_RUN)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
     return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program, device=device)
 

@@ -16,7 +16,7 @@ from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
-from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_params
+from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_branches, notes_of_params
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
@@ -142,7 +142,13 @@ def _counted(inspection: Inspection, source: str) -> Cost:
         source,
         rows,
         SymbolicProgram(inspection.name, (), inspection.inputs).params,
-        (*notes_of(rows), *notes_of_params(inspection.inputs), *_notes_of_devices(inspection, source), NOT_RUN),
+        (
+            *notes_of(rows),
+            *notes_of_branches(row.opcode for row in rows if row.repeats != 0),
+            *notes_of_params(inspection.inputs),
+            *_notes_of_devices(inspection, source),
+            NOT_RUN,
+        ),
         source_of(f"XLA {source}", lambda: inspection.analysis(source)),
         once_of(source, rows),
         _fusions(costs),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -274,6 +275,9 @@ def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
     )
 
 
+_DEAREST = "the dearest branch is counted each time, as XLA counts; where another one runs, it costs less"
+
+
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
     """Return in words which figures are not known, and why."""
     groups: dict[tuple[str, str, str], int] = {}
@@ -285,6 +289,17 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
             key = f"{', '.join(first)} and {last}" if first else last, row.opcode, why
             groups[key] = groups.get(key, 0) + 1
     return tuple(f"{names} of {count} × {opcode}: {why}" for (names, opcode, why), count in groups.items())
+
+
+def notes_of_branches(opcodes: Iterable[str]) -> tuple[str, ...]:
+    """Return in words that of branches the dearest is counted, if there are some among what runs.
+
+    Examples:
+        >>> notes_of_branches(["add", "cond", "cond"])[0][:40]
+        '2 × cond: the dearest branch is counted '
+    """
+    counts = Counter(opcode for opcode in opcodes if opcode in ("cond", "conditional"))
+    return tuple(f"{count} × {opcode}: {_DEAREST}" for opcode, count in counts.items())
 
 
 def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:

@@ -221,3 +221,16 @@ def test_a_loop_of_which_nobody_knows_makes_all_in_it_unknown(program: Callable[
     assert any("1 × dot" in note and "nobody knows how often it runs" in note for note in cost.notes)
     # The condition of the loop runs at least once, but nobody knows how often: what is known stands outside of it.
     assert (cost.total.flops or 0) < 2 * 8**3
+
+
+@pytest.mark.parametrize("source", ["analytic", "lowered", "compiled"])
+def test_that_the_dearest_branch_is_counted_is_said(source: str) -> None:
+    def some(w, x):
+        return lax.fori_loop(0, 6, lambda i, c: lax.cond(i % 2 == 0, lambda c: c @ w, lambda c: c, c), x)
+
+    cost = inspect(some, spec(32, 32), spec(8, 32)).cost(source)
+    word = "cond" if source == "analytic" else "conditional"
+    note = f"1 × {word}: the dearest branch is counted each time, as XLA counts; where another one runs, it costs less"
+    assert note in cost.notes
+    assert note in str(cost)
+    assert "dearest" not in str(inspect(lambda w, x: x @ w, spec(32, 32), spec(8, 32)).cost(source))
