@@ -11,6 +11,7 @@ from typing import Any
 from mithril_nb.cost import Cost
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.records import unknown_params
+from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, short_repr
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.records import UNATTRIBUTED
@@ -269,7 +270,7 @@ def _dearest(blocks: Mapping[str, int]) -> str:
     """Return the blocks that hold most of a figure, as a table."""
     whole = sum(blocks.values())
     first = sorted(blocks.items(), key=lambda item: -item[1])[:_MOST_SHOWN]
-    rows = [(path or "(unattributed)", f"{value:,}", f"{100 * value / whole:.1f} %") for path, value in first]
+    rows = [(path or UNATTRIBUTED_LABEL, f"{value:,}", f"{100 * value / whole:.1f} %") for path, value in first]
     widths = [max(len(row[place]) for row in rows) for place in range(3)]
     lines = [f"{path:<{widths[0]}}  {value:>{widths[1]}}  {share:>{widths[2]}}" for path, value, share in rows]
     more = len(blocks) - len(first)

@@ -11,6 +11,11 @@ from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
 
+UNATTRIBUTED_LABEL = "(unattributed)"
+"""What people read in the place of a block where no block caused something, or nobody knows which."""
+AT_LEAST = "≥ "
+"""What stands before a figure that leaves out something unknown."""
+
 
 @singledispatch
 def render(value: object) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cli.target import Target, find_target, inspection_of, shapes_of
 from mithril_nb.cli.terminal import FAILED, complain, say, say_json
+from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import Diagnostic, MithrilError, UnknownBlockError, UnknownOptionError
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ def _print_striped(stage: Stage, lines: Sequence[str], numbers: Sequence[int] | 
             style = "dim" if hue is None else DARK_HUES[hue]
             stripes |= dict.fromkeys(range(one.line, one.line + one.lines), style)
     for block, hue in hues.items():
-        console.print(Text("▌", style=DARK_HUES[hue]) + Text(f"{visible(block) or '(unattributed)'} "), end="")
+        console.print(Text("▌", style=DARK_HUES[hue]) + Text(f"{visible(block) or UNATTRIBUTED_LABEL} "), end="")
     console.print()
     width = len(str(len(lines)))
     for number in range(1, len(lines) + 1) if numbers is None else numbers:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.records import Figures, Fusion, text_table, told_sum
-from mithril_nb.display import Shown
+from mithril_nb.display import UNATTRIBUTED_LABEL, Shown
 from mithril_nb.stages.records import UNATTRIBUTED
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Comparison(Shown):
     def tables(self) -> dict[str, list[tuple[str, ...]]]:
         """All of it in words: by the title of each table its rows, the first of which has the titles of columns."""
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
-        rows = [*self.by_block.items(), ("(unattributed)", self.unattributed), ("total", self.total)]
+        rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
         found = {f"{self.before} -> {self.after}": [head, *((path, *_cells(change)) for path, change in rows)]}
         if self.fusions:
             saved = told_sum(self.saved_by_fusion)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
                    "time_s"]  # fmt: skip
         found = pandas.DataFrame(lines, columns=columns).set_index("id")
     else:
-        blocks = {**cost["by_block"], "(unattributed)": cost["unattributed"]}
+        blocks = {**cost["by_block"], UNATTRIBUTED_LABEL: cost["unattributed"]}
         lines = [{"block": path, **{key: value for key, value in one.items() if key != "roles"}, **_roles(one)}
                  for path, one in blocks.items()]  # fmt: skip
         found = pandas.DataFrame(lines).set_index("block")

@@ -21,6 +21,7 @@ from mithril_nb.measure.values import Values, values_for
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
+from mithril_nb.stages.xla.compilation import OtherProgramError
 from mithril_nb.targets.options import refuse_misspelt, takes_params
 from mithril_nb.targets.slips import check_handed_on
 
@@ -78,7 +79,7 @@ def profile(
     except Exception as error:
         failure = failure_of(error)
         why, advice = ": it does not compile", 'inspection.cost(source="analytic"), which needs no compiler.'
-        if type(error) is LookupError:  # it did compile, and its text was read: it has come out otherwise since
+        if isinstance(error, OtherProgramError):  # it did compile
             why, advice = (
                 " with this inspection",
                 "inspection = ml.inspect(...), and then ml.profile(inspection) before anything else.",

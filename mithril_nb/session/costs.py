@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mithril_nb.cost import Cost, CostRow, Figures
+from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.viz.costs.formulas import short_formula
 from mithril_nb.viz.palette import hue_of
@@ -57,7 +58,7 @@ def _row(
     unknown = {"flops": figures.unknown, "transcendentals": figures.unknown, "bytes_accessed": figures.unknown_bytes}
     return {
         "block": path,
-        "label": path or "(unattributed)",
+        "label": path or UNATTRIBUTED_LABEL,
         "hue": -1 if hue is None else hue,
         **{name: getattr(figures, name) for name in FIGURES},
         # Most roles of most blocks have nothing, and most figures are known: what is not there is 0.

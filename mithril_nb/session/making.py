@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from functools import partial
 from mithril_nb.cost import Cost
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.session.analysis import Analysis, problem_of
+from mithril_nb.session.wishes import rests
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import STAGES, Inspection, Stage
 from mithril_nb.stages.pipeline import NEEDS
@@ -147,7 +147,7 @@ class StageMaker:
             if name not in self._wanted or self._is_there(name, analysis):
                 continue
             inspection = self.told(analysis)
-            if NEEDS[name] == "compile" and not inspection.is_optimized and not self._rests(wanted):
+            if NEEDS[name] == "compile" and not inspection.is_optimized and not rests(wanted, _REST_S):
                 return
             if not wanted():
                 return
@@ -158,15 +158,6 @@ class StageMaker:
     def _is_there(self, name: str, analysis: Analysis) -> bool:
         state = self.states[name]
         return state.state == "ready" and state.version == analysis.version
-
-    def _rests(self, wanted: Callable[[], bool]) -> bool:
-        """Wait a moment; return whether nothing newer came."""
-        until = time.monotonic() + _REST_S
-        while time.monotonic() < until:
-            if not wanted():
-                return False
-            time.sleep(0.01)
-        return True
 
     def _tell(self, analysis: Analysis, stage: str = "", cost: Cost | None = None) -> bool:
         """Take over what was made, unless the design is another by now; return whether it was taken."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.viz.escape import block_key, escaped
@@ -260,7 +261,7 @@ def _told(stage: str, made: Instruction) -> str:
     """Return what to say of an instruction: whose it is and why, what it does, what it is inside of, its Python."""
     shares = sorted(made.shares, key=lambda pair: -pair[1])[:6]
     blocks = [block if len(made.shares) == 1 else f"{block} {percent(share)}" for block, share in shares]
-    parts = [", ".join(blocks) or "(unattributed)", made.opcode, made.role or "", made.origin or ""]
+    parts = [", ".join(blocks) or UNATTRIBUTED_LABEL, made.opcode, made.role or "", made.origin or ""]
     if made.equations:
         listed = ", ".join(made.equations[:8]) + (", …" if len(made.equations) > 8 else "")
         parts.append(f"equation{'' if len(made.equations) == 1 else 's'} {listed}")

@@ -17,6 +17,7 @@ from typing import Any
 from mithril_nb.cost import Cost
 from mithril_nb.cost.costs import of_equations
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
+from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.traced import Input
@@ -145,7 +146,7 @@ class Inferred:
             raise NotInferredError(f"equation {first.id} ({first.primitive}) is another")
         if all(one == first for one in same[1:]):
             return first
-        where = f"{first.primitive} in {first.block or '(unattributed)'}"
+        where = f"{first.primitive} in {first.block or UNATTRIBUTED_LABEL}"
         params: list[tuple[str, Any]] = []
         for pairs in zip(*(one.params for one in same), strict=True):
             params.append((pairs[0][0], self._param(tuple(value for _, value in pairs), where)))

@@ -458,6 +458,12 @@ class NotebookPage:
             self.page.close()
 
 
+def focus(place: Locator) -> None:
+    """Move the keyboard there. What is still hidden takes no focus and says nothing, so it is waited for."""
+    place.wait_for()
+    place.focus()
+
+
 @contextmanager
 def watched_page(context: BrowserContext, address: str, height: int) -> Iterator[Page]:
     """Open a page that stands alone, 1280 wide; it must ask for nothing but itself, and log nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from lab import DARK, LIGHT
+from lab import DARK, LIGHT, focus
 from small_workbench import MODEL, OPEN, node, settled, shown
 
 PANEL = '[data-mnb-panel="cost"]'
@@ -90,7 +90,7 @@ def test_the_table_is_sorted_by_keys_and_sets_sources_side_by_side(tab) -> None:
     page = notebook.page
     model_order = rows(notebook)
     assert model_order[:5] == ["linear_0", "relu_0", "linear_1", "relu_1", "linear_2"]
-    at("cost.sort.flops").focus()
+    focus(at("cost.sort.flops"))
     page.keyboard.press("Enter")
     header = page.locator(f'{PANEL} th[aria-sort="descending"]')
     assert header.inner_text().startswith("FLOPs")
@@ -100,7 +100,7 @@ def test_the_table_is_sorted_by_keys_and_sets_sources_side_by_side(tab) -> None:
     page.keyboard.press("Enter")
     assert rows(notebook) == model_order
     # Arrows go from source to source, Space presses one.
-    at("cost.source.analytic").focus()
+    focus(at("cost.source.analytic"))
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Space")
     at("cost.sort.lowered").wait_for()
@@ -116,7 +116,7 @@ def test_the_table_is_sorted_by_keys_and_sets_sources_side_by_side(tab) -> None:
     # A row opens to its equations, the dearest first.
     at("cost.source.lowered").click()
     at("cost.source.compiled").click()
-    page.locator(f'{PANEL} tr[data-mnb-cost="linear_1"]').focus()
+    focus(page.locator(f'{PANEL} tr[data-mnb-cost="linear_1"]'))
     page.keyboard.press("ArrowRight")
     page.locator(f"{PANEL} .mnb-cost-detail", has_text="dot_general").wait_for()
     page.keyboard.press("ArrowLeft")
@@ -130,7 +130,7 @@ def test_a_click_on_a_cell_of_the_treemap_selects_the_block_everywhere(tab) -> N
     notebook, at = tab()
     page = notebook.page
     settled(notebook, "jaxpr")
-    at("cost.view.table").focus()
+    focus(at("cost.view.table"))
     page.keyboard.press("ArrowRight")
     cell = page.locator(f'{PANEL} .mnb-drawing [data-block="linear_1"]')
     cell.wait_for()

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from lab import focus
 
 PROGRAM = """
 import jax, jax.numpy as jnp
@@ -60,7 +61,7 @@ def test_the_first_view_is_linked_and_worked_by_hand_and_by_keys(open_explorer, 
     line.click(position={"x": 90, "y": 6})
     page.locator('.mnb-stage-graph [data-node="layer_0"][data-mnb-linked="pinned"]').wait_for()
     # By keys: from the node into it and out again, the focus stays on it.
-    layer.focus()
+    focus(layer)
     nodes = page.locator("[data-mnb-nodes]")
     before = int(nodes.get_attribute("data-mnb-nodes"))
     page.keyboard.press("ArrowRight")
@@ -87,7 +88,7 @@ def test_what_needs_the_compiler_comes_when_it_is_asked_for(open_explorer, recor
     page.locator('[data-mnb-action="pane.hlo"]').click()
     page.locator('[data-mnb-pane="hlo"][data-mnb-state="ready"][data-mnb-version="1"]').wait_for()
     page.locator('[data-mnb-shown="0"]').wait_for()
-    page.locator(".mnb-pass-list").focus()
+    focus(page.locator(".mnb-pass-list"))
     page.keyboard.press("ArrowDown")
     page.locator('[data-mnb-shown="1"]').wait_for()
     assert page.locator(".mnb-diff-added, .mnb-diff-removed").count() > 0

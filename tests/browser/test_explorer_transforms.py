@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab import focus
+
 OPEN = """
 import jax, jax.numpy as jnp
 import mithril_nb as ml
@@ -25,7 +27,7 @@ def test_transforms_are_stepped_through_by_keys(run_cells, screenshots) -> None:
     assert after.locator('[data-mnb-mark="new"]').count() > 0
     new = after.locator('[data-mnb-mark="new"]').first
     assert page.evaluate("(line) => getComputedStyle(line, '::before').content", new.element_handle()) == '"+"'
-    part.locator('[role="listbox"]').focus()
+    focus(part.locator('[role="listbox"]'))
     page.keyboard.press("ArrowDown")
     page.locator('[data-mnb-part="transforms"][data-mnb-step="2"]').wait_for()
     assert part.locator('[data-mnb-side="before"] [data-mnb-mark="changed"]').count() > 0
@@ -34,7 +36,7 @@ def test_transforms_are_stepped_through_by_keys(run_cells, screenshots) -> None:
     after.locator(".mnb-pinned").first.wait_for()
     assert "to " in part.locator('[data-mnb-side="before"] .mnb-pane-figures').inner_text()
     assert not notebook.evaluate("bool(e.snapshot['transforms']['compared'])"), "nothing is run before somebody asks"
-    page.locator('[data-mnb-action="transforms.compare"]').focus()
+    focus(page.locator('[data-mnb-action="transforms.compare"]'))
     page.keyboard.press("Enter")
     part.locator(".mnb-compared", has_text="✓ agrees with a Python loop of 4 runs").wait_for()
     assert part.locator(".mnb-pass", has_text="✓ agrees").count() == 4

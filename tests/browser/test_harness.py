@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from lab import DARK, LIGHT, KernelError
+from lab import DARK, LIGHT, KernelError, focus
 
 SLIDER = """
 import ipywidgets
@@ -23,7 +23,7 @@ def test_a_slider_shows_and_its_value_reaches_the_kernel(run_cells, tmp_path: Pa
     notebook = run_cells([SLIDER])
     handle = notebook.page.locator(".widget-slider .noUi-handle")
     handle.wait_for()
-    handle.focus()
+    focus(handle)
     for _ in range(4):
         notebook.page.keyboard.press("ArrowRight")
     notebook.wait_for("slider.value == 7")

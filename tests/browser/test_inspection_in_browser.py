@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 import pytest
-from lab import Browser, watched_page
+from lab import Browser, focus, watched_page
 from playwright.sync_api import Page
 
 from mithril_nb.stages import inspect
@@ -59,14 +59,14 @@ def test_stages_are_chosen_and_blocks_open_by_a_click(page: Page):
     page.locator('.picture [data-node="two"]').click()
     assert page.locator('.picture [data-node="two"]').get_attribute("aria-expanded") == "true"
     assert any("exp" in text for text in lines(page, "jaxpr", "pin"))
-    page.locator('.picture [data-node="two"]').focus()
+    focus(page.locator('.picture [data-node="two"]'))
     page.keyboard.press("Enter")
     assert page.locator('.picture [data-node="two"]').get_attribute("aria-expanded") == "false"
     assert lines(page, "jaxpr", "pin") == []
 
 
 def test_the_keyboard_alone_is_enough(page: Page):
-    page.locator('[data-stage="jaxpr"] .code').focus()
+    focus(page.locator('[data-stage="jaxpr"] .code'))
     for key in ("ArrowDown", "ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(key)
     assert len(lines(page, "jaxpr", "pin")) == 1
@@ -74,7 +74,7 @@ def test_the_keyboard_alone_is_enough(page: Page):
     page.keyboard.press("Escape")
     assert lines(page, "stablehlo", "pin") == []
     rows = page.locator(".passes li")
-    rows.nth(0).focus()
+    focus(rows.nth(0))
     page.keyboard.press("ArrowDown")
     assert page.locator(".difference header b").text_content() == rows.nth(1).locator("b").text_content()
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from lab import Browser, watched_page
+from lab import Browser, focus, watched_page
 from playwright.sync_api import Page
 
 from mithril_nb import cli
@@ -71,10 +71,10 @@ def test_a_group_is_its_blocks(page: Page):
 
 
 def test_the_keyboard_alone_is_enough(page: Page):
-    page.locator('.node[data-block="linear_1"]').focus()
+    focus(page.locator('.node[data-block="linear_1"]'))
     page.keyboard.press("Enter")
     assert pinned(page, "hlo")
-    page.locator('[data-stage="jaxpr"] .code').focus()
+    focus(page.locator('[data-stage="jaxpr"] .code'))
     for key in ("]", "Enter"):
         page.keyboard.press(key)
     assert page.locator('[data-stage="jaxpr"] .l.here.pin').count() == 1

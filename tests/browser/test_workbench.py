@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from lab import focus
 from small_workbench import BATCH, MODEL, OPEN, SIZES, STAGES, WIDTHS, node, settled, shown
 
 TRAINING = """
@@ -124,7 +125,7 @@ def test_moving_a_width_slider_moves_graph_shapes_cost_and_stages(show_workbench
     node(notebook, "linear_0").click()
     before = notebook.evaluate("wb.cost.total.flops")
     slider = notebook.page.locator('[data-mnb-field="dimension"] input[type=range]')
-    slider.focus()
+    focus(slider)
     notebook.page.evaluate(
         """() => {
             const root = document.querySelector('.mnb-root'), seen = (window.__seen = {start: performance.now()});
@@ -260,7 +261,7 @@ def test_the_inspector_tells_by_which_formula_a_block_is_counted(show_workbench)
     page = notebook.page
     letters = page.locator('[data-mnb-action="formula.letters"]')
     node(notebook, next(iter(WIDTHS))).click()
-    letters.focus()
+    focus(letters)
     page.keyboard.press("Enter")
     for path, (size_in, size_out) in WIDTHS.items():
         node(notebook, path).click()
@@ -273,7 +274,7 @@ def test_the_inspector_tells_by_which_formula_a_block_is_counted(show_workbench)
         assert formula.get_attribute("data-mnb-state") == "ready"
         facts = page.locator(".mnb-inspector .mnb-facts")
         assert facts.evaluate("list => list.clientHeight === list.scrollHeight && list.clientHeight > 0")
-    letters.focus()
+    focus(letters)
     page.keyboard.press("Enter")
     assert page.locator(".mnb-term").first.is_hidden()
     assert notebook.evaluate(f"wb.selection == ({path!r},)")

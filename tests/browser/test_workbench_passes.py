@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from lab import focus
+
 OPEN = """
 import mithril_nb as ml
 from mithril_nb.models import MLP
@@ -15,9 +17,9 @@ wb
 def test_the_passes_of_a_design_are_stepped_through_by_keys(run_cells, record_property, screenshots) -> None:
     notebook = run_cells([OPEN], width=1600, height=1100)
     page: Any = notebook.page
-    page.locator('.mnb-workbench [data-mnb-tab="passes"]').focus()
+    focus(page.locator('.mnb-workbench [data-mnb-tab="passes"]'))
     page.keyboard.press("Enter")
-    page.locator('[data-mnb-action="passes.ask"]').focus()
+    focus(page.locator('[data-mnb-action="passes.ask"]'))
     page.keyboard.press("Enter")
     page.locator('[data-mnb-shown="0"]').wait_for()
     page.keyboard.press("Tab")

@@ -42,6 +42,10 @@ _OTHER_PROGRAM = (
 )
 
 
+class OtherProgramError(LookupError):
+    """What XLA made in two turns of one program differs."""
+
+
 @dataclass(frozen=True)
 class _Decided:
     """What XLA's passes have made of a program, read while it still wrote machine code.
@@ -251,7 +255,7 @@ class Compilation:
         if self._told is None:
             return
         if text is None or fingerprint(text) != fingerprint(self._told.compiled.as_text() or ""):
-            raise LookupError(_OTHER_PROGRAM)
+            raise OtherProgramError(_OTHER_PROGRAM)
 
     # While XLA is at work
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.viz.costs.blocks import LOST, hue_or_grey, path_text, times, unnumbered
+from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.viz.costs.blocks import hue_or_grey, path_text, times, unnumbered
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, at_least, field_of, is_bound
@@ -159,7 +160,7 @@ def change_text(before: float | None, after: float | None) -> str:
 
 
 def _name(path: str) -> str:
-    return path_text(path) if path else LOST
+    return path_text(path) if path else UNATTRIBUTED_LABEL
 
 
 def _sums(ones: Sequence[Mapping[str, Any]]) -> tuple[float | None, float | None]:

@@ -13,8 +13,6 @@ from mithril_nb.viz.costs.sheet import NO_HUE
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import hue_of, hues_of_blocks
 
-LOST = "(unattributed)"
-"""What people read in the place of a block where no block caused something, or nobody knows which."""
 _NUMBERS = re.compile(r"\d+")
 _NUMBERED = re.compile(r"(.*?)(\d{1,9})")
 

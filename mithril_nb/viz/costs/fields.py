@@ -7,12 +7,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mithril_nb.display import AT_LEAST
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.viz import units
 from mithril_nb.viz.escape import one_line
 
-AT_LEAST = "≥ "
-"""What stands before a figure that leaves out something unknown."""
 OF_KNOWN = "≥: some of it is unknown; shares are of what is known"
 """What pictures say whose areas or tones stand for lower bounds."""
 Data = Mapping[str, Any]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-_AT_LEAST = "≥ "
+from mithril_nb.display import AT_LEAST
+
 _WIDEST = 40
 """About how many letters of a formula a cell shows."""
 
@@ -54,6 +55,6 @@ def added(parts: Sequence[str | int | None]) -> str:
     from mithril_nb.cost.formulas.symbols import parse, total
 
     numbers = sum(part for part in parts if isinstance(part, int))
-    whole = total([numbers, *(parse(formula.removeprefix(_AT_LEAST)) for formula in formulas)])
-    is_bound = None in parts or any(formula.startswith(_AT_LEAST) for formula in formulas)
-    return f"{_AT_LEAST if is_bound else ''}{whole}"
+    whole = total([numbers, *(parse(formula.removeprefix(AT_LEAST)) for formula in formulas)])
+    is_bound = None in parts or any(formula.startswith(AT_LEAST) for formula in formulas)
+    return f"{AT_LEAST if is_bound else ''}{whole}"

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.viz.costs.blocks import LOST, hues_of
+from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.viz.costs.blocks import hues_of
 from mithril_nb.viz.costs.fields import at_least, is_bound
 from mithril_nb.viz.costs.roofline import why_above
 from mithril_nb.viz.costs.rows import Row, folded_rows, summed
@@ -100,7 +101,7 @@ def _lines(profile: Any) -> Iterator[_Line]:
         yield _Line(row, "  " * row.depth + row.told, time_s, spread, rate, unknown)
     nobody = [row.time_s for row in profile.rows if row.time_s and not row.blocks and row.id not in profile.overhead]
     if nobody_s := sum(nobody):
-        yield _Line(None, LOST, nobody_s, None, profile.rate_of([""]), _unknown(data["unattributed"]))
+        yield _Line(None, UNATTRIBUTED_LABEL, nobody_s, None, profile.rate_of([""]), _unknown(data["unattributed"]))
     for name, time_s in profile.overhead.items():
         yield _Line(None, name, time_s)
     yield _Line(None, "total", profile.total.time_s, profile.spread, profile.rate, _unknown(data["total"]))

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from mithril_nb.display import AT_LEAST
 from mithril_nb.viz.costs.axes import Scale, decades, mark, tick_text
 from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text, times, unnumbered
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import AT_LEAST, Data, at_least, is_bound, notes_of
+from mithril_nb.viz.costs.fields import Data, at_least, is_bound, notes_of
 from mithril_nb.viz.costs.naming import Names
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL

@@ -9,7 +9,7 @@ from itertools import chain
 from textwrap import wrap
 from typing import Any
 
-from mithril_nb.viz.costs.blocks import LOST
+from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.formulas import short_formula, value_of
 from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
 from mithril_nb.viz.costs.table_notes import notes, unknowns
@@ -23,7 +23,6 @@ Cost = Mapping[str, Any]
 """Costs as data: `Cost.to_dict()`, or several of them side by side: `Costs.to_dict()`."""
 
 _OWN = ("(loss)", "(optimizer)")  # what a program does for no block, as `stages` names it
-_AT_LEAST = "≥ "
 _ROLES = ("forward", "backward", "update")
 _MEMORY = ("argument", "output", "temp", "alias", "code")
 _MOST_FORMULAS = 40
@@ -61,7 +60,7 @@ class _Column:
         if isinstance(value, str):
             return short_formula(value)
         is_bound = value and figures.get(self.unknown) and "formulas" not in figures
-        return f"{_AT_LEAST if is_bound else ''}{self.written(value)}"
+        return f"{AT_LEAST if is_bound else ''}{self.written(value)}"
 
 
 @dataclass(frozen=True)
@@ -235,7 +234,7 @@ def _block_table(table: _Table, groups: Sequence[Sequence[_Column]], *, has_shar
     for row, share in zip(table.folded, table.shares(table.folded), strict=True):
         cells = [_told(column, table.figures(column.source, row)) for column in shown]
         rows.append(("  " * row.depth + row.told, *cells, *(_percent(*share) for _ in last)))
-    for name, key in ((LOST, "unattributed"), ("total", "total")):
+    for name, key in ((UNATTRIBUTED_LABEL, "unattributed"), ("total", "total")):
         cells = [_told(column, table.sources[column.source][key]) for column in shown]
         share = "100 %" if key == "total" else _percent(*table.share(table.main.get(key)))
         rows.append((name, *cells, *(share for _ in last)))
@@ -301,7 +300,7 @@ def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iter
         yield from (_cell(column, table.figures(column.source, row)) for column in table.columns)
         yield f"{_share(table, table.figures(name, row), share, largest)}</tr>"
     yield '</tbody><tfoot><tr><th scope="row"><span class="dot"></span>'
-    yield f"{LOST}</th>"
+    yield f"{UNATTRIBUTED_LABEL}</th>"
     yield from (_cell(column, table.sources[column.source]["unattributed"]) for column in table.columns)
     yield f"{_share(table, lost, table.share(lost), largest)}</tr>"
     yield '<tr class="total"><th scope="row">total</th>'
@@ -353,7 +352,7 @@ def _value_cell(text: str, value: float | str | None, is_blank: bool = False) ->
     if isinstance(value, str):
         spoken = f' aria-label="{escaped(value)}"' if text != value else ""
         return f'<td title="{escaped(value)}"{spoken}>{escaped(text)}</td>'
-    at_least = "at least " if text.startswith(_AT_LEAST) else ""
+    at_least = "at least " if text.startswith(AT_LEAST) else ""
     return f'<td title="{at_least}{exact(value)}">{escaped(text)}</td>'
 
 

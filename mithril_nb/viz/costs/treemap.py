@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mithril_nb.viz.costs.blocks import LOST, Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
+from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.viz.costs.blocks import Branch, hue_or_grey, hues_of, label_of, path_text, times, tree_of
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import (
@@ -154,7 +155,9 @@ def _divide(
     rects = squarified([value for value, _ in parts], within)
     for place, ((value, one), rect) in enumerate(zip(parts, rects, strict=True)):
         if one is lost:
-            cells.append(Cell(rect, None, (LOST,), value, 1, NO_HUE, 0, "what no block caused", one.is_least))
+            cells.append(
+                Cell(rect, None, (UNATTRIBUTED_LABEL,), value, 1, NO_HUE, 0, "what no block caused", one.is_least)
+            )
             continue
         if one is branch:  # what it costs by itself
             alone = names if not branch.inside else (*names[:-1], f"{branch.label or _PROGRAM}{_OWN}")
@@ -188,7 +191,7 @@ def _cell(
 def _lost(data: Data, kind: Field) -> Branch:
     """Return what no block caused."""
     figures = data["unattributed"]
-    return Branch("", LOST, figures.get(kind.name) or 0, is_bound=is_bound(figures, kind.name))
+    return Branch("", UNATTRIBUTED_LABEL, figures.get(kind.name) or 0, is_bound=is_bound(figures, kind.name))
 
 
 def _rounded(cell: Cell) -> Cell:
@@ -232,7 +235,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
         return page.svg(reason_of(data, kind))
     total, hues = sum(cell.value for cell in cells), hues_of(data)
     groups = _groups(cells, hues)
-    greys = [name for name, hue, _ in groups if hue == NO_HUE and name != LOST]
+    greys = [name for name, hue, _ in groups if hue == NO_HUE and name != UNATTRIBUTED_LABEL]
     patterns = {name: place for place, name in enumerate(greys, 1)}  # 0 is that of slate, which is a hue
     for cell in cells:
         _draw(page.sheet, cell, kind, total, patterns.get(_group(cell, hues), 0))
@@ -240,7 +243,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     if any(not cell.labels or len(cell.names) > 1 for cell in cells):
         told = {name: f"{name} {percent(value / total)}" for name, _, value in groups}
         page.legend(
-            [("" if name == LOST else f"hue{hue}", told[name]) for name, hue, _ in groups],
+            [("" if name == UNATTRIBUTED_LABEL else f"hue{hue}", told[name]) for name, hue, _ in groups],
             {told[name]: pattern for name, pattern in patterns.items()},
         )
     for text in _missing(data, kind):
@@ -283,7 +286,7 @@ def _group(cell: Cell, hues: Mapping[str, int]) -> str:
     while own and own not in hues:
         own = own.rpartition("/")[0]
     if cell.path is None:
-        return LOST
+        return UNATTRIBUTED_LABEL
     return cell.names[0].removesuffix(_OWN) if own else label_of(cell.path) or "other blocks"
 
 
@@ -313,7 +316,7 @@ def _text(data: Data, kind: Field) -> str:
             continue
         rows.append(("  " * depth + times(branch.label, branch.repeat), *_figures(branch, kind, total)))
     if lost.value:
-        rows.append((LOST, *_figures(lost, kind, total)))
+        rows.append((UNATTRIBUTED_LABEL, *_figures(lost, kind, total)))
     rows.append(("total", whole_text(data, kind), "100 %", ""))
     lines = [head, columns(rows, right=frozenset({1, 2}))]
     if hidden:

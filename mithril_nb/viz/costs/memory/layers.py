@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
-from mithril_nb.viz.costs.blocks import LOST, hue_or_grey, hues_of, path_text
+from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.viz.costs.blocks import hue_or_grey, hues_of, path_text
 from mithril_nb.viz.costs.sheet import NO_HUE, TINTS
 from mithril_nb.viz.palette import LIGHT, hues_of_blocks
 
@@ -120,7 +121,7 @@ def _key(
         return UNFILLED, None, None
     block = str(life["block"])
     if not block:
-        return f"{life['kind']} {LOST}", NO_HUE, ""
+        return f"{life['kind']} {UNATTRIBUTED_LABEL}", NO_HUE, ""
     path = block
     while path and path not in layers:
         path = path.rpartition("/")[0]

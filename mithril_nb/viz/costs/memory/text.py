@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.viz.costs.blocks import LOST, path_text, tree_of
+from mithril_nb.display import UNATTRIBUTED_LABEL
+from mithril_nb.viz.costs.blocks import path_text, tree_of
 from mithril_nb.viz.costs.memory.layers import Data, thinned
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
@@ -94,7 +95,7 @@ def _blocks(data: Data) -> str:
         stack += [(one, depth + 1) for one in sorted(branch.inside, key=lambda one: one.value)]
     unfilled = data["kinds"].get("unfilled", 0)
     lost = data["at_peak"].get("", 0) - unfilled
-    for name, size in ((LOST, lost), ("(unfilled)", unfilled)):
+    for name, size in ((UNATTRIBUTED_LABEL, lost), ("(unfilled)", unfilled)):
         if size:
             rows.append((name, *_share(size, peak)))
     text = columns(rows, right=frozenset({1, 2}))
@@ -115,7 +116,7 @@ def _values(data: Data) -> str:
             one_line(one["id"]),
             nbytes(one["size_bytes"]),
             one["kind"],
-            path_text(one["block"]) if one["block"] else LOST,
+            path_text(one["block"]) if one["block"] else UNATTRIBUTED_LABEL,
             f"{one['first'] + 1:,} – {one['last'] + 1:,}",
         )
         for one in there[:_LARGEST]
