@@ -7,6 +7,7 @@ import { changeOf } from "../src/cost-whatif";
 import { costOf } from "../src/inspector";
 import type { Cost, CostDetail, CostRow, Figure, Snapshot, Source } from "../src/types";
 import { mountWorkbench } from "../src/workbench";
+import { finderIn } from "./find";
 
 const LINES = 40;
 /** Unpacking takes long on a busy machine. */
@@ -159,11 +160,7 @@ describe("the Cost tab", () => {
   let session: FakeCosts;
   let el: HTMLElement;
   let cleanup: () => void;
-  const find = <T extends Element = HTMLElement>(selector: string, within: ParentNode = el): T => {
-    const found = within.querySelector<T>(selector);
-    if (!found) throw new Error(`nothing is at ${selector}`);
-    return found;
-  };
+  const find = finderIn(() => el);
   const at = (action: string): HTMLElement => find(`[data-mnb-action="cost.${action}"]`);
   const key = (target: Element, name: string): void => void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, composed: true, cancelable: true }));
   const sent = (name: string): any[] => session.sent.filter((command) => command.name === name).map((command) => command.args);

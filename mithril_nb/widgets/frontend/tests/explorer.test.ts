@@ -5,6 +5,7 @@ import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
 import { pictureOf } from "../src/stage-graph";
 import type { Mark, MarkedLine, SeenNode, TransformStep } from "../src/types";
+import { finderIn } from "./find";
 
 const LINES = 70;
 const data = structuredClone(fixture) as unknown as Fixture;
@@ -35,11 +36,7 @@ describe("the explorer", () => {
   let session: FakeExplorer;
   let el: HTMLElement;
   let cleanup: () => void;
-  const find = <T extends Element = HTMLElement>(selector: string): T => {
-    const found = el.querySelector<T>(selector);
-    if (!found) throw new Error(`nothing is at ${selector}`);
-    return found;
-  };
+  const find = finderIn(() => el);
   const key = (target: Element, name: string, more: KeyboardEventInit = {}): void => void target.dispatchEvent(new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...more }));
   const at = (mark: string): SVGElement => find(`.mnb-stage-graph [data-node="${mark}"]`);
   const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
@@ -151,7 +148,7 @@ test("transforms are stepped through by keys, with signs, words, and what came o
   const el = document.createElement("div");
   document.body.append(el);
   const cleanup = mountExplorer({ model: session, el });
-  const find = <T extends HTMLElement = HTMLElement>(selector: string): T => el.querySelector<T>(selector)!;
+  const find = finderIn(() => el);
   const marks = (side: string): (string | undefined)[][] => [...el.querySelectorAll<HTMLElement>(`[data-mnb-side="${side}"] .mnb-mark`)].map((line) => [line.textContent!.trim(), line.dataset["mnbSign"], line.title]);
   const press = (key: string): void => void find(".mnb-pass-list").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true }));
   const part = (): HTMLElement => find('[data-mnb-part="transforms"]');

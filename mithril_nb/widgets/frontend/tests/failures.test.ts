@@ -3,6 +3,7 @@ import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import { mountExplorer } from "../src/explorer";
 import type { TransformStep } from "../src/types";
+import { finderIn } from "./find";
 
 const LINES = 20;
 const data = structuredClone(fixture) as unknown as Fixture;
@@ -47,11 +48,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
   let session: Broken;
   let el: HTMLElement;
   let cleanup: () => void;
-  const find = <T extends HTMLElement = HTMLElement>(selector: string): T => {
-    const found = el.querySelector<T>(selector);
-    if (!found) throw new Error(`nothing is at ${selector}`);
-    return found;
-  };
+  const find = finderIn(() => el);
   const soon = (look: () => void): Promise<void> => vi.waitFor(look, { timeout: 5000 });
   beforeEach(() => {
     session = new Broken(data);

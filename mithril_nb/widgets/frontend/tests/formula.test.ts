@@ -3,6 +3,7 @@ import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
 import type { BlockFormula, FormulaTerm } from "../src/types";
 import { mountWorkbench } from "../src/workbench";
+import { finderIn } from "./find";
 
 const LINES = 5;
 const data = structuredClone(fixture) as unknown as Fixture;
@@ -41,11 +42,7 @@ describe("the formula of the selected block", () => {
   let session: Counting;
   let el: HTMLElement;
   let cleanup: () => void;
-  const find = <T extends HTMLElement = HTMLElement>(selector: string): T => {
-    const found = el.querySelector<T>(selector);
-    if (!found) throw new Error(`nothing is at ${selector}`);
-    return found;
-  };
+  const find = finderIn(() => el);
   const part = (): HTMLElement => find('[data-mnb-part="formula"]');
   const state = (): string | undefined => part().dataset["mnbState"];
   const soon = (look: () => void): Promise<void> => vi.waitFor(look, { timeout: 5000 });

@@ -4,6 +4,7 @@ import { type Fixture, FakeModel, FakeSession } from "../dev/fake-model";
 import { stateOf } from "../dev/states";
 import { mountCurves } from "../src/live";
 import { mountWorkbench } from "../src/workbench";
+import { finderIn } from "./find";
 
 const LINES = 70;
 const data = structuredClone(fixture) as unknown as Fixture;
@@ -20,11 +21,7 @@ describe("the workbench", () => {
   let session: FakeSession;
   let el: HTMLElement;
   let cleanup: () => void;
-  const find = <T extends HTMLElement = HTMLElement>(selector: string): T => {
-    const found = el.querySelector<T>(selector);
-    if (!found) throw new Error(`nothing is at ${selector}`);
-    return found;
-  };
+  const find = finderIn(() => el);
   const click = (selector: string): void => {
     find(selector).dispatchEvent(new MouseEvent("pointerdown", CLICK));
     find(selector).dispatchEvent(new MouseEvent("pointerup", CLICK));
