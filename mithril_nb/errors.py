@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -75,6 +75,23 @@ def short_repr(value: object, most: int = 80) -> str:
     except RecursionError:
         text = f"a {type(value).__name__} that is too deep to be shown"
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def nearest(name: object, known: Iterable[str], alike: float = 0.5) -> list[str]:
+    """Return the names that a person may have meant, the likeliest first: those that it begins, or written alike.
+
+    Args:
+        name: What the person wrote.
+        known: The names that there are.
+        alike: How much of them has to agree.
+
+    Examples:
+        >>> nearest("num", ["name", "num_heads"]), nearest("heds", ["heads", "layers"])
+        (['num_heads', 'name'], ['heads'])
+    """
+    text, every = str(name), [*known]
+    begun = [one for one in every if len(text) > 1 and one.startswith(text)]
+    return [*begun, *(one for one in difflib.get_close_matches(text, every, 3, alike) if one not in begun)]
 
 
 class MithrilError(Exception):
@@ -216,7 +233,7 @@ def refuse_unknown(name: str, unknown: Mapping[str, object], function: Callable[
         if parameter.kind is not parameter.VAR_KEYWORD and parameter.name != "self"
     ]
     first = next(iter(unknown))
-    near = difflib.get_close_matches(first, takes, 1, 0.5)
+    near = nearest(first, takes)
     raise UnknownOptionError(
         f"{name} takes no argument {first!r}.",
         (("takes", ", ".join(takes)),),

@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, NoReturn, Self
+from typing import Any, Self
 
 from mithril_nb.display import Shown, render
 from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, short_repr
@@ -21,14 +21,12 @@ from mithril_nb.graph.edit import alone, composite
 from mithril_nb.graph.records import Block, LogicalGraph, Port
 from mithril_nb.graph.spec import Value
 from mithril_nb.models.adding import Adding
+from mithril_nb.models.calling import refuse_call
 from mithril_nb.models.connection import Connection, IOKey, Tensorlike
-from mithril_nb.models.fields import checked, example, fields_of, plain
+from mithril_nb.models.fields import checked, fields_of, plain
 from mithril_nb.models.portable import Portable
 from mithril_nb.models.registry import KINDS, kind_named
 from mithril_nb.models.said import Said
-
-_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-
 
 _EMPTY = composite(LogicalGraph())
 
@@ -46,7 +44,7 @@ class _Kind(type):
         try:
             cls.__signature__.bind(*given, **named)
         except TypeError as error:
-            _refuse_call(cls, error, named)
+            refuse_call(cls, error, given, named)
         made = super().__call__(*given, **named)
         made._seal()
         return made
@@ -401,24 +399,6 @@ def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
         )
     checked(model.kind, fields_of(kind), given)
     return kind(**given, name=model.name)
-
-
-def _refuse_call(kind: _Kind, error: TypeError, named: Mapping[str, Any]) -> NoReturn:
-    arguments = kind.__signature__.parameters.values()
-    takes = ", ".join(str(one.replace(annotation=one.empty)) for one in arguments)
-    given = ", ".join(f"{key}={value!r}" for key, value in named.items())
-    fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
-    examples = {name: repr(example(field)) for name, field in fields.items()}
-    started = [name for name, field in fields.items() if field.start is not None]
-    needed = [
-        one.name for one in arguments if one.name in started or (one.default is one.empty and one.kind not in _STARRED)
-    ]
-    call = ", ".join(f"{name}={examples.get(name, '...')}" for name in needed)
-    raise UnknownOptionError(
-        f"cannot make {kind.__name__}: {error}.",
-        (("takes", takes or "nothing"), *((("given", given),) if given else ())),
-        f"{kind.__name__}({call})",
-    ) from None
 
 
 def _is_constant(value: Any) -> bool:

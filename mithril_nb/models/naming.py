@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
@@ -29,7 +30,7 @@ def input_specs(
         >>> input_specs(Linear(10).graph, {"input": ["batch", 784]})
         {'input': ('batch', 784) float32}
     """
-    names = by_port(shapes, input_names(graph), "input", what="shapes", example="[32, 784]")
+    names = by_port(shapes, input_names(graph), "input", what="shapes", example="[32, 784]", written=written_shape)
     return {
         port: TensorSpec(as_shape(name, shapes[name]), input_dtype(graph, port, dtype)) for port, name in names.items()
     }
@@ -82,8 +83,27 @@ def input_names(graph: LogicalGraph) -> tuple[str, ...]:
     return tuple(port.name for port in graph.inputs if port.role == "data")
 
 
+def written_shape(shape: Any) -> str:
+    """Return a shape as a person writes it, `""` if it is none.
+
+    Examples:
+        >>> written_shape((4, "time")), written_shape([4.5])
+        ("[4, 'time']", '')
+    """
+    try:
+        return repr(list(as_shape("input", shape)))
+    except UnknownOptionError:
+        return ""
+
+
 def by_port(
-    given: Mapping[str, Any], ports: tuple[str, ...], side: str, *, what: str, example: str = "..."
+    given: Mapping[str, Any],
+    ports: tuple[str, ...],
+    side: str,
+    *,
+    what: str,
+    example: str = "...",
+    written: Callable[[Any], str] | None = None,
 ) -> dict[str, str]:
     """Return the name under which each port was given, of those that were given.
 
@@ -93,6 +113,7 @@ def by_port(
         side: `"input"` or `"output"`: also stands for the only port, whatever its name.
         what: What the caller calls `given`, for messages.
         example: A value of `given`, for messages.
+        written: Writes a value, `""` if it is none: messages then repeat what was given, at the ports that are meant.
 
     Raises:
         UnknownOptionError: `given` is no dict.
@@ -102,7 +123,8 @@ def by_port(
         >>> by_port({"input": 1}, ("image",), "input", what="inputs")
         {'image': 'input'}
     """
-    wanted = f"{what} = {{{', '.join(f'{port!r}: {example}' for port in ports)}}}"
+    values = _values(given, ports, written) if written else {}
+    wanted = f"{what} = {{{', '.join(f'{port!r}: {values.get(port, example)}' for port in ports)}}}"
     if not isinstance(given, Mapping):
         raise UnknownOptionError(
             f"{what} must be given by name, in a dict.",
@@ -122,6 +144,20 @@ def by_port(
             )
         names[port] = name
     return names
+
+
+def _values(given: Any, ports: tuple[str, ...], written: Callable[[Any], str]) -> dict[str, str]:
+    """What was given as a person would write it, at the ports that were meant, as far as one can tell."""
+    if not isinstance(given, Mapping):
+        each = [given] * len(ports) if written(given) else list(given) if isinstance(given, list | tuple) else []
+        return {port: text for port, value in zip(ports, each, strict=False) if (text := written(value))}
+    found = {port: text for port in ports if port in given and (text := written(given[port]))}
+    for name, value in given.items():
+        left = [port for port in ports if port not in given and port not in found]
+        near = get_close_matches(str(name), left, 1, 0.5) or left[:1]
+        if name not in ports and near and (text := written(value)):
+            found[near[0]] = text
+    return found
 
 
 def flat_params(params: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

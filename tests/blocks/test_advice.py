@@ -7,7 +7,7 @@ import pytest
 
 import mithril_nb.models as models
 from mithril_nb.errors import MithrilError
-from mithril_nb.models import KINDS, Constant, Linear, Model, Residual
+from mithril_nb.models import GPT, KINDS, Constant, Embedding, Linear, Model, Residual
 from mithril_nb.models.fields import example, fields_of
 
 BAD = (None, "bad!", object(), -(10**9), 10**9, 2.5, -1, 0, [], [1, 2, 3, 4, 5], {1: 2}, float("nan"), 10**400)
@@ -40,6 +40,35 @@ def test_what_an_error_says_to_try_works_when_pasted(kind: str):
                 tried |= {one.advice for one in error.diagnostics if one.advice.startswith(f"{kind}(")}
     for advice in tried:
         assert isinstance(eval(advice, dict(vars(models))), Model), advice
+
+
+@pytest.mark.parametrize("kind", [kind for kind in OURS if not takes_blocks(kind) and fields_of(KINDS[kind])])
+def test_the_call_that_a_misspelt_one_is_answered_with_works_and_keeps_its_value(kind: str):
+    for field in fields_of(KINDS[kind]):
+        with pytest.raises(MithrilError) as caught:
+            KINDS[kind](**{f"{field.name[:-1]}_": example(field)})
+        advice = caught.value.diagnostics[0].advice
+        assert isinstance(eval(advice, dict(vars(models))), Model), advice
+        if len(field.name) > 4 and field.type != "value" and len(fields_of(KINDS[kind])) == 1:
+            assert f"{field.name}={example(field)!r}" in advice
+
+
+@pytest.mark.parametrize(
+    ("call", "advice"),
+    [
+        (lambda: GPT(vocab=256, layers=3, dim=4, heads=4), "GPT(vocabulary=256, layers=3, heads=4)"),
+        (lambda: GPT(256, layrs=2), "GPT(256, layers=2)"),
+        (lambda: Embedding(num=3), "Embedding(num_embeddings=3, dim=64)"),
+        (lambda: Linear(64, dims=3, bias=False), "Linear(64, use_bias=False)"),
+        (lambda: Residual(), "Residual(Linear(64))"),
+        (lambda: Linear(dims=object()), "Linear(dimension=64)"),
+    ],
+)
+def test_a_misspelt_call_is_answered_with_one_that_works(call, advice: str):
+    with pytest.raises(MithrilError) as caught:
+        call()
+    assert caught.value.diagnostics[0].advice == advice
+    assert isinstance(eval(advice, dict(vars(models))), Model)
 
 
 def test_values_nested_too_deep_are_refused():

@@ -130,7 +130,7 @@ def test_report_writes_one_file(model, tmp_path, capsys):
             ["--shape", "image=3"],
             "UnexpectedInputError: the model has no input 'image'.\n"
             "    inputs  'input'\n"
-            "    Try: shapes = {'input': [32, 784]}\n",
+            "    Try: shapes = {'input': [3]}\n",
         ),
     ],
 )

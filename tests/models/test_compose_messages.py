@@ -89,8 +89,8 @@ CASES = [
         """
         UnknownOptionError: cannot make Linear: got an unexpected keyword argument 'width'.
             takes  dimension=None, use_bias=True, input_size=None, name=None
-            given  width=1
-            Try: Linear(dimension=64)
+            given  64, width=1
+            Try: Linear(64)
         """,
     ),
     (
@@ -99,6 +99,7 @@ CASES = [
         """
         UnknownOptionError: cannot make Relu: too many positional arguments.
             takes  name=None
+            given  'a', 'b'
             Try: Relu()
         """,
     ),

@@ -277,7 +277,7 @@ CASES = [
             because  cannot make Linear: got an unexpected keyword argument 'cls'.
                          takes  dimension=None, use_bias=True, input_size=None, name=None
                          given  dimension=3, use_bias=True, input_size=None, cls=1
-                         Try: Linear(dimension=64)
+                         Try: Linear(dimension=3, use_bias=True, input_size=None)
             Try: ml.load(path) of a file that ml.save(model, path) wrote.
         """,
     ),

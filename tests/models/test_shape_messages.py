@@ -1,7 +1,9 @@
 """What does not fit: which ports, which shapes, and what to try. The whole text, as a student reads it."""
 
 import textwrap
+from ast import literal_eval
 
+import numpy as np
 import pytest
 
 from mithril_nb.errors import MithrilError
@@ -232,7 +234,7 @@ CASES = [
         """
         UnexpectedInputError: the model has no input 'y'.
             inputs  'x'
-            Try: shapes = {'x': [32, 784]}
+            Try: shapes = {'x': [2, 3]}
         """,
     ),
     (
@@ -303,7 +305,7 @@ CASES = [
         lambda: input_specs(several().graph, {"x": (2, 3), "input": (2, 3)}),
         """
         UnexpectedInputError: the input 'x' is given twice, as 'x' and as 'input'.
-            Try: shapes = {'x': [32, 784]}
+            Try: shapes = {'x': [2, 3]}
         """,
     ),
     (
@@ -324,3 +326,25 @@ def test_message(call, text):
     with pytest.raises(MithrilError) as error:
         call()
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "wanted"),
+    [
+        (Linear(3), {"inptu": [4, 64]}, {"input": [4, 64]}),
+        (Linear(3), (4, 64), {"input": [4, 64]}),
+        (Linear(3), ["batch", np.int64(64)], {"input": ["batch", 64]}),
+        (Linear(3), "4, 64", {"input": [32, 784]}),
+        (Linear(3), {"inptu": 4}, {"input": [32, 784]}),
+        (Add(), {"rihgt": [4, 1], "left": [4, 64]}, {"left": [4, 64], "right": [4, 1]}),
+        (Add(), {"left": [4, 64], "zzz": [4, 1]}, {"left": [4, 64], "right": [4, 1]}),
+        (Add(), [4, 64], {"left": [4, 64], "right": [4, 64]}),
+        (Add(), [[4, 64], [4, 1]], {"left": [4, 64], "right": [4, 1]}),
+    ],
+)
+def test_shapes_that_were_given_are_advised_at_the_inputs_that_were_meant(model, given, wanted):
+    with pytest.raises(MithrilError) as error:
+        input_specs(model.graph, given)
+    advised = literal_eval(str(error.value).rpartition("Try: shapes = ")[2])
+    assert advised == wanted
+    assert [*input_specs(model.graph, advised)] == [*wanted]

@@ -136,7 +136,7 @@ CASES = [
         """
         UnexpectedInputError: the model has no input 'x'.
             inputs  'input'
-            Try: shapes = {'input': [32, 784]}
+            Try: shapes = {'input': [1, 2]}
         """,
     ),
     (

@@ -223,7 +223,7 @@ SAID = {
         """shapes must be given by name, in a dict.
     given   list
     inputs  'input'
-    Try: shapes = {'input': [32, 784]}""",
+    Try: shapes = {'input': [128, 784]}""",
     ),
     "a number in the place of a shape": (
         lambda: ml.inspect(Linear(3), shapes={"input": 128}),

@@ -1,0 +1,96 @@
+"""Calls that make a block, as a person writes them: the one that was meant, or one that works."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from mithril_nb.errors import MithrilError, UnknownOptionError, nearest
+from mithril_nb.models.fields import example, fields_of
+from mithril_nb.models.registry import KINDS
+
+_LONGEST = 200
+"""Letters of a call that is worth to be read."""
+_STARRED = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Mapping[str, Any]) -> NoReturn:
+    """Raise for a call that a kind cannot be made by, with one that it can.
+
+    Args:
+        kind: The kind of block.
+        error: What Python says of the call.
+        given: Its arguments by position.
+        named: Its arguments by name.
+
+    Raises:
+        UnknownOptionError: Always.
+    """
+    takes = ", ".join(str(one.replace(annotation=one.empty)) for one in inspect.signature(kind).parameters.values())
+    told = ", ".join([*map(repr, given), *(f"{key}={value!r}" for key, value in named.items())])
+    raise UnknownOptionError(
+        f"cannot make {kind.__name__}: {error}.",
+        (("takes", takes or "nothing"), *((("given", told),) if told else ())),
+        _corrected_call(kind, given, named) or example_call(kind),
+    ) from None
+
+
+def example_call(kind: type) -> str:
+    """Return a call that makes a block of a kind, as a person writes it.
+
+    Examples:
+        >>> from mithril_nb.models import Linear, Relu
+        >>> example_call(Linear), example_call(Relu)
+        ('Linear(dimension=64)', 'Relu()')
+    """
+    needed = _needed(kind)
+    try:
+        if ... not in needed.values():
+            kind(**needed)
+    except MithrilError as error:  # what takes blocks says itself which
+        advice = error.diagnostics[0].advice
+        return advice if advice.startswith(f"{kind.__name__}(") else _call_of(kind, (), needed)
+    return _call_of(kind, (), needed)
+
+
+def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    """Return the same call with names that the kind has; `""` if no such call makes a block."""
+    signature = inspect.signature(kind)
+    try:
+        taken = {*signature.bind_partial(*given).arguments, *named}
+    except TypeError:  # too many
+        return ""
+    names = [one.name for one in signature.parameters.values() if one.kind not in _STARRED]
+    found: dict[str, Any] = {}
+    for name, value in named.items():
+        near = [name] if name in names else nearest(name, [one for one in names if one not in taken])
+        found.update({near[0]: value} if near else {})
+    try:
+        bound = signature.bind_partial(*given, **found).arguments
+        found |= {name: value for name, value in _needed(kind).items() if name not in bound}
+        signature.bind(*given, **found)
+        kind(*given, **found)
+    except Exception:  # whatever it is: a person's own kind may do anything with its arguments
+        return ""
+    call = _call_of(kind, given, found)
+    return "" if len(call) > _LONGEST or " at 0x" in call else call
+
+
+def _needed(kind: type) -> dict[str, Any]:
+    """Return the arguments that a kind cannot do without, or does badly, each with a value; `...` for what it is."""
+    fields = {field.name: field for field in fields_of(kind)} if kind in KINDS.values() else {}
+    return {
+        one.name: example(fields[one.name]) if one.name in fields else ...
+        for one in inspect.signature(kind).parameters.values()
+        if (one.name in fields and fields[one.name].start is not None)
+        or (one.default is one.empty and one.kind not in _STARRED)
+    }
+
+
+def _call_of(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]) -> str:
+    arguments = [
+        *map(repr, given),
+        *(f"{name}={'...' if value is ... else repr(value)}" for name, value in named.items()),
+    ]
+    return f"{kind.__name__}({', '.join(arguments)})"
