@@ -16,6 +16,7 @@ from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownO
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
+from mithril_nb.targets.doors import called_as
 from mithril_nb.targets.options import refuse_misspelt
 from mithril_nb.targets.slips import check_handed_on
 
@@ -109,24 +110,25 @@ def assert_cost(
             most in  relu  1,000  100.0 %
             Try: flops=1_000 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.
     """
-    refuse_misspelt("assert_cost", options, assert_cost, target, "1_000_000")
+    refuse_misspelt("ml.assert_cost", options, assert_cost, target, "1_000_000")
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
     asked = {name: _pair(name, bound) for name, bound in bounds.items() if bound is not None}
     if not asked:
         raise UnknownOptionError(
-            "assert_cost was given no bound, and would never fail.",
+            "ml.assert_cost was given no bound, and would never fail.",
             (("bounds", ", ".join(bounds)),),
-            "assert_cost(program, *args, flops=1_000_000)",
+            "ml.assert_cost(program, *args, flops=1_000_000)",
         )
     if isinstance(target, Inspection) and (args or options):
         given = ", ".join((*("an argument" for _ in args[:1]), *options))
         raise UnknownOptionError(
-            f"assert_cost was given {given} beside program {target.name!r}, which has its arguments.",
+            f"ml.assert_cost was given {given} beside program {target.name!r}, which has its arguments.",
             (),
-            "assert_cost(inspection, flops=1_000_000)",
+            "ml.assert_cost(inspection, flops=1_000_000)",
         )
-    check_handed_on("assert_cost", options)
-    inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
+    with called_as("ml.assert_cost", **{name: bounds[name] for name in asked}):
+        check_handed_on(options)
+        inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     found = [
         _problem(inspection, name, _measured(inspection, name, source), low, high)
         for name, (low, high) in asked.items()
@@ -143,7 +145,7 @@ def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
     is_pair = len(pair) == 2 and all(isinstance(end, Real) and not isinstance(end, bool) for end in ends)
     if not ends or not is_pair or any(math.isnan(end) or end < 0 for end in ends) or ends[0] > ends[-1]:
         raise UnknownOptionError(
-            f"assert_cost cannot take {name}={short_repr(bound)}.",
+            f"ml.assert_cost cannot take {name}={short_repr(bound)}.",
             (("needs", "the most that it may be, or a pair of the least and the most, neither below 0"),),
             f"{name}=1_000_000, or {name}=(900_000, 1_000_000)",
         )

@@ -22,6 +22,7 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
+from mithril_nb.targets.doors import called_as
 from mithril_nb.targets.options import refuse_misspelt, takes_params
 from mithril_nb.targets.slips import check_handed_on
 
@@ -143,12 +144,14 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
 def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> tuple[Inspection, tuple[Any, ...]]:
     """Return the inspection, and what was given for it in the order of its arguments."""
     if not isinstance(target, Inspection):
-        check_handed_on("ml.profile", options)
+        with called_as("ml.profile"):
+            check_handed_on(options)
         own = signatures.signature(targets.inspect).parameters
         named = {name: value for name, value in options.items() if name not in own} | dict(options.get("kwargs") or {})
         if "params" in options and takes_params(target, args, named, options["params"]):
             named["params"] = options["params"]
-        return targets.inspect(target, *args, **options), (*args, *(named[name] for name in sorted(named)))
+        with called_as("ml.profile"):
+            return targets.inspect(target, *args, **options), (*args, *(named[name] for name in sorted(named)))
     if options:
         raise UnknownOptionError(
             f"program {target.name!r} is inspected already, and takes no options.",

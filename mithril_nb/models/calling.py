@@ -36,6 +36,15 @@ def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Map
     ) from None
 
 
+def example_block(kind: type) -> Any:
+    """Return a block of a kind, made by `example_call` if it takes no blocks.
+
+    Raises:
+        Exception: It cannot be made so.
+    """
+    return kind(**_needed(kind))
+
+
 def example_call(kind: type) -> str:
     """Return a call that makes a block of a kind, as a person writes it.
 
@@ -47,7 +56,7 @@ def example_call(kind: type) -> str:
     needed = _needed(kind)
     try:
         if ... not in needed.values():
-            kind(**needed)
+            example_block(kind)
     except MithrilError as error:  # what takes blocks says itself which
         advice = error.diagnostics[0].advice
         return advice if advice.startswith(f"{kind.__name__}(") else _call_of(kind, (), needed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import keyword
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, MethodType
 from typing import Any
@@ -13,10 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.errors import UnexpectedInputError, short_repr
 from mithril_nb.targets.results import NUMBERS, check_computes, checked_result, is_result
 from mithril_nb.targets.sizes import check_sizes
-from mithril_nb.targets.slips import meant
 
 try:  # Without this one a function that is jitted with options for XLA can only be looked at as it is.
     from jax._src.pjit import _cpp_pjit as _jit
@@ -64,7 +62,7 @@ class Arguments:
     ):
         self._keywords, self._title = tuple(sorted(kwargs)), title_of(fn)
         # Whoever calls chose the keywords; of `def f(*x, x_0)` it is the first of `x` that has to be called otherwise.
-        names = _unique((*self._keywords, *_names(fn, args)))
+        names = _unique((*self._keywords, *argument_names(fn, args)))
         self.all_names = (*names[len(kwargs) :], *names[: len(kwargs)])
         self.values = (*args, *(kwargs[name] for name in self._keywords))
         check_sizes(dict(zip(self.all_names, self.values, strict=True)), self._title)
@@ -78,7 +76,7 @@ class Arguments:
         ]
         self.names = tuple(name for name, _ in with_arrays)
         self.traced = tuple(part.built(part.arrays) for _, part in with_arrays)
-        signature = _signature(fn)
+        signature = signature_of(fn)
         self.is_plain = (
             not (static is None or signature is None or kwargs)
             and self.names == tuple(signature.parameters)[: len(args)]
@@ -175,7 +173,7 @@ def names_of(program: Callable[..., Any]) -> tuple[str, ...]:
 
 def is_own_argument(fn: Any, count: int, name: str) -> bool | None:
     """Return whether a function has an argument of a name that so many positions leave open; `None` if it takes any."""
-    signature = _signature(fn)
+    signature = signature_of(fn)
     kinds = {} if signature is None else {one.name: one.kind for one in signature.parameters.values()}
     if kinds.get(name) is inspect.Parameter.POSITIONAL_OR_KEYWORD:
         return [*kinds].index(name) >= count
@@ -191,43 +189,6 @@ def without_partial(
     while isinstance(target, functools.partial):
         target, args, kwargs = target.func, (*target.args, *args), {**target.keywords, **kwargs}
     return target, args, dict(kwargs)
-
-
-def check_call(
-    fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, options: Collection[str]
-) -> None:
-    """Raise if a function cannot be called with these arguments, as far as it says what it takes.
-
-    Args:
-        fn: The function.
-        args: Its arguments.
-        kwargs: Those that it is given by name.
-        name: What to call it.
-        options: What `ml.inspect` takes beside them for such a target: one of these may be meant.
-
-    Raises:
-        UnexpectedInputError: Too few, too many, or of unknown names.
-    """
-    signature = _signature(fn)
-    if signature is None:
-        return
-    try:
-        signature.bind(*args, **kwargs)
-    except TypeError as error:
-        given = [_short(arg) for arg in args] + [f"{key}={_short(value)}" for key, value in kwargs.items()]
-        wanted = [
-            parameter.name if parameter.kind is not parameter.KEYWORD_ONLY else f"{parameter.name}=..."
-            for parameter in signature.parameters.values()
-            if parameter.default is parameter.empty and parameter.kind not in (2, 4)
-        ]
-        open_names = [one for one in signature.parameters if one not in kwargs]
-        slips = {key: meant(key, [*open_names, *options]) for key in kwargs if key not in signature.parameters}
-        instead = [f"{near}={_short(kwargs[key])}" for key, near in slips.items() if near and near not in wanted]
-        raise UnexpectedInputError(
-            f"cannot inspect {name!r} with these arguments: {error}.",
-            (("takes", str(signature)), ("given", ", ".join(given) or "nothing")),
-            f"ml.inspect({', '.join([name, *wanted, *instead])})",
-        ) from None
 
 
 def title_of(target: Any) -> str:
@@ -293,8 +254,9 @@ def _static_of_jit(fn: Any, count: int, keywords: Sequence[str]) -> frozenset[in
     return frozenset(numbers | names)
 
 
-def _names(fn: Any, args: tuple[Any, ...]) -> list[str]:
-    signature = _signature(fn)
+def argument_names(fn: Any, args: tuple[Any, ...]) -> list[str]:
+    """Return what a function calls its arguments by position."""
+    signature = signature_of(fn)
     if signature is None:
         return [f"args_{place}" for place in range(len(args))]
     names: list[str] = []
@@ -321,13 +283,9 @@ def _identifier(name: str) -> str:
     return safe if safe.isidentifier() else f"_{safe}"
 
 
-def _signature(fn: Any) -> inspect.Signature | None:
+def signature_of(fn: Any) -> inspect.Signature | None:
+    """Return what a function says that it takes; `None` if it does not."""
     try:
         return inspect.signature(fn)
     except (TypeError, ValueError):  # of some that are written in C
         return None
-
-
-def _short(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    return short_repr(value, 40) if shape is None else f"{getattr(value, 'dtype', '')}{list(shape)}"

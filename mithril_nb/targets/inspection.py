@@ -7,27 +7,24 @@ from difflib import get_close_matches
 from typing import Any
 
 from mithril_nb import stages
-from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
+from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
-from mithril_nb.targets.arguments import (
-    Arguments,
-    check_call,
-    title_of,
-    without_compiler_options,
-    without_partial,
-)
-from mithril_nb.targets.functions import function_program, modules_of, names_in_code, other_modules
-from mithril_nb.targets.modules import callable_of, foreign, is_equinox, is_foreign, is_haiku, is_linen, within
+from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options, without_partial
+from mithril_nb.targets.calls import check_call
+from mithril_nb.targets.functions import function_program
+from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_haiku, is_linen, within
 from mithril_nb.targets.options import takes_params
 from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
 from mithril_nb.targets.programs import module_program
+from mithril_nb.targets.refusals import check_target, refuse, refuse_several, refuse_training
 from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.slips import OF_FUNCTIONS, OF_MODULES, check_options
 from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 """Programs that a model has."""
+_NOTHING = {"program": None, "loss": None, "optimizer": None}
 
 
 def inspect(
@@ -97,6 +94,8 @@ def inspect(
     check_options(kwargs, name, device, compiler_options)
     given = {**named, **(kwargs or {})}
     target, args, given = without_partial(target, args, given)
+    asked = {"program": program, "loss": loss, "optimizer": optimizer}
+    check_target(target, args, {"shapes": shapes, **asked})
     if takes_params(target, args, given, params):
         given, params = {**given, "params": params}, DEFAULT
     holders = names_of_params(params)
@@ -105,36 +104,29 @@ def inspect(
         compiler_options = {**own_options, **(compiler_options or {})}
     options = {"name": name, "device": device, "compiler_options": compiler_options}
     is_model = is_own(target) or is_foreign(target) or is_module(getattr(target, "__self__", None))
-    if (program, loss, optimizer) != (None, None, None) and not is_model:
+    if not is_model and asked != _NOTHING:
         around = within(target)
         is_model = around is not None
         if is_model:
-            _refuse_several({"program": program, "loss": loss, "optimizer": optimizer}, around, target)
-    chosen = _program_name(program, loss, optimizer, None if is_model else target)
+            refuse_several(asked, around, target)
+    if not is_model:
+        refuse_training(asked, target, args, given)
+    chosen = _program_name(program, loss, optimizer)
     loss, optimizer = "cross_entropy" if loss is None else loss, "adam" if optimizer is None else optimizer
     if is_model and holders != (DEFAULT,):
-        _refuse("params", params, target, "functions: a model knows its own", f"ml.inspect({title_of(target)}, x)")
+        refuse("params", params, target, args, given)
     if is_own(target):
-        _refuse("variables", variables, target, "Flax linen modules, Haiku transforms", "ml.inspect(model, x)")
+        refuse("variables", variables, target, args, given)
         sizes, dtypes = given_specs(target, args, given, shapes)
         if has_names(sizes.values()):
             scope = scope_of((*args, *given.values()))
             return inspect_with_names(target, sizes, dtypes, scope, chosen, loss, optimizer, options)
         return inspect_own(compiled_for(target, sizes, dtypes), chosen, loss, optimizer, options)
-    _refuse("shapes", shapes, target, "models of mithril_nb", f"ml.inspect({title_of(target)}, x)")
+    refuse("shapes", shapes, target, args, given)
     if is_model:
         return _inspect_module(target, args, given, variables, chosen, loss, optimizer, options)
-    _refuse(
-        "variables", variables, target, "Flax linen modules, Haiku transforms", f"ml.inspect({title_of(target)}, x)"
-    )
-    if not callable(target) or isinstance(target, type):
-        is_class = isinstance(target, type)
-        raise UnknownOptionError(
-            f"cannot inspect {f'the class {target.__name__!r}' if is_class else short_repr(target)}.",
-            (("needs", "a model, a function, or a module of Flax, Equinox or Haiku"),),
-            f"ml.inspect({target.__name__}(...), x)" if is_class else "ml.inspect(lambda x: x + 1, jax.numpy.ones(3))",
-        )
-    check_call(target, args, given, title_of(target), OF_FUNCTIONS)
+    refuse("variables", variables, target, args, given)
+    check_call(target, args, given, target, title_of(target), OF_FUNCTIONS)
     made = function_program(target, args, given)
     options |= {"name": name or title_of(target), "params": made.params(holders)}
     return stages.inspect(made.function, *made.specs, **options)
@@ -150,7 +142,7 @@ def _inspect_module(
     optimizer: Any,
     options: Mapping[str, Any],
 ) -> stages.Inspection:
-    around = within(target)
+    around, whole = within(target), target
     method = None if is_foreign(target) or around is not None else target
     if method is not None:
         target = method.__self__
@@ -161,7 +153,7 @@ def _inspect_module(
     if "method" in given and is_linen(target):
         takes = getattr(target, str(given["method"]), takes)
     own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
-    check_call(takes, args, {key: value for key, value in given.items() if key not in own}, title, own_options)
+    check_call(takes, args, {key: value for key, value in given.items() if key not in own}, whole, title, own_options)
     arguments = Arguments(takes, args, given)
     try:
         if around is None:
@@ -180,77 +172,18 @@ def _inspect_module(
     return stages.inspect(made.function, *made.specs, **{**options, **names})
 
 
-def _program_name(program: str | None, loss: Any, optimizer: Any, function: Any) -> str:
+def _program_name(program: str | None, loss: Any, optimizer: Any) -> str:
     """Return which program of a model or a module is meant.
 
     Raises:
-        UnknownOptionError: There is no such program, or a function is asked for one.
+        UnknownOptionError: There is no such program.
     """
-    if function is not None:
-        asked = {"program": program, "loss": loss, "optimizer": optimizer}
-        for option, value in asked.items():
-            name = title_of(function)
-            if value is not None:
-                _refuse_around_module(option, value, function)
-            _refuse(
-                option,
-                value,
-                function,
-                "models, and modules of Flax, Equinox and Haiku",
-                f"ml.inspect(jax.grad({name}), ...), or a function that is the whole step.",
-            )
-        return "forward"
     if program is not None and program not in PROGRAMS:
         near = get_close_matches(str(program).replace("_", " ").replace("-", " "), PROGRAMS, 1, 0.5)
         raise UnknownOptionError(
             f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), f'program="{(*near, PROGRAMS[0])[0]}"'
         )
     return program or PROGRAMS[2 if optimizer is not None else 1 if loss is not None else 0]
-
-
-def _refuse(option: str, value: Any, target: Any, takers: str, advice: str) -> None:
-    """Raise if an option was given to a target that has no use for it."""
-    if value is not None:
-        raise UnknownOptionError(f"{title_of(target)!r} takes no {option}=.", ((f"{option}= is for", takers),), advice)
-
-
-def _refuse_around_module(option: str, value: Any, function: Any) -> None:
-    """Raise if a function that was given a module's option closes over a module, as `jax.vmap(module)` does."""
-    held = list(modules_of(function).items())
-    if not held:
-        return
-    name, module = held[0]
-    given = f"x, {option}={short_repr(value, 40)}"
-    advice = f"ml.inspect({name}, {given})"
-    if is_equinox(module):  # it may take one of the batch at a time: then the function has to map it
-        is_mapped = names_in_code(function) & {"vmap", "filter_vmap"}
-        advice += f", or jax.vmap({name}) in its place for a batch."
-        advice = f"ml.inspect(jax.vmap({name}), {given})" if is_mapped else advice
-    raise UnknownOptionError(
-        f"{title_of(function)!r}, a function around the module {type(module).__name__!r}, takes no {option}=.",
-        ((f"{option}= is for", "models, and modules of Flax, Equinox and Haiku"),),
-        advice,
-    )
-
-
-def _refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> None:
-    """Raise if a function made of a module holds others: they would be neither counted nor trained, without a word."""
-    others = other_modules(function, module)
-    if not others:
-        return
-    option = next(name for name, value in options.items() if value is not None)
-    name = getattr(function, "__name__", None)
-    title = name if isinstance(name, str) else title_of(function)
-    besides = ", ".join(f"{name} ({type(one).__name__})" for name, one in others.items())
-    raise UnknownOptionError(
-        f"{title!r}, a function around several modules, takes no {option}=.",
-        (
-            ("wraps", type(module).__name__),
-            ("holds besides", besides),
-            (f"{option}= is for", "models, and modules of Flax, Equinox and Haiku"),
-        ),
-        "ml.inspect(function, x), which counts all of them, or train one module that holds them.",
-    )
 
 
 def _raising(error: Exception, title: str) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ import numpy as np
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError
 from mithril_nb.graph.paths import component
 from mithril_nb.targets.arguments import Arguments
+from mithril_nb.targets.doors import door
 from mithril_nb.targets.scopes import Scopes, class_of, haiku_path, is_module, named_modules
 
 Arrays = dict[str, Any]
@@ -193,7 +194,7 @@ def foreign(
         raise UnexpectedInputError(
             f"{type(target).__name__!r} holds its arrays itself, and takes no variables.",
             (("take variables", "modules of Flax linen, transforms of Haiku"),),
-            "ml.inspect(module, x)",
+            door().call("module", *given.all_names),
         )
     parted = part(target)
 

@@ -14,10 +14,11 @@ from mithril_nb.errors import MithrilError, ShapeError, UnexpectedInputError, Un
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.models.model import Model
-from mithril_nb.models.naming import input_names, input_specs
+from mithril_nb.models.naming import input_names, input_specs, written_shape
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.physical.inspecting import inspect_program
-from mithril_nb.targets.slips import OPTIONS, meant
+from mithril_nb.targets.doors import door
+from mithril_nb.targets.slips import OPTIONS, meant, options_written
 from mithril_nb.train import programs
 
 
@@ -75,39 +76,41 @@ def given_specs(
         raise UnexpectedInputError(
             f"the model has {len(names)} input{'s' * (len(names) != 1)}, and was given {len(args)}.",
             (("inputs", ", ".join(map(repr, names)) or "none"),),
-            f"ml.inspect(model, {', '.join(names)})" if names else "ml.inspect(model)",
+            door().call("model", *names),
         )
     given = dict(zip(names, args, strict=False))
     for name, value in named.items():
         if name in given:
             raise UnexpectedInputError(
-                f"the input {name!r} is given twice.", advice=f"ml.inspect(model, {name}={name})", port=name
+                f"the input {name!r} is given twice.", advice=door().call("model", f"{name}={name}"), port=name
             )
         given[name] = value
     for name, value in given.items():
         if name not in (*names, "input") and not hasattr(value, "shape"):
-            _refuse_name(name, value, names)
+            arrays = [one for one in names if one in given]
+            _refuse_name(name, value, names, [*arrays, *options_written({"shapes": shapes})])
         if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+            written = written_shape(value) or "[32, 784]"
             raise UnknownOptionError(
-                f"input {name!r} must be an array or its shape, not {short_repr(value)}.",
+                f"input {name!r} must be an array, or a jax.ShapeDtypeStruct, not {short_repr(value)}.",
                 (),
-                f'ml.inspect(model, {name}=jax.ShapeDtypeStruct((32, 784), "float32"))',
+                door().call("model", f'shapes={{"{name}": {written}}}'),
             )
     sizes: dict[str, Sequence[Dim]] = {name: tuple(map(_dim, value.shape)) for name, value in given.items()}
     dtypes = {name: jax.dtypes.canonicalize_dtype(value.dtype).name for name, value in given.items()}
     return {**(shapes or {}), **sizes}, dtypes
 
 
-def _refuse_name(name: str, value: Any, names: Sequence[str]) -> None:
+def _refuse_name(name: str, value: Any, names: Sequence[str], given: Sequence[str]) -> None:
     """Raise for what is given by a name that is neither an input's nor an option's, and is no array either."""
-    option = meant(name)
-    advice = f"ml.inspect(model, {', '.join(names) or '...'})"
+    option, known = meant(name), given or names
+    advice = door().call("model", *known)
     if option is not None:
-        advice = f"ml.inspect(model, ..., {option}={short_repr(value, 40)})"
+        advice = door().call("model", *known, f"{option}={short_repr(value, 40)}")
     elif name in signature(compile).parameters:
-        advice = f"ml.inspect(ml.compile(model, {name}=..., shapes=...))"
+        advice = door().call(f"ml.compile(model, {name}=..., shapes=...)")
     raise UnknownOptionError(
-        f"ml.inspect takes no option {name!r}, and the model has no input of this name.",
+        f"{door().name} takes no option {name!r}, and the model has no input of this name.",
         (("inputs", ", ".join(map(repr, names)) or "none"), ("options", ", ".join(OPTIONS))),
         advice,
     )
@@ -157,20 +160,34 @@ def inspect_own(
 
 def _concrete(model: PhysicalModel) -> PhysicalModel:
     """The model itself, if the shapes of its inputs are known; the first dim may be any batch."""
-    unknown = {name: spec for name, spec in model.input_specs.items() if not _is_known(spec)}
-    for name, spec in unknown.items():
+    for name in _unknown(model):
+        spec = model.input_specs[name]
         raise ShapeError(
             f"the shape of input {name!r} is not known in numbers.",
             (("so far", str(spec)),),
-            f"shapes={_example_shapes(model, list(unknown))}, beside the model.",
+            f"shapes={_example_shapes(model)}, beside the model.",
             port=name,
         )
     return model
 
 
-def _example_shapes(model: PhysicalModel, names: Sequence[str]) -> str:
-    """Return shapes that the model takes, as a person may write them: what is advised has been tried."""
-    specs = model.input_specs
+def example_shapes(model: Model) -> str:
+    """Return shapes that a model takes, as a person may write them: what is advised has been tried.
+
+    Examples:
+        >>> from mithril_nb.models import Conv2d
+        >>> example_shapes(Conv2d(8, 3))
+        '{"input": [32, 28, 28, 1]}'
+    """
+    return _example_shapes(compile(model))
+
+
+def _unknown(model: PhysicalModel) -> list[str]:
+    return [name for name, spec in model.input_specs.items() if not _is_known(spec)]
+
+
+def _example_shapes(model: PhysicalModel) -> str:
+    names, specs = _unknown(model), model.input_specs
     known = {name: spec.shape for name, spec in specs.items() if name not in names}
     for shape in _EXAMPLES:
         # What is known of a shape stays as it is, with a number for each of its names.

@@ -84,6 +84,11 @@ def _as_array(number: Any) -> str:
     return f'{array}jax.ShapeDtypeStruct((), "{kind}"), in the place of {number!r}.'
 
 
+def article(noun: str) -> str:
+    """Return `"an"` before a vowel, else `"a"`."""
+    return "an" if noun[0] in "AEIOUaeiou" else "a"
+
+
 def _is_lazy(value: Any) -> bool:
     return isinstance(value, Iterator)
 
@@ -92,7 +97,7 @@ def _told(out: Any) -> str:
     text = " ".join(short_repr(out, 60).split())
     if " at 0x" in text:
         kind = type(out).__name__
-        return f"{'an' if kind[0] in 'AEIOUaeiou' else 'a'} {kind}"  # its address tells nobody anything
+        return f"{article(kind)} {kind}"  # its address tells nobody anything
     return f"{text} ({type(out).__name__})"
 
 

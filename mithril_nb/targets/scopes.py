@@ -37,11 +37,12 @@ def class_of(package: str, name: str) -> Any:
 
 def is_module(value: Any) -> bool:
     """Whether a value is a module of a library that was imported; what Equinox wraps around functions is none."""
-    return _is_module_class(type(value))
+    return is_module_class(type(value))
 
 
 @lru_cache(maxsize=1024)
-def _is_module_class(cls: type) -> bool:
+def is_module_class(cls: type) -> bool:
+    """Whether objects of a class are modules."""
     return any(issubclass(cls, class_of(*kind)) for kind in _KINDS) and not _is_machinery(cls)
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import jax
 
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.targets.doors import door
 
 OPTIONS = (
     "kwargs", "shapes", "variables", "params", "program", "loss", "optimizer", "name", "device", "compiler_options",
@@ -33,12 +33,24 @@ def meant(name: str, known: Collection[str] = OPTIONS, alike: float = _ALIKE) ->
         >>> meant("optimiser"), meant("peak", ["peak_bytes", "flops"]), meant("backend")
         ('optimizer', 'peak_bytes', None)
     """
-    begins = (one for one in known if one.startswith(f"{name}_"))
-    return next(iter([*get_close_matches(name, known, 1, alike), *begins]), None)
+    return next(iter(nearest(name, known, alike)), None)
+
+
+def options_written(options: Mapping[str, Any]) -> list[str]:
+    """Return options as a person writes them in a call: those that were given.
+
+    Examples:
+        >>> options_written({"shapes": {"input": [4, 64]}, "loss": None})
+        ["shapes={'input': [4, 64]}"]
+    """
+    return [f"{name}={short_repr(value)}" for name, value in options.items() if value is not None]
 
 
 def check_options(
-    kwargs: Any = None, name: Any = None, device: Any = None, compiler_options: Any = None, called: str = "ml.inspect"
+    kwargs: Any = None,
+    name: Any = None,
+    device: Any = None,
+    compiler_options: Any = None,
 ) -> None:
     """Raise if an option is what it cannot be: JAX would say so only when a stage is made, or not at all.
 
@@ -47,42 +59,39 @@ def check_options(
         name: The same.
         device: The same.
         compiler_options: The same.
-        called: What the person called.
 
     Raises:
         UnknownOptionError: One of them is no such thing.
     """
     if not _is_by_name(kwargs):
-        _refuse(called, "kwargs", kwargs, "a dict of arguments by name", 'kwargs={"axis": 0}')
+        _refuse("kwargs", kwargs, "a dict of arguments by name", 'kwargs={"axis": 0}')
     if name is not None and not isinstance(name, str):
-        _refuse(called, "name", name, "a text", 'name="my step"')
+        _refuse("name", name, "a text", 'name="my step"')
     if device is not None and not isinstance(device, jax.Device):
         here = ", ".join(f"{one.platform}:{one.id}" for one in jax.devices())
-        _refuse(called, "device", device, "a jax.Device", "device=jax.devices()[0]", (("present", here),))
+        _refuse("device", device, "a jax.Device", "device=jax.devices()[0]", (("present", here),))
     if not _is_by_name(compiler_options):
         example = 'compiler_options={"xla_cpu_enable_fast_math": True}'
-        _refuse(called, "compiler_options", compiler_options, "a dict of XLA's options by name", example)
+        _refuse("compiler_options", compiler_options, "a dict of XLA's options by name", example)
 
 
-def check_handed_on(called: str, options: Mapping[str, Any]) -> None:
+def check_handed_on(options: Mapping[str, Any]) -> None:
     """Raise if an option is what it cannot be, of what a function hands on to `ml.inspect`.
 
     Args:
-        called: The function, as the person called it.
         options: What it hands on.
 
     Raises:
         UnknownOptionError: One of them is no such thing.
 
     Examples:
-        >>> check_handed_on("ml.profile", {"name": 3})
+        >>> check_handed_on({"name": 3})
         Traceback (most recent call last):
-        mithril_nb.errors.UnknownOptionError: ml.profile cannot take name=3.
+        mithril_nb.errors.UnknownOptionError: ml.inspect cannot take name=3.
             needs  a text
             Try: name="my step"
     """
-    checked = ("kwargs", "name", "device", "compiler_options")
-    check_options(*(options.get(name) for name in checked), called=called)
+    check_options(*(options.get(name) for name in ("kwargs", "name", "device", "compiler_options")))
 
 
 def _is_by_name(value: Any) -> bool:
@@ -90,8 +99,6 @@ def _is_by_name(value: Any) -> bool:
     return value is None or (isinstance(value, Mapping) and all(isinstance(name, str) for name in names))
 
 
-def _refuse(
-    called: str, option: str, value: Any, needs: str, example: str, facts: tuple[tuple[str, str], ...] = ()
-) -> None:
+def _refuse(option: str, value: Any, needs: str, example: str, facts: tuple[tuple[str, str], ...] = ()) -> None:
     given = " ".join(short_repr(value, 60).split())  # an array takes several lines
-    raise UnknownOptionError(f"{called} cannot take {option}={given}.", (("needs", needs), *facts), example)
+    raise UnknownOptionError(f"{door().name} cannot take {option}={given}.", (("needs", needs), *facts), example)

@@ -16,10 +16,11 @@ from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.measure import profile
 from mithril_nb.stages import Inspection
+from mithril_nb.targets.doors import called_as
 from mithril_nb.whatif.answers import Answers
 from mithril_nb.whatif.behind import Behind
 from mithril_nb.whatif.change import Peak
-from mithril_nb.whatif.settings import Settings, plain, values_of
+from mithril_nb.whatif.settings import Settings, by_name, plain, values_of
 from mithril_nb.whatif.what_if import peak as peak_of
 from mithril_nb.whatif.what_if import peak_compiled, reason_of, subject_of
 
@@ -152,8 +153,10 @@ def sweep(
         >>> [(point.settings["batch"], point.settings["width"], point.flops) for point in found.points]
         [(8, 16, 1024), (8, 32, 2048), (16, 16, 2048), (16, 32, 4096)]
     """
-    swept, others = _parted({**settings, **(changes or {})})
-    answers = Answers(subject_of(target, args, shapes, others), Behind())
+    swept, others = _parted({**settings, **by_name(changes)})
+    with called_as("ml.sweep", **swept):
+        subject = subject_of(target, args, shapes, others)
+    answers = Answers(subject, Behind())
     return swept_over(answers, swept, source, peak)
 
 

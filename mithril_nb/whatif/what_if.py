@@ -15,6 +15,7 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
+from mithril_nb.targets.doors import called_as
 from mithril_nb.targets.options import has_argument
 from mithril_nb.targets.own import is_own
 from mithril_nb.targets.slips import check_handed_on
@@ -173,7 +174,9 @@ def what_if(
             (("needs", "True, False or None"),),
             "learns=False",
         )
-    return WhatIf(subject_of(target, args, shapes, settings), learns)
+    with called_as("ml.what_if"):
+        subject = subject_of(target, args, shapes, settings)
+    return WhatIf(subject, learns)
 
 
 def subject_of(
@@ -188,7 +191,7 @@ def subject_of(
     is_made = not args and shapes is None and is_function and not is_own(target)
     if not is_made and not isinstance(target, Inspection):
         _refuse_settings(target, settings)
-        check_handed_on("ml.what_if", settings)
+        check_handed_on(settings)
     if is_own(target):
         return OwnModel(target, args, shapes, settings)
     if isinstance(target, Inspection):

@@ -13,6 +13,7 @@ from mithril_nb.session.picture import Picture
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
+from mithril_nb.targets.doors import called_as
 from mithril_nb.viz.bundles import Bundle, bundle
 from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.widgets.guard import shown_in_widget
@@ -130,4 +131,5 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
     steps = step_through(target, *args, through=through) if is_stepped else None
     if isinstance(target, Inspection) and not args and not options:
         return Explorer(target)
-    return Explorer(inspect(target, *args, **options), steps)
+    with called_as("ml.explore"):
+        return Explorer(inspect(target, *args, **options), steps)

@@ -242,7 +242,7 @@ def test_a_bound_that_is_none(bound: Any) -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(network, *ARGS, flops=bound)
     assert str(error.value) == (
-        f"assert_cost cannot take flops={bound!r}.\n"
+        f"ml.assert_cost cannot take flops={bound!r}.\n"
         "    needs  the most that it may be, or a pair of the least and the most, neither below 0\n"
         "    Try: flops=1_000_000, or flops=(900_000, 1_000_000)"
     )
@@ -251,8 +251,8 @@ def test_a_bound_that_is_none(bound: Any) -> None:
 def test_a_test_that_cannot_fail_is_refused() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(network, *ARGS)
-    assert str(error.value).splitlines()[0] == "assert_cost was given no bound, and would never fail."
-    assert str(error.value).splitlines()[-1] == "    Try: assert_cost(program, *args, flops=1_000_000)"
+    assert str(error.value).splitlines()[0] == "ml.assert_cost was given no bound, and would never fail."
+    assert str(error.value).splitlines()[-1] == "    Try: ml.assert_cost(program, *args, flops=1_000_000)"
 
 
 @pytest.mark.parametrize("others", [{}, {"flops": 1e9}])
@@ -261,9 +261,9 @@ def test_a_bound_that_is_misspelt_is_no_argument_of_the_program(others: dict[str
         with pytest.raises(UnknownOptionError) as error:
             ml.assert_cost(target, *args, flop=3, **others)
         assert str(error.value) == (
-            "assert_cost takes no argument 'flop'.\n"
+            "ml.assert_cost takes no argument 'flop'.\n"
             "    takes  flops, bytes_accessed, peak_bytes, params, source\n"
-            "    Try: assert_cost(..., flops=1_000_000)"
+            "    Try: ml.assert_cost(..., flops=1_000_000)"
         )
     ml.assert_cost(lambda x, flop: x * flop, ARGS[0], flop=3.0, flops=1e9)  # it has such an argument
 
@@ -272,8 +272,8 @@ def test_arguments_of_what_has_them() -> None:
     with pytest.raises(UnknownOptionError) as error:
         ml.assert_cost(ml.inspect(network, *ARGS), *ARGS, name="again", flops=1)
     assert str(error.value) == (
-        "assert_cost was given an argument, name beside program 'network', which has its arguments.\n"
-        "    Try: assert_cost(inspection, flops=1_000_000)"
+        "ml.assert_cost was given an argument, name beside program 'network', which has its arguments.\n"
+        "    Try: ml.assert_cost(inspection, flops=1_000_000)"
     )
 
 

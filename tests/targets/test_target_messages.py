@@ -71,7 +71,7 @@ SAID = {
         UnknownOptionError,
         """cannot inspect the class 'Linear'.
     needs  a model, a function, or a module of Flax, Equinox or Haiku
-    Try: ml.inspect(Linear(...), x)""",
+    Try: ml.inspect(Linear(dimension=64), x)""",
     ),
     "too few arguments": (
         lambda: ml.inspect(norm, X),
@@ -87,7 +87,7 @@ SAID = {
         """cannot inspect 'tanh' with these arguments: got an unexpected keyword argument 'axis'.
     takes  (x: 'ArrayLike', /) -> 'Array'
     given  float32[4, 5], axis=1
-    Try: ml.inspect(tanh, x)""",
+    Try: ml.inspect(jax.numpy.tanh, x)""",
     ),
     "a module with too many arguments": (
         lambda: ml.inspect(Twice(), X, X, X),
@@ -95,14 +95,14 @@ SAID = {
         """cannot inspect 'Twice' with these arguments: too many positional arguments.
     takes  (x: 'Any') -> 'Any'
     given  float32[4, 5], float32[4, 5], float32[4, 5]
-    Try: ml.inspect(Twice, x)""",
+    Try: ml.inspect(module, x)""",
     ),
     "a function with a loss": (
         lambda: ml.inspect(norm, X, X, axis=0, loss="cross_entropy"),
         UnknownOptionError,
         """'norm' takes no loss=.
     loss= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(jax.grad(norm), ...), or a function that is the whole step.""",
+    Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y), or a function that is the whole step.""",
     ),
     "a copy of a module with an optimizer": (
         lambda: ml.inspect(eqx.filter_jit(eqx.filter_vmap(LINEAR)), X, optimizer="adam"),
@@ -123,7 +123,7 @@ SAID = {
         UnknownOptionError,
         """'norm' takes no shapes=.
     shapes= is for  models of mithril_nb
-    Try: ml.inspect(norm, x)""",
+    Try: ml.inspect(norm, jax.ShapeDtypeStruct((3,), "float32"), y, axis=...)""",
     ),
     "a module that holds its arrays, with variables": (
         lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((5,), "float32"), variables={}),
@@ -159,7 +159,7 @@ SAID = {
         UnknownOptionError,
         """'Linear' takes no params=.
     params= is for  functions: a model knows its own
-    Try: ml.inspect(Linear, x)""",
+    Try: ml.inspect(model, input)""",
     ),
     "an unknown program": (
         lambda: ml.inspect(Linear(3), X, program="train_stp"),
@@ -238,7 +238,7 @@ SAID = {
         f"""ml.inspect takes no option 'optimiser', and the model has no input of this name.
     inputs   'input'
     options  {", ".join(OPTIONS)}
-    Try: ml.inspect(model, ..., optimizer='adam')""",
+    Try: ml.inspect(model, input, optimizer='adam')""",
     ),
     "an option that compile takes": (
         lambda: ml.inspect(Linear(3), X, backend=3),
@@ -262,15 +262,15 @@ SAID = {
         """cannot inspect 'norm' with these arguments: got an unexpected keyword argument 'parms'.
     takes  (x: 'Any', y: 'Any', *, axis: 'int') -> 'Any'
     given  float32[4, 5], float32[4, 5], axis=0, parms='x'
-    Try: ml.inspect(norm, x, y, axis=..., params='x')""",
+    Try: ml.inspect(norm, x, y, axis=0, params='x')""",
     ),
     "an option that functions do not take, misspelt": (
         lambda: ml.inspect(norm, X, X, axis=0, optimiser="adam"),
-        UnexpectedInputError,
-        """cannot inspect 'norm' with these arguments: got an unexpected keyword argument 'optimiser'.
-    takes  (x: 'Any', y: 'Any', *, axis: 'int') -> 'Any'
-    given  float32[4, 5], float32[4, 5], axis=0, optimiser='adam'
-    Try: ml.inspect(norm, x, y, axis=...)""",
+        UnknownOptionError,
+        """'norm' takes no optimizer=.
+    given              optimiser='adam'
+    optimizer= is for  models, and modules of Flax, Equinox and Haiku
+    Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y), or a function that is the whole step.""",
     ),
     "an option of a module that is misspelt": (
         lambda: ml.inspect(Twice(), X, optimiser="adam"),
@@ -278,7 +278,7 @@ SAID = {
         """cannot inspect 'Twice' with these arguments: got an unexpected keyword argument 'optimiser'.
     takes  (x: 'Any') -> 'Any'
     given  float32[4, 5], optimiser='adam'
-    Try: ml.inspect(Twice, x, optimizer='adam')""",
+    Try: ml.inspect(module, x, optimizer='adam')""",
     ),
     "an option that modules do not take, misspelt": (
         lambda: ml.inspect(Twice(), X, shape=[4]),
@@ -286,7 +286,7 @@ SAID = {
         """cannot inspect 'Twice' with these arguments: got an unexpected keyword argument 'shape'.
     takes  (x: 'Any') -> 'Any'
     given  float32[4, 5], shape=[4]
-    Try: ml.inspect(Twice, x)""",
+    Try: ml.inspect(module, x)""",
     ),
     "a function that maps a module, with a program": (
         lambda: ml.inspect(lambda x: jax.vmap(LINEAR)(x), X, program="train step"),
@@ -308,7 +308,7 @@ SAID = {
         f"""cannot inspect 'sum' with these arguments: got an unexpected keyword argument 'axes'.
     takes  {signature(jnp.sum)}
     given  float32[4, 5], axes=0
-    Try: ml.inspect(sum, a, axis=0)""",
+    Try: ml.inspect(jax.numpy.sum, a, axis=0)""",
     ),
     "a size that is only a text": (
         lambda: ml.inspect(norm, {"a": jax.ShapeDtypeStruct(("B", 4, "D"), "bfloat16")}, X, axis=0),
@@ -357,7 +357,7 @@ SAID = {
     "the same, of what has bounds": (
         lambda: ml.assert_cost(jnp.tanh, X, flops=1, name=3),
         UnknownOptionError,
-        """assert_cost cannot take name=3.
+        """ml.assert_cost cannot take name=3.
     needs  a text
     Try: name="my step\"""",
     ),
@@ -399,8 +399,8 @@ SAID = {
     "an input that is no array": (
         lambda: ml.inspect(Linear(3), [[1.0]]),
         UnknownOptionError,
-        """input 'input' must be an array or its shape, not [[1.0]].
-    Try: ml.inspect(model, input=jax.ShapeDtypeStruct((32, 784), "float32"))""",
+        """input 'input' must be an array, or a jax.ShapeDtypeStruct, not [[1.0]].
+    Try: ml.inspect(model, shapes={"input": [32, 784]})""",
     ),
 }
 

@@ -1,0 +1,142 @@
+"""Calls of what is inspected, as a person writes them: what is advised can be pasted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from inspect import Parameter
+from typing import Any
+
+import jax
+
+from mithril_nb.errors import UnexpectedInputError, short_repr
+from mithril_nb.targets.arguments import signature_of
+from mithril_nb.targets.doors import door
+from mithril_nb.targets.own import is_own
+from mithril_nb.targets.scopes import is_module
+from mithril_nb.targets.slips import meant
+
+_LIBRARIES = ("jax.numpy", "jax.nn", "jax.lax", "jax.scipy.special", "jax", "numpy")
+"""Where people take functions from that are no variables of their own."""
+_STARRED = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+
+
+def variable_of(target: Any) -> str:
+    """Return how a person may write a target: a function by its name, a module by a variable that holds it.
+
+    Examples:
+        >>> import jax
+        >>> variable_of(variable_of), variable_of(jax.numpy.tanh), variable_of(lambda x: x)
+        ('variable_of', 'jax.numpy.tanh', 'f')
+    """
+    name = getattr(target, "__name__", None)
+    if not isinstance(name, str) or not name.isidentifier():
+        return "model" if is_own(target) else "module" if is_module(target) else "f" if callable(target) else "target"
+    if is_module(getattr(target, "__self__", None)):
+        return f"module.{name}"
+    library = next((one for one in _LIBRARIES if getattr(sys.modules.get(one), name, None) is target), None)
+    return name if library is None else f"{library}.{name}"
+
+
+def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str]:
+    """Return the arguments that a function cannot do without, as a person writes them.
+
+    Args:
+        fn: The function.
+        kwargs: What it was given by name: numbers and text stand as they are.
+        shapes: Shapes that were given by name: such an argument is one of that shape.
+
+    Examples:
+        >>> required(lambda x, *, axis, depth=2: x, {"axis": 0}, {"x": [4]})
+        ['jax.ShapeDtypeStruct((4,), "float32")', 'axis=0']
+    """
+    signature = signature_of(fn)
+    known = shapes if isinstance(shapes, Mapping) else {}
+    found: list[str] = []
+    for one in signature.parameters.values() if signature is not None else ():
+        if one.default is one.empty and one.kind not in _STARRED:
+            name = one.name
+            value = _of_shape(known[name]) if _is_shape(known.get(name)) else name
+            if one.kind is Parameter.KEYWORD_ONLY:
+                value = f"{name}={_given(name, kwargs)}" if value == name else f"{name}={value}"
+            found.append(value)
+    return found
+
+
+def _given(name: str, kwargs: Mapping[str, Any]) -> str:
+    if name not in kwargs:
+        return "..."
+    return name if hasattr(kwargs[name], "shape") else shown(kwargs[name])
+
+
+def _of_shape(shape: Sequence[int]) -> str:
+    return f'jax.ShapeDtypeStruct({tuple(shape)}, "float32")'
+
+
+def _is_shape(shape: Any) -> bool:
+    return isinstance(shape, list | tuple) and all(isinstance(dim, int) for dim in shape)
+
+
+def check_call(
+    fn: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    target: Any,
+    title: str,
+    options: Collection[str],
+) -> None:
+    """Raise if a function cannot be called with these arguments, as far as it says what it takes.
+
+    Args:
+        fn: The function.
+        args: Its arguments.
+        kwargs: Those that it is given by name.
+        target: What the person called it by.
+        title: What to call it.
+        options: What `ml.inspect` takes beside them for such a target: one of these may be meant.
+
+    Raises:
+        UnexpectedInputError: Too few, too many, or of unknown names.
+    """
+    signature = signature_of(fn)
+    if signature is None:
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        given = [*map(shown, args), *(f"{key}={shown(value)}" for key, value in kwargs.items())]
+        wanted = required(fn, kwargs)
+        left = [one for one in signature.parameters if one not in kwargs]
+        slips = {key: meant(key, [*left, *options]) for key in kwargs if key not in signature.parameters}
+        instead = [f"{near}={shown(kwargs[key])}" for key, near in slips.items() if near and near not in wanted]
+        raise UnexpectedInputError(
+            f"cannot inspect {title!r} with these arguments: {error}.",
+            (("takes", str(signature)), ("given", ", ".join(given) or "nothing")),
+            door().call(variable_of(target), *wanted, *instead),
+        ) from None
+
+
+class _Spec(str):
+    """The dtype and the sizes of an array, which stand in the place of its numbers."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def shown(value: Any) -> str:
+    """Return an argument as a short text: of arrays only what they are.
+
+    Examples:
+        >>> shown({"w": jax.ShapeDtypeStruct((3, 2), "float32"), "axis": 0})
+        "{'axis': 0, 'w': float32[3, 2]}"
+    """
+
+    def spec(leaf: Any) -> Any:
+        shape = getattr(leaf, "shape", None)
+        return leaf if shape is None else _Spec(f"{getattr(leaf, 'dtype', '')}{list(shape)}")
+
+    try:
+        told = jax.tree.map(spec, value)
+    except (TypeError, ValueError):  # a dict whose keys JAX cannot put in order
+        told = value
+    return " ".join(short_repr(told, 40).split())
