@@ -10,9 +10,11 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import UnexpectedInputError, short_repr
-from mithril_nb.targets.arguments import signature_of
+from mithril_nb.models.naming import input_names
+from mithril_nb.targets.arguments import argument_names, signature_of
 from mithril_nb.targets.doors import door
-from mithril_nb.targets.own import is_own
+from mithril_nb.targets.modules import callable_of
+from mithril_nb.targets.own import graph_in, is_own
 from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.slips import meant
 
@@ -36,6 +38,22 @@ def variable_of(target: Any) -> str:
         return f"module.{name}"
     library = next((one for one in _LIBRARIES if getattr(sys.modules.get(one), name, None) is target), None)
     return name if library is None else f"{library}.{name}"
+
+
+def arguments_written(target: Any, args: tuple[Any, ...]) -> list[str]:
+    """Return what a target calls what it was called with by position: names that a person may have for it.
+
+    Examples:
+        >>> from mithril_nb.models import Add
+        >>> arguments_written(Add(), (1,)), arguments_written(lambda x, *more: x, (1, 2))
+        (['left'], ['x', 'more_0'])
+    """
+    if is_own(target):
+        return list(input_names(graph_in(target)))[: len(args)]
+    try:
+        return argument_names(callable_of(target)[0], args)
+    except TypeError:  # too many
+        return [f"x_{place}" for place in range(len(args))]
 
 
 def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str]:

@@ -9,18 +9,17 @@ from typing import Any
 import jax
 
 from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
-from mithril_nb.graph import edit
-from mithril_nb.graph.paths import split_path
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import Dim, as_dtype
-from mithril_nb.models.model import Model, with_attributes
+from mithril_nb.models.model import Model
 from mithril_nb.physical import PhysicalModel, compile, graph_of
 from mithril_nb.stages import Inspection
 from mithril_nb.targets import inspect
 from mithril_nb.targets.own import compiled_for, given_specs
 from mithril_nb.targets.slips import OPTIONS
 from mithril_nb.whatif.arguments import common_dtype
-from mithril_nb.whatif.settings import Settings, checked
+from mithril_nb.whatif.attributes import attributes_of, examples, meant, remaking, with_attribute, written
+from mithril_nb.whatif.settings import NOT_SWEPT, Settings, as_written, by_making, checked, value_written
 from mithril_nb.whatif.subjects import OUTSIDE, check_outside, outside
 
 
@@ -38,6 +37,7 @@ class OwnModel:
     """
 
     makes = False
+    casts = "some of its blocks compute in float32, whatever they are given"
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class OwnModel:
             options.get("kwargs") or {}
         )
         model = compiled_for(target, *given_specs(target, args, named, shapes))
-        self._model = model
+        self._target, self._model = target, model
         self._graph: LogicalGraph = target.graph if isinstance(target, PhysicalModel) else graph_of(target)
         self._shapes = {name: tuple(spec.shape) for name, spec in model.input_specs.items()}
         made = inspect(model, **self._options)
@@ -65,17 +65,19 @@ class OwnModel:
             self.base |= {f"{name}.{axis}": dim for axis, dim in enumerate(shape) if axis >= start}
         self.base |= {"dtype": common_dtype(made.arguments), "remat": False}
 
-    def settled(self, changes: Settings) -> dict[str, Any]:
+    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings, some of them changed."""
-        for name in changes:
-            if "." in name and name not in self.base:
-                self.base[name] = self._attribute(name)
-        check_outside({name: value for name, value in changes.items() if name in OUTSIDE})
+        for name, value in changes.items():
+            if name not in self.base and name not in OUTSIDE:
+                self._know(name, value, swept)
+        check_outside({name: value for name, value in changes.items() if name in OUTSIDE}, swept)
         if not isinstance(changes.get("remat", False), bool):
             raise UnknownOptionError(
-                f"remat must be True or False, not {short_repr(changes['remat'], 40)}.", advice="remat=True"
+                f"remat must be True or False, not {short_repr(changes['remat'], 40)}.",
+                advice=as_written("remat", (False, True), "remat" in swept),
             )
-        settings = checked({"precision": None, **self.base}, changes, f"program {self.name!r}", is_made=False)
+        program = f"program {self.name!r}"
+        settings = checked({"precision": None, **self.base}, changes, program, is_made=False, swept=swept)
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
 
     def inspection(self, settings: Settings) -> Inspection:
@@ -94,44 +96,71 @@ class OwnModel:
             backend = copy.copy(backend)
             backend.default_dtype = as_dtype(dtype)
         if attributes or shapes != self._shapes or backend is not model.backend:
-            graph = self._graph
-            for name, value in attributes.items():
-                graph = _with_attribute(graph, name, value)
-            model = compile(Model.of(graph), backend, shapes=shapes, jit=model.jit)
+            model = self._made(attributes, shapes, backend)
         if settings.get("remat"):
             model = rematerialized(model)
         # What the loss and the optimizer keep in another dtype stays in it, as with such a backend.
         return outside(lambda: inspect(model, **self._options), {"precision": settings.get("precision")})
+
+    def _made(self, attributes: Settings, shapes: Mapping[str, Any], backend: Any) -> PhysicalModel:
+        graph = self._graph
+        for name, value in attributes.items():
+            graph = with_attribute(graph, name, value)
+        return compile(Model.of(graph), backend, shapes=shapes, jit=self._model.jit)
 
     def _shape(self, name: str, settings: Settings) -> tuple[Any, ...]:
         shape = self._shapes[name]
         dims = [settings.get(f"{name}.{axis}", dim) for axis, dim in enumerate(shape)]
         return tuple(settings["batch"] if axis == 0 and "batch" in settings else dim for axis, dim in enumerate(dims))
 
-    def _attribute(self, name: str) -> Any:
-        """Return the value of an attribute of a block.
+    def _know(self, name: str, value: Any, swept: Settings) -> None:
+        """Take an attribute of a block among the settings, or say which one is meant by something like it.
 
         Raises:
-            UnknownOptionError: There is none.
+            UnknownOptionError: There is no such attribute of such a block, and it is like no other setting.
         """
-        path, _, attribute = name.rpartition(".")
-        try:
-            block = _block(self._graph, path)
-        except MithrilError:
-            block = None
-        attributes = {} if block is None else dict(block.attributes)
-        if attribute in attributes:
-            return attributes[attribute]
+        known = attributes_of(self._graph)
+        if name in known:
+            self.base[name] = known[name]
+            return
+        path = name.rpartition(".")[0]
+        if not path and "/" not in name and not any(one.endswith(f".{name}") for one in known):
+            return  # it may be another setting, misspelt
+        own = [one.removeprefix(f"{path}.") for one in known if one.rpartition(".")[0] == path]
+        blocks = [found for found, _ in self._graph.walk()]
         raise UnknownOptionError(
             f"program {self.name!r} has no setting {name!r}.",
             (
                 ("settings", ", ".join(self.base)),
-                ("blocks", ", ".join(found for found, _ in self._graph.walk()))
-                if block is None
-                else (f"of {path}", ", ".join(attributes) or "no attributes"),
+                (f"of {path}", ", ".join(own) or "no attributes") if path in blocks else ("blocks", ", ".join(blocks)),
             ),
-            f'{{"{next(_examples(self._graph), "linear_0.dimension")}": 512}}',
+            self._advice(name, value, swept),
         )
+
+    def _advice(self, name: str, value: Any, swept: Settings) -> str:
+        """Return what a person meant by a setting that there is not; it has been tried."""
+        is_swept, values = name in swept, swept.get(name, (value,))
+        remade = remaking(self._target, name, values, is_swept, self._shapes, self._options)
+        if remade:
+            return remade
+
+        def works(changes: Settings) -> bool:
+            # Two that are swept are all of their combinations.
+            return (len(changes) == 1 or not is_swept) and self._works(changes)
+
+        found = meant(self._graph, name, value, works) or examples(self._graph, works)
+        if found is None:
+            return by_making(name, value, is_swept)
+        return "changes=" * is_swept + written(
+            found, lambda one: value_written(one if not is_swept else [*values] if one is value else [one])
+        )
+
+    def _works(self, changes: Settings) -> bool:
+        try:
+            self._made(changes, self._shapes, self._model.backend)
+        except MithrilError:
+            return False
+        return True
 
 
 def rematerialized(model: PhysicalModel) -> PhysicalModel:
@@ -155,28 +184,3 @@ def rematerialized(model: PhysicalModel) -> PhysicalModel:
     # As `evaluate` of a model: what stands in its own `__dict__` goes before what its class says.
     other.__dict__.update(forward=forward, forward_with_state=forward_with_state)
     return other
-
-
-def _block(graph: LogicalGraph, path: str) -> Any:
-    names = split_path(path)
-    for name in names[:-1]:
-        graph = edit.node_of(graph, name).block.graph or LogicalGraph()
-    return edit.node_of(graph, names[-1]).block
-
-
-def _with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
-    path, _, attribute = name.rpartition(".")
-    names = split_path(path)
-
-    def change(inside: LogicalGraph) -> LogicalGraph:
-        block = edit.node_of(inside, names[-1]).block
-        return edit.swap(inside, names[-1], with_attributes(Model.of_block(block), {attribute: value}).block)
-
-    return edit.inside(graph, names[:-1], change)
-
-
-def _examples(graph: LogicalGraph) -> Any:
-    for path, node in graph.walk():
-        for name, value in node.block.attributes:
-            if isinstance(value, int) and not isinstance(value, bool):
-                yield f"{path}.{name}"

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 
 Settings = Mapping[str, Any]
 """Value of each setting by name."""
 Key = tuple[Any, ...]
 PRECISIONS = ("default", "high", "highest", "bfloat16", "tensorfloat32", "float32")
 """Values of `precision`, as `jax.default_matmul_precision` takes them."""
+
+NOT_SWEPT: Settings = {}
+_EXAMPLES = {"batch": (32, 64), "linear_0.dimension": (256, 512)}
 
 
 def key_of(settings: Settings) -> Key:
@@ -79,8 +81,34 @@ def told(value: Any) -> str:
     return short_repr(value, 40)
 
 
+def as_written(name: str, values: Sequence[Any], is_swept: bool = False) -> str:
+    """Return a setting as a person writes it: its last value, or all of them where it is swept.
+
+    Examples:
+        >>> as_written("batch", (8, 16)), as_written("batch", (8, 16), is_swept=True)
+        ('batch=16', 'batch=[8, 16]')
+        >>> as_written("a.dimension", ("x",)), as_written("a.dimension", (8,), is_swept=True)
+        ('{"a.dimension": "x"}', 'changes={"a.dimension": [8]}')
+    """
+    text = value_written([*values] if is_swept else values[-1])
+    if name.isidentifier():
+        return f"{name}={text}"
+    return f'{"changes=" * is_swept}{{"{name}": {text}}}'
+
+
+def value_written(value: Any) -> str:
+    """Return a value as it stands in a call, texts in double quotes."""
+    text = short_repr(value, 40)
+    return text if '"' in text else text.replace("'", '"')
+
+
 def checked(
-    base: Settings, changes: Settings, program: str, takes_any: bool = False, is_made: bool = True
+    base: Settings,
+    changes: Settings,
+    program: str,
+    takes_any: bool = False,
+    is_made: bool = True,
+    swept: Settings = NOT_SWEPT,
 ) -> dict[str, Any]:
     """Return all settings, some of them changed.
 
@@ -90,28 +118,45 @@ def checked(
         program: What takes them, for errors.
         takes_any: Whether it takes settings that it does not name.
         is_made: Whether it is a person's own function, which could take more of them.
+        swept: The values that a sweep was given for them.
 
     Raises:
         UnknownOptionError: A setting that there is not, or a value that cannot take the place of a size.
     """
     for name, value in by_name(changes).items():
         if name not in base and not takes_any:
-            near = get_close_matches(name, base, 1, 0.5)
+            near = nearest(name, base)
             raise UnknownOptionError(
                 f"{program} has no setting {name!r}.",
                 (("settings", ", ".join(base) or "none"),),
-                f"{near[0]}={short_repr(value, 30)}"
+                as_written(near[0], swept.get(name, (value,)), name in swept)
                 if near
-                else f"def make(..., {name}={short_repr(value, 30)}), which uses it."
-                if is_made
-                else f"ml.what_if(make), where make({name}={short_repr(value, 30)}) returns the program for it.",
+                else f"def make(..., {as_written(name, (value,))}), which uses it."
+                if is_made and name.isidentifier()
+                else by_making(name, value, name in swept),
             )
-        check_size(name, base.get(name), value, program)
+        check_size(name, base.get(name), value, program, name in swept)
     return {**base, **changes}
 
 
-def by_name(changes: Any) -> Settings:
+def by_making(name: str, value: Any, is_swept: bool = False) -> str:
+    """Return how to ask for what can be no setting of a program as it stands: by a function that makes it.
+
+    Examples:
+        >>> by_making("depth", 3)
+        'ml.what_if(make), where make(depth=3) returns the program for it.'
+    """
+    setting = as_written(name, (value,)) if name.isidentifier() else "..."
+    called = f"ml.sweep(make, {as_written(name, (value,), is_swept)})" if is_swept else "ml.what_if(make)"
+    return f"{called}, where make({setting}) returns the program for it."
+
+
+def by_name(changes: Any, is_swept: bool = False) -> Settings:
     """Return changes that are given in a dict; none if nothing is given.
+
+    Args:
+        changes: The changes.
+        is_swept: Whether their values are lists.
 
     Raises:
         UnknownOptionError: They are no dict of settings by name.
@@ -120,14 +165,15 @@ def by_name(changes: Any) -> Settings:
         return {}
     names: Any = changes
     if not isinstance(changes, Mapping) or not all(isinstance(name, str) for name in names):
+        both = [as_written(name, values, is_swept) for name, values in _EXAMPLES.items()]
         raise UnknownOptionError(
             f"settings are told by name, and not as {' '.join(short_repr(changes, 40).split())}.",
-            advice='batch=64, or {"linear_0.dimension": 512} for names with a dot.',
+            advice=f"{both[0]}, or {both[1]} for names with a dot.",
         )
     return changes  # pyright: ignore[reportUnknownVariableType]
 
 
-def check_size(name: str, before: Any, value: Any, program: str) -> None:
+def check_size(name: str, before: Any, value: Any, program: str, is_swept: bool = False) -> None:
     """Raise if a size is to become what is none.
 
     Raises:
@@ -137,7 +183,7 @@ def check_size(name: str, before: Any, value: Any, program: str) -> None:
         raise UnknownOptionError(
             f"setting {name!r} of {program} must be a whole number, not {short_repr(value, 40)}.",
             (("before", str(before)),),
-            f"{name}={max(1, 2 * before)}",
+            as_written(name, (before, max(1, 2 * before)), is_swept),
         )
 
 

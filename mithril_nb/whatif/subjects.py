@@ -15,12 +15,13 @@ from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
 from mithril_nb.targets.own import is_own
 from mithril_nb.whatif.arguments import Batch, batch_of, cast, common_dtype, resized
-from mithril_nb.whatif.settings import PRECISIONS, Settings, checked, told
+from mithril_nb.whatif.settings import NOT_SWEPT, PRECISIONS, Settings, as_written, checked, told
 
 OUTSIDE = ("dtype", "precision")
 """Settings that every program has: they are changed from outside of it."""
 OF_ANY = ("batch", *OUTSIDE)
 """Settings that a program as it stands has."""
+_CASTS = "what goes into it is another, and what it casts to by itself stays; "
 
 
 class Subject(Protocol):
@@ -30,14 +31,20 @@ class Subject(Protocol):
         name: What to call it.
         base: The settings that it is looked at with first.
         makes: Whether the settings go to a person's own function, which may take whole numbers in symbols.
+        casts: Why it may cast more in another dtype.
     """
 
     name: str
     base: dict[str, Any]
     makes: bool
+    casts: str
 
-    def settled(self, changes: Settings) -> dict[str, Any]:
+    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings, some of them changed.
+
+        Args:
+            changes: Those that are to be others.
+            swept: The values that a sweep was given for them.
 
         Raises:
             UnknownOptionError: A setting that there is not, or a value that does not fit.
@@ -63,6 +70,7 @@ class Made:
     """
 
     makes = True
+    casts = f'{_CASTS}with make(dtype="float32") it is made anew'
 
     def __init__(self, make: Callable[..., Any], given: Settings):
         self.name = title_of(make)
@@ -82,13 +90,13 @@ class Made:
             )
         self.base: dict[str, Any] = {**{name: value for name, value in defaults.items() if value is not _NONE}, **given}
 
-    def settled(self, changes: Settings) -> dict[str, Any]:
+    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings, some of them changed."""
         around = {name: value for name, value in changes.items() if name in OUTSIDE and name not in self.base}
         own = {name: value for name, value in changes.items() if name not in around}
-        check_outside(around)
+        check_outside(around, swept)
         _check_width(around.get("dtype"))
-        return {**checked(self.base, own, f"{self.name}()", self._takes_any), **around}
+        return {**checked(self.base, own, f"{self.name}()", self._takes_any, swept=swept), **around}
 
     def inspection(self, settings: Settings) -> Inspection:
         """Return the program for these settings; nothing of it is made."""
@@ -123,6 +131,7 @@ class Fixed:
     """
 
     makes = False
+    casts = f'{_CASTS}ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), makes it anew'
 
     def __init__(self, inspection: Inspection):
         self.name = inspection.name
@@ -133,7 +142,7 @@ class Fixed:
         if dtype is not None:
             self.base["dtype"] = dtype
 
-    def settled(self, changes: Settings) -> dict[str, Any]:
+    def settled(self, changes: Settings, swept: Settings = NOT_SWEPT) -> dict[str, Any]:
         """Return all settings, some of them changed."""
         if "remat" in changes:
             raise UnknownOptionError(
@@ -146,9 +155,9 @@ class Fixed:
             self._batch = batch_of(self._inspection)
             self.base["batch"] = self._batch.size
         known |= self.base
-        check_outside({name: value for name, value in changes.items() if name in OUTSIDE})
+        check_outside({name: value for name, value in changes.items() if name in OUTSIDE}, swept)
         _check_width(changes.get("dtype"))
-        settings = checked(known, changes, repr(self.name), is_made=False)
+        settings = checked(known, changes, repr(self.name), is_made=False, swept=swept)
         return {name: value for name, value in settings.items() if name in self.base or name in changes}
 
     def inspection(self, settings: Settings) -> Inspection:
@@ -177,8 +186,12 @@ def _defaults(make: Callable[..., Any]) -> tuple[dict[str, Any], bool]:
     return defaults, any(one.kind is one.VAR_KEYWORD for one in parameters)
 
 
-def check_outside(settings: Settings) -> None:
+def check_outside(settings: Settings, swept: Settings = NOT_SWEPT) -> None:
     """Raise if a dtype or a precision is none.
+
+    Args:
+        settings: The settings.
+        swept: The values that a sweep was given for them.
 
     Raises:
         UnknownOptionError: There is no such dtype of numbers with a fraction, or no such precision.
@@ -188,13 +201,13 @@ def check_outside(settings: Settings) -> None:
         raise UnknownOptionError(
             f"unknown precision {short_repr(precision, 40)}.",
             (("known", ", ".join(PRECISIONS)),),
-            'precision="highest"',
+            as_written("precision", ("default", "highest"), "precision" in swept),
         )
     if dtype is not None and not _is_float(dtype):
         raise UnknownOptionError(
             f"arrays of numbers with a fraction cannot become {told(dtype)!r}.",
             (("known", "float16, bfloat16, float32, float64"),),
-            'dtype="bfloat16"',
+            as_written("dtype", ("float32", "bfloat16"), "dtype" in swept),
         )
 
 

@@ -153,7 +153,7 @@ def sweep(
         >>> [(point.settings["batch"], point.settings["width"], point.flops) for point in found.points]
         [(8, 16, 1024), (8, 32, 2048), (16, 16, 2048), (16, 32, 4096)]
     """
-    swept, others = _parted({**settings, **by_name(changes)})
+    swept, others = _parted({**settings, **by_name(changes, is_swept=True)})
     with called_as("ml.sweep", **swept):
         subject = subject_of(target, args, shapes, others)
     answers = Answers(subject, Behind())
@@ -188,7 +188,7 @@ def swept_over(answers: Answers, swept: Mapping[str, Any], source: str, peak: bo
         )
     values = {name: values_of(name, given) for name, given in swept.items()}
     every = [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
-    settled = [subject.settled(point) for point in every]
+    settled = [subject.settled(point, swept) for point in every]
     points = tuple(
         _point(answers, point, settings, source, peak) for point, settings in zip(every, settled, strict=True)
     )

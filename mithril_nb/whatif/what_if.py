@@ -15,24 +15,20 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.targets import inspect
 from mithril_nb.targets.arguments import title_of
-from mithril_nb.targets.doors import called_as
+from mithril_nb.targets.calls import arguments_written, variable_of
+from mithril_nb.targets.doors import called_as, door
 from mithril_nb.targets.options import has_argument
 from mithril_nb.targets.own import is_own
-from mithril_nb.targets.slips import check_handed_on
+from mithril_nb.targets.slips import check_handed_on, options_written
 from mithril_nb.whatif.answers import MOST_KEPT, TRACED, Answers
 from mithril_nb.whatif.behind import Behind, Later
 from mithril_nb.whatif.change import Change, Peak
 from mithril_nb.whatif.models import OwnModel
-from mithril_nb.whatif.settings import Settings, by_name, key_of
+from mithril_nb.whatif.settings import Settings, as_written, by_name, key_of
 from mithril_nb.whatif.subjects import OF_ANY, Fixed, Made, Subject
 
 COMPILED = "compiled"
 """The way of a change as XLA tells it."""
-
-_CASTS = (
-    "dtype: the program casts more than before; what goes into it is another, and what it casts to by itself stays; "
-    "ml.what_if(model, ...) makes it anew"
-)
 
 
 class WhatIf:
@@ -96,11 +92,17 @@ class WhatIf:
             was,
             answer.cost,
             answer.way,
-            (*answer.notes, *((_CASTS,) if "dtype" in changed and _casts(answer.cost) > _casts(was) else ())),
+            (*answer.notes, *self._casts(changed, was, answer.cost)),
             Later(partial(_peaks, self._answers, before, after), self._asked),
             self._compiled(before, after),
             None if answer.is_exact else partial(self._exact, before, after),
         )
+
+    def _casts(self, changed: Settings, before: Cost, after: Cost) -> tuple[str, ...]:
+        subject = self._answers.subject
+        is_own = subject.makes and "dtype" in subject.base  # then it is the person's function that casts
+        is_more = "dtype" in changed and not is_own and _casts(after) > _casts(before)
+        return (f"dtype: the program casts more than before: {subject.casts}",) if is_more else ()
 
     def ready(self, timeout: float | None = None) -> bool:
         """Wait until everything is prepared; return whether it was so in time.
@@ -190,7 +192,7 @@ def subject_of(
     is_function = callable(target) and not isinstance(target, type) and not hasattr(target, "init")
     is_made = not args and shapes is None and is_function and not is_own(target)
     if not is_made and not isinstance(target, Inspection):
-        _refuse_settings(target, settings)
+        _refuse_settings(target, args, {"shapes": shapes, **settings})
         check_handed_on(settings)
     if is_own(target):
         return OwnModel(target, args, shapes, settings)
@@ -206,20 +208,30 @@ def subject_of(
     return Fixed(inspect(target, *args, shapes=shapes, **settings))
 
 
-def _refuse_settings(target: Any, settings: Settings) -> None:
+def _refuse_settings(target: Any, args: tuple[Any, ...], options: Settings) -> None:
     """Raise if a program as it stands is given settings at once, which are no arguments of it."""
     known = (*OF_ANY, "remat") if is_own(target) else OF_ANY
-    changed = {name: value for name, value in settings.items() if name in known and has_argument(target, name) is False}
-    if changed:
+    changed = {name: value for name, value in options.items() if name in known and has_argument(target, name) is False}
+    if not changed:
+        return
+    others = {name: value for name, value in options.items() if name not in changed}
+    call = [variable_of(target), *arguments_written(target, args), *options_written(others)]
+    facts = (("given", _given(changed)), ("settings", ", ".join(known)))
+    if door().name == "ml.sweep":
         raise UnknownOptionError(
-            f"ml.what_if takes {title_of(target)!r} as it stands; a second call changes its settings.",
-            (("given", _given(changed)), ("settings", ", ".join(known))),
-            f"ml.what_if({title_of(target)}, ...)({_given(changed)})",
+            f"ml.sweep takes {title_of(target)!r} as it stands, and changes what is given as a list.",
+            facts,
+            door().call(*call, *(as_written(name, (value,), is_swept=True) for name, value in changed.items())),
         )
+    raise UnknownOptionError(
+        f"ml.what_if takes {title_of(target)!r} as it stands; a second call changes its settings.",
+        facts,
+        f"{door().call(*call)}({_given(changed)})",
+    )
 
 
 def _given(settings: Settings) -> str:
-    return ", ".join(f"{name}={short_repr(value, 30)}" for name, value in settings.items())
+    return ", ".join(as_written(name, (value,)) for name, value in settings.items())
 
 
 def _casts(cost: Cost) -> int:

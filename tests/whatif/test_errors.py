@@ -44,7 +44,7 @@ perceptron() has no setting 'btch'.
         """\
 cannot inspect the class 'Linear'.
     needs  a model, a function, or a module of Flax, Equinox or Haiku
-    Try: ml.inspect(Linear(...), x)""",
+    Try: ml.what_if(Linear(dimension=64), shapes={"input": [32, 784]})""",
     ),
     "settings that have no names": (
         lambda: what_if(perceptron)([16]),  # pyright: ignore[reportArgumentType]
@@ -57,8 +57,8 @@ settings are told by name, and not as [16].
         lambda: sweep(perceptron, changes={1: [2, 3]}),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
         """\
-settings are told by name, and not as {1: 2}.
-    Try: batch=64, or {"linear_0.dimension": 512} for names with a dot.""",
+settings are told by name, and not as {1: [2, 3]}.
+    Try: batch=[32, 64], or changes={"linear_0.dimension": [256, 512]} for names with a dot.""",
     ),
     "an array in the place of its dtype": (
         lambda: what_if(double, spec(4, 3))(dtype=jnp.ones(1)),
@@ -88,10 +88,10 @@ ml.what_if cannot take learns=3.
         lambda: what_if(Linear(3), shapes={"input": [2, 4]}, optimiser="adam"),
         UnknownOptionError,
         f"""\
-ml.inspect takes no option 'optimiser', and the model has no input of this name.
+ml.what_if takes no option 'optimiser', and the model has no input of this name.
     inputs   'input'
     options  {", ".join(OPTIONS)}
-    Try: ml.inspect(model, ..., optimizer='adam')""",
+    Try: ml.what_if(model, shapes={{'input': [2, 4]}}, optimizer='adam')""",
     ),
     "a setting that is like no other": (
         lambda: what_if(perceptron)(kernel=3),
@@ -148,7 +148,7 @@ needs() needs a value for 'batch'.
 ml.what_if takes 'double' as it stands; a second call changes its settings.
     given     batch=8
     settings  batch, dtype, precision
-    Try: ml.what_if(double, ...)(batch=8)""",
+    Try: ml.what_if(double, x)(batch=8)""",
     ),
     "a setting beside a model": (
         lambda: what_if(Linear(4), shapes={"input": (2, 3)}, remat=True),
@@ -157,7 +157,7 @@ ml.what_if takes 'double' as it stands; a second call changes its settings.
 ml.what_if takes 'Linear' as it stands; a second call changes its settings.
     given     remat=True
     settings  batch, dtype, precision, remat
-    Try: ml.what_if(Linear, ...)(remat=True)""",
+    Try: ml.what_if(model, shapes={'input': (2, 3)})(remat=True)""",
     ),
     "a function that makes no program": (
         lambda: what_if(gives_nothing),
@@ -229,7 +229,7 @@ program 'double' is inspected already: it takes no arguments and no options.
 program 'forward' has no setting 'linear.width'.
     settings   batch, input.1, dtype, remat
     of linear  dimension, use_bias, input_size
-    Try: {"linear.dimension": 512}""",
+    Try: {"linear.dimension": 3}""",
     ),
     "a block that there is not": (
         lambda: what_if(Linear(3), shapes={"input": [4, 5]})({"head.dimension": 3}),
@@ -238,7 +238,7 @@ program 'forward' has no setting 'linear.width'.
 program 'forward' has no setting 'head.dimension'.
     settings  batch, input.1, dtype, remat
     blocks    linear
-    Try: {"linear.dimension": 512}""",
+    Try: {"linear.dimension": 3}""",
     ),
     "remat that is no truth value": (
         lambda: what_if(Linear(3), shapes={"input": [4, 5]})(remat="yes"),
@@ -283,7 +283,7 @@ the values of 'batch' must be a list with something in it, not array(5).
         """\
 setting 'batch' of perceptron() must be a whole number, not 2.5.
     before  8
-    Try: batch=16""",
+    Try: batch=[8, 16]""",
     ),
     "a sweep from somewhere else": (
         lambda: sweep(perceptron, batch=[8], source="guessed"),

@@ -1,0 +1,160 @@
+"""Attributes of the blocks of a model as settings: which there are, how they become others, which one was meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from mithril_nb.errors import MithrilError, nearest
+from mithril_nb.graph import edit
+from mithril_nb.graph.paths import split_path
+from mithril_nb.graph.records import LogicalGraph
+from mithril_nb.models.fields import fields_of
+from mithril_nb.models.infer import infer
+from mithril_nb.models.model import Model, with_attributes
+from mithril_nb.models.naming import input_specs
+from mithril_nb.targets.slips import options_written
+from mithril_nb.whatif.settings import as_written, is_size, value_written
+
+_MOST_TRIED = 8
+"""Changes that are made before one is advised: each takes as long as the model takes to be resolved."""
+_MOST_LISTED = 3
+"""Blocks of a row that are written one by one."""
+Changes = Mapping[str, Any]
+
+
+def attributes_of(graph: LogicalGraph) -> dict[str, Any]:
+    """Return the attributes of all blocks by path and name: `{"mlp/linear_0.dimension": 64}`."""
+    return {f"{path}.{name}": value for path, node in graph.walk() for name, value in node.block.attributes}
+
+
+def with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
+    """Return a graph in which an attribute of a block is another.
+
+    Raises:
+        MithrilError: There is no such block, or no such attribute, or it cannot have that value.
+    """
+    path, _, attribute = name.rpartition(".")
+    names = split_path(path)
+
+    def change(inside: LogicalGraph) -> LogicalGraph:
+        block = edit.node_of(inside, names[-1]).block
+        return edit.swap(inside, names[-1], with_attributes(Model.of_block(block), {attribute: value}).block)
+
+    return edit.inside(graph, names[:-1], change)
+
+
+def meant(graph: LogicalGraph, name: str, value: Any, works: Callable[[Changes], bool]) -> Changes | None:
+    """Return the change that a person meant by a setting that there is not, or one like it; it works.
+
+    Args:
+        graph: The model.
+        name: What the person wrote.
+        value: The value that it was to have.
+        works: Whether the model can be so.
+    """
+    return next((one for one in islice(_likely(graph, name, value), _MOST_TRIED) if works(one)), None)
+
+
+def examples(graph: LogicalGraph, works: Callable[[Changes], bool]) -> Changes | None:
+    """Return a change of one attribute that works, if there is any among the first."""
+    sizes = {name: value for name, value in attributes_of(graph).items() if is_size(value)}
+    return next((one for one in islice(_doubled(sizes), _MOST_TRIED) if works(one)), None)
+
+
+def _likely(graph: LogicalGraph, name: str, value: Any) -> Iterator[Changes]:
+    known = attributes_of(graph)
+    parts = _parts(name)
+    same = [one for one in known if _parts(one) == parts]  # written with dots, or with slashes
+    yield from ({one: value} for one in same)
+    outer = _outermost(one for one in known if _parts(one)[-1] == parts[-1])
+    if len(parts) == 1:
+        yield from ([dict.fromkeys(outer, value)] if outer else [])
+        yield from ({one: value} for one in outer)
+        return
+    by_path = {one.rpartition(".")[0]: one for one in known if _parts(one)[-1] == parts[-1]}
+    alike = [by_path[path] for path in nearest("/".join(parts[:-1]), by_path, 0.4)]
+    siblings = [one for one in known if _parts(one)[:-1] == parts[:-1]]
+    alike += nearest(name.replace("/", "."), siblings)
+    yield from ({one: value} for one in [*alike, *outer])
+    yield from _doubled({one: known[one] for one in siblings if is_size(known[one])})
+
+
+def _doubled(sizes: Mapping[str, int]) -> Iterator[Changes]:
+    return ({name: 2 * value or 1} for name, value in sizes.items())
+
+
+def _parts(name: str) -> list[str]:
+    return re.split(r"[./]", name)
+
+
+def _outermost(names: Iterable[str]) -> list[str]:
+    """Return the attributes of blocks that are in no other block with the same attribute."""
+    paths = {name.rpartition(".")[0]: name for name in names}
+    return [name for path, name in paths.items() if not any(path.startswith(f"{other}/") for other in paths)]
+
+
+def written(changes: Changes, text: Callable[[Any], str]) -> str:
+    """Return changes as a person writes them: a dict, or how one is made for a long row of blocks.
+
+    Args:
+        changes: The changes.
+        text: Writes a value.
+
+    Examples:
+        >>> written({"a.heads": 2}, repr), written({f"block_{n}.heads": 2 for n in range(12)}, repr)
+        ('{"a.heads": 2}', '{f"block_{n}.heads": 2 for n in range(12)}')
+    """
+    first, value = next(iter(changes.items()))
+    start, end = re.split(r"_0(?=[./])", first, maxsplit=1) if re.search(r"_0[./]", first) else (first, "")
+    row = [f"{start}_{number}{end}" for number in range(len(changes))]
+    if len(changes) > _MOST_LISTED and [*changes] == row:
+        return f'{{f"{start}_{{n}}{end}": {text(value)} for n in range({len(row)})}}'
+    return "{" + ", ".join(f'"{name}": {text(one)}' for name, one in changes.items()) + "}"
+
+
+def remaking(
+    target: Any,
+    name: str,
+    values: Sequence[Any],
+    is_swept: bool,
+    shapes: Mapping[str, Sequence[Any]],
+    options: Mapping[str, Any],
+) -> str:
+    """Return how to ask for an argument that a model was made with: by a function that makes it anew.
+
+    Args:
+        target: The model.
+        name: The argument.
+        values: What it is to be.
+        is_swept: Whether one value after the other.
+        shapes: Shapes of the model's inputs.
+        options: What `ml.inspect` is told besides.
+
+    Returns:
+        It, as it is written; `""` if the model has no such argument, or cannot be so.
+    """
+    made_with: dict[str, Any] = dict(target.block.attributes) if isinstance(target, Model) else {}
+    before = made_with.get(name)
+    tries = [values, *([[2 * before]] if is_size(before) else [])] if name in made_with else []
+    fitting = next((one for one in tries if _is_made(target, {name: one[0]}, shapes)), None)
+    if fitting is None:
+        return ""
+    starts = {field.name: field.default for field in fields_of(type(target))}
+    given = {key: value for key, value in made_with.items() if key == name or value != starts.get(key)}
+    arguments = ", ".join(f"{key}={name if key == name else value_written(value)}" for key, value in given.items())
+    sizes = {port: [*shape] for port, shape in shapes.items()}
+    told = ", ".join([f"{target.kind}({arguments})", *options_written({"shapes": sizes, **options})])
+    make = f"lambda {name}={value_written(before)}: ml.inspect({told})"
+    setting = as_written(name, fitting, is_swept)
+    return f"ml.sweep({make}, {setting})" if is_swept else f"ml.what_if({make})({setting})"
+
+
+def _is_made(model: Model, changes: Changes, shapes: Mapping[str, Sequence[Any]]) -> bool:
+    try:
+        infer(with_attributes(model, changes).graph, input_specs(model.graph, shapes)).raise_problems()
+    except MithrilError:
+        return False
+    return True

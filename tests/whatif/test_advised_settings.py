@@ -1,0 +1,155 @@
+"""What is said of settings that there are not can be pasted, and works: with the values that were asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from whatif.programs import perceptron, spec
+
+import mithril_nb as ml
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.models import GPT, Linear, Model, Relu
+
+SHAPES = {"input": [4, 8]}
+NAMES: dict[str, Any] = {"ml": ml, "GPT": GPT, "perceptron": perceptron}
+
+
+def gpt(layers: int = 2) -> Model:
+    return GPT(vocabulary=64, layers=layers, width=16, heads=4, context=64)
+
+
+def chain() -> Model:
+    model = Model()
+    for block in (Linear(8), Relu(), Linear(3)):
+        model += block
+    return model
+
+
+def advice_of(call: Callable[[], Any]) -> str:
+    with pytest.raises(UnknownOptionError) as error:
+        call()
+    return error.value.diagnostics[0].advice
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "advised"),
+    [
+        (gpt(), {"block_0.attention.heads": 2}, '{"block_0/attention.heads": 2}'),
+        (gpt(), {"block_0/attention/heads": 2}, '{"block_0/attention.heads": 2}'),
+        (gpt(), {"block_0.hads": 2}, '{"block_0.heads": 2}'),
+        (gpt(), {"block_7.heads": 2}, '{"block_1.heads": 2}'),
+        (gpt(), {"nope.dimension": 2}, '{"block_0/mlp/up.dimension": 2}'),
+        # That of `tokens` alone breaks what it shares with `head`: it is not advised.
+        (gpt(), {"tokens.embeddings": 128}, '{"positions.context": 128}'),
+        (Model.of(gpt().graph), {"heads": 2}, '{"block_0.heads": 2, "block_1.heads": 2}'),
+        (Model.of(gpt(4).graph), {"heads": 2}, '{f"block_{n}.heads": 2 for n in range(4)}'),
+        (chain(), {"linear.dimension": 5}, '{"linear_0.dimension": 5}'),
+        (chain(), {"a.b": 3}, '{"linear_0.dimension": 16}'),
+        (chain(), {"dimension": 5}, '{"linear_0.dimension": 5, "linear_1.dimension": 5}'),
+    ],
+)
+def test_an_attribute_that_was_meant_is_advised_and_works(model: Model, asked: dict[str, Any], advised: str) -> None:
+    made = ml.what_if(model, shapes=SHAPES)
+    assert advice_of(lambda: made(asked)) == advised
+    assert made(eval(advised)).delta.flops != 0 or "context" in advised
+
+
+def test_what_a_model_was_made_with_is_advised_as_a_function_that_makes_it_anew() -> None:
+    made = ml.what_if(gpt(), shapes=SHAPES, optimizer="adam")
+    advice = advice_of(lambda: made(width=32))
+    assert advice == (
+        "ml.what_if(lambda width=16: ml.inspect(GPT(vocabulary=64, context=64, layers=2, heads=4, width=width), "
+        "shapes={'input': [4, 8]}, optimizer='adam'))(width=32)"
+    )
+    change = eval(advice, NAMES)
+    wide = GPT(vocabulary=64, layers=2, width=32, heads=4, context=64)
+    assert change.before.total == made.cost.total
+    assert change.after.total == ml.inspect(wide, shapes=SHAPES, optimizer="adam").cost().total
+
+
+def test_a_value_that_the_model_cannot_have_is_not_advised() -> None:
+    made = ml.what_if(gpt(), shapes=SHAPES)
+    advice = advice_of(lambda: made(heads=3))  # 16 / 3 is no width of a head
+    assert advice.endswith("(heads=8)")
+    assert eval(advice, NAMES).settings == {"heads": (4, 8)}
+
+
+SWEPT: dict[str, tuple[Callable[[], Any], str]] = {
+    "a setting of make": (lambda: ml.sweep(perceptron, btch=[1, 2]), "batch=[1, 2]"),
+    "a size": (lambda: ml.sweep(perceptron, batch=[4, "a"]), "batch=[8, 16]"),
+    "a dtype": (lambda: ml.sweep(perceptron, precision=["best"]), 'precision=["default", "highest"]'),
+    "of make, like no other": (lambda: ml.sweep(perceptron, zzz=[1, 2]), "def make(..., zzz=1), which uses it."),
+}
+
+
+@pytest.mark.parametrize("what", SWEPT)
+def test_a_sweep_is_answered_with_lists(what: str) -> None:
+    call, advised = SWEPT[what]
+    assert advice_of(call) == advised
+    if "make" not in advised:
+        assert len(eval(f"ml.sweep(perceptron, {advised})", NAMES).points) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "advised"),
+    [
+        ({"dimension": [4, 5]}, 'changes={"linear_0.dimension": [4, 5]}'),
+        ({"changes": {"linear_0/dimension": [4, 5]}}, 'changes={"linear_0.dimension": [4, 5]}'),
+        ({"remat": [3]}, "remat=[False, True]"),
+        ({"dtype": ["int8"]}, 'dtype=["float32", "bfloat16"]'),
+    ],
+)
+def test_a_sweep_of_a_model_is_answered_with_lists(asked: dict[str, Any], advised: str) -> None:
+    model = chain()
+    assert advice_of(lambda: ml.sweep(model, shapes=SHAPES, **asked)) == advised
+    assert len(eval(f"ml.sweep(model, shapes={SHAPES}, {advised})", {"ml": ml, "model": model}).points) == 2
+
+
+def test_a_sweep_of_what_a_model_was_made_with() -> None:
+    model = gpt()
+    advice = advice_of(lambda: ml.sweep(model, shapes=SHAPES, heads=[1, 2]))
+    assert advice.startswith("ml.sweep(lambda heads=4: ml.inspect(GPT(")
+    assert [point.settings for point in eval(advice, NAMES).points] == [{"heads": 1}, {"heads": 2}]
+
+
+@pytest.mark.parametrize("changes", [3, ["batch"], {1: [2]}, "batch"])
+def test_changes_of_a_sweep_that_have_no_names(changes: Any) -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.sweep(perceptron, changes=changes)
+    assert str(error.value) == (
+        f"settings are told by name, and not as {changes!r}.\n"
+        '    Try: batch=[32, 64], or changes={"linear_0.dimension": [256, 512]} for names with a dot.'
+    )
+
+
+def test_a_setting_that_is_no_list_beside_a_program_that_is_swept() -> None:
+    model = chain()
+    with pytest.raises(UnknownOptionError) as error:
+        ml.sweep(model, shapes=SHAPES, batch=[2, 4], dtype="bfloat16")
+    assert str(error.value) == (
+        "ml.sweep takes 'Model' as it stands, and changes what is given as a list.\n"
+        '    given     dtype="bfloat16"\n'
+        "    settings  batch, dtype, precision, remat\n"
+        """    Try: ml.sweep(model, shapes={'input': [4, 8]}, dtype=["bfloat16"], batch=[2, 4])"""
+    )
+    points = eval(error.value.diagnostics[0].advice, {"ml": ml, "model": model}).points
+    assert [point.settings["dtype"] for point in points] == ["bfloat16", "bfloat16"]
+
+
+def test_more_casts_lead_to_no_call_that_was_just_made() -> None:
+    told = "dtype: the program casts more than before: "
+    model = gpt()
+    own = ml.what_if(model, shapes=SHAPES)(dtype="bfloat16")
+    assert own.notes == (f"{told}some of its blocks compute in float32, whatever they are given",)
+    fixed = ml.what_if(ml.inspect(model, shapes=SHAPES), learns=False)(dtype="bfloat16")
+    other = 'ml.what_if(model, ...), or ml.what_if(make) with make(dtype="float32"), makes it anew'
+    assert fixed.notes == (f"{told}what goes into it is another, and what it casts to by itself stays; {other}",)
+
+
+def test_casts_of_a_persons_own_function_are_meant() -> None:
+    def make(dtype: str = "float32") -> Any:
+        return lambda x: x.astype("float32") + 1, (spec(4, 3, dtype=dtype),)
+
+    assert ml.what_if(make)(dtype="bfloat16").notes == ()
