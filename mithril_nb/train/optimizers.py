@@ -191,7 +191,10 @@ def _typed_like(tree: Any, other: Any) -> Any:
 
 
 def _default_rate(factory: Callable[..., Any], name: str) -> float:
-    parameter = inspect.signature(factory).parameters.get("learning_rate")
+    try:
+        parameter = inspect.signature(factory).parameters.get("learning_rate")
+    except (TypeError, ValueError):  # of some that are written in C; whether it makes an optimizer is seen then
+        parameter = None
     if parameter is not None and isinstance(parameter.default, float):
         return parameter.default
     return DEFAULT_RATES.get(name, 1e-3)

@@ -299,6 +299,12 @@ OPTIONS = {
         "    because  TypeError: 'float' object is not iterable\n"
         "    Try: optimizer=lambda rate: optax.adam(rate)",
     ),
+    "class of Python": (
+        {"optimizer": type},
+        "'type' made no optimizer from a learning rate.\n"
+        "    needed  a value with init(params) and update(grads, state, params)\n    got     type\n"
+        "    Try: optimizer=lambda rate: optax.adam(rate)",
+    ),
     "schedule of words": (
         {"learning_rate": lambda step: "a"},
         "learning_rate= is a function, and no schedule.\n"
