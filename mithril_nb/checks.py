@@ -9,10 +9,11 @@ from numbers import Real
 from typing import Any
 
 from mithril_nb.cost import Cost
+from mithril_nb.cost.counting import SOURCES
 from mithril_nb.cost.memory.use import MemoryUse
 from mithril_nb.cost.records import unknown_params
 from mithril_nb.display import UNATTRIBUTED_LABEL
-from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, short_repr
+from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
@@ -118,6 +119,12 @@ def assert_cost(
             "ml.assert_cost was given no bound, and would never fail.",
             (("bounds", ", ".join(bounds)),),
             "ml.assert_cost(program, *args, flops=1_000_000)",
+        )
+    if source not in SOURCES:
+        raise UnknownOptionError(
+            f"ml.assert_cost cannot take source={short_repr(source, 40)}.",
+            (("sources", ", ".join(SOURCES)),),
+            f'source="{(*nearest(source, SOURCES), "analytic")[0]}"',
         )
     if isinstance(target, Inspection) and (args or options):
         given = ", ".join((*("an argument" for _ in args[:1]), *options))

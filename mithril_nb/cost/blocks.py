@@ -42,13 +42,15 @@ class ByBlock(dict[str, Value]):
         self._of, self._called = of, called
 
     def __missing__(self, path: object) -> Value:
-        if isinstance(path, str) and any(one.startswith(f"{path}/") for one in self):
+        if isinstance(path, str) and _is_around(path, self):
             raise UnknownBlockError(
                 f"{self._of} have no figures of block {path!r} by itself, only of blocks inside it.",
                 (("blocks", _named([*self])),),
                 f'cost.subtree("{path}"), which adds them up.',
             )
-        raise no_block(self._of, path, [*self], f'{self._called}["{{}}"]', f"[*{self._called}]")
+        near = nearest_block(path, [*self])
+        call = f'{self._called}["{{}}"]' if near in self else 'cost.subtree("{}")'
+        raise no_block(self._of, path, [*self], call, f"[*{self._called}]")
 
 
 def no_block(of: str, path: object, known: list[str], call: str, otherwise: str) -> UnknownBlockError:
@@ -61,7 +63,7 @@ def no_block(of: str, path: object, known: list[str], call: str, otherwise: str)
         call: What to try instead, with `{}` for a path.
         otherwise: What to try if none is near.
     """
-    near = _nearest(path, known) if isinstance(path, str) else None
+    near = nearest_block(path, known)
     return UnknownBlockError(
         f"{of} have no block {short_repr(path)}.",
         (("blocks", _named(known)),),
@@ -74,8 +76,22 @@ def _named(known: list[str]) -> str:
     return f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"
 
 
-def _nearest(path: str, known: list[str]) -> str | None:
-    """Return the path that a person may have meant: one that is written alike, or whose last name is."""
+def nearest_block(path: object, known: list[str]) -> str | None:
+    """Return the path that a person may have meant: one that is written alike, or whose last name is.
+
+    Examples:
+        >>> nearest_block("net.linear", ["net/linear/matmul"]), nearest_block("hed", ["net/head"])
+        ('net/linear', 'net/head')
+    """
+    if not isinstance(path, str):
+        return None
+    slashed = path.replace(".", "/")
+    if slashed in known or _is_around(slashed, known):
+        return slashed
     by_name = {one.rpartition("/")[2]: one for one in reversed(known)}
     found = get_close_matches(path, known, 1, 0.6) or get_close_matches(path, by_name, 1, 0.6)
     return by_name.get(found[0], found[0]) if found else None
+
+
+def _is_around(path: str, known: Iterable[str]) -> bool:
+    return any(one.startswith(f"{path}/") for one in known)

@@ -19,7 +19,7 @@ from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_branches, notes_of_params
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Stage
@@ -59,7 +59,7 @@ def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
         raise UnknownOptionError(
             f"costs of {inspection.name!r} cannot be counted by {source!r}.",
             (("sources", ", ".join(SOURCES)),),
-            'inspection.cost(source="analytic")',
+            f'inspection.cost(source="{(*nearest(source, SOURCES), "analytic")[0]}")',
         )
     known = _KNOWN.setdefault(inspection, {})
     if source not in known:
@@ -120,7 +120,8 @@ def costs_so_far(inspection: Inspection) -> Costs:
 
 
 def _analytic(inspection: Inspection) -> Cost:
-    program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs)
+    check = inspection.check_sizes
+    program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs, check=check)
     return of_equations(program.costs(), program, inspection.device)
 
 

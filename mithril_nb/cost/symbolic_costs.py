@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.analytic import dearest_branches, equation_row
+from mithril_nb.cost.blocks import nearest_block
 from mithril_nb.cost.formulas.rules import Counted, count, counted
 from mithril_nb.cost.formulas.symbols import (
     Expression,
@@ -19,7 +21,7 @@ from mithril_nb.cost.formulas.symbols import (
     written_with,
 )
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, unknown_params
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import MithrilError, UnknownOptionError, nearest
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.records import SIZE, Constant, Equation
@@ -59,6 +61,7 @@ class SymbolicProgram:
         inputs: What it takes.
         sizes: The numbers that are put in the place of names.
         known_kinds: Its equations, equal ones together, if that is known already.
+        check: Raises for numbers that its sizes cannot have; `None` if nobody knows of any.
     """
 
     name: str
@@ -66,6 +69,7 @@ class SymbolicProgram:
     inputs: tuple[Input, ...]
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
     known_kinds: Kinds | None = None
+    check: Callable[[Mapping[str, int]], None] | None = field(default=None, repr=False, compare=False)
 
     @cached_property
     def symbols(self) -> tuple[str, ...]:
@@ -103,8 +107,11 @@ class SymbolicProgram:
 
         Raises:
             UnknownOptionError: A name that is missing or that it does not have, or a number that is no size.
+            MithrilError: What the program itself says of sizes that it cannot have.
         """
         self._check(sizes)
+        if self.check is not None and sizes:
+            self.check(sizes)
         return SymbolicProgram(self.name, self.equations, self.inputs, dict(sizes), self.kinds)
 
     @cached_property
@@ -213,10 +220,20 @@ class SymbolicProgram:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not known of a program whose sizes have names, and why."""
-        numbers = ", ".join(f"{name}=32" for name in self.symbols)
+        numbers = ", ".join(f"{name}={self._example}" for name in self.symbols)
         told = f"what depends on {', '.join(self.symbols)} has no number: see cost.at({numbers}), cost.formula()"
         fields = ("flops", "transcendentals", "bytes_accessed")
         return (told, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
+
+    @cached_property
+    def _example(self) -> int:
+        """A number that all sizes can have."""
+        for size in (32, 16, 8, 4, 2):
+            with suppress(MithrilError):
+                if self.check is not None:
+                    self.check(dict.fromkeys(self.symbols, size))
+                return size
+        return 32
 
     def in_numbers(self, path: str, field: str, role: str | None) -> str:
         """Return what `polynomial` does as a sum of products of numbers, `"2·32·784·10 + 320"`; `""` if all is 0."""
@@ -293,11 +310,14 @@ class SymbolicProgram:
         ):
             is_known = any(_is_inside(block, path) for block in blocks) if what == "block" else given in known
             if given and not is_known:
+                near = nearest_block(given, known) if what == "block" else next(iter(nearest(given, known)), None)
+                meant = {"block": path, "figure": field, "role": role or ""} | {what: near or ""}
+                last = f', "{meant["role"]}"' if meant["role"] else ""
                 shown = ", ".join(filter(None, known[:20])) or "none"
                 raise UnknownOptionError(
                     f"program {self.name!r} has no {what} {given!r} to give a formula of.",
                     ((f"{what}s", shown + (", ..." if len(known) > 20 else "")),),
-                    'cost.formula("", "flops")',
+                    f'cost.formula("{meant["block"]}", "{meant["figure"] or "flops"}"{last})',
                 )
 
     def _check(self, sizes: Mapping[str, int]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,14 +45,13 @@ class Inspection(Shown):
         stages: Names of its stages, in order.
         arguments: What it is traced with: arrays by their shapes.
         device: The `jax.Device` that it is for; `None` for JAX's own default.
+        check_sizes: Raises for numbers that its sizes with names cannot have; `None` if nobody knows of any.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
-        self.name = told.name or getattr(fn, "__name__", type(fn).__name__)
-        self.stages = STAGES
+        self.name, self.stages = told.name or getattr(fn, "__name__", type(fn).__name__), STAGES
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
-        self._fn, self._told = fn, told
-        self.device = told.device
+        self._fn, self._told, self.device, self.check_sizes = fn, told, told.device, told.check_sizes
         self._pipeline = pipeline = Pipeline(fn, self.arguments, told)
         self._before_to_after = Once(lambda: self.links("hlo_before", "hlo"))
         self._figures = {
@@ -77,7 +77,7 @@ class Inspection(Shown):
             >>> double.altered(lambda args: (jax.ShapeDtypeStruct((5,), jnp.float32),)).cost().total.flops
             5
         """
-        return Inspection(self._fn, arguments(self.arguments), self._told)
+        return Inspection(self._fn, arguments(self.arguments), replace(self._told, check_sizes=None))
 
     @property
     def equations(self) -> tuple[Equation, ...]:
@@ -462,6 +462,7 @@ def inspect(
     compiler_options: Mapping[str, Any] | None = None,
     source: tuple[str, Mapping[int, str]] | None = None,
     kinds: Mapping[str, str] | None = None,
+    check_sizes: Callable[[Mapping[str, int]], None] | None = None,
 ) -> Inspection:
     """Look at a JAX program at every stage on its way to the machine, without running it.
 
@@ -475,6 +476,7 @@ def inspect(
         compiler_options: What XLA is told besides, as `jax.jit` takes it.
         source: Python that builds the model, and the block of each line; by default the functions that are traced.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
+        check_sizes: Raises for numbers that sizes with names cannot have, which are given by these names.
 
     Returns:
         Its stages, made when they are first asked for.
@@ -495,4 +497,4 @@ def inspect(
         <BLANKLINE>
     """
     holders = checked_params(fn, args, params, name)
-    return Inspection(fn, args, Told(name, holders, device, compiler_options, source, kinds))
+    return Inspection(fn, args, Told(name, holders, device, compiler_options, source, kinds, check_sizes))

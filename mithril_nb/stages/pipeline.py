@@ -59,6 +59,7 @@ class Told:
         compiler_options: What XLA is told besides.
         source: The Python that builds the model, with the path of the block that each line adds.
         kinds: Kind of each block, by path.
+        check_sizes: Raises for numbers that its sizes with names cannot have; `None` if nobody knows of any.
     """
 
     name: str | None = None
@@ -67,6 +68,7 @@ class Told:
     compiler_options: Mapping[str, Any] | None = None
     source: tuple[str, Mapping[int, str]] | None = None
     kinds: Mapping[str, str] | None = None
+    check_sizes: Callable[[Mapping[str, int]], None] | None = None
 
 
 class Pipeline:

@@ -80,7 +80,8 @@ def inspect_with_names(
     """
     backend = target.backend if isinstance(target, PhysicalModel) else JaxBackend()
     model = _Named(graph_in(target), backend, shapes, dtypes or {}, scope)
-    told = {"name": program, "source": source_lines(model.graph), "kinds": _kinds(model.graph)}
+    told: dict[str, Any] = {"name": program, "source": source_lines(model.graph), "kinds": _kinds(model.graph)}
+    told["check_sizes"] = model.check_sizes
     told |= {key: value for key, value in (options or {}).items() if value is not None}
     if program == "forward":
         return stages.inspect(model.run, model.params, model.input_specs, model.state, _key(), **told)
@@ -128,7 +129,7 @@ class _Named:
         found.raise_problems()
         names = {dim for shape in shapes.values() for dim in shape if isinstance(dim, str)}
         dims = _Dims({name for dim in names for name in parse(dim).names}, list(_bounds(graph, found)), scope)
-        self.graph = graph
+        self.graph, self._backend, self._inferred = graph, backend, found.inputs
         self.parameters, self.output_names = found.parameters, tuple(found.outputs)
         self.input_specs: Mapping[str, Any] = {name: dims.struct(name, spec) for name, spec in found.inputs.items()}
         self.params, self.state = _structs(dims, found.parameters), _structs(dims, found.states)
@@ -138,6 +139,14 @@ class _Named:
     @property
     def input_names(self) -> tuple[str, ...]:
         return tuple(self.input_specs)
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Raise if the model cannot have these numbers in the place of names, as it does for shapes in numbers."""
+        specs = {
+            name: TensorSpec(tuple(parse(dim).evaluate(**sizes) for dim in map(str, spec.shape)), spec.dtype)
+            for name, spec in self._inferred.items()
+        }
+        infer_for(self._backend, self.graph, specs).raise_problems()
 
     def run(self, params: Any, inputs: Any, state: Any, key: Any) -> Any:
         return self.forward_with_state(params, inputs, state, key=key)[0]

@@ -137,7 +137,7 @@ def remaking(
         It, as it is written; `""` if the model has no such argument, or cannot be so.
     """
     made_with: dict[str, Any] = dict(target.block.attributes) if isinstance(target, Model) else {}
-    before = made_with.get(name)
+    before: Any = made_with.get(name)
     tries = [values, *([[2 * before]] if is_size(before) else [])] if name in made_with else []
     fitting = next((one for one in tries if _is_made(target, {name: one[0]}, shapes)), None)
     if fitting is None:

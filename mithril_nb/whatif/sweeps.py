@@ -12,7 +12,7 @@ import numpy as np
 
 from mithril_nb.cost import Cost
 from mithril_nb.display import Shown
-from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
+from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest
 from mithril_nb.graph.spec import Dim
 from mithril_nb.measure import profile
 from mithril_nb.stages import Inspection
@@ -177,7 +177,7 @@ def swept_over(answers: Answers, swept: Mapping[str, Any], source: str, peak: bo
         raise UnknownOptionError(
             f"a sweep of {subject.name!r} cannot have its figures from {source!r}.",
             (("sources", ", ".join(SOURCES)),),
-            'source="compiled"',
+            f'source="{(*nearest(source, SOURCES, 0.6), "compiled")[0]}"',
         )
     if len(swept) not in (1, 2):
         raise UnknownOptionError(

@@ -299,3 +299,14 @@ def test_in_a_file_that_pytest_runs(pytester: pytest.Pytester) -> None:
     found = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     found.assert_outcomes(passed=1, failed=1)
     found.stdout.fnmatch_lines(["E * program 'forward' needs more FLOPs than it may.", "E *over by  502,080 (100.0 %)"])
+
+
+@pytest.mark.parametrize(("given", "meant"), [("compile", "compiled"), ("guessed", "analytic"), (3, "analytic")])
+def test_a_source_that_there_is_not(given: Any, meant: str) -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.assert_cost(Linear(3), shapes={"input": [2, 5]}, flops=100, source=given)
+    assert str(error.value) == (
+        f"ml.assert_cost cannot take source={given!r}.\n"
+        "    sources  analytic, lowered, compiled\n"
+        f'    Try: source="{meant}"'
+    )

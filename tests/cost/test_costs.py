@@ -17,6 +17,7 @@ from jax import lax
 from jax_programs import programs, spec
 
 from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
+from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.records import split_number
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError
 from mithril_nb.stages import Inspection, inspect
@@ -118,13 +119,17 @@ def test_a_program_that_cannot_be_compiled_still_has_analytic_costs() -> None:
     assert str(error.value).endswith('Try: inspection.cost(source="analytic")')
 
 
-def test_a_source_that_there_is_not(step: Inspection) -> None:
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("guessed", "analytic"), ("compile", "compiled"), ("lower", "lowered"), ("Analytic", "analytic")],
+)
+def test_a_source_that_there_is_not(step: Inspection, given: str, meant: str) -> None:
     with pytest.raises(UnknownOptionError) as error:
-        step.cost("guessed")
+        step.cost(given)
     assert str(error.value) == (
-        "costs of 'step' cannot be counted by 'guessed'.\n"
+        f"costs of 'step' cannot be counted by {given!r}.\n"
         "    sources  analytic, lowered, compiled\n"
-        '    Try: inspection.cost(source="analytic")'
+        f'    Try: inspection.cost(source="{meant}")'
     )
 
 
@@ -181,6 +186,7 @@ def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
         ("hed", "costs of 'program' have no block 'hed'.", 'cost.by_block["head"]'),
         ("dwn", "costs of 'program' have no block 'dwn'.", 'cost.by_block["net/down"]'),
         (3, "costs of 'program' have no block 3.", "[*cost.by_block]"),
+        ("net.up", "costs of 'program' have no block 'net.up'.", 'cost.by_block["net/up"]'),
         (
             "net",
             "costs of 'program' have no figures of block 'net' by itself, only of blocks inside it.",
@@ -197,6 +203,14 @@ def test_a_block_that_there_is_not_names_those_that_there_are(path: Any, summary
     assert by_block.get(path) is None
 
 
+def test_a_block_with_dots_that_only_holds_others_is_answered_with_what_adds_them_up() -> None:
+    with pytest.raises(UnknownBlockError) as error:
+        _ = ByBlock({"net/up/matmul": 1}, "costs of 'step'")["net.up"]
+    assert str(error.value) == (
+        "costs of 'step' have no block 'net.up'.\n    blocks  net/up/matmul\n    Try: cost.subtree(\"net/up\")"
+    )
+
+
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize(
     ("path", "advice"),
@@ -206,6 +220,7 @@ def test_a_block_that_there_is_not_names_those_that_there_are(path: Any, summary
         ("dwn", 'cost.subtree("net/down")'),
         ("ne", 'cost.subtree("net")'),
         ("net/", 'cost.subtree("net")'),
+        ("net.down", 'cost.subtree("net/down")'),
         ("of another program", 'cost.subtree("") is the whole.'),
     ],
 )

@@ -131,19 +131,26 @@ def test_what_has_no_formula_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("given", "text", "advised"),
     [
-        (("net",), "has no block 'net' to give a formula of.\n    blocks  mix, scores"),
+        (("net",), "has no block 'net' to give a formula of.\n    blocks  mix, scores", '"", "flops"'),
+        (("mx", "params"), "has no block 'mx' to give a formula of.\n    blocks  mix, scores", '"mix", "params"'),
         (("", "time_s"), "has no figure 'time_s' to give a formula of.\n    figures  "
-            "flops, transcendentals, bytes_accessed, params"),
-        (("", "flops", "loss"), "has no role 'loss' to give a formula of.\n    roles  forward, backward, update"),
+            "flops, transcendentals, bytes_accessed, params", '"", "flops"'),
+        (("mix", "bytes"), "has no figure 'bytes' to give a formula of.\n    figures  "
+            "flops, transcendentals, bytes_accessed, params", '"mix", "bytes_accessed"'),
+        (("", "flops", "loss"), "has no role 'loss' to give a formula of.\n    roles  forward, backward, update",
+            '"", "flops"'),
+        (("", "flops", "back"), "has no role 'back' to give a formula of.\n    roles  forward, backward, update",
+            '"", "flops", "backward"'),
     ],
 )  # fmt: skip
-def test_formulas_of_what_there_is_not(given: tuple[str, ...], text: str) -> None:
+def test_formulas_of_what_there_is_not(given: tuple[str, ...], text: str, advised: str) -> None:
     cost = costs("attention", 2, 3)
     with pytest.raises(UnknownOptionError) as error:
         cost.formula(*given)
-    assert str(error.value) == f'program \'attention\' {text}\n    Try: cost.formula("", "flops")'
+    assert str(error.value) == f"program 'attention' {text}\n    Try: cost.formula({advised})"
+    assert isinstance(eval(error.value.diagnostics[0].advice, {"cost": cost}), str)
 
 
 def test_what_xla_counts_has_no_formula() -> None:

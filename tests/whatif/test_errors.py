@@ -285,6 +285,14 @@ setting 'batch' of perceptron() must be a whole number, not 2.5.
     before  8
     Try: batch=[8, 16]""",
     ),
+    "a sweep from what is nearly said": (
+        lambda: sweep(perceptron, batch=[8], source="measure"),
+        UnknownOptionError,
+        """\
+a sweep of 'perceptron' cannot have its figures from 'measure'.
+    sources  analytic, compiled, measured
+    Try: source="measured\"""",
+    ),
     "a sweep from somewhere else": (
         lambda: sweep(perceptron, batch=[8], source="guessed"),
         UnknownOptionError,

@@ -1,0 +1,80 @@
+"""Costs at numbers that the model itself refuses: it says why, as it does where it is inspected with these numbers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import jax
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import ShapeError
+from mithril_nb.models import GPT, Add, Linear, MatrixMultiply, Model
+
+
+def gpt(context: int = 64, layers: int = 2) -> GPT:
+    return GPT(vocabulary=64, layers=layers, width=16, heads=4, context=context)
+
+
+@pytest.mark.parametrize("options", [{}, {"optimizer": "adam"}])
+def test_more_time_steps_than_there_are_positions_are_refused(options: dict[str, Any]) -> None:
+    cost = ml.inspect(gpt(), shapes={"input": ["B", "T"]}, **options).cost()
+    with pytest.raises(ShapeError) as error:
+        cost.at(B=3, T=100)
+    assert str(error.value) == (
+        "cannot connect 'tokens.output' to 'positions.input'.\n"
+        "    output  (3, 100, 16) float32\n"
+        "    input   at most 64 time steps      axis -2: 100 > 64\n"
+        "    Try: LearnedPositions(100), or shorter inputs."
+    )
+    with pytest.raises(ShapeError) as numbers:
+        ml.inspect(gpt(), shapes={"input": [3, 100]}, **options)
+    assert str(numbers.value) == str(error.value)
+    # All positions are read without a slice: that is cheaper than as many of more.
+    assert cost.at(B=3, T=64).total.flops == ml.inspect(gpt(), shapes={"input": [3, 64]}, **options).cost().total.flops
+
+
+@pytest.mark.parametrize(
+    ("model", "shapes", "sizes"),
+    [
+        (Linear(3, input_size=5), {"input": ["B", 5]}, {"B": 1}),
+        (MatrixMultiply(), {"left": ["B", "I"], "right": ["I", "O"]}, {"B": 2, "I": 3, "O": 1}),
+        (Add(), {"left": ["B", 4], "right": [1, 4]}, {"B": 3}),
+        (gpt(), {"input": [2, "T"]}, {"T": 64}),
+    ],
+)
+def test_sizes_that_a_model_can_have_are_not_refused(
+    model: Model, shapes: dict[str, list[Any]], sizes: dict[str, int]
+) -> None:
+    numbers = {name: [sizes.get(str(dim), dim) for dim in shape] for name, shape in shapes.items()}
+    found = ml.inspect(model, shapes=shapes).cost().at(**sizes)
+    assert found.total.flops == ml.inspect(model, shapes=numbers).cost().total.flops
+
+
+def test_numbers_that_are_advised_are_such_as_the_model_can_have() -> None:
+    cost = ml.inspect(gpt(context=8), shapes={"input": ["B", "T"]}).cost()
+    assert cost.notes[0] == "what depends on B, T has no number: see cost.at(B=8, T=8), cost.formula()"
+    assert eval(cost.notes[0].partition("see ")[2].partition(", cost.formula")[0], {"cost": cost}).total.flops
+
+
+def test_a_slider_waits_for_no_check() -> None:
+    cost = ml.inspect(gpt(layers=12), shapes={"input": ["B", "T"]}).cost()
+    cost.at(B=2, T=8)
+    took = []
+    for tokens in (16, 32, 64):
+        start = time.perf_counter()
+        cost.at(B=2, T=tokens)
+        took.append(time.perf_counter() - start)
+    assert min(took) < 0.05
+
+
+def test_a_program_with_other_arguments_is_checked_by_itself() -> None:
+    found = ml.inspect(gpt(), shapes={"input": ["B", "T"]})
+    (rows,) = jax.export.symbolic_shape("rows")
+    other = found.altered(
+        lambda args: jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct((rows, 8), leaf.dtype) if leaf.dtype == "int32" else leaf, args
+        )
+    )
+    assert other.cost().at(rows=3).total.flops == found.cost().at(B=3, T=8).total.flops
