@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from mithril_nb.targets.results import NUMBERS, check_computes, checked_result, is_result
-from mithril_nb.targets.sizes import check_sizes
+from mithril_nb.targets.sizes import check_sizes, sizes_given, telling_of_sizes
 
 try:  # Without this one a function that is jitted with options for XLA can only be looked at as it is.
     from jax._src.pjit import _cpp_pjit as _jit
@@ -43,6 +43,7 @@ class Arguments:
     Attributes:
         all_names: Names of all arguments, no two the same; those by name are called what the person calls them.
         values: All arguments, those by name after the others.
+        by_name: The same by their names.
         names: Names of the arguments that hold arrays.
         traced: These arguments, without what is static.
         is_plain: Whether the function is jitted and takes just `traced`, in order and by these names.
@@ -65,7 +66,8 @@ class Arguments:
         names = _unique((*self._keywords, *argument_names(fn, args)))
         self.all_names = (*names[len(kwargs) :], *names[: len(kwargs)])
         self.values = (*args, *(kwargs[name] for name in self._keywords))
-        check_sizes(dict(zip(self.all_names, self.values, strict=True)), self._title)
+        self.by_name = dict(zip(self.all_names, self.values, strict=True))
+        check_sizes(self.by_name, self._title)
         static = _static_of_jit(fn, len(args), self._keywords)
         self._parts = [
             None if name in apart else _Part.of(value, static is not None and place not in static)
@@ -81,6 +83,7 @@ class Arguments:
             not (static is None or signature is None or kwargs)
             and self.names == tuple(signature.parameters)[: len(args)]
             and jax.tree.structure(self.traced) == jax.tree.structure(args)
+            and not any(map(sizes_given, args))
         )
 
     def whole(self, *traced: Any, apart: Mapping[str, Any] = _NONE) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -103,12 +106,13 @@ class Arguments:
 
         def given(*traced: Any) -> Any:
             args, kwargs = self.whole(*traced)
-            return fn(*args, **kwargs)
+            with telling_of_sizes(self.by_name, self._title):
+                return fn(*args, **kwargs)
 
         def call(*traced: Any) -> Any:
             out = given(*traced)
             if self.values and not traced:
-                check_computes(out, self._title, [value for value in self.values if isinstance(value, NUMBERS)])
+                check_computes(out, self._title, self.by_name)
             return checked_result(out, self._title, lambda: jax.make_jaxpr(given)(*traced).effects)
 
         return call

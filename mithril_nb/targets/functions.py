@@ -17,6 +17,7 @@ from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, w
 from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, nnx_params, part
 from mithril_nb.targets.results import checked_result
 from mithril_nb.targets.scopes import by_path, is_module, modules_in, named_modules, submodules
+from mithril_nb.targets.sizes import telling_of_sizes
 
 _LIBRARIES = frozenset(
     {"builtins", "equinox", "flax", "functools", "haiku", "jax", "jaxlib", "mithril_nb", "numpy", "optax"}
@@ -92,7 +93,8 @@ def function_program(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
         again, keywords = given.whole(*traced[len(parts) :], apart={name: built[name] for name in objects})
         here = _roots(dict(zip(given.all_names, (*again, *keywords.values()), strict=True)))
         here |= {name: built.get(name, one) for name, one in held.items()}
-        with named_modules(here, [(one, built[name]) for name, one in closed.items()]):
+        naming = named_modules(here, [(one, built[name]) for name, one in closed.items()])
+        with naming, telling_of_sizes(values, title_of(fn)):
             out = fn(*again, **keywords)
         return out, built
 

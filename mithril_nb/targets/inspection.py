@@ -19,6 +19,7 @@ from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_ow
 from mithril_nb.targets.programs import module_program
 from mithril_nb.targets.refusals import check_target, refuse, refuse_several, refuse_training
 from mithril_nb.targets.scopes import is_module
+from mithril_nb.targets.sizes import no_array
 from mithril_nb.targets.slips import OF_FUNCTIONS, OF_MODULES, check_options
 from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 
@@ -155,6 +156,10 @@ def _inspect_module(
     own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
     check_call(takes, args, {key: value for key, value in given.items() if key not in own}, whole, title, own_options)
     arguments = Arguments(takes, args, given)
+    # A module may make an array of them: then all of its costs would be those of a few numbers, without a word.
+    sizes = None if arguments.traced else no_array(arguments.by_name, title, "a module computes with arrays")
+    if sizes is not None:
+        raise sizes
     try:
         if around is None:
             module = foreign(target, arguments, variables, getattr(method, "__func__", None))

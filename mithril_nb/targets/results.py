@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from mithril_nb.errors import StageUnavailableError, short_repr
+from mithril_nb.targets.sizes import no_array
 
 NUMBERS = (bool, int, float, complex)
 """What Python computes with itself."""
@@ -53,19 +54,25 @@ def checked_result(out: Any, title: str, effects: Callable[[], Collection[Any]] 
     return out
 
 
-def check_computes(out: Any, title: str, numbers: Sequence[Any]) -> None:
+def check_computes(out: Any, title: str, arguments: Mapping[str, Any]) -> None:
     """Raise if a function made its result of Python's numbers alone: Python computed it, and no program does.
 
     Args:
         out: What it gave.
         title: What to call the function.
-        numbers: The numbers that it was called with; it was given no array.
+        arguments: What it was called with, by name; there is no array among it.
 
     Raises:
         StageUnavailableError: It was so.
     """
     leaves: list[Any] = jax.tree.leaves(out)
-    if numbers and leaves and all(isinstance(leaf, NUMBERS) for leaf in leaves):
+    if not leaves or not all(isinstance(leaf, NUMBERS) for leaf in leaves):
+        return
+    sizes = no_array(arguments, title, f"Python has computed the result, {_told(out)}")
+    if sizes is not None:
+        raise sizes
+    numbers = [value for value in arguments.values() if isinstance(value, NUMBERS)]
+    if numbers:
         raise StageUnavailableError(
             f"{title!r} was given numbers and no array: Python has computed the result, and nothing is left for JAX.",
             (("given", ", ".join(map(repr, numbers))), ("gives", _told(out))),

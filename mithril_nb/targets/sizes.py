@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
 import numpy as np
 
-from mithril_nb.errors import ShapeError
+from mithril_nb.errors import MithrilError, ShapeError, StageUnavailableError, short_repr
+
+_LARGEST = 1 << 20
+"""No array that a person tries out is longer along an axis."""
 
 
 def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
@@ -41,6 +45,64 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
         f"the argument {name!r} of {title!r} has a size that is no {kind}: {first!r}.",
         (("shape", str(shape)), ("needs", "whole numbers, or names that jax.export.symbolic_shape makes, all at once")),
         advice,
+    )
+
+
+def sizes_given(value: Any) -> tuple[int, ...] | None:
+    """Return the sizes that stand where an array may be meant: a tuple or a list of whole numbers, the first if nested.
+
+    Examples:
+        >>> sizes_given((4, 64)), sizes_given({"x": [8, 2]}), sizes_given((4, 0.5)), sizes_given(4)
+        ((4, 64), (8, 2), None, None)
+    """
+    if isinstance(value, Mapping):
+        return next((sizes for one in value.values() if (sizes := sizes_given(one))), None)
+    if not isinstance(value, list | tuple) or not value:
+        return None
+    if all(isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _LARGEST for size in value):
+        return tuple(value)
+    return next((sizes for one in value if (sizes := sizes_given(one))), None)
+
+
+@contextmanager
+def telling_of_sizes(arguments: Mapping[str, Any], title: str) -> Iterator[None]:
+    """Say of what fails in here that sizes were given in the place of an array, if it was so.
+
+    Args:
+        arguments: What it is called with, by name.
+        title: What to call it.
+
+    Raises:
+        StageUnavailableError: It failed, and there are sizes among the arguments.
+    """
+    try:
+        yield
+    except MithrilError:
+        raise
+    except Exception as error:
+        because = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        told = no_array(arguments, title, because)
+        if told is None or not re.search(r"\b(tuple|list)\b", because):  # they may be meant, as the shape in a reshape
+            raise
+        raise told.with_traceback(error.__traceback__) from error  # where it failed in the person's Python
+
+
+def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUnavailableError | None:
+    """Return the error for sizes in the place of an array; `None` if there are none.
+
+    Args:
+        arguments: What something is called with, by name.
+        title: What to call it.
+        because: What came of it.
+    """
+    found = [(name, value, sizes) for name, value in arguments.items() if (sizes := sizes_given(value))]
+    if not found:
+        return None
+    name, value, sizes = found[0]
+    return StageUnavailableError(
+        f"the argument {name!r} of {title!r} holds sizes and no array.",
+        (("given", short_repr(value)), ("because", because)),
+        f'jax.ShapeDtypeStruct({sizes}, "float32"), in their place.',
     )
 
 

@@ -1,0 +1,114 @@
+"""Sizes in the place of an array: `(4, 64)` where `jax.ShapeDtypeStruct((4, 64), "float32")` is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+import mithril_nb as ml
+from mithril_nb.errors import StageUnavailableError
+
+W = jax.ShapeDtypeStruct((64, 3), "float32")
+DENSE = nnx.Linear(64, 3, rngs=nnx.Rngs(0))
+TRY = '\n    Try: jax.ShapeDtypeStruct((4, 64), "float32"), in their place.'
+
+
+def closing(x: Any) -> Any:
+    return DENSE(x * x)
+
+
+def total(x: Any) -> Any:
+    return x.sum()
+
+
+def in_dict(batch: Any) -> Any:
+    return batch["x"].dot(jnp.ones((64, 3)))
+
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...], str]] = {
+    "a function": (
+        total,
+        ((4, 64),),
+        """the argument 'x' of 'total' holds sizes and no array.
+    given    (4, 64)
+    because  AttributeError: 'tuple' object has no attribute 'sum'""",
+    ),
+    "a function that is jitted": (
+        jax.jit(lambda x, w: x.mean() * w),
+        ((4, 64), W),
+        """the argument 'x' of '<lambda>' holds sizes and no array.
+    given    (4, 64)
+    because  AttributeError: 'tuple' object has no attribute 'mean'""",
+    ),
+    "a list in a dict": (
+        in_dict,
+        ({"x": [4, 64]},),
+        """the argument 'batch' of 'in_dict' holds sizes and no array.
+    given    {'x': [4, 64]}
+    because  AttributeError: 'list' object has no attribute 'dot'""",
+    ),
+    "a function around a module": (
+        closing,
+        ((4, 64),),
+        """the argument 'x' of 'closing' holds sizes and no array.
+    given    (4, 64)
+    because  TypeError: can't multiply sequence by non-int of type 'tuple'""",
+    ),
+    "what Python computes": (
+        lambda x: x[0] * x[1],
+        ((4, 64),),
+        """the argument 'x' of '<lambda>' holds sizes and no array.
+    given    (4, 64)
+    because  Python has computed the result, 256 (int)""",
+    ),
+    **{
+        f"a module of {library}": (
+            module,
+            ((4, 64),),
+            f"""the argument '{name}' of '{kind}' holds sizes and no array.
+    given    (4, 64)
+    because  a module computes with arrays""",
+        )
+        for library, module, name, kind in (
+            ("linen", nn.Dense(3), "inputs", "Dense"),
+            ("nnx", DENSE, "inputs", "Linear"),
+            ("Equinox", eqx.nn.Linear(64, 3, key=jax.random.key(0)), "x", "Linear"),
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("what", CASES)
+def test_sizes_in_the_place_of_an_array_lead_to_what_has_a_shape(what: str) -> None:
+    fn, args, text = CASES[what]
+    with pytest.raises(StageUnavailableError) as error:
+        ml.inspect(fn, *args).cost()
+    assert str(error.value) == text + TRY
+    spec = eval(error.value.diagnostics[0].advice.removesuffix(", in their place."))
+    if "Equinox" not in what and "Python" not in what:
+        meant = [{"x": spec} if isinstance(arg, dict) else spec if isinstance(arg, tuple) else arg for arg in args]
+        assert ml.inspect(fn, *meant).cost().total.flops != 0
+
+
+def test_the_stage_says_it_and_where_it_was() -> None:
+    stage = ml.inspect(closing, (4, 64)).stage("jaxpr")
+    assert stage.unavailable is not None
+    assert stage.unavailable.startswith(
+        "StageUnavailableError: the argument 'x' of 'closing' holds sizes and no array."
+    )
+    assert stage.unavailable.endswith("return DENSE(x * x)")
+
+
+def test_sizes_that_are_meant_stay_sizes() -> None:
+    assert ml.inspect(jnp.zeros, (4, 64)).outputs[0].spec.shape == (4, 64)
+    assert ml.inspect(jnp.reshape, W, (3, 64)).stage("jaxpr").unavailable is None
+    with pytest.raises(StageUnavailableError, match=r"cannot reshape array of shape \(64, 3\)"):
+        ml.inspect(jnp.reshape, W, (5, 64)).cost()
+    assert ml.inspect(jax.jit(jnp.zeros, static_argnums=0), (4, 64)).stage("jaxpr").unavailable is None
