@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
@@ -25,8 +25,6 @@ Bound = float | tuple[float | None, float | None] | None
 """The most that a figure may be, or the least and the most; `None` for no bound."""
 
 _MOST_SHOWN = 5
-_SIZE = 32
-"""What is advised for a size that has only a name."""
 _WORDS = {
     "flops": ("needs", "FLOPs"),
     "bytes_accessed": ("reads and writes", "bytes"),
@@ -45,7 +43,7 @@ class _Measured:
         unknown: What is not in it, and why.
         blocks: The same for each block.
         advice: What makes it known; `""` if nothing does.
-        symbols: The names of sizes that have no numbers, if it depends on any.
+        numbers: The sizes that have only names, if it depends on any, each with a number that it can have.
         formula: What it is in these names; `""` if nobody knows.
         is_known_at: Whether numbers for these names make all of it known.
     """
@@ -55,7 +53,7 @@ class _Measured:
     unknown: tuple[str, ...]
     blocks: Mapping[str, int]
     advice: str = ""
-    symbols: tuple[str, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict[str, int])
     formula: str = ""
     is_known_at: bool = False
 
@@ -163,7 +161,7 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     if name == "peak_bytes":
         memory: MemoryUse = inspection.memory
         if memory.source != "compiled" or memory.peak_bytes is None:  # an estimate keeps no bound
-            return _Measured(None, "compiled", memory.notes, {}, symbols=inspection.cost("analytic").symbols)
+            return _Measured(None, "compiled", memory.notes, {}, numbers=_numbers(inspection.cost("analytic")))
         held = {path: size for path, size in memory.at_peak.items() if size}
         return _Measured(memory.peak_bytes, memory.source, (), held)
     cost: Cost = inspection.cost(source=source)
@@ -179,16 +177,21 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     if not cost.symbols or value is not None:
         return _Measured(value, source, unknown, known)
     is_known_at, formula = _is_known_at(cost, name), cost.formula(field=name)
-    return _Measured(value, source, unknown, known, symbols=cost.symbols, formula=formula, is_known_at=is_known_at)
+    return _Measured(value, source, unknown, known, numbers=_numbers(cost), formula=formula, is_known_at=is_known_at)
 
 
 def _is_known_at(cost: Cost, name: str) -> bool:
     """Whether all of a figure is known with the numbers that are advised for its sizes."""
     try:
-        numbered = cost.at(**dict.fromkeys(cost.symbols, _SIZE))
+        numbered = cost.at(**_numbers(cost))
     except MithrilError:  # it does not take these sizes
         return False
     return not _unknown(numbered, name)
+
+
+def _numbers(cost: Cost) -> Mapping[str, int]:
+    """Return numbers that the sizes of a program can have, for those that have only names."""
+    return {} if cost.symbolic is None else cost.symbolic.example
 
 
 def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
@@ -210,7 +213,7 @@ def _problem(
     is_under = value is not None and low is not None and value < low and not found.unknown
     if not is_over and not is_under and value is not None and not found.unknown:
         return None
-    if found.symbols:
+    if found.numbers:
         return _without_numbers(inspection.name, name, found, low, high)
     told = "unknown" if value is None else f"{'at least ' if found.unknown else ''}{value:,}"
     facts = [(name, f"{told} ({found.source})"), ("bound", _bound_text(low, high))]
@@ -236,9 +239,9 @@ def _problem(
 
 def _without_numbers(program: str, name: str, found: _Measured, low: float | None, high: float | None) -> Diagnostic:
     """Return that a figure cannot be compared, as sizes have only names."""
-    names, sizes = ", ".join(found.symbols), ", ".join(f"{one}={_SIZE}" for one in found.symbols)
+    names, sizes = ", ".join(found.numbers), ", ".join(f"{one}={number}" for one, number in found.numbers.items())
     facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
-    advice = f"a number for {' and '.join(found.symbols)}"
+    advice = f"a number for {' and '.join(found.numbers)}"
     if found.formula and not found.is_known_at:  # what is known is the least that it can be, and keeps no bound
         advice = f"leave out {name}=; {_shown(name, found.source)} tells of every block"
     elif found.formula:

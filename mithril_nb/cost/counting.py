@@ -133,7 +133,7 @@ def _counted(inspection: Inspection, source: str) -> Cost:
         raise StageUnavailableError(
             f"program {inspection.name!r} has no {source} costs.",
             (("reason", stage.unavailable),),
-            with_numbers(sizes) if sizes else 'inspection.cost(source="analytic")',
+            with_numbers(sizes, inspection.check_sizes) if sizes else 'inspection.cost(source="analytic")',
         )
     with paused_collector():
         costs = hlo_costs(stage, _trips(inspection, stage))

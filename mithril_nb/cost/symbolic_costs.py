@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,9 +20,10 @@ from mithril_nb.cost.formulas.symbols import (
     written_with,
 )
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, unknown_params
-from mithril_nb.errors import MithrilError, UnknownOptionError, nearest
+from mithril_nb.errors import UnknownOptionError, nearest
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.pipeline import fitting_numbers
 from mithril_nb.stages.records import SIZE, Constant, Equation
 
 if TYPE_CHECKING:
@@ -220,20 +220,15 @@ class SymbolicProgram:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is not known of a program whose sizes have names, and why."""
-        numbers = ", ".join(f"{name}={self._example}" for name in self.symbols)
+        numbers = ", ".join(f"{name}={number}" for name, number in self.example.items())
         told = f"what depends on {', '.join(self.symbols)} has no number: see cost.at({numbers}), cost.formula()"
         fields = ("flops", "transcendentals", "bytes_accessed")
         return (told, *[f"{field} of {one}" for field in fields for one in self.polynomial("", field)[1]])
 
     @cached_property
-    def _example(self) -> int:
-        """A number that all sizes can have."""
-        for size in (32, 16, 8, 4, 2):
-            with suppress(MithrilError):
-                if self.check is not None:
-                    self.check(dict.fromkeys(self.symbols, size))
-                return size
-        return 32
+    def example(self) -> Mapping[str, int]:
+        """Numbers that its sizes can have."""
+        return fitting_numbers(self.symbols, self.check)
 
     def in_numbers(self, path: str, field: str, role: str | None) -> str:
         """Return what `polynomial` does as a sum of products of numbers, `"2·32·784·10 + 320"`; `""` if all is 0."""
@@ -310,8 +305,9 @@ class SymbolicProgram:
         ):
             is_known = any(_is_inside(block, path) for block in blocks) if what == "block" else given in known
             if given and not is_known:
-                near = nearest_block(given, known) if what == "block" else next(iter(nearest(given, known)), None)
-                meant = {"block": path, "figure": field, "role": role or ""} | {what: near or ""}
+                alike = [nearest_block(given, _with_outer(known))] if what == "block" else nearest(given, known)
+                near = next(iter(alike), None) or ""
+                meant = {"block": path, "figure": field, "role": role or ""} | {what: near}
                 last = f', "{meant["role"]}"' if meant["role"] else ""
                 shown = ", ".join(filter(None, known[:20])) or "none"
                 raise UnknownOptionError(
@@ -330,7 +326,7 @@ class SymbolicProgram:
         facts += [("missing", ", ".join(missing))] if missing else []
         facts += [("not there", ", ".join(unknown))] if unknown else []
         facts += [("no size", ", ".join(f"{name}={value!r}" for name, value in wrong.items()))] if wrong else []
-        example = ", ".join(f"{name}={8 * 2**place}" for place, name in enumerate(self.symbols))
+        example = ", ".join(f"{name}={number}" for name, number in self.example.items())
         raise UnknownOptionError(
             f"the sizes of program {self.name!r} are not those that were given.",
             tuple(facts),
@@ -372,6 +368,12 @@ _FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes_access
 def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:
     """A polynomial as text if it depends on sizes, else `""`."""
     return f"{'≥ ' if unknown else ''}{polynomial}" if polynomial.names else ""
+
+
+def _with_outer(paths: Sequence[str]) -> list[str]:
+    """Return paths, and those of the blocks around them."""
+    parts = [path.split("/") for path in paths]
+    return [*dict.fromkeys("/".join(names[: count + 1]) for names in parts for count in range(len(names)))]
 
 
 def _is_inside(block: str, path: str) -> bool:

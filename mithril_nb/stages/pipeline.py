@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import jax
 
-from mithril_nb.errors import StageUnavailableError
+from mithril_nb.errors import MithrilError, StageUnavailableError
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.failure import Failure, failure_of
@@ -159,7 +159,7 @@ class Pipeline:
             raise StageUnavailableError(
                 f"program {traced.name!r} does not compile: XLA needs a number for each size.",
                 (("no number", ", ".join(sizes)),),
-                with_numbers(sizes),
+                with_numbers(sizes, self._told.check_sizes),
             )
         return self.lowered.get()
 
@@ -311,14 +311,39 @@ class Pipeline:
         )
 
 
-def with_numbers(sizes: Iterable[str]) -> str:
+def fitting_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None) -> dict[str, int]:
+    """Return numbers that sizes with names can have, as an example.
+
+    Args:
+        sizes: The names.
+        check: Raises for numbers that they cannot have; `None` if nobody knows of any.
+
+    Examples:
+        >>> fitting_numbers(["batch"], None)
+        {'batch': 32}
+    """
+    tried = [dict.fromkeys(sizes, number) for number in (32, 16, 8, 4, 2)]
+    for numbers in tried:
+        with suppress(MithrilError):
+            if check is not None:
+                check(numbers)
+            return numbers
+    return tried[0]
+
+
+def with_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None] | None = None) -> str:
     """Return what to do about sizes that have only names.
+
+    Args:
+        sizes: The names.
+        check: Raises for numbers that they cannot have.
 
     Examples:
         >>> with_numbers(["batch"])
         'inspection.cost().at(batch=32), or inspect it with numbers.'
     """
-    return f"inspection.cost().at({', '.join(f'{name}=32' for name in sizes)}), or inspect it with numbers."
+    numbers = ", ".join(f"{name}={number}" for name, number in fitting_numbers(sizes, check).items())
+    return f"inspection.cost().at({numbers}), or inspect it with numbers."
 
 
 def _timed(name: str, make: Callable[[], Read], before_s: float = 0.0) -> Stage:

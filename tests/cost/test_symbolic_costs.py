@@ -218,7 +218,7 @@ def test_sizes_that_do_not_fit_are_refused(sizes: dict, fact: str) -> None:
     width = max(len("sizes"), len(left))
     assert str(error.value) == (
         "the sizes of program 'sort' are not those that were given.\n"
-        f"    {'sizes':<{width}}  b, t\n    {left:<{width}}  {right}\n    Try: cost.at(b=8, t=16)"
+        f"    {'sizes':<{width}}  b, t\n    {left:<{width}}  {right}\n    Try: cost.at(b=32, t=32)"
     )
 
 

@@ -9,7 +9,7 @@ import jax
 import pytest
 
 import mithril_nb as ml
-from mithril_nb.errors import ShapeError
+from mithril_nb.errors import CostBoundError, ShapeError, StageUnavailableError, UnknownOptionError
 from mithril_nb.models import GPT, Add, Linear, MatrixMultiply, Model
 
 
@@ -78,3 +78,30 @@ def test_a_program_with_other_arguments_is_checked_by_itself() -> None:
         )
     )
     assert other.cost().at(rows=3).total.flops == found.cost().at(B=3, T=8).total.flops
+
+
+def test_what_a_bound_leads_to_takes_sizes_that_the_model_can_have() -> None:
+    with pytest.raises(CostBoundError) as error:
+        ml.assert_cost(gpt(context=8), shapes={"input": ["B", "T"]}, flops=1_000_000)
+    assert error.value.diagnostics[0].advice == (
+        "a number for B and T, or assert ml.inspect(...).cost().at(B=8, T=8).total.flops <= 1_000_000."
+    )
+
+
+def test_what_needs_numbers_leads_to_some_that_the_model_can_have() -> None:
+    found = ml.inspect(gpt(context=4), shapes={"input": ["B", "T"]})
+    with pytest.raises(StageUnavailableError) as error:
+        found.cost("compiled")
+    advice = error.value.diagnostics[0].advice
+    assert advice == "inspection.cost().at(B=4, T=4), or inspect it with numbers."
+    assert eval(advice.partition(", or")[0], {"inspection": found}).total.flops
+    with pytest.raises(UnknownOptionError) as missing:
+        found.cost().at(B=2)
+    assert missing.value.diagnostics[0].advice == "cost.at(B=4, T=4)"
+
+
+def test_a_block_with_dots_around_others_is_answered_with_its_path() -> None:
+    cost = ml.inspect(gpt(), shapes={"input": ["B", "T"]}).cost()
+    with pytest.raises(UnknownOptionError) as error:
+        cost.formula("block_0.attention", "bytes_accessed")
+    assert error.value.diagnostics[0].advice == 'cost.formula("block_0/attention", "bytes_accessed")'
