@@ -13,7 +13,7 @@ from mithril_nb.errors import UnexpectedInputError, short_repr
 from mithril_nb.models.naming import input_names
 from mithril_nb.targets.arguments import argument_names, signature_of
 from mithril_nb.targets.doors import door
-from mithril_nb.targets.modules import callable_of
+from mithril_nb.targets.modules import callable_of, is_haiku
 from mithril_nb.targets.own import graph_in, is_own
 from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.slips import meant
@@ -33,7 +33,8 @@ def variable_of(target: Any) -> str:
     """
     name = getattr(target, "__name__", None)
     if not isinstance(name, str) or not name.isidentifier():
-        return "model" if is_own(target) else "module" if is_module(target) else "f" if callable(target) else "target"
+        kinds = (("model", is_own), ("module", is_module), ("transform", is_haiku), ("f", callable))
+        return next((word for word, is_one in kinds if is_one(target)), "target")
     if is_module(getattr(target, "__self__", None)):
         return f"module.{name}"
     library = next((one for one in _LIBRARIES if getattr(sys.modules.get(one), name, None) is target), None)

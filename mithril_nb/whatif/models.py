@@ -150,7 +150,7 @@ class OwnModel:
 
         found = meant(self._graph, name, value, works) or examples(self._graph, works)
         if found is None:
-            return by_making(name, value, is_swept)
+            return by_making(name, values, is_swept)
         return "changes=" * is_swept + written(
             found, lambda one: value_written(one if not is_swept else [*values] if one is value else [one])
         )

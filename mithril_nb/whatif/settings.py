@@ -133,21 +133,21 @@ def checked(
                 if near
                 else f"def make(..., {as_written(name, (value,))}), which uses it."
                 if is_made and name.isidentifier()
-                else by_making(name, value, name in swept),
+                else by_making(name, swept.get(name, (value,)), name in swept),
             )
         check_size(name, base.get(name), value, program, name in swept)
     return {**base, **changes}
 
 
-def by_making(name: str, value: Any, is_swept: bool = False) -> str:
+def by_making(name: str, values: Sequence[Any], is_swept: bool = False) -> str:
     """Return how to ask for what can be no setting of a program as it stands: by a function that makes it.
 
     Examples:
-        >>> by_making("depth", 3)
+        >>> by_making("depth", (3,))
         'ml.what_if(make), where make(depth=3) returns the program for it.'
     """
-    setting = as_written(name, (value,)) if name.isidentifier() else "..."
-    called = f"ml.sweep(make, {as_written(name, (value,), is_swept)})" if is_swept else "ml.what_if(make)"
+    setting = as_written(name, values) if name.isidentifier() else "..."
+    called = f"ml.sweep(make, {as_written(name, values, is_swept)})" if is_swept else "ml.what_if(make)"
     return f"{called}, where make({setting}) returns the program for it."
 
 

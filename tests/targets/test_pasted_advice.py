@@ -7,6 +7,7 @@ from typing import Any
 
 import equinox as eqx
 import flax
+import haiku as hk
 import jax
 import jax.numpy as jnp
 import pytest
@@ -110,6 +111,12 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     shapes= is for  models of mithril_nb
     Try: ml.inspect(module, jax.ShapeDtypeStruct((4, 5), "float32"))""",
     ),
+    "a transform of Haiku, with shapes": (
+        lambda: ml.inspect(hk.transform(lambda x: 2 * x), shapes={"x": [4, 5]}),
+        """'Transformed' takes no shapes=.
+    shapes= is for  models of mithril_nb
+    Try: ml.inspect(transform, jax.ShapeDtypeStruct((4, 5), "float32"))""",
+    ),
     "a method of a module, with too few arguments": (
         lambda: ml.inspect(NET.twice),
         """cannot inspect 'twice' with these arguments: missing a required argument: 'x'.
@@ -181,7 +188,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
 NAMES = {
     "ml": ml, "jax": jax, "flax": flax, "GPT": GPT, "Linear": Linear, "Net": Net, "Rows": Rows, "predict": predict,
     "loss": loss, "f": lambda x: x + 1, "module": NET, "model": MODEL, "inspection": INSPECTION,
-    "x": X, "input": X, "P": P, "X": X,
+    "transform": hk.transform(lambda x: 2 * x), "x": X, "input": X, "P": P, "X": X,
 }  # fmt: skip
 
 

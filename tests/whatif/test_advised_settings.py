@@ -114,6 +114,21 @@ def test_a_sweep_of_what_a_model_was_made_with() -> None:
     assert [point.settings for point in eval(advice, NAMES).points] == [{"heads": 1}, {"heads": 2}]
 
 
+def test_what_a_program_as_it_stands_cannot_have_is_swept_by_making_it() -> None:
+    advice = advice_of(lambda: ml.sweep(ml.inspect(chain(), shapes=SHAPES), heads=[1, 2]))
+    assert advice == "ml.sweep(make, heads=[1, 2]), where make(heads=2) returns the program for it."
+
+
+def test_what_was_asked_already_is_no_program() -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.what_if(ml.what_if(perceptron))
+    assert str(error.value).partition("\n")[2] == (
+        "    is     a WhatIf, which tells of a program and does not hold it\n"
+        "    needs  a model, a function, or a module of Flax, Equinox or Haiku\n"
+        "    Try: ml.what_if(inspection)"
+    )
+
+
 @pytest.mark.parametrize("changes", [3, ["batch"], {1: [2]}, "batch"])
 def test_changes_of_a_sweep_that_have_no_names(changes: Any) -> None:
     with pytest.raises(UnknownOptionError) as error:
