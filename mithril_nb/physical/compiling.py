@@ -14,6 +14,7 @@ from mithril_nb.graph.check import check
 from mithril_nb.graph.edit import alone
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.graph.spec import Dim
+from mithril_nb.models.calling import example_call
 from mithril_nb.models.infer import Inference
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
@@ -121,7 +122,12 @@ def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
         return model
     block = model.block if isinstance(model, Model) else model
     if not isinstance(block, Block):
-        raise UnknownOptionError(f"cannot compile {model!r}.", (("needs", "a model"),), "ml.compile(Linear(10), ...)")
+        is_kind = isinstance(model, type) and issubclass(model, Model)
+        raise UnknownOptionError(
+            f"cannot compile {f'the class {model.__name__!r}' if is_kind else repr(model)}.",
+            (("needs", "a model"),),
+            f"ml.compile({example_call(model) if is_kind else 'Linear(10)'})",
+        )
     return alone(block)
 
 

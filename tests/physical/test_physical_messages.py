@@ -53,16 +53,16 @@ CASES = [
         """
         UnknownOptionError: cannot compile None.
             needs  a model
-            Try: ml.compile(Linear(10), ...)
+            Try: ml.compile(Linear(10))
         """,
     ),
     (
         "a class",
         lambda: ml.compile(Linear),
         """
-        UnknownOptionError: cannot compile <class 'mithril_nb.models.library.layers.linear.Linear'>.
+        UnknownOptionError: cannot compile the class 'Linear'.
             needs  a model
-            Try: ml.compile(Linear(10), ...)
+            Try: ml.compile(Linear(dimension=64))
         """,
     ),
     (
