@@ -122,11 +122,12 @@ def graph_of(model: Model | LogicalGraph | Block) -> LogicalGraph:
         return model
     block = model.block if isinstance(model, Model) else model
     if not isinstance(block, Block):
-        is_kind = isinstance(model, type) and issubclass(model, Model)
+        given: Any = model
+        is_kind = isinstance(given, type) and issubclass(given, Model)
         raise UnknownOptionError(
-            f"cannot compile {f'the class {model.__name__!r}' if is_kind else repr(model)}.",
+            f"cannot compile {f'the class {given.__name__!r}' if is_kind else repr(given)}.",
             (("needs", "a model"),),
-            f"ml.compile({example_call(model) if is_kind else 'Linear(10)'})",
+            f"ml.compile({example_call(given) if is_kind else 'Linear(10)'})",
         )
     return alone(block)
 

@@ -71,21 +71,24 @@ def required(fn: Any, kwargs: Mapping[str, Any], shapes: Any = None) -> list[str
     """
     signature = signature_of(fn)
     known = shapes if isinstance(shapes, Mapping) else {}
-    found: list[str] = []
+    positional: list[str] = []
+    by_name: list[str] = []
     for one in signature.parameters.values() if signature is not None else ():
-        if one.default is one.empty and one.kind not in _STARRED:
-            name = one.name
-            value = _of_shape(known[name]) if _is_shape(known.get(name)) else name
-            if one.kind is Parameter.KEYWORD_ONLY:
-                value = f"{name}={_given(name, kwargs)}" if value == name else f"{name}={value}"
-            found.append(value)
-    return found
+        if one.default is not one.empty or one.kind in _STARRED:
+            continue
+        value = _of_shape(known[one.name]) if _is_shape(known.get(one.name)) else ""
+        is_named = one.name in kwargs or bool(by_name)  # what stands after an argument by name needs its name, too
+        if one.kind is one.KEYWORD_ONLY or (is_named and one.kind is not one.POSITIONAL_ONLY):
+            by_name.append(f"{one.name}={value or _given(one, kwargs)}")
+        else:
+            positional.append(value or one.name)
+    return [*positional, *by_name]
 
 
-def _given(name: str, kwargs: Mapping[str, Any]) -> str:
-    if name not in kwargs:
-        return "..."
-    return name if hasattr(kwargs[name], "shape") else shown(kwargs[name])
+def _given(one: Parameter, kwargs: Mapping[str, Any]) -> str:
+    if one.name in kwargs and not hasattr(kwargs[one.name], "shape"):
+        return shown(kwargs[one.name])
+    return "..." if one.kind is one.KEYWORD_ONLY and one.name not in kwargs else one.name
 
 
 def _of_shape(shape: Sequence[int]) -> str:

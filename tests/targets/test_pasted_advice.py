@@ -52,6 +52,10 @@ def loss(P: Any, X: Any, *, scale: float) -> Any:
     return scale * predict(P, X).mean()
 
 
+def scaled(scale: float, x: Any) -> Any:
+    return scale * x
+
+
 def counts(tokens: Any) -> Any:
     return tokens + 1
 
@@ -130,6 +134,13 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     params= is for  functions: a model knows its own
     Try: ml.profile(module, x)""",
     ),
+    "a number by its name": (
+        lambda: ml.inspect(scaled, scale=2.0),
+        """cannot inspect 'scaled' with these arguments: missing a required argument: 'x'.
+    takes  (scale: 'float', x: 'Any') -> 'Any'
+    given  scale=2.0
+    Try: ml.inspect(scaled, scale=2.0, x=x)""",
+    ),
     "a function without a name": (
         lambda: ml.inspect(lambda x: x + 1),
         """cannot inspect '<lambda>' with these arguments: missing a required argument: 'x'.
@@ -187,7 +198,7 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
 }
 NAMES = {
     "ml": ml, "jax": jax, "flax": flax, "GPT": GPT, "Linear": Linear, "Net": Net, "Rows": Rows, "predict": predict,
-    "loss": loss, "f": lambda x: x + 1, "module": NET, "model": MODEL, "inspection": INSPECTION,
+    "loss": loss, "scaled": scaled, "f": lambda x: x + 1, "module": NET, "model": MODEL, "inspection": INSPECTION,
     "transform": hk.transform(lambda x: 2 * x), "x": X, "input": X, "P": P, "X": X,
 }  # fmt: skip
 
