@@ -14,18 +14,8 @@ from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
 from mithril_nb.cost.hlo.xla import Source
 from mithril_nb.cost.records import (
-    CostRow,
-    Figures,
-    Fusion,
-    Unknown,
-    figures_of,
-    is_unknown,
-    notes_of,
-    notes_of_branches,
-    notes_of_params,
-    rows_by_block,
-    sum_of_figures,
-    unknown_of,
+    CostRow, Figures, Fusion, Unknown, figures_of, is_unknown, known_sum, notes_of, notes_of_branches, notes_of_params,
+    rows_by_block, sum_of_figures, unknown_of,
 )  # fmt: skip
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
@@ -494,7 +484,7 @@ def once_of(source: str, rows: Iterable[CostRow]) -> Source:
     every = [row.once or Figures(None, None, None) for row in rows]
     return Source(
         f"{source}, loops once",
-        *(sum(getattr(one, field) or 0 for one in every) for field in ("flops", "transcendentals", "bytes_accessed")),
+        *(known_sum(getattr(one, field) for one in every) for field in ("flops", "transcendentals", "bytes_accessed")),
         unknown=sum(one.flops is None or one.transcendentals is None for one in every),
         unknown_bytes=sum(one.bytes_accessed is None for one in every),
     )

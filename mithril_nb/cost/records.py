@@ -75,6 +75,7 @@ class CostRow:
         once: What it costs if every loop goes round once, as XLA counts; `None` if nobody asked.
         equations: Ids of the equations that it is, or came from.
         letters: What the letters of the formula stand for: numbers, or texts where a size has only a name.
+        rounds: How often it runs if that depends on sizes that have only names: `"N"`; else `""`.
     """
 
     id: str
@@ -90,6 +91,7 @@ class CostRow:
     once: Figures | None = None
     equations: tuple[str, ...] = ()
     letters: tuple[tuple[str, int | str], ...] = ()
+    rounds: str = ""
 
     @property
     def explained(self) -> str:
@@ -103,7 +105,7 @@ class CostRow:
         if self.flops is not None:
             return ""
         is_ruled = self.once is not None and self.once.flops is not None
-        if self.repeats is None and is_ruled:
+        if self.repeats is None and is_ruled and not self.rounds:
             return NO_TRIP_COUNT
         return self.formula if self.formula.startswith(NO_RULE) else NO_SIZE
 

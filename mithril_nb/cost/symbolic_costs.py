@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -119,13 +119,13 @@ class SymbolicProgram:
         """
         put = _Numbers(self.sizes)
         with paused_collector():
-            found = [equation_row(put.equation(one, put.number(times))) for one, times in self.kinds.examples]
+            found = [_row(put, one, times) for one, times in self.kinds.examples]
             costs = tuple(
                 [
                     CostRow(
                         one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, like.flops,
                         like.transcendentals, like.bytes_accessed, like.repeats, like.formula, None, like.once,
-                        (one.id,), like.letters,
+                        (one.id,), like.letters, like.rounds,
                     )
                     for one, place in self.kinds.members
                     for like in [found[place]]
@@ -316,6 +316,14 @@ class SymbolicProgram:
             tuple(facts),
             f"cost.at({example})" if self.symbols else "cost.total, which needs no sizes",
         )
+
+
+def _row(put: _Numbers, equation: Equation, times: Expression | None) -> CostRow:
+    repeats = put.number(times)
+    row = equation_row(put.equation(equation, repeats))
+    if times is None or repeats is not None:
+        return row
+    return replace(row, rounds=str(times), formula=row.formula.removesuffix(f"; {NO_TRIP_COUNT}"))
 
 
 def _kinds(equations: tuple[Equation, ...]) -> Kinds:

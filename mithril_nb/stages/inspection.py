@@ -233,6 +233,7 @@ class Inspection(Shown):
         """The module and plan of memory of `compiled`, to be looked at, not to be run.
 
         On a CPU XLA makes machine code for it with the least effort, if nobody wants that: in three fifths of the time.
+        What is nothing but a call of a jitted function is compiled without the call: now and then XLA plans otherwise.
 
         Raises:
             Exception: What JAX or XLA said when it could not be traced, lowered or compiled.

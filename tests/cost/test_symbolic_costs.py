@@ -120,6 +120,15 @@ def test_a_row_says_what_its_letters_stand_for() -> None:
         assert row.explained == f"2·B·M·N·K with B=1, M={shown}, N=10, K=784"
 
 
+def test_rounds_that_depend_on_a_size_are_known() -> None:
+    cost = costs("scan of named length", *symbolic_shape("b, t"))
+    assert {(row.rounds, row.repeats, row.unknown) for row in cost.rows if row.opcode == "add"} == {
+        ("t", None, "size unknown")
+    }
+    assert "trip count" not in " ".join((str(cost), *(row.formula for row in cost.rows)))
+    assert {row.rounds for row in cost.at(b=2, t=3).rows} == {""}
+
+
 def test_what_has_no_formula_is_named() -> None:
     (batch,) = symbolic_shape("batch")
     found = inspect(lambda x: lax.top_k(x, 2)[0] + 1, spec(batch, 9)).cost()
