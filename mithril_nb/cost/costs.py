@@ -12,11 +12,22 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.cost.blocks import ByBlock, no_block
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
-from mithril_nb.cost.hlo.xla import Source
 from mithril_nb.cost.records import (
-    CostRow, Figures, Fusion, Unknown, figures_of, is_unknown, known_sum, notes_of, notes_of_branches, notes_of_params,
-    rows_by_block, sum_of_figures, unknown_of,
-)  # fmt: skip
+    CostRow,
+    Figures,
+    Fusion,
+    Source,
+    Unknown,
+    figures_of,
+    is_unknown,
+    notes_of,
+    notes_of_branches,
+    notes_of_params,
+    once_of,
+    rows_by_block,
+    sum_of_figures,
+    unknown_of,
+)
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
 from mithril_nb.display import Shown, finite
@@ -477,14 +488,3 @@ def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram, device: An
     notes = (*unknown, *branches, *notes_of_params(program.inputs), *spread, NOT_RUN)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
     return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program, device=device)
-
-
-def once_of(source: str, rows: Iterable[CostRow]) -> Source:
-    """Return the sum of rows with loops once, as XLA counts them."""
-    every = [row.once or Figures(None, None, None) for row in rows]
-    return Source(
-        f"{source}, loops once",
-        *(known_sum(getattr(one, field) for one in every) for field in ("flops", "transcendentals", "bytes_accessed")),
-        unknown=sum(one.flops is None or one.transcendentals is None for one in every),
-        unknown_bytes=sum(one.bytes_accessed is None for one in every),
-    )

@@ -11,12 +11,12 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-from mithril_nb.cost.costs import NOT_RUN, Cost, of_equations, once_of
+from mithril_nb.cost.costs import NOT_RUN, Cost, of_equations
 from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
-from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_branches, notes_of_params
+from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_branches, notes_of_params, once_of
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError

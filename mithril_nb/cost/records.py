@@ -166,6 +166,27 @@ class Fusion:
         return {**self.__dict__, "blocks": dict(self.blocks), "saved": self.saved}
 
 
+@dataclass(frozen=True)
+class Source:
+    """Whole-program figures, and who gives them.
+
+    Attributes:
+        name: `"analytic, loops once"`, `"XLA lowered"`, `"XLA compiled"`.
+        flops: Arithmetic operations, or `None` if unknown.
+        transcendentals: Calls of transcendental functions, or `None` if unknown.
+        bytes: Bytes read and written, or `None` if unknown.
+        unknown: Of how many equations or instructions FLOPs or transcendentals are in none of these sums.
+        unknown_bytes: The same for bytes.
+    """
+
+    name: str
+    flops: int | None = None
+    transcendentals: int | None = None
+    bytes: int | None = None
+    unknown: int = field(default=0, kw_only=True)
+    unknown_bytes: int = field(default=0, kw_only=True)
+
+
 def known_sum(values: Iterable[int | None]) -> int | None:
     """Return the sum of what is known; `None` if that is nothing, and there is something unknown.
 
@@ -198,6 +219,17 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
         of(lambda one: one.params), _seconds(every), sum([one.unknown for one in every]),
         sum([one.unknown_bytes for one in every]), sum([one.shared for one in every]),
     )  # fmt: skip
+
+
+def once_of(source: str, rows: Iterable[CostRow]) -> Source:
+    """Return the sum of rows with loops once, as XLA counts them."""
+    every = [row.once or Figures(None, None, None) for row in rows]
+    return Source(
+        f"{source}, loops once",
+        *(known_sum(getattr(one, field) for one in every) for field in ("flops", "transcendentals", "bytes_accessed")),
+        unknown=sum(one.flops is None or one.transcendentals is None for one in every),
+        unknown_bytes=sum(one.bytes_accessed is None for one in every),
+    )
 
 
 def is_unknown(row: CostRow) -> bool:
