@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -75,6 +75,25 @@ def short_repr(value: object, most: int = 80) -> str:
     except RecursionError:
         text = f"a {type(value).__name__} that is too deep to be shown"
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def nearest(given: object, known: Iterable[str]) -> str | None:
+    """Return the name that a person may have meant: one that is written alike, or that begins so; `None` if none is.
+
+    Args:
+        given: What was written, whatever it is.
+        known: The names that there are.
+
+    Examples:
+        >>> nearest("Compile", ["lowered", "compiled"]), nearest("time", ["flops", "time_s"]), nearest(3, ["flops"])
+        ('compiled', 'time_s', None)
+    """
+    if not isinstance(given, str) or not given:
+        return None
+    written, names = given.lower(), {one.lower(): one for one in known}
+    begun = [one for one in names if one.startswith(f"{written}_")]
+    found = next(iter([*begun, *difflib.get_close_matches(written, names, 1, 0.6)]), None)
+    return None if found is None else names[found]
 
 
 class MithrilError(Exception):

@@ -118,6 +118,21 @@ def test_names_of_points_do_not_touch():
             assert abs(first.y - second.y) >= first.h or first.x + first.w + 5 <= second.x
 
 
+def test_points_close_to_each_other_have_their_names():
+    sizes = {"up": 100, "down": 104, "qkv": 108, "out": 160, "mix": 168, "scores": 176, "norm": 9}
+    blocks = {path: {"flops": 1000 * size, "bytes_accessed": 20_000} for path, size in sizes.items()}
+    drawn = check(roofline(costs(blocks), PEAKS).svg)
+    names = {one.text: one.box for one in drawn.texts if one.text in (*sizes, "whole program")}
+    assert names.keys() == {*sizes, "whole program"}
+    leaders = [path.attrib["d"] for path in drawn.root.iter() if path.get("class") == "s-muted"]
+    assert leaders, "some have no room beside their points"
+    for d in leaders:
+        (x0, y0), (x1, y1) = (map(float, end.split()) for end in d.removeprefix("M").split("L"))
+        on_it = [(x0 + (x1 - x0) * at / 50, y0 + (y1 - y0) * at / 50) for at in range(51)]
+        for box in names.values():
+            assert not any(box.x <= x <= box.x + box.w and box.y <= y <= box.y + box.h for x, y in on_it)
+
+
 def test_points_of_which_something_is_unknown_may_lie_elsewhere():
     def of(flops, size, **unknown):
         return {"flops": flops, "bytes_accessed": size, "time_s": 1e-6, **unknown}
@@ -325,14 +340,14 @@ def test_costs_of_another_model_are_refused(small):
         "the costs of 'train step' name no block of this graph.\n"
         "    costs  conv_0\n"
         "    graph  a, b\n"
-        "    Try: ml.inspect(model, ...).cost().overlay(model), of the same model."
+        "    Try: inspection.cost().overlay(inspection)"
     )
     with pytest.raises(UnknownOptionError) as raised:
         overlay_of(costs({"a": 3}), 3)
     assert str(raised.value) == (
         "costs of 'train step' cannot be shown on 3.\n"
-        "    needs  a model, its graph, or the graph of a stage\n"
-        "    Try: cost.overlay(inspection.graph())"
+        "    needs  the inspection that they are of, or its graph; a model of mithril_nb, or its graph\n"
+        "    Try: cost.overlay(inspection)"
     )
 
 

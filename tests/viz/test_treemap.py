@@ -194,7 +194,7 @@ def test_a_field_that_there_is_not():
     assert str(raised.value) == (
         "there is no picture of 'joules'.\n"
         "    fields  flops, bytes_accessed, params, time_s, transcendentals\n"
-        "    Try: field='flops'"
+        '    Try: cost.treemap("flops")'
     )
 
 

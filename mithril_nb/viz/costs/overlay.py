@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.viz import sizes
@@ -17,6 +17,7 @@ from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import OF_KNOWN, Data, Field, at_least, field_of, is_bound, notes_of, reason_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, Page
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL, Sheet, number
+from mithril_nb.viz.costs.shown_on import graph_of, opened_in
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from mithril_nb.viz.stage_diagram import StageBox
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
+_CALL = 'cost.overlay(inspection, "{}")'
 STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)
 """Shares of the whole at which the next tone begins."""
 _STEP_TEXTS = ("< 1 %", "1–3 %", "3–10 %", "10–30 %", "30–60 %", "≥ 60 %")
@@ -102,19 +104,13 @@ def overlay_of(data: Data, target: Any, field: str = "flops", expanded: Collecti
 
     Raises:
         UnknownOptionError: There is no such field, these are not the costs of this graph, or it is no graph.
+        UnknownBlockError: It has no such group.
     """
-    graph = getattr(target, "graph", target)
-    if not isinstance(graph, LogicalGraph) and callable(graph):
-        graph = graph()
+    graph = graph_of(target, str(data["program"]))
+    opened = opened_in(graph, expanded)
     if isinstance(graph, LogicalGraph):
-        return overlay(data, graph, field, getattr(target, "input_specs", None), frozenset(expanded))
-    if type(graph).__name__ == "StageGraph":  # lives in a room that imports JAX, which is not asked for here
-        return stage_overlay(data, cast("StageGraph", graph), field, expanded or None)
-    raise UnknownOptionError(
-        f"costs of {data['program']!r} cannot be shown on {short_repr(target)}.",
-        (("needs", "a model, its graph, or the graph of a stage"),),
-        "cost.overlay(inspection.graph())",
-    )
+        return overlay(data, graph, field, getattr(target, "input_specs", None), opened)
+    return stage_overlay(data, graph, field, opened or None)
 
 
 def overlay(
@@ -136,15 +132,10 @@ def overlay(
     Raises:
         UnknownOptionError: There is no such field, or these are not the costs of this graph.
     """
-    kind, data = field_of(field, FIELDS), drawable(data)
+    kind, data = field_of(field, FIELDS, _CALL), drawable(data)
     values = inclusive(data, field)
     paths = [path for path, _ in graph.walk()]
-    if paths and not values.keys() & set(paths):
-        raise UnknownOptionError(
-            f"the costs of {data['program']!r} name no block of this graph.",
-            (("costs", _few(values)), ("graph", _few(paths))),
-            "ml.inspect(model, ...).cost().overlay(model), of the same model.",
-        )
+    _check_blocks(data, values, paths)
     shares = _shares(data, kind, values)
     of_graph = {path: share for path, share in shares.items() if path in paths}
     made = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
@@ -167,13 +158,15 @@ def stage_overlay(
         opened: Keys of the nodes whose insides are drawn; default: the dearest, as far as there is room.
 
     Raises:
-        UnknownOptionError: There is no such field.
+        UnknownOptionError: There is no such field, or these are not the costs of this graph.
     """
     from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX, which is there if there is such a graph
     from mithril_nb.viz.stage_diagram_svg import rounded_path
 
-    kind, data = field_of(field, FIELDS), drawable(data)
+    kind, data = field_of(field, FIELDS, _CALL), drawable(data)
     values = inclusive(data, field)
+    blocks = (node.block for node in graph.nodes.values() if node.kind == "block" and node.block)
+    _check_blocks(data, values, dict.fromkeys(blocks))
     least = _bounds(data, kind)
     diagram = stage_layout(graph, opened=opened, shares=_shares(data, kind, values))
 
@@ -245,6 +238,17 @@ def level_of(share: float) -> int:
 def _shares(data: Data, kind: Field, values: Mapping[str, float | None]) -> dict[str, float]:
     total = data["total"].get(kind.name)
     return {path: value / total for path, value in values.items() if value is not None} if total else {}
+
+
+def _check_blocks(data: Data, values: Mapping[str, float | None], paths: Collection[str]) -> None:
+    """Raise if both name blocks, and none in common."""
+    if not paths or not values or values.keys() & set(paths):
+        return
+    raise UnknownOptionError(
+        f"the costs of {data['program']!r} name no block of this graph.",
+        (("costs", _few(values)), ("graph", _few(paths))),
+        "inspection.cost().overlay(inspection)",
+    )
 
 
 def _few(paths: Collection[str]) -> str:

@@ -24,6 +24,7 @@ from mithril_nb.viz.costs.fields import (
     whole_text,
 )  # fmt: skip
 from mithril_nb.viz.costs.naming import Names
+from mithril_nb.viz.costs.options import width_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import LARGE, NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect, squarified
@@ -102,7 +103,7 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
         width: Width in px, from 240 on.
 
     Raises:
-        UnknownOptionError: There is no such field.
+        UnknownOptionError: There is no such field, or it is no width.
 
     Examples:
         >>> costs = {"flops": 750}
@@ -115,8 +116,8 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
         b        250 FLOP  25.0 %  █████
         total  1.00 kFLOP   100 %
     """
-    kind, data = field_of(field, FIELDS), drawable(data)
-    return Drawing(_svg(data, kind, max(240, width)), _text(data, kind))
+    kind, data = field_of(field, FIELDS, 'cost.treemap("{}")'), drawable(data)
+    return Drawing(_svg(data, kind, width_of(width, 240, "cost.treemap")), _text(data, kind))
 
 
 def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
