@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.blocks import ByBlock, no_block
+from mithril_nb.cost.blocks import ByBlock, no_block, with_outer
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
 from mithril_nb.cost.records import (
@@ -31,7 +31,7 @@ from mithril_nb.cost.records import (
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
 from mithril_nb.display import Shown, finite
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.records import UNATTRIBUTED
 
 if TYPE_CHECKING:
@@ -188,7 +188,8 @@ class Cost(Shown):
         """What each block costs by itself in each role; `""` is no block, or no role."""
         known = rows_by_block(self.rows)
         ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
-        return {path: {role: self._sum(found) for role, found in known[path].items()} for path in ordered}
+        found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
+        return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")
 
     @cached_property
     def unknown(self) -> tuple[Unknown, ...]:
@@ -280,7 +281,9 @@ class Cost(Shown):
         known = ("flops", "transcendentals", "bytes_accessed")
         if of not in known:
             raise UnknownOptionError(
-                f"costs of {self.program!r} do not differ in {of!r}.", (("known", ", ".join(known)),), 'of="flops"'
+                f"costs of {self.program!r} do not differ in {of!r}.",
+                (("known", ", ".join(known)),),
+                f'of="{nearest(of, known) or "flops"}"',
             )
         if other is not None:
             return between(self, _costs(other, f"the difference of {self.program!r} is to"), of)
@@ -313,10 +316,7 @@ class Cost(Shown):
     @property
     def _paths(self) -> list[str]:
         """Paths of all blocks, those around others before them."""
-        known = (path.split("/") for path in (*self._every, *self.order))
-        return [
-            path for path in dict.fromkeys("/".join(one[: at + 1]) for one in known for at in range(len(one))) if path
-        ]
+        return with_outer((*self._every, *self.order))
 
     @cached_property
     def _every(self) -> Mapping[str, Figures]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jax import lax
 from jax_programs import programs, spec
 
+import mithril_nb as ml
 from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
 from mithril_nb.cost.records import split_number
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError
@@ -118,14 +119,33 @@ def test_a_program_that_cannot_be_compiled_still_has_analytic_costs() -> None:
     assert str(error.value).endswith('Try: inspection.cost(source="analytic")')
 
 
-def test_a_source_that_there_is_not(step: Inspection) -> None:
+@pytest.mark.parametrize(
+    ("source", "near"),
+    [
+        ("guessed", "analytic"),
+        ("compile", "compiled"),
+        ("Lowered", "lowered"),
+        (["lowered"], "analytic"),
+        ({}, "analytic"),
+    ],
+)
+def test_a_source_that_there_is_not(source: Any, near: str, step: Inspection) -> None:
+    for call, advice in ((step.cost, f'cost(source="{near}")'), (step.costs, f'costs("{near}")')):
+        with pytest.raises(UnknownOptionError) as error:
+            call(source)
+        assert str(error.value) == (
+            f"costs of 'step' cannot be counted by {source!r}.\n"
+            "    sources  analytic, lowered, compiled\n"
+            f"    Try: inspection.{advice}"
+        )
+        assert near in repr(eval(error.value.diagnostics[0].advice, {"inspection": step}))
+
+
+def test_what_is_measured_is_a_profile(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
-        step.cost("guessed")
-    assert str(error.value) == (
-        "costs of 'step' cannot be counted by 'guessed'.\n"
-        "    sources  analytic, lowered, compiled\n"
-        '    Try: inspection.cost(source="analytic")'
-    )
+        step.cost("measured")
+    assert error.value.diagnostics[0].advice == "ml.profile(inspection)"
+    assert eval("ml.profile(inspection, runs=1)", {"ml": ml, "inspection": step}).source == "measured"
 
 
 def nested(x: Any, w: Any) -> Any:
@@ -153,6 +173,18 @@ def test_the_text_is_a_tree_with_exact_sums() -> None:
     assert [line[: len(line) - len(line.lstrip())] for line in str(cost).splitlines()[2:6]] == ["", "  ", "  ", ""]
 
 
+def test_roles_of_a_block_that_there_is_not() -> None:
+    cost = inspect(nested, spec(2, 3), spec(3, 3), name="program").cost()
+    assert cost.by_block_and_role["net/up"]["forward"].transcendentals == 6
+    with pytest.raises(UnknownBlockError) as error:
+        _ = cost.by_block_and_role["net/upp"]
+    assert str(error.value) == (
+        "costs of 'program' have no block 'net/upp'.\n"
+        "    blocks  net/up, net/down, head\n"
+        '    Try: cost.by_block_and_role["net/up"]'
+    )
+
+
 def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
     inspection = inspect(nested, spec(2, 3), spec(3, 3), name="program")
     costs = inspection.costs("analytic", "lowered")
@@ -167,6 +199,9 @@ def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
         "    sources  analytic, lowered\n"
         '    Try: costs["analytic"]'
     )
+    with pytest.raises(UnknownOptionError) as error:
+        _ = costs["lower"]
+    assert str(error.value).endswith('    Try: costs["lowered"]')
     missing = replace(costs, unavailable={"compiled": "no compiler"})
     with pytest.raises(StageUnavailableError) as unavailable:
         _ = missing["compiled"]
