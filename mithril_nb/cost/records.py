@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.trace.traced import Input
 
 _COUNTED = ("flops", "transcendentals", "bytes_accessed")
+_MOST_HOLDERS = 3
 NO_TRIP_COUNT = "trip count unknown"
 TICKS_PER_S = 1 << 40
 """Times that are measured are whole multiples of this part of a second: floats that add up exactly in any order."""
@@ -346,16 +347,22 @@ def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
     if all(one.is_param is not None for one in every):
         return None
     arguments = list(dict.fromkeys(one.argument for one in every))
-    return why_unknown(arguments), example_of_params(arguments, [one.name for one in every])
+    first = [*_likely_holders(every), *arguments]
+    return why_unknown(arguments), example_of_params(first, [one.name for one in every])
 
 
 def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
-    """Return in words why parameters are unknown, or which belong to no block, as several that share none use them."""
+    """Return in words why parameters are unknown, or which belong to no block, as several that share none use them.
+
+    Those that begin with `"params: "` say nothing that a reader of all costs misses: nothing looks like parameters.
+    """
     every = tuple(inputs)
     unknown = unknown_params(every)
     if unknown is not None:
         why, example = unknown
-        return (f"params: {why}; ml.inspect(..., {example}) says what holds them, params=() that nothing does",)
+        likely = _likely_holders(every)
+        what = f"params of {' and '.join(likely)} are not counted" if likely else "params"
+        return (f"{what}: {why}; ml.inspect(..., {example}) says what holds them, params=() that nothing does",)
     groups: dict[tuple[str, ...], list[Input]] = {}
     for one in every:
         if one.used_by:
@@ -365,6 +372,12 @@ def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
         f"{', '.join(blocks)} use them"
         for blocks, found in groups.items()
     )
+
+
+def _likely_holders(inputs: Iterable[Input]) -> list[str]:
+    """Return the arguments that look as if they held parameters: several arrays of floats under one name."""
+    found = Counter(one.argument for one in inputs if one.name != one.argument and "float" in one.spec.dtype)
+    return [name for name, count in found.items() if count > 1][:_MOST_HOLDERS]
 
 
 def told_sum(value: int | None, unknown: int = 0) -> str:

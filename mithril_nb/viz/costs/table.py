@@ -12,7 +12,7 @@ from typing import Any
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.formulas import short_formula, value_of
 from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
-from mithril_nb.viz.costs.table_notes import notes, unknowns
+from mithril_nb.viz.costs.table_notes import has_params, notes, unknowns
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.style import base_css
@@ -89,7 +89,7 @@ class _Table:
         timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
         return [
             _Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
-            for title, key, unknown, written in (*_QUANTITIES, _PARAMS)
+            for title, key, unknown, written in (*_QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
             for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
         ]
 
