@@ -89,6 +89,11 @@ class Cell:
     labels: tuple[Label, ...] = ()
 
     @property
+    def tone(self) -> str:
+        """The tone of its area."""
+        return f"tint{self.hue}.{self.tint}" if self.path is not None else "ground"
+
+    @property
     def block(self) -> str | None:
         """Path of the block that a page links it to; `""` is what no block caused, `None` several at the top."""
         return "" if self.path is None else self.path or None
@@ -236,7 +241,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
         return page.svg(reason_of(data, kind))
     total, hues = sum(cell.value for cell in cells), hues_of(data)
     groups = _groups(cells, hues)
-    greys = [name for name, hue, _ in groups if hue == NO_HUE and name != UNATTRIBUTED_LABEL]
+    greys = [name for name, cell, _ in groups if cell.hue == NO_HUE and cell.path is not None]
     patterns = {name: place for place, name in enumerate(greys, 1)}  # 0 is that of slate, which is a hue
     for cell in cells:
         _draw(page.sheet, cell, kind, total, patterns.get(_group(cell, hues), 0))
@@ -244,7 +249,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     if any(not cell.labels or len(cell.names) > 1 for cell in cells):
         told = {name: f"{name} {percent(value / total)}" for name, _, value in groups}
         page.legend(
-            [("" if name == UNATTRIBUTED_LABEL else f"hue{hue}", told[name]) for name, hue, _ in groups],
+            [("" if cell.path is None else cell.tone, told[name]) for name, cell, _ in groups],
             {told[name]: pattern for name, pattern in patterns.items()},
         )
     for text in _missing(data, kind):
@@ -255,7 +260,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
 
 def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float, pattern: int) -> None:
     rect = cell.rect
-    tone = f"tint{cell.hue}.{cell.tint}" if cell.path is not None else "ground"
+    tone = cell.tone
     exact = at_least(kind.exact(cell.value), cell.is_least)
     about = f"{times(cell.told, cell.repeat)}\n{exact}, {percent(cell.value / total)}"
     sheet.open(about, "cell", cell.path or "")
@@ -271,14 +276,13 @@ def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float, pattern: int) -> 
     sheet.close()
 
 
-def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, int, float]]:
-    """Return name, hue and value of the blocks that have a hue of their own, and of the rest; the largest first."""
-    found: dict[str, tuple[int, float]] = {}
+def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, Cell, float]]:
+    """Return name, largest cell and value of the blocks with a hue of their own, and of the rest; the largest first."""
+    found: dict[str, list[Cell]] = {}
     for cell in cells:
-        name = _group(cell, hues)
-        hue, value = found.get(name, (cell.hue, 0.0))
-        found[name] = hue, value + cell.value
-    return sorted(((name, hue, value) for name, (hue, value) in found.items()), key=lambda one: -one[2])
+        found.setdefault(_group(cell, hues), []).append(cell)
+    groups = [(name, max(of, key=lambda one: one.value), sum(one.value for one in of)) for name, of in found.items()]
+    return sorted(groups, key=lambda group: -group[2])
 
 
 def _group(cell: Cell, hues: Mapping[str, int]) -> str:
