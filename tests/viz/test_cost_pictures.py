@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from itertools import combinations
+from math import comb
 from pathlib import Path
 
 import pytest
-from cost_pictures import HOSTILE, check, costs, gpt
+from cost_pictures import HOSTILE, SVG, check, costs, gpt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.errors import ModelFileError, UnknownOptionError
-from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
+from mithril_nb.graph.records import Block, Edge, LogicalGraph, Node, Port
 from mithril_nb.viz.costs.axes import scale_of
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.costs.overlay import overlay, overlay_of
 from mithril_nb.viz.costs.roofline import roofline, spots_of
 from mithril_nb.viz.costs.sheet import HEAT, TINTS, colour
@@ -307,6 +311,42 @@ def test_the_overlay_adds_up_and_says_what_is_outside(nested):
     assert "not of this graph: 10 FLOP, 1.0 %" in [one.text for one in drawn.texts]
     assert "unknown" in [one.text for one in drawn.texts]
     check(overlay(costs(blocks), nested, expanded={"mlp_0"}).svg)
+
+
+def runs_through(drawn, box) -> bool:
+    """Whether an edge of a graph runs through a box."""
+    (moved,) = [g.attrib["transform"] for g in drawn.root.iter(f"{SVG}g") if "transform" in g.attrib]
+    dx, dy = map(float, re.findall(r"[-\d.]+", moved))
+    for edge in (g for g in drawn.root.iter(f"{SVG}g") if g.get("class") == "edge"):
+        d = edge.find(f"{SVG}path").attrib["d"]
+        points = [*zip(*[iter(map(float, re.findall(r"-?[\d.]+", d)))] * 2, strict=True)]
+        for first in range(0, len(points) - 1, 3):
+            for at in range(41):
+                weights = [comb(3, k) * (at / 40) ** k * (1 - at / 40) ** (3 - k) for k in range(4)]
+                x, y = (
+                    sum(w * point[axis] for w, point in zip(weights, points[first : first + 4], strict=True))
+                    for axis in (0, 1)
+                )
+                if box.x <= x + dx <= box.x + box.w and box.y <= y + dy <= box.y + box.h:
+                    return True
+    return False
+
+
+@pytest.mark.parametrize("name", ["m", "mlp_0", "a_long_name_of_a_group"])
+@pytest.mark.parametrize("flops", [7, 430, 123_456_789])
+def test_no_edge_runs_through_the_title_of_an_opened_group(nested, name, flops):
+    nodes = tuple(replace(node, name=name) if node.name == "mlp_0" else node for node in nested.nodes)
+
+    def renamed(end):
+        return end._replace(node=name) if end.node == "mlp_0" else end
+
+    edges = tuple(Edge(renamed(edge.source), renamed(edge.target)) for edge in nested.edges)
+    data = costs({"norm": 20, f"{name}/linear_0": flops, f"{name}/linear_1": 260, "head": 280})
+    drawn = check(overlay(data, replace(nested, nodes=nodes, edges=edges), expanded={name}).svg)
+    titles = [one for one in drawn.texts if one.text == name or (one.text.endswith("%") and "·" in one.text)]
+    assert name in [one.text for one in titles]
+    assert [one.text for one in titles if runs_through(drawn, one.box)] == []
+    assert FIELDS["flops"].short(flops + 260) in " ".join(one.text for one in drawn.texts)
 
 
 def test_a_block_on_its_graph_of_which_a_part_is_unknown_has_a_bound(nested):
