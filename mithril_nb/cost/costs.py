@@ -154,10 +154,9 @@ class Cost(Shown):
     @cached_property
     def total(self) -> Figures:
         """All of it: the sum of `by_block` and `unattributed`, exactly."""
-        total = self._sum(map(figures_of, self.rows))
-        if self.params is None:
-            return replace(total, params=None)
-        return replace(total, params=self._sum(Figures(params=count) for count in self.params.values()).params)
+        counts = [Figures(params=count) for count in (self.params or {}).values()]
+        params = None if self.params is None else self._sum(counts).params
+        return replace(self._sum(map(figures_of, self.rows)), params=params)
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
@@ -212,8 +211,9 @@ class Cost(Shown):
         if not inside and not any(_is_within(block, path) for block in self.order):
             if default is not None:
                 return default
+            known = with_outer((*self._every, *self.order))
             raise no_block(
-                f"costs of {self.program!r}", path, self._paths, 'cost.subtree("{}")', 'cost.subtree("") is the whole.'
+                f"costs of {self.program!r}", path, known, 'cost.subtree("{}")', 'cost.subtree("") is the whole.'
             )
         found = self._sum(self._every[block] for block in inside) if inside else self.nothing
         if not (found.unknown or found.unknown_bytes) or len(inside) < 2:
@@ -313,11 +313,6 @@ class Cost(Shown):
         """
         return compared(self, _costs(other, f"costs of {self.program!r} are compared with"))
 
-    @property
-    def _paths(self) -> list[str]:
-        """Paths of all blocks, those around others before them."""
-        return with_outer((*self._every, *self.order))
-
     @cached_property
     def _every(self) -> Mapping[str, Figures]:
         found = {path: self._sum(roles.values()) for path, roles in self.by_block_and_role.items()}
@@ -402,7 +397,7 @@ class Cost(Shown):
             width: Width in px.
 
         Raises:
-            UnknownOptionError: There is no such field.
+            UnknownOptionError: There is no such field, or it is no width.
         """
         return _picture("treemap").treemap(self.to_dict(rows=False), self._drawn if field is None else field, width)
 
@@ -413,26 +408,29 @@ class Cost(Shown):
             peaks: What the machine can do, as `mithril_nb.measure.machine()` gives it, or `flops_per_s`, `bytes_per_s`
                 and `source` by name. By default a profile's, or what `ml.machine()` measured of the program's device.
             width: Width in px.
+
+        Raises:
+            UnknownOptionError: These are no peaks, or it is no width.
         """
         data = self.to_dict(rows=False)
-        known: Any = peaks
         if peaks is None and not data.get("machine"):
-            known = importlib.import_module("mithril_nb.measure.machines").known_machine(self.device)
-        return _picture("roofline").roofline(data, known.to_dict() if hasattr(known, "to_dict") else known, width)
+            peaks = importlib.import_module("mithril_nb.measure.machines").known_machine(self.device)
+        return _picture("roofline").roofline(data, peaks, width)
 
     def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
         """Return the graph of the program with the cost of each block on it, a `Drawing` too.
 
         Args:
-            graph: The model that the program is of, its logical graph, or what `Inspection.graph` gives.
+            graph: The inspection that the costs are of or its graph, or the model that the program is of or its graph.
             field: As for `treemap`.
-            expanded: Paths of the groups whose insides are drawn.
+            expanded: Paths of the groups whose insides are drawn, as a graph of an inspection names its nodes; or one.
 
         Raises:
-            UnknownOptionError: There is no such field, or these are not the costs of this graph.
+            UnknownOptionError: There is no such field, it is no graph, or these are not the costs of this graph.
+            UnknownBlockError: The graph has no such group.
         """
-        name = self._drawn if field is None else field
-        return _picture("overlay").overlay_of(self.to_dict(rows=False), graph, name, expanded)
+        data, name = self.to_dict(rows=False), self._drawn if field is None else field
+        return _picture("overlay").overlay_of(data, graph, name, expanded)
 
     @property
     def _drawn(self) -> str:
@@ -446,8 +444,7 @@ class Cost(Shown):
         return f"{type(self).__name__}({self.program!r}, {self.source}: {told})"
 
     def __str__(self) -> str:
-        table = _picture("table").cost_text(self.to_dict(rows=False), is_exact=True)
-        return f"{self.program}: {self.source}\n{table}"
+        return f"{self.program}: {self.source}\n{_picture('table').cost_text(self.to_dict(rows=False), is_exact=True)}"
 
 
 def _costs(given: object, what: str) -> Cost:

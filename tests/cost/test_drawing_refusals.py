@@ -184,8 +184,12 @@ def test_peaks_that_are_none(peaks: Any, told: str, advice: str, known: dict[str
 def test_the_function_that_measures_peaks_is_no_peaks(known: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     peaks = ml.machine.__globals__["Machine"]("cpu", "cpu", 2, "0", "", {"float32": 2e11}, 6e10, "2026-01-01", "told")
     here = {**known, "ml": SimpleNamespace(machine=lambda: peaks)}
-    told = refused(lambda known: known.cost.roofline(ml.machine), here)
-    assert told.endswith("    Try: cost.roofline(ml.machine())")
+    for slip in (ml.machine, type(peaks)):
+        told = refused(lambda known, slip=slip: known.cost.roofline(slip), here)
+        assert told.endswith("    Try: cost.roofline(ml.machine())")
+    assert known["cost"].roofline(peaks).svg == known["cost"].roofline(peaks.to_dict()).svg
+    told = refused(lambda known: known.cost.roofline(known.cost), here)
+    assert "cannot take peaks=Cost('net', analytic: " in told
 
 
 @pytest.mark.parametrize("path", [3, None, b"a.svg", "a\0.svg"], ids=str)

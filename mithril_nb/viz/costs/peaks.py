@@ -54,27 +54,32 @@ class Peaks:
         return "memory" if memory < (math.inf if self.flops_per_s is None else self.flops_per_s) else "arithmetic"
 
 
-def check_peaks(given: Any) -> None:
-    """Raise if what a person says of a machine is nothing to draw a roof by.
+def checked_peaks(given: Any) -> Mapping[str, Any]:
+    """Return what a person says of a machine as data, if it is something to draw a roof by.
+
+    Args:
+        given: A mapping, or a `Machine`, which gives one by `to_dict`.
 
     Raises:
-        UnknownOptionError: It is no mapping, has a rate that is no number above 0, or a name that nothing has in the
+        UnknownOptionError: It is neither, has a rate that is no number above 0, or a name that nothing has in the
             place of one that is missing.
 
     Examples:
-        >>> check_peaks({"flops_per_s": {"float32": 1e12}, "bytes_per_s": 1e11})
-        >>> check_peaks({"flops": 5e9})
+        >>> checked_peaks({"flops_per_s": {"float32": 1e12}})
+        {'flops_per_s': {'float32': 1000000000000.0}}
+        >>> checked_peaks({"flops": 5e9})
         Traceback (most recent call last):
         mithril_nb.errors.UnknownOptionError: cost.roofline cannot take peaks={'flops': 5000000000.0}.
             needs  flops_per_s and bytes_per_s by name, numbers above 0; or what ml.machine() gives
             Try: cost.roofline({"flops_per_s": 5e+09, "bytes_per_s": 1e+11})
     """
-    known: Mapping[str, Any] = given if isinstance(given, Mapping) else {}
+    told = given.to_dict() if hasattr(given, "to_dict") and not isinstance(given, type) else given
+    known: Mapping[str, Any] = told if isinstance(told, Mapping) else {}
     is_whole = all(known.get(name) is None or _is_rate(known[name], name) for name in _EXAMPLE)
     missing = any(known.get(name) is None for name in _EXAMPLE)
     strange = [name for name in known if name not in (*_EXAMPLE, "source")]
-    if isinstance(given, Mapping) and is_whole and not (missing and strange):
-        return
+    if isinstance(told, Mapping) and is_whole and not (missing and strange):
+        return known
     needs = "flops_per_s and bytes_per_s by name, numbers above 0; or what ml.machine() gives"
     raise refusal("cost.roofline", "peaks", given, needs, _example(given, known))
 

@@ -20,7 +20,7 @@ from mithril_nb.viz.costs.fields import Data, at_least, is_bound, notes_of
 from mithril_nb.viz.costs.naming import Names
 from mithril_nb.viz.costs.options import width_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
-from mithril_nb.viz.costs.peaks import Peaks, check_peaks
+from mithril_nb.viz.costs.peaks import Peaks, checked_peaks
 from mithril_nb.viz.costs.point_names import PointNames
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL
 from mithril_nb.viz.costs.squares import Rect
@@ -110,14 +110,15 @@ class Spot:
         return peaks.at(self.intensity) if self.rate is None else self.rate
 
 
-def roofline(data: Data, peaks: Mapping[str, Any] | None = None, width: int = 720) -> Drawing:
+def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
     """Return the roofline of a machine with each block below it.
 
     Args:
         data: The costs, as `Cost.to_dict()` gives them; blocks that have `time_s` are drawn where they are, the others
             where they may be at best.
         peaks: What the machine can do: `flops_per_s`, one number or one by dtype, `bytes_per_s` and `source`, where
-            these are from. By default those of the data's `machine`; without, only the FLOPs for each byte are drawn.
+            these are from; or a `Machine`, which tells them. By default those of the data's `machine`; without, only
+            the FLOPs for each byte are drawn.
         width: Width in px, from 320 on.
 
     Raises:
@@ -133,10 +134,9 @@ def roofline(data: Data, peaks: Mapping[str, Any] | None = None, width: int = 72
         whole program    4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
         a                4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
     """
-    if peaks is not None:
-        check_peaks(peaks)
+    given = {} if peaks is None else checked_peaks(peaks)
     data, width = drawable(data), width_of(width, 320, "cost.roofline")
-    roof = Peaks.of(drawable(peaks or data.get("machine") or {}))
+    roof = Peaks.of(drawable(given or data.get("machine") or {}))
     spots, missing = spots_of(data)
     return Drawing(_svg(data, spots, missing, roof, width), _text(data, spots, missing, roof))
 
