@@ -137,6 +137,12 @@ def test_points_close_to_each_other_have_their_names():
             assert not any(box.x <= x <= box.x + box.w and box.y <= y <= box.y + box.h for x, y in on_it)
 
 
+def test_a_point_by_itself_has_its_name_however_many_dearer_ones_lie_on_each_other():
+    blocks = {f"part{n}/same": {"flops": 90_000 + n, "bytes_accessed": 9000} for n in range(30)}
+    data = costs({**blocks, "alone": {"flops": 10, "bytes_accessed": 90}})
+    assert "alone" in [one.text for one in check(roofline(data, PEAKS).svg).texts]
+
+
 def test_points_of_which_something_is_unknown_may_lie_elsewhere():
     def of(flops, size, **unknown):
         return {"flops": flops, "bytes_accessed": size, "time_s": 1e-6, **unknown}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 from mithril_nb.viz.costs.blocks import times
@@ -42,7 +43,12 @@ class PointNames:
     taken: list[Rect]
     lines: list[Line] = field(default_factory=list[Line])
 
-    def write(self, at: Point, ways: Sequence[str], repeat: int, *, bold: bool = False) -> None:
+    @cached_property
+    def marks(self) -> list[Rect]:
+        """What the points cover."""
+        return [Rect(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in self.points]
+
+    def write(self, at: Point, ways: Sequence[str], repeat: int, *, bold: bool = False) -> bool:
         """Write the name of a point where it covers nothing; where there is no room for it, nothing.
 
         Args:
@@ -50,6 +56,9 @@ class PointNames:
             ways: How it may be written, the best first.
             repeat: How many equal blocks it stands for.
             bold: Whether it is bold.
+
+        Returns:
+            Whether there was room.
         """
         fitting = [way for way in ways if text_width(way, NORMAL, bold=bold) <= self.area.w * _WIDEST]
         names = [times(way, repeat) for way in fitting or ways[-1:]]
@@ -59,7 +68,8 @@ class PointNames:
                 for left, top, line in places(at, width):
                     if self._is_free(Rect(left - _APART, top, width + 2 * _APART, _HIGH), line, at):
                         self._put(name, left, top, line, bold=bold)
-                        return
+                        return True
+        return False
 
     def _put(self, name: str, left: float, top: float, line: Line, *, bold: bool) -> None:
         width = text_width(name, NORMAL, bold=bold)
@@ -75,13 +85,14 @@ class PointNames:
             return False
         if rect.y < area.y or rect.y + rect.h > area.y + area.h:
             return False
-        marks = [Rect(x - _MARK, y - _MARK, 2 * _MARK, 2 * _MARK) for x, y in self.points]
-        if any(_meet(rect, one) for one in (*self.taken, *marks)) or any(_crossed(rect, one) for one in self.lines):
+        if any(_meet(rect, one) for one in self.taken) or any(_meet(rect, one) for one in self.marks):
+            return False
+        if any(_crossed(rect, one) for one in self.lines):
             return False
         if not line:
             return True
         # Of points that lie on each other a line to one goes over the others, too.
-        others = [mark for mark, point in zip(marks, self.points, strict=True) if math.dist(point, at) > 2 * _MARK]
+        others = [mark for mark, point in zip(self.marks, self.points, strict=True) if math.dist(point, at) > 2 * _MARK]
         return not any(_crossed(one, line) for one in (*self.taken, *others)) and not any(
             _cross(line, one) for one in self.lines
         )
@@ -115,13 +126,11 @@ def _meet(one: Rect, other: Rect) -> bool:
 
 
 def _crossed(rect: Rect, line: Line) -> bool:
-    """Whether a line goes through a rectangle."""
-    for (x0, y0), (x1, y1) in pairwise(line):
-        for step in range(101):
-            px, py = x0 + (x1 - x0) * step / 100, y0 + (y1 - y0) * step / 100
-            if rect.x <= px <= rect.x + rect.w and rect.y <= py <= rect.y + rect.h:
-                return True
-    return False
+    """Whether a line goes through a rectangle: one of its ends is in it, or it crosses one of its diagonals."""
+    left, top, right, bottom = rect.x, rect.y, rect.x + rect.w, rect.y + rect.h
+    if any(left <= x <= right and top <= y <= bottom for x, y in line):
+        return True
+    return _cross(line, ((left, top), (right, bottom))) or _cross(line, ((left, bottom), (right, top)))
 
 
 def _cross(line: Line, other: Line) -> bool:

@@ -38,7 +38,7 @@ NOT_MEASURED = "Hollow marks are attainable, not measured: what the roof allows.
 MOVED = "≥ and ≤: some FLOPs or bytes are unknown, so that the point lies further to the right or left; ≈: either way"
 WHOLE = "whole program"
 _LEFT, _BOTTOM = 62, 40
-_MOST_LABELS = 14
+_MOST_LABELS, _MOST_TRIED = 15, 200
 _MOST_ROWS = 16
 _ROW_H = 20
 _PARTS, _SPARE = (0.4, 0.25, 0.6, 0.75, 0.15), 90
@@ -261,9 +261,13 @@ def _plot(page: Page, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
         _mark(page, spot, places[spot.path], hues, roof)
     if not order[-1].path:
         _mark(page, order[-1], places[""], hues, roof)
-    names, written = Names(spot.names for spot in spots), PointNames(sheet, area, [*places.values()], taken, [line])
-    for spot in spots[: _MOST_LABELS + 1]:  # the dearest first
-        written.write(places[spot.path], names.brief(spot.names), spot.repeat, bold=not spot.path)
+    names, points = Names(spot.names for spot in spots), {(round(px, 1), round(py, 1)) for px, py in places.values()}
+    written = PointNames(sheet, area, sorted(points), taken, [line])
+    count = 0
+    for spot in spots[:_MOST_TRIED]:  # the dearest first
+        count += written.write(places[spot.path], names.brief(spot.names), spot.repeat, bold=not spot.path)
+        if count == _MOST_LABELS:
+            break
     return height
 
 
