@@ -137,6 +137,17 @@ def test_points_close_to_each_other_have_their_names():
             assert not any(box.x <= x <= box.x + box.w and box.y <= y <= box.y + box.h for x, y in on_it)
 
 
+def test_the_dearest_points_have_their_names_under_a_flat_roof_too():
+    sizes = {  # of an MLP of 64, 128, 64, 32 and 10, in FLOPs and bytes
+        "linear_0": (528_384, 91_648), "linear_1": (526_336, 74_496), "linear_2": (132_096, 29_056),
+        "linear_3": (20_800, 9_336), "relu_0": (4096, 32_772), "relu_1": (2048, 16_388), "relu_2": (1024, 8196),
+    }  # fmt: skip
+    blocks = {path: {"flops": flops, "bytes_accessed": size} for path, (flops, size) in sizes.items()}
+    peaks = {"flops_per_s": 194e9, "bytes_per_s": 53.8e9}
+    texts = {one.text for one in check(roofline(costs(blocks), peaks).svg).texts}
+    assert {*sizes, "whole program"} <= texts
+
+
 def test_a_point_by_itself_has_its_name_however_many_dearer_ones_lie_on_each_other():
     blocks = {f"part{n}/same": {"flops": 90_000 + n, "bytes_accessed": 9000} for n in range(30)}
     data = costs({**blocks, "alone": {"flops": 10, "bytes_accessed": 90}})

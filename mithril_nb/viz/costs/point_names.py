@@ -21,7 +21,10 @@ _HIGH, _MARK = 14, 5
 """How high a name is, and how far a mark reaches from its middle, in px."""
 _FAR = (26, 42, 58, 76)
 """How far from its point a name may stand that has a line to it, in px."""
-_WAYS_OFF = ((0.6, 0.8), (-0.6, -0.8), (0.0, 1.0), (0.0, -1.0), (0.95, 0.3), (-0.95, -0.3), (0.3, 0.95), (-0.3, -0.95))
+_WAYS_OFF = (
+    (0.6, 0.8), (-0.6, -0.8), (0.0, 1.0), (0.0, -1.0), (0.95, 0.3), (-0.95, -0.3), (0.3, 0.95), (-0.3, -0.95),
+    (0.6, -0.8), (-0.6, 0.8), (0.95, -0.3), (-0.95, 0.3), (0.3, -0.95), (-0.3, 0.95),
+)  # fmt: skip
 """Where it then stands: below and above a line that rises, first."""
 
 
@@ -103,7 +106,7 @@ def _near(at: Point, width: float) -> Iterator[tuple[float, float, Line]]:
     x, y = at
     for left, top in (
         (x + 9, y - 7), (x - 9 - width, y - 7), (x + 4, y + 8), (x - width / 2, y + 9), (x - width / 2, y - 24),
-        (x - width - 4, y - 22),
+        (x - width - 4, y - 22), (x + 4, y - 22),
     ):  # fmt: skip
         yield left, top, ()
 
