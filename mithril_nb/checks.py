@@ -122,7 +122,7 @@ def assert_cost(
         raise UnknownOptionError(
             f"ml.assert_cost cannot take source={short_repr(source, 40)}.",
             (("sources", ", ".join(SOURCES)),),
-            f'source="{(*nearest(source, SOURCES), "analytic")[0]}"',
+            f'source="{nearest(source, SOURCES) or "analytic"}"',
         )
     if isinstance(target, Inspection) and (args or options):
         given = ", ".join((*("an argument" for _ in args[:1]), *options))

@@ -77,21 +77,40 @@ def short_repr(value: object, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
-def nearest(name: object, known: Iterable[str], alike: float = 0.5) -> list[str]:
+def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
     """Return the names that a person may have meant, the likeliest first: those that it begins, or written alike.
 
     Args:
         name: What the person wrote.
         known: The names that there are.
-        alike: How much of them has to agree.
+        least: How much of them has to agree.
 
     Examples:
-        >>> nearest("num", ["name", "num_heads"]), nearest("heds", ["heads", "layers"])
+        >>> alike("num", ["name", "num_heads"]), alike("heds", ["heads", "layers"])
         (['num_heads', 'name'], ['heads'])
     """
     text, every = str(name), [*known]
     begun = [one for one in every if len(text) > 1 and one.startswith(text)]
-    return [*begun, *(one for one in difflib.get_close_matches(text, every, 3, alike) if one not in begun)]
+    return [*begun, *(one for one in difflib.get_close_matches(text, every, 3, least) if one not in begun)]
+
+
+def nearest(given: object, known: Iterable[str]) -> str | None:
+    """Return the name that a person may have meant: one that is written alike, or that begins so; `None` if none is.
+
+    Args:
+        given: What was written, whatever it is.
+        known: The names that there are.
+
+    Examples:
+        >>> nearest("Compile", ["lowered", "compiled"]), nearest("time", ["flops", "time_s"]), nearest(3, ["flops"])
+        ('compiled', 'time_s', None)
+    """
+    if not isinstance(given, str) or not given:
+        return None
+    written, names = given.lower(), {one.lower(): one for one in known}
+    begun = [one for one in names if one.startswith(f"{written}_")]
+    found = next(iter([*begun, *difflib.get_close_matches(written, names, 1, 0.6)]), None)
+    return None if found is None else names[found]
 
 
 class MithrilError(Exception):
@@ -233,7 +252,7 @@ def refuse_unknown(name: str, unknown: Mapping[str, object], function: Callable[
         if parameter.kind is not parameter.VAR_KEYWORD and parameter.name != "self"
     ]
     first = next(iter(unknown))
-    near = nearest(first, takes)
+    near = alike(first, takes)
     raise UnknownOptionError(
         f"{name} takes no argument {first!r}.",
         (("takes", ", ".join(takes)),),

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import TypeVar
 
-from mithril_nb.errors import UnknownBlockError, short_repr
+from mithril_nb.errors import UnknownBlockError, nearest, short_repr
 
 Value = TypeVar("Value")
 _MOST_NAMED = 8
@@ -42,15 +41,15 @@ class ByBlock(dict[str, Value]):
         self._of, self._called = of, called
 
     def __missing__(self, path: object) -> Value:
-        if isinstance(path, str) and _is_around(path, self):
+        known = [one for one in self if one]  # `""` is no block
+        if isinstance(path, str) and _is_around(path, known):
             raise UnknownBlockError(
                 f"{self._of} have no figures of block {path!r} by itself, only of blocks inside it.",
-                (("blocks", _named([*self])),),
+                (("blocks", _named(known)),),
                 f'cost.subtree("{path}"), which adds them up.',
             )
-        near = nearest_block(path, [*self])
-        call = f'{self._called}["{{}}"]' if near in self else 'cost.subtree("{}")'
-        raise no_block(self._of, path, [*self], call, f"[*{self._called}]")
+        call = f'{self._called}["{{}}"]' if nearest_path(path, known) in known else 'cost.subtree("{}")'
+        raise no_block(self._of, path, known, call, f"[*{self._called}]")
 
 
 def no_block(of: str, path: object, known: list[str], call: str, otherwise: str) -> UnknownBlockError:
@@ -63,7 +62,7 @@ def no_block(of: str, path: object, known: list[str], call: str, otherwise: str)
         call: What to try instead, with `{}` for a path.
         otherwise: What to try if none is near.
     """
-    near = nearest_block(path, known)
+    near = nearest_path(path, known)
     return UnknownBlockError(
         f"{of} have no block {short_repr(path)}.",
         (("blocks", _named(known)),),
@@ -76,22 +75,33 @@ def _named(known: list[str]) -> str:
     return f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"
 
 
-def nearest_block(path: object, known: list[str]) -> str | None:
-    """Return the path that a person may have meant: one that is written alike, or whose last name is.
+def nearest_path(path: object, known: list[str]) -> str | None:
+    """Return the path that a person may have meant: with slashes, or one written alike, or whose last name is.
 
     Examples:
-        >>> nearest_block("net.linear", ["net/linear/matmul"]), nearest_block("hed", ["net/head"])
-        ('net/linear', 'net/head')
+        >>> nearest_path("linaer", ["net", "net/linear"]), nearest_path(3, ["net"])
+        ('net/linear', None)
+        >>> nearest_path("net.linear", ["net/linear/matmul"])
+        'net/linear'
     """
-    if not isinstance(path, str):
-        return None
-    slashed = path.replace(".", "/")
-    if slashed in known or _is_around(slashed, known):
+    slashed = path.replace(".", "/") if isinstance(path, str) else ""
+    if slashed and (slashed in known or _is_around(slashed, known)):
         return slashed
     by_name = {one.rpartition("/")[2]: one for one in reversed(known)}
-    found = get_close_matches(path, known, 1, 0.6) or get_close_matches(path, by_name, 1, 0.6)
-    return by_name.get(found[0], found[0]) if found else None
+    found = nearest(path, known) or nearest(path, by_name)
+    return by_name.get(found, found) if found else None
 
 
 def _is_around(path: str, known: Iterable[str]) -> bool:
     return any(one.startswith(f"{path}/") for one in known)
+
+
+def with_outer(paths: Iterable[str]) -> list[str]:
+    """Return paths of blocks with those of the blocks around them, which come first.
+
+    Examples:
+        >>> with_outer(["net/mlp/up", "net/mlp/down", ""])
+        ['net', 'net/mlp', 'net/mlp/up', 'net/mlp/down']
+    """
+    known = (path.split("/") for path in paths)
+    return [path for path in dict.fromkeys("/".join(one[: at + 1]) for one in known for at in range(len(one))) if path]

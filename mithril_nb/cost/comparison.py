@@ -133,7 +133,15 @@ class Comparison(Shown):
     def notes(self) -> tuple[str, ...]:
         """What the tables leave out."""
         more = len(self.fusions) - _MOST_FUSIONS
-        return *((f"and {more} more fusions",) if more > 0 else ()), *self._overlap
+        same = ("nothing changes: every figure here is the same before and after",) if self._is_same else ()
+        return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._overlap
+
+    @property
+    def _is_same(self) -> bool:
+        """Whether all figures are the same, and known."""
+        every = (self.total, self.unattributed, *self.by_block.values())
+        total = self.total.before
+        return all(one.before == one.after for one in every) and not (total.unknown or total.unknown_bytes)
 
     @property
     def _overlap(self) -> tuple[str, ...]:

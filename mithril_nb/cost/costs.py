@@ -9,28 +9,29 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.blocks import ByBlock, no_block
+from mithril_nb.cost.blocks import ByBlock, no_block, with_outer
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
-from mithril_nb.cost.hlo.xla import Source
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
     Fusion,
+    Source,
     Unknown,
     figures_of,
     is_unknown,
     notes_of,
     notes_of_branches,
     notes_of_params,
+    once_of,
     rows_by_block,
     sum_of_figures,
     unknown_of,
-)  # fmt: skip
+)
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
 from mithril_nb.display import Shown, finite
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.records import UNATTRIBUTED
 
 if TYPE_CHECKING:
@@ -153,10 +154,9 @@ class Cost(Shown):
     @cached_property
     def total(self) -> Figures:
         """All of it: the sum of `by_block` and `unattributed`, exactly."""
-        total = self._sum(map(figures_of, self.rows))
-        if self.params is None:
-            return replace(total, params=None)
-        return replace(total, params=self._sum(Figures(params=count) for count in self.params.values()).params)
+        counts = [Figures(params=count) for count in (self.params or {}).values()]
+        params = None if self.params is None else self._sum(counts).params
+        return replace(self._sum(map(figures_of, self.rows)), params=params)
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
@@ -187,7 +187,8 @@ class Cost(Shown):
         """What each block costs by itself in each role; `""` is no block, or no role."""
         known = rows_by_block(self.rows)
         ordered = [*(path for path in self.order if path in known), *(path for path in known if path not in self.order)]
-        return {path: {role: self._sum(found) for role, found in known[path].items()} for path in ordered}
+        found = {path: {role: self._sum(one) for role, one in known[path].items()} for path in ordered}
+        return ByBlock(found, f"costs of {self.program!r}", "cost.by_block_and_role")
 
     @cached_property
     def unknown(self) -> tuple[Unknown, ...]:
@@ -210,8 +211,9 @@ class Cost(Shown):
         if not inside and not any(_is_within(block, path) for block in self.order):
             if default is not None:
                 return default
+            known = with_outer((*self._every, *self.order))
             raise no_block(
-                f"costs of {self.program!r}", path, self._paths, 'cost.subtree("{}")', 'cost.subtree("") is the whole.'
+                f"costs of {self.program!r}", path, known, 'cost.subtree("{}")', 'cost.subtree("") is the whole.'
             )
         found = self._sum(self._every[block] for block in inside) if inside else self.nothing
         if not (found.unknown or found.unknown_bytes) or len(inside) < 2:
@@ -279,7 +281,9 @@ class Cost(Shown):
         known = ("flops", "transcendentals", "bytes_accessed")
         if of not in known:
             raise UnknownOptionError(
-                f"costs of {self.program!r} do not differ in {of!r}.", (("known", ", ".join(known)),), 'of="flops"'
+                f"costs of {self.program!r} do not differ in {of!r}.",
+                (("known", ", ".join(known)),),
+                f'of="{nearest(of, known) or "flops"}"',
             )
         if other is not None:
             return between(self, _costs(other, f"the difference of {self.program!r} is to"), of)
@@ -308,14 +312,6 @@ class Cost(Shown):
             True
         """
         return compared(self, _costs(other, f"costs of {self.program!r} are compared with"))
-
-    @property
-    def _paths(self) -> list[str]:
-        """Paths of all blocks, those around others before them."""
-        known = (path.split("/") for path in (*self._every, *self.order))
-        return [
-            path for path in dict.fromkeys("/".join(one[: at + 1]) for one in known for at in range(len(one))) if path
-        ]
 
     @cached_property
     def _every(self) -> Mapping[str, Figures]:
@@ -401,7 +397,7 @@ class Cost(Shown):
             width: Width in px.
 
         Raises:
-            UnknownOptionError: There is no such field.
+            UnknownOptionError: There is no such field, or it is no width.
         """
         return _picture("treemap").treemap(self.to_dict(rows=False), self._drawn if field is None else field, width)
 
@@ -412,26 +408,29 @@ class Cost(Shown):
             peaks: What the machine can do, as `mithril_nb.measure.machine()` gives it, or `flops_per_s`, `bytes_per_s`
                 and `source` by name. By default a profile's, or what `ml.machine()` measured of the program's device.
             width: Width in px.
+
+        Raises:
+            UnknownOptionError: These are no peaks, or it is no width.
         """
         data = self.to_dict(rows=False)
-        known: Any = peaks
         if peaks is None and not data.get("machine"):
-            known = importlib.import_module("mithril_nb.measure.machines").known_machine(self.device)
-        return _picture("roofline").roofline(data, known.to_dict() if hasattr(known, "to_dict") else known, width)
+            peaks = importlib.import_module("mithril_nb.measure.machines").known_machine(self.device)
+        return _picture("roofline").roofline(data, peaks, width)
 
     def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
         """Return the graph of the program with the cost of each block on it, a `Drawing` too.
 
         Args:
-            graph: The model that the program is of, its logical graph, or what `Inspection.graph` gives.
+            graph: The inspection that the costs are of or its graph, or the model that the program is of or its graph.
             field: As for `treemap`.
-            expanded: Paths of the groups whose insides are drawn.
+            expanded: Paths of the groups whose insides are drawn, as a graph of an inspection names its nodes; or one.
 
         Raises:
-            UnknownOptionError: There is no such field, or these are not the costs of this graph.
+            UnknownOptionError: There is no such field, it is no graph, or these are not the costs of this graph.
+            UnknownBlockError: The graph has no such group.
         """
-        name = self._drawn if field is None else field
-        return _picture("overlay").overlay_of(self.to_dict(rows=False), graph, name, expanded)
+        data, name = self.to_dict(rows=False), self._drawn if field is None else field
+        return _picture("overlay").overlay_of(data, graph, name, expanded)
 
     @property
     def _drawn(self) -> str:
@@ -445,8 +444,7 @@ class Cost(Shown):
         return f"{type(self).__name__}({self.program!r}, {self.source}: {told})"
 
     def __str__(self) -> str:
-        table = _picture("table").cost_text(self.to_dict(rows=False), is_exact=True)
-        return f"{self.program}: {self.source}\n{table}"
+        return f"{self.program}: {self.source}\n{_picture('table').cost_text(self.to_dict(rows=False), is_exact=True)}"
 
 
 def _costs(given: object, what: str) -> Cost:
@@ -487,14 +485,3 @@ def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram, device: An
     notes = (*unknown, *branches, *notes_of_params(program.inputs), *spread, NOT_RUN)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
     return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program, device=device)
-
-
-def once_of(source: str, rows: Iterable[CostRow]) -> Source:
-    """Return the sum of rows with loops once, as XLA counts them."""
-    every = [row.once or Figures(None, None, None) for row in rows]
-    return Source(
-        f"{source}, loops once",
-        *(sum(getattr(one, field) or 0 for one in every) for field in ("flops", "transcendentals", "bytes_accessed")),
-        unknown=sum(one.flops is None or one.transcendentals is None for one in every),
-        unknown_bytes=sum(one.bytes_accessed is None for one in every),
-    )

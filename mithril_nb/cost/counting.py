@@ -11,15 +11,15 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-from mithril_nb.cost.costs import NOT_RUN, Cost, of_equations, once_of
+from mithril_nb.cost.costs import NOT_RUN, Cost, of_equations
 from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
-from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_branches, notes_of_params
+from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_branches, notes_of_params, once_of
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Stage
@@ -55,12 +55,7 @@ def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
         >>> cost_of(inspect(ten, square, square)).total.flops
         41943040
     """
-    if source not in SOURCES:
-        raise UnknownOptionError(
-            f"costs of {inspection.name!r} cannot be counted by {source!r}.",
-            (("sources", ", ".join(SOURCES)),),
-            f'inspection.cost(source="{(*nearest(source, SOURCES), "analytic")[0]}")',
-        )
+    _check_source(inspection, source, 'inspection.cost(source="{}")')
     known = _KNOWN.setdefault(inspection, {})
     if source not in known:
         known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
@@ -77,6 +72,8 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
     Raises:
         UnknownOptionError: There is no such way of counting.
     """
+    for source in sources:
+        _check_source(inspection, source, 'inspection.costs("{}")')
     found: dict[str, Cost] = {}
     unavailable: dict[str, str] = {}
     if "compiled" in sources and not inspection.is_optimized:
@@ -89,6 +86,17 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
             unavailable[source] = facts[0][1].partition("\n")[0] if facts else str(error)
     memory = xla_memory(lambda: inspection.analysis("memory")) if "compiled" in found else None
     return Costs(inspection.name, found, memory, unavailable)
+
+
+def _check_source(inspection: Inspection, source: object, call: str) -> None:
+    """Raise if nothing is counted by a source; `call` is what to write instead, with `{}` for one that there is."""
+    if isinstance(source, str) and source in SOURCES:
+        return
+    raise UnknownOptionError(
+        f"costs of {inspection.name!r} cannot be counted by {short_repr(source)}.",
+        (("sources", ", ".join(SOURCES)),),
+        "ml.profile(inspection)" if source == "measured" else call.format(nearest(source, SOURCES) or "analytic"),
+    )
 
 
 def _compile_beside(inspection: Inspection) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mithril_nb.stages.trace.traced import Input
 
 _COUNTED = ("flops", "transcendentals", "bytes_accessed")
+_MOST_HOLDERS = 3
 NO_TRIP_COUNT = "trip count unknown"
 TICKS_PER_S = 1 << 40
 """Times that are measured are whole multiples of this part of a second: floats that add up exactly in any order."""
@@ -75,6 +76,7 @@ class CostRow:
         once: What it costs if every loop goes round once, as XLA counts; `None` if nobody asked.
         equations: Ids of the equations that it is, or came from.
         letters: What the letters of the formula stand for: numbers, or texts where a size has only a name.
+        rounds: How often it runs if that depends on sizes that have only names: `"N"`; else `""`.
     """
 
     id: str
@@ -90,6 +92,7 @@ class CostRow:
     once: Figures | None = None
     equations: tuple[str, ...] = ()
     letters: tuple[tuple[str, int | str], ...] = ()
+    rounds: str = ""
 
     @property
     def explained(self) -> str:
@@ -103,7 +106,7 @@ class CostRow:
         if self.flops is not None:
             return ""
         is_ruled = self.once is not None and self.once.flops is not None
-        if self.repeats is None and is_ruled:
+        if self.repeats is None and is_ruled and not self.rounds:
             return NO_TRIP_COUNT
         return self.formula if self.formula.startswith(NO_RULE) else NO_SIZE
 
@@ -164,6 +167,27 @@ class Fusion:
         return {**self.__dict__, "blocks": dict(self.blocks), "saved": self.saved}
 
 
+@dataclass(frozen=True)
+class Source:
+    """Whole-program figures, and who gives them.
+
+    Attributes:
+        name: `"analytic, loops once"`, `"XLA lowered"`, `"XLA compiled"`.
+        flops: Arithmetic operations, or `None` if unknown.
+        transcendentals: Calls of transcendental functions, or `None` if unknown.
+        bytes: Bytes read and written, or `None` if unknown.
+        unknown: Of how many equations or instructions FLOPs or transcendentals are in none of these sums.
+        unknown_bytes: The same for bytes.
+    """
+
+    name: str
+    flops: int | None = None
+    transcendentals: int | None = None
+    bytes: int | None = None
+    unknown: int = field(default=0, kw_only=True)
+    unknown_bytes: int = field(default=0, kw_only=True)
+
+
 def known_sum(values: Iterable[int | None]) -> int | None:
     """Return the sum of what is known; `None` if that is nothing, and there is something unknown.
 
@@ -196,6 +220,17 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
         of(lambda one: one.params), _seconds(every), sum([one.unknown for one in every]),
         sum([one.unknown_bytes for one in every]), sum([one.shared for one in every]),
     )  # fmt: skip
+
+
+def once_of(source: str, rows: Iterable[CostRow]) -> Source:
+    """Return the sum of rows with loops once, as XLA counts them."""
+    every = [row.once or Figures(None, None, None) for row in rows]
+    return Source(
+        f"{source}, loops once",
+        *(known_sum(getattr(one, field) for one in every) for field in ("flops", "transcendentals", "bytes_accessed")),
+        unknown=sum(one.flops is None or one.transcendentals is None for one in every),
+        unknown_bytes=sum(one.bytes_accessed is None for one in every),
+    )
 
 
 def is_unknown(row: CostRow) -> bool:
@@ -312,16 +347,22 @@ def unknown_params(inputs: Iterable[Input]) -> tuple[str, str] | None:
     if all(one.is_param is not None for one in every):
         return None
     arguments = list(dict.fromkeys(one.argument for one in every))
-    return why_unknown(arguments), example_of_params(arguments, [one.name for one in every])
+    first = [*_likely_holders(every), *arguments]
+    return why_unknown(arguments), example_of_params(first, [one.name for one in every])
 
 
 def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
-    """Return in words why parameters are unknown, or which belong to no block, as several that share none use them."""
+    """Return in words why parameters are unknown, or which belong to no block, as several that share none use them.
+
+    Those that begin with `"params: "` say nothing that a reader of all costs misses: nothing looks like parameters.
+    """
     every = tuple(inputs)
     unknown = unknown_params(every)
     if unknown is not None:
         why, example = unknown
-        return (f"params: {why}; ml.inspect(..., {example}) says what holds them, params=() that nothing does",)
+        likely = _likely_holders(every)
+        what = f"params of {' and '.join(likely)} are not counted" if likely else "params"
+        return (f"{what}: {why}; ml.inspect(..., {example}) says what holds them, params=() that nothing does",)
     groups: dict[tuple[str, ...], list[Input]] = {}
     for one in every:
         if one.used_by:
@@ -331,6 +372,12 @@ def notes_of_params(inputs: Iterable[Input]) -> tuple[str, ...]:
         f"{', '.join(blocks)} use them"
         for blocks, found in groups.items()
     )
+
+
+def _likely_holders(inputs: Iterable[Input]) -> list[str]:
+    """Return the arguments that look as if they held parameters: several arrays of floats under one name."""
+    found = Counter(one.argument for one in inputs if one.name != one.argument and "float" in one.spec.dtype)
+    return [name for name, count in found.items() if count > 1][:_MOST_HOLDERS]
 
 
 def told_sum(value: int | None, unknown: int = 0) -> str:

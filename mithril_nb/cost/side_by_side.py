@@ -12,7 +12,7 @@ from typing import Any
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.hlo.xla import Memory
 from mithril_nb.display import Shown, finite
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Costs(Shown, Mapping[str, Cost]):
         raise UnknownOptionError(
             f"costs of {self.program!r} by {source!r} are not among these.",
             (("sources", ", ".join(self) or "none"),),
-            f'costs["{next(iter(self), "analytic")}"]',
+            f'costs["{nearest(source, self) or next(iter(self), "analytic")}"]',
         )
 
     def __iter__(self) -> Iterator[str]:

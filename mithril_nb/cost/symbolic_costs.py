@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.analytic import dearest_branches, equation_row
-from mithril_nb.cost.blocks import nearest_block
+from mithril_nb.cost.blocks import nearest_path, with_outer
 from mithril_nb.cost.formulas.rules import Counted, count, counted
 from mithril_nb.cost.formulas.symbols import (
     Expression,
@@ -20,7 +20,7 @@ from mithril_nb.cost.formulas.symbols import (
     written_with,
 )
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, unknown_params
-from mithril_nb.errors import UnknownOptionError, nearest
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import fitting_numbers
@@ -126,13 +126,13 @@ class SymbolicProgram:
         """
         put = _Numbers(self.sizes)
         with paused_collector():
-            found = [equation_row(put.equation(one, put.number(times))) for one, times in self.kinds.examples]
+            found = [_row(put, one, times) for one, times in self.kinds.examples]
             costs = tuple(
                 [
                     CostRow(
                         one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, like.flops,
                         like.transcendentals, like.bytes_accessed, like.repeats, like.formula, None, like.once,
-                        (one.id,), like.letters,
+                        (one.id,), like.letters, like.rounds,
                     )
                     for one, place in self.kinds.members
                     for like in [found[place]]
@@ -296,24 +296,28 @@ class SymbolicProgram:
         whole = each.flops + each.transcendentals
         return 0 if whole == 0 else None if repeats is None else constant(whole) * repeats
 
-    def _check_names(self, path: str, field: str, role: str | None) -> None:
-        blocks = {one.block for one, _ in self.kinds.members} | {one.block for one in self.inputs if one.is_param}
-        for what, given, known in (
-            ("block", path, sorted(blocks)),
-            ("figure", field, [*_FIELDS, "params"]),
-            ("role", role, ["forward", "backward", "update"]),
-        ):
-            is_known = any(_is_inside(block, path) for block in blocks) if what == "block" else given in known
-            if given and not is_known:
-                alike = [nearest_block(given, _with_outer(known))] if what == "block" else nearest(given, known)
-                near = next(iter(alike), None) or ""
-                meant = {"block": path, "figure": field, "role": role or ""} | {what: near}
-                last = f', "{meant["role"]}"' if meant["role"] else ""
+    def _check_names(self, path: object, field: object, role: object) -> None:
+        blocks = sorted(
+            {one.block for one, _ in self.kinds.members} | {one.block for one in self.inputs if one.is_param}
+        )
+        paths, figures, roles = ["", *with_outer(blocks)], [*_FIELDS, "params"], ["forward", "backward", "update"]
+        asked = {
+            "block": (path, paths, nearest_path(path, paths) or ""),
+            "figure": (field, figures, nearest(field, figures) or "flops"),
+            "role": (role, [None, "", *roles], nearest(role, roles)),
+        }
+        right = {
+            what: given if isinstance(given, str | None) and given in known else near
+            for what, (given, known, near) in asked.items()
+        }
+        example = ", ".join(f'"{one}"' for one in right.values() if one is not None)
+        for (what, (given, _, _)), known in zip(asked.items(), (blocks, figures, roles), strict=True):
+            if right[what] is not given:
                 shown = ", ".join(filter(None, known[:20])) or "none"
                 raise UnknownOptionError(
-                    f"program {self.name!r} has no {what} {given!r} to give a formula of.",
+                    f"program {self.name!r} has no {what} {short_repr(given)} to give a formula of.",
                     ((f"{what}s", shown + (", ..." if len(known) > 20 else "")),),
-                    f'cost.formula("{meant["block"]}", "{meant["figure"] or "flops"}"{last})',
+                    f"cost.formula({example})",
                 )
 
     def _check(self, sizes: Mapping[str, int]) -> None:
@@ -332,6 +336,14 @@ class SymbolicProgram:
             tuple(facts),
             f"cost.at({example})" if self.symbols else "cost.total, which needs no sizes",
         )
+
+
+def _row(put: _Numbers, equation: Equation, times: Expression | None) -> CostRow:
+    repeats = put.number(times)
+    row = equation_row(put.equation(equation, repeats))
+    if times is None or repeats is not None:
+        return row
+    return replace(row, rounds=str(times), formula=row.formula.removesuffix(f"; {NO_TRIP_COUNT}"))
 
 
 def _kinds(equations: tuple[Equation, ...]) -> Kinds:

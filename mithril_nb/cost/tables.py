@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.display import UNATTRIBUTED_LABEL
-from mithril_nb.errors import UnavailableBackendError, UnknownOptionError
+from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest
 
 if TYPE_CHECKING:
     import pandas
@@ -27,7 +27,9 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
     """
     if by not in ("row", "block"):
         raise UnknownOptionError(
-            f"costs of {cost['program']!r} have no table by {by!r}.", (("tables", "row, block"),), 'by="block"'
+            f"costs of {cost['program']!r} have no table by {by!r}.",
+            (("tables", "row, block"),),
+            f'by="{nearest(by, ("row", "block")) or "block"}"',
         )
     try:
         import pandas

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from mithril_nb.errors import MithrilError, UnknownOptionError, nearest
+from mithril_nb.errors import MithrilError, UnknownOptionError, alike
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.registry import KINDS
 
@@ -73,7 +73,7 @@ def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]
     names = [one.name for one in signature.parameters.values() if one.kind not in _STARRED]
     found: dict[str, Any] = {}
     for name, value in named.items():
-        near = [name] if name in names else nearest(name, [one for one in names if one not in taken])
+        near = [name] if name in names else alike(name, [one for one in names if one not in taken])
         found.update({near[0]: value} if near else {})
     try:
         bound = signature.bind_partial(*given, **found).arguments

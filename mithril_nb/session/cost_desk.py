@@ -203,7 +203,7 @@ class CostDesk(Desk):
             )
         looked = self._program()
         slowest = max(sources, key=SOURCES.index)
-        empty, look = CostPicture(str(key)), Look(figure, int(width), looked.hues, tuple(map(str, opened)))
+        empty, look = CostPicture(str(key)), Look(figure, max(1, int(width)), looked.hues, tuple(map(str, opened)))
         self._worker(slowest).ask("picture", lambda wanted: self._draw(looked, empty, view, sources, look, wanted))
 
     def measure(self) -> None:

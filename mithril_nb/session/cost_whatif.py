@@ -108,7 +108,7 @@ class WhatIfDesk(Desk):
         """
         if figure not in FIGURES:
             raise UnknownOptionError(f"unknown figure {figure!r}.", (("known", ", ".join(FIGURES)),))
-        asked = _Asked(self._subject(), str(key), checked_changes(changes), figure, int(width))
+        asked = _Asked(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
             self._slow.ask("what if", lambda wanted: self._compile(asked, wanted))
         else:

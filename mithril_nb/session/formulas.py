@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from mithril_nb.cost import Cost, CostRow
+from mithril_nb.cost.formulas.letters import meaning
 from mithril_nb.viz.costs.formulas import short_formula
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.text import columns
@@ -64,6 +65,7 @@ class BlockFormula:
         short: The formula as `Cost.formula` gives it, cut to what fits a line.
         whole: All of it; `""` if there is none.
         terms: What it is added up from, the dearest first.
+        legend: What the letters of its terms mean: pairs of letter and words.
         left: How many terms are not among them.
         left_flops: What those take together; `None` if nobody knows.
         why: Why there is no formula, or no term, or `""`.
@@ -76,13 +78,15 @@ class BlockFormula:
         the program: 2·8·4·16 + 32
             2·B·M·N·K  B=1, M=8, N=4, K=16  1,024 FLOP  dot_general
             n          n=32                    32 FLOP  add
+            B: batch, M: rows of the left, N: columns of the right, K: summed over, n: items of the result
     """
 
     block: str
     version: int = 0
     short: str = ""
     whole: str = ""
-    terms: tuple[Term, ...] = field(default=())
+    terms: tuple[Term, ...] = ()
+    legend: tuple[tuple[str, str], ...] = ()
     left: int = 0
     left_flops: int | None = 0
     why: str = ""
@@ -93,6 +97,8 @@ class BlockFormula:
         lines = columns([one.in_columns for one in self.terms], right=frozenset({2})).splitlines()
         if self.left:
             lines.append(f"and {self.left} more: {_sum(self.left_flops)}")
+        if self.legend:
+            lines.append(", ".join(f"{letter}: {words}" for letter, words in self.legend))
         return "\n".join([title, *(f"    {line}" for line in lines)])
 
     def to_dict(self) -> dict[str, Any]:
@@ -116,7 +122,8 @@ def formula_of(cost: Cost, block: str, version: int = 0) -> BlockFormula:
     left = terms[MOST_TERMS:]
     left_flops = None if any(term.flops is None for term in left) else sum(term.flops or 0 for term in left)
     shown, why = tuple(terms[:MOST_TERMS]), "" if terms else ONLY_MOVES
-    return BlockFormula(block, version, short_formula(whole), whole, shown, len(left), left_flops, why)
+    short, legend = short_formula(whole), _legend(shown)
+    return BlockFormula(block, version, short, whole, shown, legend, len(left), left_flops, why)
 
 
 def told(value: int | str) -> str:
@@ -151,6 +158,15 @@ def _terms(rows: Sequence[CostRow]) -> list[Term]:
         )
         for (formula, letters, role, why), alike in found.items()
     ]
+
+
+def _legend(terms: Iterable[Term]) -> tuple[tuple[str, str], ...]:
+    """Return what each letter means, in the order of the terms; all of it where it means several things."""
+    found: dict[str, dict[str, None]] = {}
+    for term in terms:
+        for letter, _ in term.letters:
+            found.setdefault(letter, {}).update(dict.fromkeys(meaning(letter, opcode) for opcode in term.opcodes))
+    return tuple((letter, " or ".join(filter(None, words))) for letter, words in found.items())
 
 
 def _added(values: Iterable[int | None]) -> int | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import UnknownOptionError, alike, short_repr
 from mithril_nb.targets.doors import door
 
 OPTIONS = (
@@ -21,19 +21,19 @@ OF_FUNCTIONS = tuple(one for one in OPTIONS if one not in ("shapes", "variables"
 _ALIKE = 0.6
 
 
-def meant(name: str, known: Collection[str] = OPTIONS, alike: float = _ALIKE) -> str | None:
+def meant(name: str, known: Collection[str] = OPTIONS, least: float = _ALIKE) -> str | None:
     """Return the name that is most like one that nothing has; `None` if none is like it.
 
     Args:
         name: What a person wrote.
         known: The names that there are.
-        alike: How much of them has to agree.
+        least: How much of them has to agree.
 
     Examples:
         >>> meant("optimiser"), meant("peak", ["peak_bytes", "flops"]), meant("backend")
         ('optimizer', 'peak_bytes', None)
     """
-    return next(iter(nearest(name, known, alike)), None)
+    return next(iter(alike(name, known, least)), None)
 
 
 def options_written(options: Mapping[str, Any]) -> list[str]:

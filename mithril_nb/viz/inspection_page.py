@@ -220,7 +220,7 @@ def _cost_html(inspection: Inspection, hues: dict[str, int]) -> str:
         found = cost.costs_so_far(inspection)
     except StageUnavailableError:
         return ""  # the stages say why
-    return f'<h2>Cost</h2><div class="scroll">{cost_tables(found.to_dict(), hues)}</div>'
+    return f"<h2>Cost</h2>{cost_tables(found.to_dict(), hues)}"
 
 
 _PAGE_CSS = (
@@ -229,7 +229,6 @@ _PAGE_CSS = (
     ".mnb h1 .quiet{font-weight:400;font-size:13px;margin-left:8px}"
     ".mnb h2{font-size:15px;font-weight:600;margin:20px 0 6px;color:var(--ink)}"
     ".mnb .picture{max-height:70vh}"
-    ".mnb .scroll{overflow-x:auto}"
     ".mnb button{font:inherit;color:var(--ink);background:var(--surface);border:1px solid var(--line);"
     "border-radius:4px;padding:2px 10px;cursor:pointer}"
     '.mnb button[aria-pressed="true"]{border-color:var(--ink);font-weight:600}'

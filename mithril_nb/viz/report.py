@@ -124,7 +124,7 @@ def sections_html(
     if stages:
         right.append(f"<section><h2>Stages</h2>{panes_html(stages, hues, key, most_lines)}</section>")
     if cost is not None:
-        right.append(f'<section class="scroll"><h2>Cost</h2>{cost_tables(cost, hues)}</section>')
+        right.append(f"<section><h2>Cost</h2>{cost_tables(cost, hues)}</section>")
     if run is not None and run.get("state", "none") not in ("none", "idle"):
         right.append(f"<section><h2>Training</h2>{_curves(run, columns)}</section>")
     if source:
@@ -147,7 +147,6 @@ def sections_css() -> str:
             "border-radius:4px}"
             ".mnb .graph svg{display:block}"
             ".mnb .rest{flex:1 1 0;min-width:0}"
-            ".mnb .scroll{overflow-x:auto}"
             ".mnb .node[data-block]{cursor:pointer}"
             ".mnb .node.on>rect.box,.mnb .node:focus-visible>rect.box{stroke:var(--accent)}"
             ".mnb .node.pin>rect.box{stroke:var(--accent);stroke-width:2.5}"

@@ -294,6 +294,17 @@ def curve_path(points: Sequence[Point]) -> str:
     return start + "C" + " ".join(f"{_n(x)} {_n(y)}" for x, y in points[1:])
 
 
+def curve_points(points: Sequence[Point]) -> list[Point]:
+    """Return points on that curve, near enough to each other that straight lines between them are as good.
+
+    Examples:
+        >>> curve_points([(0, 0), (0, 3), (9, 9), (9, 12)])[::6]
+        [(0.0, 0.0), (4.5, 6.0), (9.0, 12.0)]
+    """
+    steps = 12 * ((len(points) - 1) // 3)
+    return [_middle(points, at / steps) for at in range(steps + 1)]
+
+
 def arrow(x0: float, y0: float, x1: float, y1: float) -> str:
     """Return a small triangle whose tip is at `(x1, y1)` and that comes from `(x0, y0)`."""
     dx, dy = x1 - x0, y1 - y0

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from mithril_nb.errors import MithrilError, nearest
+from mithril_nb.errors import MithrilError, alike
 from mithril_nb.graph import edit
 from mithril_nb.graph.paths import split_path
 from mithril_nb.graph.records import LogicalGraph
@@ -75,10 +75,10 @@ def _likely(graph: LogicalGraph, name: str, value: Any) -> Iterator[Changes]:
         yield from ({one: value} for one in outer)
         return
     by_path = {one.rpartition(".")[0]: one for one in known if _parts(one)[-1] == parts[-1]}
-    alike = [by_path[path] for path in nearest("/".join(parts[:-1]), by_path, 0.4)]
+    near = [by_path[path] for path in alike("/".join(parts[:-1]), by_path, 0.4)]
     siblings = [one for one in known if _parts(one)[:-1] == parts[:-1]]
-    alike += nearest(name.replace("/", "."), siblings)
-    yield from ({one: value} for one in [*alike, *outer])
+    near += alike(name.replace("/", "."), siblings)
+    yield from ({one: value} for one in [*near, *outer])
     yield from _doubled({one: known[one] for one in siblings if is_size(known[one])})
 
 

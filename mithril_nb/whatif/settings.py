@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.errors import UnknownOptionError, alike, short_repr
 
 Settings = Mapping[str, Any]
 """Value of each setting by name."""
@@ -125,7 +125,7 @@ def checked(
     """
     for name, value in by_name(changes).items():
         if name not in base and not takes_any:
-            near = nearest(name, base)
+            near = alike(name, base)
             raise UnknownOptionError(
                 f"{program} has no setting {name!r}.",
                 (("settings", ", ".join(base) or "none"),),

@@ -177,7 +177,7 @@ def swept_over(answers: Answers, swept: Mapping[str, Any], source: str, peak: bo
         raise UnknownOptionError(
             f"a sweep of {subject.name!r} cannot have its figures from {source!r}.",
             (("sources", ", ".join(SOURCES)),),
-            f'source="{(*nearest(source, SOURCES, 0.6), "compiled")[0]}"',
+            f'source="{nearest(source, SOURCES) or "compiled"}"',
         )
     if len(swept) not in (1, 2):
         raise UnknownOptionError(

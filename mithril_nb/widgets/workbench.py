@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.session import Session, design_of
-from mithril_nb.session.design import set_program
+from mithril_nb.session.design import Design, set_program
 from mithril_nb.session.lazy import LazyStages
 from mithril_nb.stages import Stage
 from mithril_nb.train import Run
@@ -46,6 +47,8 @@ class Workbench(SessionWidget):
 
     def __init__(self, session: Session):
         self._is_attended = False
+        self._follows = threading.RLock()
+        self._told: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
         super().__init__(session, "workbench.js", lambda: render(session))
         self._follow()
         self.observe(self._put_in_place, ["model", "selection"])
@@ -110,19 +113,31 @@ class Workbench(SessionWidget):
             self._twin.refresh()
 
     def _follow(self) -> None:
-        """Let the traits say what the session holds, so that whoever observes them is told."""
-        self.model = self.session.model
-        self.selection = self.session.selection
-        self.run = self.session.training.run
+        """Let the traits say what the session holds, so that whoever observes them is told.
+
+        Of what it has told before it says nothing: a worker that tells of a design again, while somebody sets another,
+        would put the old one back.
+        """
+        with self._follows:
+            design, model, selection = self._told
+            held, selected = self.session.design, self.session.selection
+            if held is not design:
+                model = Model.of(held.graph, held.name)
+            self._told = held, model, selected
+            if held is not design:
+                self.model = model
+            if selected != selection:
+                self.selection = selected
+            self.run = self.session.training.run
 
     # From the person's own code
 
     def _put_in_place(self, change: Mapping[str, Any]) -> None:
-        # What the session holds already comes from it: no flag is needed, which threads would share.
+        _, told, selected = self._told
         if change["name"] == "selection":
-            if tuple(change["new"]) != self.session.selection:
+            if tuple(change["new"]) != selected:
                 self.session.select(list(change["new"]))
-        elif change["new"] != self.session.model:
+        elif change["new"] is not told and change["new"] != self.session.model:
             design = self.session.design
             new = design_of(change["new"], None)
             self.session.set_design(

@@ -36,6 +36,7 @@ def open_explorer(run_cells):
 
 def lit(notebook: Any, stage: str) -> list[int]:
     lines = notebook.page.locator(f'[data-mnb-pane="{stage}"] [data-mnb-linked="pinned"]')
+    lines.first.wait_for()
     return [int(line.get_attribute("data-mnb-line")) for line in lines.all()]
 
 
@@ -91,7 +92,7 @@ def test_what_needs_the_compiler_comes_when_it_is_asked_for(open_explorer, recor
     focus(page.locator(".mnb-pass-list"))
     page.keyboard.press("ArrowDown")
     page.locator('[data-mnb-shown="1"]').wait_for()
-    assert page.locator(".mnb-diff-added, .mnb-diff-removed").count() > 0
+    page.locator(".mnb-diff-added, .mnb-diff-removed").first.wait_for()
     long = notebook.evaluate("e.stages['hlo'].text.count(chr(10))")
     page.locator('[data-mnb-action="short.hlo"]').click()
     page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="entry:").wait_for()

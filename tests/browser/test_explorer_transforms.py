@@ -24,13 +24,13 @@ def test_transforms_are_stepped_through_by_keys(run_cells, screenshots) -> None:
     page.locator('[data-mnb-part="transforms"][data-mnb-step="1"]').wait_for()
     page.locator(".mnb-explorer").scroll_into_view_if_needed()
     after = part.locator('[data-mnb-side="after"]')
-    assert after.locator('[data-mnb-mark="new"]').count() > 0
     new = after.locator('[data-mnb-mark="new"]').first
+    new.wait_for()
     assert page.evaluate("(line) => getComputedStyle(line, '::before').content", new.element_handle()) == '"+"'
     focus(part.locator('[role="listbox"]'))
     page.keyboard.press("ArrowDown")
     page.locator('[data-mnb-part="transforms"][data-mnb-step="2"]').wait_for()
-    assert part.locator('[data-mnb-side="before"] [data-mnb-mark="changed"]').count() > 0
+    part.locator('[data-mnb-side="before"] [data-mnb-mark="changed"]').first.wait_for()
     # The line at the caret lights up what came of it.
     part.locator('[data-mnb-side="before"] .cm-line', has_text="dot_general").first.click(position={"x": 90, "y": 6})
     after.locator(".mnb-pinned").first.wait_for()

@@ -97,6 +97,10 @@ def test_messages(step: Inspection) -> None:
         '    Try: of="flops"'
     )
     with pytest.raises(UnknownOptionError) as error:
+        step.cost().difference(step.cost("lowered"), of="bytes")
+    assert str(error.value).endswith('    Try: of="bytes_accessed"')
+    assert step.cost().difference(step.cost("lowered"), of="bytes_accessed").total is not None
+    with pytest.raises(UnknownOptionError) as error:
         step.cost().difference()
     assert str(error.value) == (
         "XLA has no figure to hold beside the analytic costs of 'step'.\n"

@@ -110,3 +110,34 @@ def test_before_and_after_stand_side_by_side() -> None:
     assert shown["image/svg+xml"] == both.beside().svg
     for cell in re.split(r" {2,}|\n+", str(both)):  # the cell says all that the text does
         assert escaped(cell) in shown["text/html"]
+
+
+def test_a_comparison_in_which_all_is_the_same_says_so(step) -> None:
+    _, program = step
+    same = "nothing changes: every figure here is the same before and after"
+    both = program.cost().compare(program.cost())
+    assert both.notes == (same,)
+    assert str(both).endswith(same)
+    assert f"<p>{same}</p>" in both._repr_mimebundle_()["text/html"]
+    assert same not in str(program.cost("lowered").compare(program.cost("compiled")))
+    unknown = ml.inspect(jnp.linalg.cholesky, jnp.eye(3), name="cholesky").cost("lowered")
+    assert same not in str(unknown.compare(unknown)), "what is unknown may have changed"
+
+
+def test_a_setting_that_changes_nothing_says_so_and_why() -> None:
+    ask = ml.what_if(Model() + Linear(16) + Relu() + Linear(4), shapes={"input": [8, 32]})
+    same = "nothing changes: every figure here is the same before and after"
+    remat = ask(remat=True)
+    told = f"{same}; remat acts on the backward pass, and this program has none"
+    assert told in str(remat).splitlines()
+    assert told in " ".join(one.text for one in check(remat._repr_mimebundle_()["image/svg+xml"]).texts)
+    assert same in str(ask(batch=8)).splitlines()
+    assert "nothing changes" not in str(ask(batch=16))
+    _ = remat.peak_bytes
+    assert told in str(remat).splitlines(), "the peak is the same, too"
+
+
+def test_remat_of_a_program_with_a_backward_pass_changes_it(step) -> None:
+    model, _ = step
+    ask = ml.what_if(model, shapes={"input": [8, 32]}, program="train step")
+    assert "nothing changes" not in str(ask(remat=True))

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from jax import lax
 from jax_programs import programs, spec
 
+import mithril_nb as ml
 from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
 from mithril_nb.cost.blocks import ByBlock
 from mithril_nb.cost.records import split_number
@@ -120,17 +121,32 @@ def test_a_program_that_cannot_be_compiled_still_has_analytic_costs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
-    [("guessed", "analytic"), ("compile", "compiled"), ("lower", "lowered"), ("Analytic", "analytic")],
+    ("source", "near"),
+    [
+        ("guessed", "analytic"),
+        ("compile", "compiled"),
+        ("Lowered", "lowered"),
+        (["lowered"], "analytic"),
+        ({}, "analytic"),
+    ],
 )
-def test_a_source_that_there_is_not(step: Inspection, given: str, meant: str) -> None:
+def test_a_source_that_there_is_not(source: Any, near: str, step: Inspection) -> None:
+    for call, advice in ((step.cost, f'cost(source="{near}")'), (step.costs, f'costs("{near}")')):
+        with pytest.raises(UnknownOptionError) as error:
+            call(source)
+        assert str(error.value) == (
+            f"costs of 'step' cannot be counted by {source!r}.\n"
+            "    sources  analytic, lowered, compiled\n"
+            f"    Try: inspection.{advice}"
+        )
+        assert near in repr(eval(error.value.diagnostics[0].advice, {"inspection": step}))
+
+
+def test_what_is_measured_is_a_profile(step: Inspection) -> None:
     with pytest.raises(UnknownOptionError) as error:
-        step.cost(given)
-    assert str(error.value) == (
-        f"costs of 'step' cannot be counted by {given!r}.\n"
-        "    sources  analytic, lowered, compiled\n"
-        f'    Try: inspection.cost(source="{meant}")'
-    )
+        step.cost("measured")
+    assert error.value.diagnostics[0].advice == "ml.profile(inspection)"
+    assert eval("ml.profile(inspection, runs=1)", {"ml": ml, "inspection": step}).source == "measured"
 
 
 def nested(x: Any, w: Any) -> Any:
@@ -146,9 +162,9 @@ def nested(x: Any, w: Any) -> Any:
 def test_the_text_is_a_tree_with_exact_sums() -> None:
     cost = inspect(nested, spec(20, 30), spec(30, 30), name="program").cost()
     lines = [line.split() for line in str(cost).splitlines()]
-    assert [[*line[:4], *line[-2:]] for line in lines[:7]] == [
-        ["program:", "analytic", "program:", "analytic"],
-        ["block", "FLOPs", "transcendentals", "bytes", "params", "share"],
+    assert lines[:7] == [
+        ["program:", "analytic"],
+        ["block", "FLOPs", "transcendentals", "bytes", "share"],
         ["net", "72,000", "600", "21,600", "99.2", "%"],
         ["up", "36,000", "600", "13,200", "49.6", "%"],
         ["down", "36,000", "0", "8,400", "49.6", "%"],
@@ -156,6 +172,18 @@ def test_the_text_is_a_tree_with_exact_sums() -> None:
         ["(unattributed)", "0", "0", "0", "0", "%"],
     ]
     assert [line[: len(line) - len(line.lstrip())] for line in str(cost).splitlines()[2:6]] == ["", "  ", "  ", ""]
+
+
+def test_roles_of_a_block_that_there_is_not() -> None:
+    cost = inspect(nested, spec(2, 3), spec(3, 3), name="program").cost()
+    assert cost.by_block_and_role["net/up"]["forward"].transcendentals == 6
+    with pytest.raises(UnknownBlockError) as error:
+        _ = cost.by_block_and_role["net/upp"]
+    assert str(error.value) == (
+        "costs of 'program' have no block 'net/upp'.\n"
+        "    blocks  net/up, net/down, head\n"
+        '    Try: cost.by_block_and_role["net/up"]'
+    )
 
 
 def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
@@ -172,6 +200,9 @@ def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
         "    sources  analytic, lowered\n"
         '    Try: costs["analytic"]'
     )
+    with pytest.raises(UnknownOptionError) as error:
+        _ = costs["lower"]
+    assert str(error.value).endswith('    Try: costs["lowered"]')
     missing = replace(costs, unavailable={"compiled": "no compiler"})
     with pytest.raises(StageUnavailableError) as unavailable:
         _ = missing["compiled"]
@@ -328,10 +359,39 @@ def test_parameters_are_unknown_if_nothing_says_which_inputs_they_are() -> None:
         )
         assert json.loads(cost.to_json())["unattributed"]["params"] is None
     assert program.cost().to_pandas("block")["params"].isna().all()
-    assert "unknown" in next(line for line in str(program.cost()).splitlines() if line.startswith("total"))
+    # Nothing looks like parameters here, so that tables do without; pictures and formulas of parameters say why.
+    shown = program.cost()._repr_mimebundle_()
+    for text in (
+        str(program.cost()),
+        str(program.costs("analytic", "lowered")),
+        shown["text/html"].partition("<details")[0],
+    ):
+        assert "transcendentals" in text
+        assert "params" not in text
+    assert "called 'params'" in program.cost().formula(field="params")
     assert program.cost().treemap("params").text.splitlines()[1].startswith("parameters: unknown. none of the arg")
     changed = program.cost().compare(inspect(nested, spec(2, 3), spec(3, 3), params="w").cost())
     assert (changed.total.after.params, changed.total.delta.params) == (9, None)
+
+
+def test_what_looks_like_parameters_is_named_in_tables() -> None:
+    def net(x, table, weights):
+        return x @ weights["w"] + weights["b"] + table["one"].sum()
+
+    weights = {"w": spec(3, 4), "b": spec(4)}
+    program = inspect(net, spec(2, 3), {"one": spec(5)}, weights)
+    note = (
+        "params of weights are not counted: none of the arguments x, table, weights is called 'params'; "
+        'ml.inspect(..., params="weights") says what holds them, params=() that nothing does'
+    )
+    for source in SOURCES:
+        assert program.cost(source).notes[0] == note
+    assert note in str(program.cost()).splitlines()
+    assert program.cost().treemap("params").text.splitlines()[1] == f"parameters: unknown. {note}"
+    assert [
+        line.split()[-2]
+        for line in str(inspect(net, spec(2, 3), {"one": spec(5)}, weights, params="weights").cost()).splitlines()[1:2]
+    ] == ["params"]
 
 
 def test_a_scan_within_a_scan() -> None:

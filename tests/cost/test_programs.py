@@ -95,6 +95,13 @@ def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
     check_sums(found)
 
 
+def test_nothing_known_is_no_zero_with_loops_once_either() -> None:
+    for source in ("analytic", "compiled"):
+        found = inspect(jnp.linalg.cholesky, spec(8, 8)).cost(source)
+        assert found.once is not None
+        assert (found.total.transcendentals, found.once.transcendentals) == (None, None)
+
+
 def test_what_has_no_rule_is_named() -> None:
     found = cost(lambda x: lax.top_k(x, 2)[0] + 1, spec(9))
     (unknown,) = found.unknown

@@ -11,6 +11,7 @@ from jax import export, lax
 from jax_programs import spec
 
 from mithril_nb.cost import cost_of
+from mithril_nb.cost.formulas.letters import meaning
 from mithril_nb.cost.formulas.rules import RULES, counted, is_folded, nbytes, rule_of
 from mithril_nb.cost.formulas.symbols import parse
 from mithril_nb.graph.spec import TensorSpec
@@ -154,6 +155,7 @@ def test_a_rule_counts_as_xla_does(case: str) -> None:
     figures = jax.jit(fn).lower(*args).cost_analysis() or {}
     found = cost_of(inspection)
     assert found.unknown == ()
+    assert all(meaning(letter, row.opcode) for row in found.rows for letter, _ in row.letters)
     assert found.total.transcendentals == figures.get("transcendentals", 0)
     assert found.total.flops == figures.get("flops", 0)
 
@@ -246,6 +248,7 @@ def test_every_rule_has_a_formula_and_a_documented_function() -> None:
         assert rule.find.__doc__, name
         for text in (rule.general.flops, rule.general.transcendentals, rule.general.once or "0"):
             assert parse(text).names <= LETTERS, name
+            assert all(meaning(letter, name) for letter in parse(text).names), name
 
 
 def test_folding_by_hand() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import pytest
@@ -120,6 +122,15 @@ def test_a_row_says_what_its_letters_stand_for() -> None:
         assert row.explained == f"2·B·M·N·K with B=1, M={shown}, N=10, K=784"
 
 
+def test_rounds_that_depend_on_a_size_are_known() -> None:
+    cost = costs("scan of named length", *symbolic_shape("b, t"))
+    assert {(row.rounds, row.repeats, row.unknown) for row in cost.rows if row.opcode == "add"} == {
+        ("t", None, "size unknown")
+    }
+    assert "trip count" not in " ".join((str(cost), *(row.formula for row in cost.rows)))
+    assert {row.rounds for row in cost.at(b=2, t=3).rows} == {""}
+
+
 def test_what_has_no_formula_is_named() -> None:
     (batch,) = symbolic_shape("batch")
     found = inspect(lambda x: lax.top_k(x, 2)[0] + 1, spec(batch, 9)).cost()
@@ -131,26 +142,38 @@ def test_what_has_no_formula_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "text", "advised"),
+    ("given", "what", "known", "advice"),
     [
-        (("net",), "has no block 'net' to give a formula of.\n    blocks  mix, scores", '"", "flops"'),
-        (("mx", "params"), "has no block 'mx' to give a formula of.\n    blocks  mix, scores", '"mix", "params"'),
-        (("", "time_s"), "has no figure 'time_s' to give a formula of.\n    figures  "
-            "flops, transcendentals, bytes_accessed, params", '"", "flops"'),
-        (("mix", "bytes"), "has no figure 'bytes' to give a formula of.\n    figures  "
-            "flops, transcendentals, bytes_accessed, params", '"mix", "bytes_accessed"'),
-        (("", "flops", "loss"), "has no role 'loss' to give a formula of.\n    roles  forward, backward, update",
+        (("net",), "block 'net'", "blocks  mix, scores", '"", "flops"'),
+        (("score",), "block 'score'", "blocks  mix, scores", '"scores", "flops"'),
+        ((["mix"],), "block ['mix']", "blocks  mix, scores", '"", "flops"'),
+        (("", "time_s"), "figure 'time_s'", "figures  flops, transcendentals, bytes_accessed, params", '"", "flops"'),
+        (("mix", "bytes"), "figure 'bytes'", "figures  flops, transcendentals, bytes_accessed, params",
+            '"mix", "bytes_accessed"'),
+        (("", ["flops"]), "figure ['flops']", "figures  flops, transcendentals, bytes_accessed, params",
             '"", "flops"'),
-        (("", "flops", "back"), "has no role 'back' to give a formula of.\n    roles  forward, backward, update",
-            '"", "flops", "backward"'),
+        (("", "flops", "loss"), "role 'loss'", "roles  forward, backward, update", '"", "flops"'),
+        (("mixed", "param", "forwards"), "block 'mixed'", "blocks  mix, scores", '"mix", "params", "forward"'),
     ],
 )  # fmt: skip
-def test_formulas_of_what_there_is_not(given: tuple[str, ...], text: str, advised: str) -> None:
+def test_formulas_of_what_there_is_not(given: tuple[Any, ...], what: str, known: str, advice: str) -> None:
     cost = costs("attention", 2, 3)
     with pytest.raises(UnknownOptionError) as error:
         cost.formula(*given)
-    assert str(error.value) == f"program 'attention' {text}\n    Try: cost.formula({advised})"
+    assert str(error.value) == (
+        f"program 'attention' has no {what} to give a formula of.\n    {known}\n    Try: cost.formula({advice})"
+    )
     assert isinstance(eval(error.value.diagnostics[0].advice, {"cost": cost}), str)
+
+
+def test_a_block_within_others_is_meant_by_its_own_name() -> None:
+    def net(x):
+        with jax.named_scope("net"), jax.named_scope("up"):
+            return x * 2
+
+    with pytest.raises(UnknownOptionError) as error:
+        inspect(net, spec(3)).cost().formula("upp")
+    assert error.value.diagnostics[0].advice == 'cost.formula("net/up", "flops")'
 
 
 def test_what_xla_counts_has_no_formula() -> None:

@@ -58,6 +58,9 @@ def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(error.value) == (
         "costs of 'program' have no table by 'layer'.\n    tables  row, block\n    Try: by=\"block\""
     )
+    with pytest.raises(UnknownOptionError) as error:
+        cost().to_pandas(by="rows")
+    assert str(error.value).endswith('    Try: by="row"')
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UnavailableBackendError) as error:
         cost().to_pandas()

@@ -214,7 +214,7 @@ def test_a_program_that_xla_made_otherwise_the_second_time_is_to_be_inspected_an
             ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS)
     assert str(refused.value) == (
         "program 'tanh' cannot be profiled with this inspection.\n"
-        "    LookupError  XLA made another program when it compiled this one again; "
+        "    OtherProgramError  XLA made another program when it compiled this one again; "
         "ask for this of a new inspection before anything else\n"
         "    Try: inspection = ml.inspect(...), and then ml.profile(inspection) before anything else."
     )

@@ -42,7 +42,8 @@ def test_a_linear_in_letters_and_in_numbers():
     assert str(found) == (
         "linear_0: 2·32·64·16 + 2048\n"
         "    2·B·M·N·K  B=1, M=32, N=64, K=16  65,536 FLOP  dot_general\n"
-        "    n          n=2,048                 2,048 FLOP  add"
+        "    n          n=2,048                 2,048 FLOP  add\n"
+        "    B: batch, M: rows of the left, N: columns of the right, K: summed over, n: items of the result"
     )
     assert str(found.terms[1]) == "n  n=2,048  2,048 FLOP  add"
 
@@ -62,7 +63,7 @@ def test_terms_and_what_is_left_add_up_to_the_flops_of_the_block_and_of_all(prog
 def test_more_terms_than_are_shown_are_counted():
     found = formula_of(session_of(MLP(16, [64, 32, 10, 7, 5, 3], 2)).cost, "mlp_0")
     assert (len(found.terms), found.left > 0) == (MOST_TERMS, True)
-    assert str(found).splitlines()[-1] == f"    and {found.left} more: {found.left_flops:,} FLOP"
+    assert str(found).splitlines()[-2] == f"    and {found.left} more: {found.left_flops:,} FLOP"
     assert found.short != found.whole
     assert str(found).splitlines()[0] == f"mlp_0: {found.whole}"
 
@@ -89,6 +90,11 @@ def test_what_is_not_known_stands_first_and_says_why():
     assert "what nobody knows" in found.whole
     line = next(line for line in str(found).splitlines() if line.endswith("dot_general"))
     assert line.split() == ("? × 2·B·M·N·K B=1, M=4, N=4, K=4 not known: trip count unknown dot_general".split())
+
+
+def test_a_letter_that_means_several_things_says_all_of_them():
+    found = formula_of(inspect(lambda x: jnp.sort(x) + 1, spec(8)).cost(), "")
+    assert found.legend == (("n", "items given or items of the result"),)
 
 
 def test_what_has_no_rule_has_no_letters():

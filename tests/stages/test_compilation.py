@@ -175,7 +175,7 @@ def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch:
         _ = inspection.passes
     assert str(caught.value) == (
         "program 'program' has no passes.\n"
-        "    LookupError  XLA made another program when it compiled this one again; "
+        "    OtherProgramError  XLA made another program when it compiled this one again; "
         "ask for this of a new inspection before anything else\n"
         '    Try: inspection.stage("hlo"), which says whether it compiles.'
     )

@@ -88,6 +88,17 @@ def test_a_block_that_differs_stands_for_itself() -> None:
     assert seen(alike) == ["stem", "layer_0 ×6", "head"]
 
 
+def test_layers_that_take_other_sizes_and_give_the_same_are_not_equal() -> None:
+    def tower(weights: list[jax.Array], x: jax.Array) -> jax.Array:
+        for at, weight in enumerate(weights):
+            with jax.named_scope(f"layer_{at}"):
+                x = x @ weight
+        return x
+
+    graph = inspect(tower, [f32(16, 32), f32(32, 32), f32(32, 32)], f32(2, 16)).graph()
+    assert [one for one in seen(graph) if one.startswith("layer")] == ["layer_0", "layer_1 ×2"]
+
+
 def test_every_instruction_is_in_one_node_and_found_again() -> None:
     stage = layers(7)
     graph = stage_graph(stage)

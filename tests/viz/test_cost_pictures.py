@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from itertools import combinations
+from math import comb
 from pathlib import Path
 
 import pytest
-from cost_pictures import HOSTILE, check, costs, gpt
+from cost_pictures import HOSTILE, SVG, check, costs, gpt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mithril_nb.errors import ModelFileError, UnknownOptionError
-from mithril_nb.graph.records import Block, LogicalGraph, Node, Port
+from mithril_nb.graph.records import Block, Edge, LogicalGraph, Node, Port
 from mithril_nb.viz.costs.axes import scale_of
 from mithril_nb.viz.costs.beside import beside, pair_of
 from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.fields import FIELDS
 from mithril_nb.viz.costs.overlay import overlay, overlay_of
 from mithril_nb.viz.costs.roofline import roofline, spots_of
 from mithril_nb.viz.costs.sheet import HEAT, TINTS, colour
@@ -116,6 +120,38 @@ def test_names_of_points_do_not_touch():
         for one, other in combinations(shown, 2):
             first, second = sorted((one.box, other.box), key=lambda box: box.x)
             assert abs(first.y - second.y) >= first.h or first.x + first.w + 5 <= second.x
+
+
+def test_points_close_to_each_other_have_their_names():
+    sizes = {"up": 100, "down": 104, "qkv": 108, "out": 160, "mix": 168, "scores": 176, "norm": 9}
+    blocks = {path: {"flops": 1000 * size, "bytes_accessed": 20_000} for path, size in sizes.items()}
+    drawn = check(roofline(costs(blocks), PEAKS).svg)
+    names = {one.text: one.box for one in drawn.texts if one.text in (*sizes, "whole program")}
+    assert names.keys() == {*sizes, "whole program"}
+    leaders = [path.attrib["d"] for path in drawn.root.iter() if path.get("class") == "s-muted"]
+    assert leaders, "some have no room beside their points"
+    for d in leaders:
+        (x0, y0), (x1, y1) = (map(float, end.split()) for end in d.removeprefix("M").split("L"))
+        on_it = [(x0 + (x1 - x0) * at / 50, y0 + (y1 - y0) * at / 50) for at in range(51)]
+        for box in names.values():
+            assert not any(box.x <= x <= box.x + box.w and box.y <= y <= box.y + box.h for x, y in on_it)
+
+
+def test_the_dearest_points_have_their_names_under_a_flat_roof_too():
+    sizes = {  # of an MLP of 64, 128, 64, 32 and 10, in FLOPs and bytes
+        "linear_0": (528_384, 91_648), "linear_1": (526_336, 74_496), "linear_2": (132_096, 29_056),
+        "linear_3": (20_800, 9_336), "relu_0": (4096, 32_772), "relu_1": (2048, 16_388), "relu_2": (1024, 8196),
+    }  # fmt: skip
+    blocks = {path: {"flops": flops, "bytes_accessed": size} for path, (flops, size) in sizes.items()}
+    peaks = {"flops_per_s": 194e9, "bytes_per_s": 53.8e9}
+    texts = {one.text for one in check(roofline(costs(blocks), peaks).svg).texts}
+    assert {*sizes, "whole program"} <= texts
+
+
+def test_a_point_by_itself_has_its_name_however_many_dearer_ones_lie_on_each_other():
+    blocks = {f"part{n}/same": {"flops": 90_000 + n, "bytes_accessed": 9000} for n in range(30)}
+    data = costs({**blocks, "alone": {"flops": 10, "bytes_accessed": 90}})
+    assert "alone" in [one.text for one in check(roofline(data, PEAKS).svg).texts]
 
 
 def test_points_of_which_something_is_unknown_may_lie_elsewhere():
@@ -294,6 +330,42 @@ def test_the_overlay_adds_up_and_says_what_is_outside(nested):
     check(overlay(costs(blocks), nested, expanded={"mlp_0"}).svg)
 
 
+def runs_through(drawn, box) -> bool:
+    """Whether an edge of a graph runs through a box."""
+    (moved,) = [g.attrib["transform"] for g in drawn.root.iter(f"{SVG}g") if "transform" in g.attrib]
+    dx, dy = map(float, re.findall(r"[-\d.]+", moved))
+    for edge in (g for g in drawn.root.iter(f"{SVG}g") if g.get("class") == "edge"):
+        d = edge.find(f"{SVG}path").attrib["d"]
+        points = [*zip(*[iter(map(float, re.findall(r"-?[\d.]+", d)))] * 2, strict=True)]
+        for first in range(0, len(points) - 1, 3):
+            for at in range(41):
+                weights = [comb(3, k) * (at / 40) ** k * (1 - at / 40) ** (3 - k) for k in range(4)]
+                x, y = (
+                    sum(w * point[axis] for w, point in zip(weights, points[first : first + 4], strict=True))
+                    for axis in (0, 1)
+                )
+                if box.x <= x + dx <= box.x + box.w and box.y <= y + dy <= box.y + box.h:
+                    return True
+    return False
+
+
+@pytest.mark.parametrize("name", ["m", "mlp_0", "a_long_name_of_a_group"])
+@pytest.mark.parametrize("flops", [7, 430, 123_456_789])
+def test_no_edge_runs_through_the_title_of_an_opened_group(nested, name, flops):
+    nodes = tuple(replace(node, name=name) if node.name == "mlp_0" else node for node in nested.nodes)
+
+    def renamed(end):
+        return end._replace(node=name) if end.node == "mlp_0" else end
+
+    edges = tuple(Edge(renamed(edge.source), renamed(edge.target)) for edge in nested.edges)
+    data = costs({"norm": 20, f"{name}/linear_0": flops, f"{name}/linear_1": 260, "head": 280})
+    drawn = check(overlay(data, replace(nested, nodes=nodes, edges=edges), expanded={name}).svg)
+    titles = [one for one in drawn.texts if one.text == name or (one.text.endswith("%") and "·" in one.text)]
+    assert name in [one.text for one in titles]
+    assert [one.text for one in titles if runs_through(drawn, one.box)] == []
+    assert FIELDS["flops"].short(flops + 260) in " ".join(one.text for one in drawn.texts)
+
+
 def test_a_block_on_its_graph_of_which_a_part_is_unknown_has_a_bound(nested):
     data = costs({"norm": 20, "mlp_0/linear_0": 430, "mlp_0/linear_1": None, "head": 280}, 0)
     data["by_block"]["head"]["unknown"] = data["total"]["unknown"] = 1
@@ -325,14 +397,14 @@ def test_costs_of_another_model_are_refused(small):
         "the costs of 'train step' name no block of this graph.\n"
         "    costs  conv_0\n"
         "    graph  a, b\n"
-        "    Try: ml.inspect(model, ...).cost().overlay(model), of the same model."
+        "    Try: inspection.cost().overlay(inspection)"
     )
     with pytest.raises(UnknownOptionError) as raised:
         overlay_of(costs({"a": 3}), 3)
     assert str(raised.value) == (
         "costs of 'train step' cannot be shown on 3.\n"
-        "    needs  a model, its graph, or the graph of a stage\n"
-        "    Try: cost.overlay(inspection.graph())"
+        "    needs  the inspection that they are of, or its graph; a model of mithril_nb, or its graph\n"
+        "    Try: cost.overlay(inspection)"
     )
 
 

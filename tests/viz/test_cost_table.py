@@ -81,7 +81,7 @@ def test_golden(golden, parsed):
 
 def test_what_is_not_known_is_said(parsed):
     text = cost_text(ANALYTIC)
-    assert "no FLOP rule for sort: 1 equation not counted, 1.2 % of the program's" in text
+    assert "no FLOP rule for sort: 1 equation not counted, 1.2 % of the program's equations" in text
     assert "trip count unknown of while: 2 equations not counted" in text
     assert "bytes_accessed of 1 × neg: size unknown" in text
     text = cost_text(BESIDE)
@@ -127,7 +127,7 @@ def test_a_note_of_several_sources_stands_once(parsed):
     data = {"program": "step", "sources": sources}
     below = [
         "lowered, compiled: no FLOP rule for sort: 1 instruction not counted, 25.0 % and 50.0 % of the",
-        "  program's",
+        "  program's instructions",
         notes[0],
         f"lowered, compiled: {notes[1]}",
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from cost_pictures import HOSTILE, check, costs, gpt
+from cost_pictures import HOSTILE, SVG, check, costs, gpt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -188,13 +188,23 @@ def test_greys_are_told_apart_by_patterns():
     assert sorted(lying) == [False, False, True, True]
 
 
+def test_the_legend_has_the_tones_of_the_cells():
+    data = costs({"a/up": 500, "a/down": 300, "b": 200, "a_part_that_is_too_small_for_its_name": 1}, 3)
+    drawn = check(treemap(data).svg)
+    squares = [rect for rect in drawn.root.iter(f"{SVG}rect") if rect.get("rx") == "2"]
+    cells = {rect.attrib["class"] for rect in drawn.root.iter(f"{SVG}rect") if rect.get("rx") is None}
+    assert len(squares) == 4
+    assert {square.attrib["class"] for square in squares} - {"f-ground s-muted"} <= cells
+    assert squares[0].attrib["class"] == "f-tint0-0", "that of the largest cell"
+
+
 def test_a_field_that_there_is_not():
     with pytest.raises(UnknownOptionError) as raised:
         treemap(gpt(), "joules")
     assert str(raised.value) == (
         "there is no picture of 'joules'.\n"
         "    fields  flops, bytes_accessed, params, time_s, transcendentals\n"
-        "    Try: field='flops'"
+        '    Try: cost.treemap("flops")'
     )
 
 

@@ -74,6 +74,17 @@ def test_the_widget_follows_values_that_are_set(wb):
     assert [node.block.kind for node in wb.model.graph.nodes] == ["Linear", "Relu", "Linear"]
 
 
+def test_what_a_person_sets_is_not_undone_by_what_a_worker_tells_of_the_design_before(wb):
+    with wb.hold_trait_notifications():  # the traits are set, the session has not heard of it yet
+        wb.model = Linear(4) + Gelu()
+        wb.selection = ("gelu_0",)
+        worker = threading.Thread(target=wb._hear, args=("snapshot", wb.session.snapshot()))
+        worker.start()
+        worker.join(PATIENCE_S)
+    assert [node.block.kind for node in wb.model.graph.nodes] == ["Linear", "Gelu"]
+    assert (wb.session.model, wb.session.selection) == (wb.model, ("gelu_0",))
+
+
 def test_commands_get_a_reply_and_errors_are_in_it(wb):
     assert ask(wb, "set_attribute", path="linear_0", name="dimension", value=20) == {
         "type": "reply",

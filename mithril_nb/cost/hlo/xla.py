@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from mithril_nb.cost.records import Source
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
-
-
-@dataclass(frozen=True)
-class Source:
-    """Whole-program figures, and who gives them.
-
-    Attributes:
-        name: `"analytic, loops once"`, `"XLA lowered"`, `"XLA compiled"`.
-        flops: Arithmetic operations, or `None` if unknown.
-        transcendentals: Calls of transcendental functions, or `None` if unknown.
-        bytes: Bytes read and written, or `None` if unknown.
-        unknown: Of how many equations or instructions FLOPs or transcendentals are in none of these sums.
-        unknown_bytes: The same for bytes.
-    """
-
-    name: str
-    flops: int | None = None
-    transcendentals: int | None = None
-    bytes: int | None = None
-    unknown: int = field(default=0, kw_only=True)
-    unknown_bytes: int = field(default=0, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class Draft:
     order: int = 0
     opcode: str = ""
     shapes: tuple[TensorSpec, ...] = ()
+    takes: tuple[TensorSpec | None, ...] = ()
     source: str = ""
     role: Role | None = None
     signature: int = 0
@@ -75,7 +76,7 @@ def fold(root: Draft, most: int, like: StageGraph | None) -> dict[str, str]:
 def _sign(draft: Draft, known: dict[Hashable, int]) -> None:
     """Give a node a number that only nodes of the same structure have: the forward part decides, if there is one."""
     if draft.kind == "instruction":
-        sign: Hashable = (draft.opcode, draft.shapes)
+        sign: Hashable = (draft.opcode, draft.shapes, draft.takes)
     else:
         parts = [child for child in draft.children.values() if child.counts[0]] or list(draft.children.values())
         sign = (draft.kind, draft.note, tuple((part.signature, part.repeat) for part in parts))

@@ -32,7 +32,7 @@ def stage_graph(stage: Stage, like: StageGraph | None = None, most: int = MOST) 
     root = Draft(ROOT, stage.name, "block", UNATTRIBUTED, None)
     by_id = {one.id: one for one in stage.instructions}
     parents = parents_of(stage)
-    homes = _planted(root, stage, parents, _known_inputs(like))
+    homes = _planted(root, stage, by_id, parents, _known_inputs(like))
     split_rounds(root, by_id)
     flows = tuple(
         (operand, one.id, by_id[operand].shapes[0] if by_id[operand].shapes else None)
@@ -60,7 +60,13 @@ def _known_inputs(like: StageGraph | None) -> dict[str, str]:
     return {equation: node.name for node in inputs for equation in like.equations[node.ids[0]]}
 
 
-def _planted(root: Draft, stage: Stage, parents: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Draft]:
+def _planted(
+    root: Draft,
+    stage: Stage,
+    by_id: Mapping[str, Instruction],
+    parents: Mapping[str, str],
+    names: Mapping[str, str],
+) -> dict[str, Draft]:
     """Put every instruction into the tree of blocks and regions; return where each is."""
     bodies: dict[str, tuple[Draft, Region]] = {}
     homes: dict[str, Draft] = {}
@@ -104,6 +110,8 @@ def _planted(root: Draft, stage: Stage, parents: Mapping[str, str], names: Mappi
             leaf = place.child(f"={one.id}", one.opcode, "instruction", block)
             leaf.ids.append(one.id)
             leaf.order, leaf.opcode, leaf.shapes, leaf.role = order, one.opcode, one.shapes, one.role
+            taken = (by_id[operand].shapes if operand in by_id else () for operand in one.operands)
+            leaf.takes = tuple(shapes[0] if shapes else None for shapes in taken)
             leaf.source = one.source[0] if one.source else ""
             leaf.shape = shapes_text(one.shapes)
             homes[one.id] = leaf

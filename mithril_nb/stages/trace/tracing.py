@@ -179,7 +179,10 @@ def _function(fn: Any) -> tuple[str, str]:
 
 
 def _without_outer_jit(closed: Any, donated: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
-    """Unwrap a jaxpr that is nothing but one call of a jitted function: its equations are the program."""
+    """Unwrap a jaxpr that is nothing but one call of a jitted function: its equations are the program.
+
+    XLA inlines such a call too, and now and then plans memory otherwise then: of 60 programs, that of one.
+    """
     jaxpr = closed.jaxpr
     if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name in ("jit", "pjit"):
         (only,) = jaxpr.eqns

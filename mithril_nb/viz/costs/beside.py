@@ -12,6 +12,7 @@ from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Field, at_least, field_of, is_bound
 from mithril_nb.viz.costs.numbers import Numbers
+from mithril_nb.viz.costs.options import width_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page, unwritten
 from mithril_nb.viz.costs.sheet import NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect
@@ -67,7 +68,7 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
         width: Width in px, from 320 on.
 
     Raises:
-        UnknownOptionError: There is no such field.
+        UnknownOptionError: There is no such field, or it is no width.
 
     Examples:
         >>> blocks = [{"block": "a", "before": 4000, "after": 1000}, {"block": "b", "before": 0, "after": 500}]
@@ -84,7 +85,7 @@ def beside(pair: Pair, width: int = 720) -> Drawing:
     numbers = _numbers(pair, kind, rows)
     notes = tuple(one_line(str(note)) for note in pair.get("notes") or ())
     text = "\n".join((numbers.title, numbers.text, *notes))
-    width = max(320, width)
+    width = width_of(width, 320, "comparison.beside")
     return Drawing(_svg(pair, kind, rows, width), text, (numbers,), unwritten(notes, width))
 
 
@@ -94,7 +95,7 @@ def pair_of(comparison: Mapping[str, Any], field: str) -> Pair:
     Raises:
         UnknownOptionError: There is no such field.
     """
-    kind = field_of(field, FIELDS)
+    kind = field_of(field, FIELDS, 'comparison.beside("{}")')
 
     def of(change: Mapping[str, Any]) -> dict[str, Any]:
         before, after = change["before"], change["after"]

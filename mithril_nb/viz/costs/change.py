@@ -39,10 +39,25 @@ def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
         FLOPs  4.00 kFLOP  8.00 kFLOP  +100.0 %
     """
     changed = drawable(changed)
-    notes = (*(changed.get("notes") or ()), *_no_peak(changed))
+    notes = (*_nothing(changed), *(changed.get("notes") or ()), *_no_peak(changed))
     pair = {**pair_of(changed, field), "program": str(changed["program"]), "notes": notes}
     made, whole = beside(pair, width), _whole(changed)
     return Drawing(made.svg, f"{whole.title}\n{whole.text}\n\n{made.text}", (whole, *made.tables), made.notes)
+
+
+def _nothing(changed: Changed) -> tuple[str, ...]:
+    """Return that nothing changes, if so, and why, if that can be told; of what is unknown nobody can say so."""
+    figures = (changed["total"], changed["unattributed"], *changed["by_block"].values())
+    peaks = changed.get("peak_bytes") or {"before": {}, "after": {}}
+    is_same = all(one["before"] == one["after"] for one in (*figures, peaks))
+    total = changed["total"]["before"]
+    if not is_same or total.get("flops") is None or total.get("unknown") or total.get("unknown_bytes"):
+        return ()
+    found = "nothing changes: every figure here is the same before and after"
+    backward = (changed.get("by_role") or {}).get("backward", {"before": {}})["before"]
+    if "remat" in changed.get("settings", {}) and backward.get("flops") == backward.get("bytes_accessed") == 0:
+        found += "; remat acts on the backward pass, and this program has none"
+    return (found,)
 
 
 def _whole(changed: Changed) -> Numbers:

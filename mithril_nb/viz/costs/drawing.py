@@ -8,6 +8,7 @@ from pathlib import Path
 from mithril_nb.display import Shown
 from mithril_nb.errors import ModelFileError
 from mithril_nb.viz.costs.numbers import Numbers, cell_html
+from mithril_nb.viz.costs.options import refusal
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,12 @@ class Drawing(Shown):
             Where it was written.
 
         Raises:
+            UnknownOptionError: It is no name of a file.
             ModelFileError: The file cannot be written.
         """
+        if not isinstance(path, str | Path) or "\0" in str(path):
+            needs = "the name of a file, as a text or a pathlib.Path"
+            raise refusal("drawing.save", "path", path, needs, 'drawing.save("costs.svg")')
         file = Path(path)
         try:
             file.write_text(f"{self.text if file.suffix == '.txt' else self.svg}\n", encoding="utf-8", newline="\n")

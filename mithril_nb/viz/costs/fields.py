@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mithril_nb.display import AT_LEAST
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.viz import units
 from mithril_nb.viz.escape import one_line
 
@@ -52,8 +52,13 @@ FIELDS = {
 }
 
 
-def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS)) -> Field:
+def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS), call: str = 'field="{}"') -> Field:
     """Return the field of a name.
+
+    Args:
+        name: The name.
+        allowed: Names of the fields that may be meant.
+        call: What to write instead, with `{}` for a name.
 
     Raises:
         UnknownOptionError: There is none.
@@ -64,7 +69,9 @@ def field_of(name: str, allowed: tuple[str, ...] = tuple(FIELDS)) -> Field:
     """
     if name not in allowed:
         raise UnknownOptionError(
-            f"there is no picture of {name!r}.", (("fields", ", ".join(allowed)),), f"field={allowed[0]!r}"
+            f"there is no picture of {short_repr(name)}.",
+            (("fields", ", ".join(allowed)),),
+            call.format(nearest(name, allowed) or allowed[0]),
         )
     return FIELDS[name]
 

@@ -53,7 +53,8 @@ class Numbers:
         )
         return (
             f'<details class="numbers"{" open" * (len(rows) <= _MOST_OPEN)}><summary>{escaped(self.title)}</summary>'
-            f'<table class="cost"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></details>'
+            f'<div class="scroll"><table class="cost"><thead><tr>{heads}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div></details>"
         )
 
 

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from mithril_nb.errors import UnknownOptionError, short_repr
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.graph.spec import TensorSpec
-from mithril_nb.viz import sizes
 from mithril_nb.viz.costs.blocks import path_text, times
 from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
-from mithril_nb.viz.costs.fields import OF_KNOWN, Data, Field, at_least, field_of, is_bound, notes_of, reason_of
+from mithril_nb.viz.costs.fields import OF_KNOWN, Data, Field, field_of, is_bound, notes_of, reason_of
+from mithril_nb.viz.costs.overlay_boxes import Box, Wire, draw
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, Page
-from mithril_nb.viz.costs.sheet import NORMAL, SMALL, Sheet, number
+from mithril_nb.viz.costs.shown_on import graph_of, opened_in
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
 from mithril_nb.viz.palette import HUES
 from mithril_nb.viz.picture import picture
 from mithril_nb.viz.records import DiagramNode, Point
-from mithril_nb.viz.svg import arrow, curve_path
+from mithril_nb.viz.svg import curve_path, curve_points
 from mithril_nb.viz.text import columns
-from mithril_nb.viz.textwidth import elided, text_width
 from mithril_nb.viz.units import percent
 
 if TYPE_CHECKING:
@@ -32,62 +30,11 @@ if TYPE_CHECKING:
     from mithril_nb.viz.stage_diagram import StageBox
 
 FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
-STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)
-"""Shares of the whole at which the next tone begins."""
+_CALL = 'cost.overlay(inspection, "{}")'
 _STEP_TEXTS = ("< 1 %", "1–3 %", "3–10 %", "10–30 %", "30–60 %", "≥ 60 %")
 _NARROWEST = 450
-_INSET, _SHORTEST = 8, 28
-"""How far from its edge the head of a frame is written, and how much room its name has at least, in px."""
 _MOST_ALIKE = 8
 """More blocks than these at the top, and equal ones in a row are drawn as one."""
-
-
-@dataclass(frozen=True)
-class Box:
-    """A node of a graph, where it is drawn.
-
-    Attributes:
-        rect: Where.
-        path: Path of its block; `""` if it is none, or costs nothing of its own that is known.
-        kind: What kind of block it is, or `""`.
-        name: Its name.
-        about: What else to know of it.
-        shape: What it gives.
-        hue: Index of its hue.
-        share: Its share of the whole; `None` if unknown.
-        repeat: How many equal blocks it stands for.
-        is_frame: Whether what is inside is drawn.
-        is_block: Whether it is a block, and no input or output.
-        together: What all nodes of its block cost, if nobody knows how much of it is this one's.
-        is_least: Whether what it costs is a lower bound.
-    """
-
-    rect: Rect
-    path: str
-    kind: str
-    name: str
-    about: str
-    shape: str
-    hue: int
-    share: float | None
-    repeat: int
-    is_frame: bool
-    is_block: bool
-    together: float | None = None
-    is_least: bool = False
-
-    def told(self, written: Callable[[float | None], str], value: float | None) -> str:
-        """Return what it costs in words, as a lower bound if it is one."""
-        return at_least(written(value), self.is_least and bool(value))
-
-
-@dataclass(frozen=True)
-class Wire:
-    """Data on its way: a path and its last two points, between which the arrow stands."""
-
-    d: str
-    end: tuple[Point, Point] | None
-    told: str
 
 
 def overlay_of(data: Data, target: Any, field: str = "flops", expanded: Collection[str] = ()) -> Drawing:
@@ -102,19 +49,13 @@ def overlay_of(data: Data, target: Any, field: str = "flops", expanded: Collecti
 
     Raises:
         UnknownOptionError: There is no such field, these are not the costs of this graph, or it is no graph.
+        UnknownBlockError: It has no such group.
     """
-    graph = getattr(target, "graph", target)
-    if not isinstance(graph, LogicalGraph) and callable(graph):
-        graph = graph()
+    graph = graph_of(target, str(data["program"]))
+    opened = opened_in(graph, expanded)
     if isinstance(graph, LogicalGraph):
-        return overlay(data, graph, field, getattr(target, "input_specs", None), frozenset(expanded))
-    if type(graph).__name__ == "StageGraph":  # lives in a room that imports JAX, which is not asked for here
-        return stage_overlay(data, cast("StageGraph", graph), field, expanded or None)
-    raise UnknownOptionError(
-        f"costs of {data['program']!r} cannot be shown on {short_repr(target)}.",
-        (("needs", "a model, its graph, or the graph of a stage"),),
-        "cost.overlay(inspection.graph())",
-    )
+        return overlay(data, graph, field, getattr(target, "input_specs", None), opened)
+    return stage_overlay(data, graph, field, opened or None)
 
 
 def overlay(
@@ -136,15 +77,10 @@ def overlay(
     Raises:
         UnknownOptionError: There is no such field, or these are not the costs of this graph.
     """
-    kind, data = field_of(field, FIELDS), drawable(data)
+    kind, data = field_of(field, FIELDS, _CALL), drawable(data)
     values = inclusive(data, field)
     paths = [path for path, _ in graph.walk()]
-    if paths and not values.keys() & set(paths):
-        raise UnknownOptionError(
-            f"the costs of {data['program']!r} name no block of this graph.",
-            (("costs", _few(values)), ("graph", _few(paths))),
-            "ml.inspect(model, ...).cost().overlay(model), of the same model.",
-        )
+    _check_blocks(data, values, paths)
     shares = _shares(data, kind, values)
     of_graph = {path: share for path, share in shares.items() if path in paths}
     made = picture(graph, inputs, of_graph, expanded, fold=not expanded and len(graph.nodes) > _MOST_ALIKE)
@@ -167,13 +103,15 @@ def stage_overlay(
         opened: Keys of the nodes whose insides are drawn; default: the dearest, as far as there is room.
 
     Raises:
-        UnknownOptionError: There is no such field.
+        UnknownOptionError: There is no such field, or these are not the costs of this graph.
     """
     from mithril_nb.viz.stage_diagram import stage_layout  # imports JAX, which is there if there is such a graph
     from mithril_nb.viz.stage_diagram_svg import rounded_path
 
-    kind, data = field_of(field, FIELDS), drawable(data)
+    kind, data = field_of(field, FIELDS, _CALL), drawable(data)
     values = inclusive(data, field)
+    blocks = (node.block for node in graph.nodes.values() if node.kind == "block" and node.block)
+    _check_blocks(data, values, dict.fromkeys(blocks))
     least = _bounds(data, kind)
     diagram = stage_layout(graph, opened=opened, shares=_shares(data, kind, values))
 
@@ -195,6 +133,7 @@ def stage_overlay(
     wires = [
         Wire(
             rounded_path(wire.points),
+            wire.points,
             (wire.points[-2], wire.points[-1]) if wire.is_end else None,
             f"{wire.source} → {wire.target} {wire.shape}",
         )
@@ -232,19 +171,20 @@ def _bounds(data: Data, kind: Field) -> set[str]:
     }
 
 
-def level_of(share: float) -> int:
-    """Return which tone of the scale a share of the whole has.
-
-    Examples:
-        >>> level_of(0.004), level_of(0.03), level_of(1.0)
-        (0, 2, 5)
-    """
-    return sum(share >= step for step in STEPS)
-
-
 def _shares(data: Data, kind: Field, values: Mapping[str, float | None]) -> dict[str, float]:
     total = data["total"].get(kind.name)
     return {path: value / total for path, value in values.items() if value is not None} if total else {}
+
+
+def _check_blocks(data: Data, values: Mapping[str, float | None], paths: Collection[str]) -> None:
+    """Raise if both name blocks, and none in common."""
+    if not paths or not values or values.keys() & set(paths):
+        return
+    raise UnknownOptionError(
+        f"the costs of {data['program']!r} name no block of this graph.",
+        (("costs", _few(values)), ("graph", _few(paths))),
+        "inspection.cost().overlay(inspection)",
+    )
 
 
 def _few(paths: Collection[str]) -> str:
@@ -261,7 +201,7 @@ def _box(node: DiagramNode, is_least: bool) -> Box:
 
 
 def _curve(points: tuple[Point, ...], told: str) -> Wire:
-    return Wire(curve_path(points), (points[-2], points[-1]), told)
+    return Wire(curve_path(points), tuple(curve_points(points)), (points[-2], points[-1]), told)
 
 
 def _drawing(
@@ -277,16 +217,8 @@ def _svg(
 ) -> str:
     width = max(_NARROWEST, round(size[0]))
     page = Page(data, kind, f"{kind.title} by block", width)
-    total = data["total"].get(kind.name)
     page.sheet.shift((width - size[0]) / 2, HEAD_H - 4)
-    for box in boxes:
-        if box.is_frame:
-            _frame(page.sheet, box, kind, total)
-    for wire in wires:
-        _wire(page.sheet, wire)
-    for box in boxes:
-        if not box.is_frame:
-            _node(page.sheet, box, kind, total)
+    draw(page.sheet, boxes, wires, kind, data["total"].get(kind.name))
     page.sheet.close()
     page.y = HEAD_H + size[1] + FOOT
     page.sheet.text(8, page.y + 10, "share of the whole", "muted")
@@ -311,119 +243,6 @@ def _notes(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> 
     return [*found, *notes_of(data, kind.name)]
 
 
-def _value(box: Box, kind: Field, total: float | None) -> float | None:
-    """Return what a box costs: whole numbers come back exactly from their shares."""
-    if box.share is None or total is None:
-        return None
-    return box.share * total if kind.name == "time_s" else round(box.share * total)
-
-
-def _shown(box: Box, kind: Field, value: float | None) -> str:
-    """Return the number as it stands in a box: of calls of one function only their sum may be known."""
-    if value is None and box.together is not None:
-        return f"Σ {box.told(kind.short, box.together)}"
-    return "unknown" if value is None else box.told(kind.short, value)
-
-
-def _told(box: Box, kind: Field, total: float | None) -> str:
-    name = times(f"{one_line(box.kind)} {one_line(box.name)}".strip(), box.repeat)
-    parts = [name, *(one_line(part) for part in (box.about, box.shape) if part)]
-    if box.is_block:
-        value = _value(box, kind, total)
-        share = "" if box.share is None else f", {percent(box.share)}"
-        if value is None and box.together is not None:
-            together = box.told(kind.exact, box.together)
-            parts.append(f"{kind.title} of all calls together: {together}; of this one unknown")
-        else:
-            parts.append(f"{kind.title}: {box.told(kind.exact, value)}{share}")
-    return "\n".join(parts)
-
-
-def _node(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
-    rect = box.rect
-    sheet.open(_told(box, kind, total), "node", box.path or None)
-    value = _value(box, kind, total)
-    tone = "surface" if not box.is_block or box.share is None else f"heat{level_of(box.share)}"
-    corner = 4.0 if box.is_block else min(rect.h / 2, 17.0)
-    dash = "4 3" if box.is_block and box.share is None else ""
-    for off in (4, 2) if box.repeat > 1 else ():  # a pile says that it stands for more than one
-        sheet.rect(rect.x + off, rect.y - off, rect.w - off, rect.h, tone, stroke="line", rx=corner)
-    sheet.rect(rect.x, rect.y, rect.w, rect.h, tone, stroke="wire" if dash else "line", rx=corner, dash=dash)
-    ink = f"on {tone}"
-    left, right = rect.x + sizes.LEFT, rect.x + rect.w - sizes.RIGHT
-    name = times(one_line(box.name), box.repeat)
-    if not box.is_block:
-        shape = one_line(box.shape)
-        both = f"{name} {shape}".strip()
-        if rect.h < 34 or not shape:
-            sheet.text(rect.x + rect.w / 2, rect.y + rect.h / 2 + 4, both, ink, anchor="middle",
-                       room=rect.w - 20)  # fmt: skip
-        else:
-            sheet.text(rect.x + rect.w / 2, rect.y + 14.5, name, ink, bold=True, anchor="middle",
-                       room=rect.w - 20)  # fmt: skip
-            sheet.text(rect.x + rect.w / 2, rect.y + 27, shape, ink, size=SMALL, anchor="middle", room=rect.w - 20)
-        sheet.close()
-        return
-    sheet.path(
-        f"M{number(rect.x + 6)} {number(rect.y)}h-2a4 4 0 0 0 -4 4v{number(rect.h - 8)}a4 4 0 0 0 4 4h2z",
-        fill=f"hue{box.hue}",
-        stroke="ground",
-    )
-    upper = (one_line(box.kind), one_line(box.about)) if box.kind else ("", "")
-    lower = (name, one_line(box.shape or ("" if box.kind else box.about)))
-    shown = _shown(box, kind, value)
-    rows = [(*upper, NORMAL, False)] if box.kind else []
-    rows += [(*lower, sizes.NAME_SIZE, True), (shown, percent(box.share) if value is not None else "", NORMAL, False)]
-    step = rect.h / (len(rows) + 0.35)
-    for at, (one, other, size, bold) in enumerate(rows):
-        y = rect.y + step * (at + 0.85)
-        _row(sheet, left, right, y, one, other, ink, size, bold)
-    sheet.close()
-
-
-def _row(
-    sheet: Sheet, left: float, right: float, y: float, one: str, other: str, ink: str, size: float, bold: bool
-) -> None:
-    """Write two texts into one row; the second only if the first keeps most of the room."""
-    room = right - left
-    first = text_width(one, size, bold=bold)
-    if other and first + 8 + text_width(other, SMALL) > room:
-        other = elided(other, SMALL, max(room - first - 8, room * 0.35)) if bold else ""
-    spare = room - (text_width(other, SMALL) + 8 if other else 0)
-    sheet.text(left, y, one, ink, bold=bold, room=spare)
-    if len(other) > 1:
-        sheet.text(right, y, other, ink, size=SMALL, anchor="end")
-
-
-def _frame(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
-    rect = box.rect
-    sheet.open(_told(box, kind, total), "frame", box.path or None)
-    sheet.rect(rect.x, rect.y, rect.w, rect.h, "ground", stroke=f"hue{box.hue}", rx=6)
-    value = _value(box, kind, total)
-    shown = "" if not box.is_block else _shown(box, kind, value)
-    both = shown if value is None else f"{shown} · {percent(box.share)}"
-    whole = times(one_line(box.name), box.repeat)
-    room = rect.w - 2 * _INSET
-    if shown and text_width(whole, sizes.NAME_SIZE, bold=True) + _INSET + text_width(both, NORMAL) > room:
-        both = shown  # the figure stays, and its share is told by whoever points at it
-    least = _INSET + text_width(both, NORMAL) if both else 0
-    name = elided(whole, sizes.NAME_SIZE, max(room - least, _SHORTEST), bold=True)
-    sheet.text(rect.x + _INSET, rect.y + 17, name, size=sizes.NAME_SIZE, bold=True, halo=True)
-    used = 2 * _INSET + text_width(name, sizes.NAME_SIZE, bold=True)
-    if both:
-        sheet.text(rect.x + used, rect.y + 17, both, "muted", halo=True, room=rect.w - used - 2)
-    sheet.close()
-
-
-def _wire(sheet: Sheet, wire: Wire) -> None:
-    sheet.open(wire.told, "edge")
-    sheet.path(wire.d, stroke="wire", width=1.5)
-    if wire.end is not None:
-        (x0, y0), (x1, y1) = wire.end
-        sheet.path(arrow(x0, y0, x1, y1), fill="wire")
-    sheet.close()
-
-
 def _text(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> str:
     total = data["total"].get(kind.name)
     head = f"{one_line(str(data['program']))}: {kind.title} by block of its graph, {data['source']}"
@@ -432,5 +251,5 @@ def _text(data: Data, kind: Field, boxes: list[Box], outside: float | None) -> s
         if box.is_block:
             share = "" if box.share is None else percent(box.share)
             name = times(path_text(box.path) if box.path else one_line(box.name), box.repeat)
-            rows.append((name, one_line(box.kind), _shown(box, kind, _value(box, kind, total)), share))
+            rows.append((name, one_line(box.kind), box.shown(kind, total), share))
     return "\n".join((head, columns(rows, right=frozenset({2, 3})), *_notes(data, kind, boxes, outside)))

@@ -82,7 +82,7 @@ class Page:
                     break
                 x, row = float(MARGIN), row + 1
                 self.y += _ROW
-            edge = "" if tone.startswith("hue") else "muted"
+            edge = "" if tone.startswith(("hue", "tint")) else "muted"
             self.sheet.rect(x, self.y + 1, 10, 10, tone or "ground", rx=2, stroke=edge)
             if not tone:
                 self.sheet.hatched(x, self.y + 1, 10, 10, "muted", 5)

@@ -70,9 +70,9 @@ def profile_html(profile: Any) -> str:
     rows = "".join(_row_html(part, total, longest, hues) for part in parts)
     notes = "".join(f"<p>{escaped(note)}</p>" for note in _told(profile))
     return (
-        f'<div class="mnb"><style>{base_css()}{cost_css()}</style><table class="cost">'
+        f'<div class="mnb"><style>{base_css()}{cost_css()}</style><div class="scroll"><table class="cost">'
         f"<caption>{escaped(_title(profile))}</caption><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
-        f"<tfoot>{_row_html(total, total, 0.0, hues)}</tfoot></table>{notes}"
+        f"<tfoot>{_row_html(total, total, 0.0, hues)}</tfoot></table></div>{notes}"
         '<details class="formulas"><summary>what is done in that time: FLOPs, bytes, parameters</summary>'
         f"{cost_html(data)}</details></div>"
     )

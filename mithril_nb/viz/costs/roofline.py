@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from mithril_nb.display import AT_LEAST
@@ -19,7 +18,10 @@ from mithril_nb.viz.costs.drawable import drawable
 from mithril_nb.viz.costs.drawing import Drawing
 from mithril_nb.viz.costs.fields import Data, at_least, is_bound, notes_of
 from mithril_nb.viz.costs.naming import Names
+from mithril_nb.viz.costs.options import width_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
+from mithril_nb.viz.costs.peaks import Peaks, checked_peaks
+from mithril_nb.viz.costs.point_names import PointNames
 from mithril_nb.viz.costs.sheet import NORMAL, SMALL
 from mithril_nb.viz.costs.squares import Rect
 from mithril_nb.viz.escape import one_line
@@ -36,53 +38,11 @@ NOT_MEASURED = "Hollow marks are attainable, not measured: what the roof allows.
 MOVED = "≥ and ≤: some FLOPs or bytes are unknown, so that the point lies further to the right or left; ≈: either way"
 WHOLE = "whole program"
 _LEFT, _BOTTOM = 62, 40
-_MOST_LABELS = 14
+_MOST_LABELS, _MOST_TRIED = 15, 200
 _MOST_ROWS = 16
 _ROW_H = 20
 _PARTS, _SPARE = (0.4, 0.25, 0.6, 0.75, 0.15), 90
 """Where on the slanted roof its rate may be written, and how far, in px, from the next point is far enough."""
-_WIDEST_LABEL, _APART = 0.22, 3
-"""How much of the plot the name of a point may take, and how far, in px, it stays from what is beside it."""
-
-
-@dataclass(frozen=True)
-class Peaks:
-    """What a machine can do at most; `None` if unknown.
-
-    Attributes:
-        flops_per_s: FLOP/s of the dtype that is the quickest.
-        bytes_per_s: Bytes/s of memory.
-        slower: FLOP/s of the other dtypes.
-        source: Where these are from.
-        dtype: Which is the quickest, `""` if nobody says.
-    """
-
-    flops_per_s: float | None
-    bytes_per_s: float | None
-    slower: tuple[tuple[str, float], ...] = ()
-    source: str = ""
-    dtype: str = ""
-
-    @classmethod
-    def of(cls, peaks: Mapping[str, Any]) -> Peaks | None:
-        """Return the peaks that data tell; `None` if they tell none."""
-        rate = peaks.get("flops_per_s")
-        rates = {"": rate} if rate is None or isinstance(rate, int | float) else dict(rate)
-        known = sorted(((value, name) for name, value in rates.items() if value), reverse=True)
-        slower = tuple((name, value) for value, name in known[1:])
-        rate, name = known[0] if known else (None, "")
-        found = cls(rate, peaks.get("bytes_per_s"), slower, str(peaks.get("source") or ""), str(name))
-        return found if found.flops_per_s or found.bytes_per_s else None
-
-    def at(self, intensity: float) -> float:
-        """Return the FLOP/s that can be reached at some FLOPs for each byte."""
-        memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
-        return min(memory, math.inf if self.flops_per_s is None else self.flops_per_s)
-
-    def limit(self, intensity: float) -> str:
-        """Return what limits: `"memory"` or `"arithmetic"`."""
-        memory = math.inf if self.bytes_per_s is None else self.bytes_per_s * intensity
-        return "memory" if memory < (math.inf if self.flops_per_s is None else self.flops_per_s) else "arithmetic"
 
 
 @dataclass(frozen=True)
@@ -150,15 +110,19 @@ class Spot:
         return peaks.at(self.intensity) if self.rate is None else self.rate
 
 
-def roofline(data: Data, peaks: Mapping[str, Any] | None = None, width: int = 720) -> Drawing:
+def roofline(data: Data, peaks: Any = None, width: int = 720) -> Drawing:
     """Return the roofline of a machine with each block below it.
 
     Args:
         data: The costs, as `Cost.to_dict()` gives them; blocks that have `time_s` are drawn where they are, the others
             where they may be at best.
         peaks: What the machine can do: `flops_per_s`, one number or one by dtype, `bytes_per_s` and `source`, where
-            these are from. By default those of the data's `machine`; without, only the FLOPs for each byte are drawn.
+            these are from; or a `Machine`, which tells them. By default those of the data's `machine`; without, only
+            the FLOPs for each byte are drawn.
         width: Width in px, from 320 on.
+
+    Raises:
+        UnknownOptionError: These are no peaks, or it is no width.
 
     Examples:
         >>> costs = {"flops": 4000, "bytes_accessed": 1000, "time_s": 2e-6}
@@ -170,10 +134,11 @@ def roofline(data: Data, peaks: Mapping[str, Any] | None = None, width: int = 72
         whole program    4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
         a                4.00  4.00 GFLOP/s  2.00 GFLOP/s       50.0 %  memory
     """
-    data = drawable(data)
-    roof = Peaks.of(drawable(peaks or data.get("machine") or {}))
+    given = {} if peaks is None else checked_peaks(peaks)
+    data, width = drawable(data), width_of(width, 320, "cost.roofline")
+    roof = Peaks.of(drawable(given or data.get("machine") or {}))
     spots, missing = spots_of(data)
-    return Drawing(_svg(data, spots, missing, roof, max(320, width)), _text(data, spots, missing, roof))
+    return Drawing(_svg(data, spots, missing, roof, width), _text(data, spots, missing, roof))
 
 
 def why_above(shares: Iterable[tuple[float | None, str | None]]) -> tuple[str, ...]:
@@ -292,14 +257,17 @@ def _plot(page: Page, data: Data, spots: Sequence[Spot], roof: Peaks) -> float:
     order = [*spots[1:], spots[0]] if not spots[0].path else [*spots]
     places = {spot.path: (x.at(spot.intensity), y.at(spot.height(roof))) for spot in order}
     taken = [*_roof_labels(page, roof, x, y, area, [*places.values()])]
-    taken += [Rect(px - 5, py - 5, 10, 10) for px, py in places.values()]
     for spot in reversed(order[:-1] if not order[-1].path else order):
         _mark(page, spot, places[spot.path], hues, roof)
     if not order[-1].path:
         _mark(page, order[-1], places[""], hues, roof)
-    names = Names(spot.names for spot in spots)
-    for spot in spots[: _MOST_LABELS + 1]:
-        _label(page, spot, names.brief(spot.names), places[spot.path], taken, line, area)
+    names, points = Names(spot.names for spot in spots), {(round(px, 1), round(py, 1)) for px, py in places.values()}
+    written = PointNames(sheet, area, sorted(points), taken, [line])
+    count = 0
+    for spot in spots[:_MOST_TRIED]:  # the dearest first
+        count += written.write(places[spot.path], names.brief(spot.names), spot.repeat, bold=not spot.path)
+        if count == _MOST_LABELS:
+            break
     return height
 
 
@@ -382,49 +350,6 @@ def _told(spot: Spot, roof: Peaks) -> str:
             f"limited by {spot.limit(roof)}",
         )
     )  # fmt: skip
-
-
-def _label(
-    page: Page, spot: Spot, ways: Sequence[str], at: tuple[float, float], taken: list[Rect],
-    line: Sequence[tuple[float, float]], area: Rect,
-) -> None:  # fmt: skip
-    """Write a point's name where it covers nothing; elsewhere it stays in the tooltip and in the text."""
-    whole = not spot.path
-    x, y = at
-    fitting = [way for way in ways if text_width(way, NORMAL, bold=whole) <= area.w * _WIDEST_LABEL]
-    for name in (times(way, spot.repeat) for way in fitting or ways[-1:]):
-        width = text_width(name, NORMAL, bold=whole)
-        for left, top in (
-            (x + 9, y - 7), (x - 9 - width, y - 7), (x + 4, y + 8), (x - width / 2, y + 9), (x - width / 2, y - 24),
-            (x - width - 4, y - 22), (x + 20, y + 20), (x - width / 2, y + 34), (x + 20, y + 38),
-        ):  # fmt: skip
-            rect = Rect(left - _APART, top, width + 2 * _APART, 14)
-            inside = area.x <= left and left + width <= area.x + area.w and top + 14 <= area.y + area.h
-            if not inside or top < area.y or any(_meet(rect, one) for one in taken) or _crossed(rect, line):
-                continue
-            if top > y + 12:  # so far off it needs a line to its point
-                way = [(x + (5 if left > x else 0), y + 6), (min(max(x, left), left + width), top + 3)]
-                if any(_crossed(one, way) for one in taken if one.w > 10):
-                    continue
-                page.sheet.line(way, "muted")
-            page.sheet.text(left, top + 11, name, bold=whole, halo=True)
-            taken.append(rect)
-            return
-
-
-def _meet(one: Rect, other: Rect) -> bool:
-    return (
-        one.x < other.x + other.w and other.x < one.x + one.w and one.y < other.y + other.h and other.y < one.y + one.h
-    )
-
-
-def _crossed(rect: Rect, line: Sequence[tuple[float, float]]) -> bool:
-    for (x0, y0), (x1, y1) in pairwise(line):
-        for step in range(101):
-            px, py = x0 + (x1 - x0) * step / 100, y0 + (y1 - y0) * step / 100
-            if rect.x <= px <= rect.x + rect.w and rect.y <= py <= rect.y + rect.h:
-                return True
-    return False
 
 
 def _rows(page: Page, data: Data, spots: Sequence[Spot]) -> float:

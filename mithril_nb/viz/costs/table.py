@@ -12,7 +12,7 @@ from typing import Any
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.viz.costs.formulas import short_formula, value_of
 from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
-from mithril_nb.viz.costs.table_notes import notes, unknowns
+from mithril_nb.viz.costs.table_notes import has_params, notes, unknowns
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.style import base_css
@@ -89,7 +89,7 @@ class _Table:
         timed = [name for name, cost in self.sources.items() if cost["total"].get("time_s") is not None]
         return [
             _Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
-            for title, key, unknown, written in (*_QUANTITIES, _PARAMS)
+            for title, key, unknown, written in (*_QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
             for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
         ]
 
@@ -248,6 +248,8 @@ def _width(text: str) -> int:
 def cost_css() -> str:
     """Return the rules of the tables."""
     return (
+        # A table may be wider than its panel, whose ground it must not leave.
+        ".mnb .scroll{overflow-x:auto;margin:0 0 12px}.mnb .scroll>table.cost{margin:0}"
         ".mnb table.cost{border-collapse:collapse;font:inherit;margin:0 0 12px;width:auto;"
         "font-variant-numeric:tabular-nums;border:0}"
         ".mnb .cost th,.mnb .cost td{padding:3px 10px;border:0;border-bottom:1px solid var(--line);text-align:right;"
@@ -286,7 +288,7 @@ def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iter
     shares = table.shares(rows)
     largest = max((share or 0.0 for share, _ in (*shares, table.share(lost))), default=0.0)
     has_parts = any(_role(one, role) for one in by_block.values() for role in ("backward", "update"))
-    yield '<table class="cost"><caption>cost by block'
+    yield '<div class="scroll"><table class="cost"><caption>cost by block'
     if has_parts and not table.is_timed:
         yield '<span class="legend">'
         for role in _ROLES:
@@ -305,7 +307,7 @@ def _blocks(table: _Table, rows: Sequence[Row], hues: Mapping[str, int]) -> Iter
     yield f"{_share(table, lost, table.share(lost), largest)}</tr>"
     yield '<tr class="total"><th scope="row">total</th>'
     yield from (_cell(column, table.sources[column.source]["total"]) for column in table.columns)
-    yield f"{'<td></td>' if table.has_shares else ''}</tr></tfoot></table>"
+    yield f"{'<td></td>' if table.has_shares else ''}</tr></tfoot></table></div>"
 
 
 def row_head(row: Row, hues: Mapping[str, int]) -> Iterator[str]:
@@ -424,23 +426,24 @@ def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | N
 
 def _sources(table: _Table) -> Iterator[str]:
     yield (
-        '<table class="cost"><caption>whole program, by source</caption><thead><tr><th scope="col">source</th>'
+        '<div class="scroll"><table class="cost"><caption>whole program, by source</caption>'
+        '<thead><tr><th scope="col">source</th>'
         '<th scope="col">FLOPs</th><th scope="col">transcendentals</th><th scope="col">bytes</th></tr></thead><tbody>'
     )
     for name, told, values in _whole(table):
         cells = "".join(_value_cell(text, value) for text, value in zip(told, values, strict=True))
         yield f'<tr><th scope="row">{escaped(one_line(name))}</th>{cells}</tr>'
-    yield "</tbody></table>"
+    yield "</tbody></table></div>"
 
 
 def _memory(table: _Table) -> Iterator[str]:
     memory = table.data.get("memory")
     if not memory:
         return
-    yield '<table class="cost"><caption>memory of the compiled program</caption><tbody>'
+    yield '<div class="scroll"><table class="cost"><caption>memory of the compiled program</caption><tbody>'
     for name in _MEMORY:
         yield f'<tr><th scope="row">{name}</th>{_value_cell(nbytes(memory.get(name)), memory.get(name))}</tr>'
-    yield "</tbody></table>"
+    yield "</tbody></table></div>"
 
 
 def _formulas(table: _Table) -> Iterator[str]:
@@ -454,7 +457,7 @@ def _formulas(table: _Table) -> Iterator[str]:
             continue
         yield (
             f'<details class="formulas"><summary>how it is counted: {escaped(one_line(name))}</summary>'
-            '<table class="cost"><thead><tr><th scope="col">opcode</th>'
+            '<div class="scroll"><table class="cost"><thead><tr><th scope="col">opcode</th>'
             '<th scope="col" class="words">FLOPs of one run</th>'
             '<th scope="col">rows</th>'
             + ('<th scope="col">FLOPs</th><th scope="col">bytes</th>' if table.has_shares else "")
@@ -469,7 +472,7 @@ def _formulas(table: _Table) -> Iterator[str]:
                 value = None if all(row.get(key) is None for row in rows) else _sum(rows, key)
                 yield _value_cell(written(value), value)
             yield "</tr>"
-        yield "</tbody></table>"
+        yield "</tbody></table></div>"
         if len(found) > _MOST_FORMULAS:
             yield f"<p>and {len(found) - _MOST_FORMULAS} more</p>"
         yield "".join(f"<p>{escaped(one_line(note))}</p>" for note in cost.get("notes", ()))

@@ -24,6 +24,7 @@ from mithril_nb.viz.costs.fields import (
     whole_text,
 )  # fmt: skip
 from mithril_nb.viz.costs.naming import Names
+from mithril_nb.viz.costs.options import width_of
 from mithril_nb.viz.costs.page import FOOT, HEAD_H, MARGIN, Page
 from mithril_nb.viz.costs.sheet import LARGE, NO_HUE, NORMAL, Sheet
 from mithril_nb.viz.costs.squares import Rect, squarified
@@ -88,6 +89,11 @@ class Cell:
     labels: tuple[Label, ...] = ()
 
     @property
+    def tone(self) -> str:
+        """The tone of its area."""
+        return f"tint{self.hue}.{self.tint}" if self.path is not None else "ground"
+
+    @property
     def block(self) -> str | None:
         """Path of the block that a page links it to; `""` is what no block caused, `None` several at the top."""
         return "" if self.path is None else self.path or None
@@ -102,7 +108,7 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
         width: Width in px, from 240 on.
 
     Raises:
-        UnknownOptionError: There is no such field.
+        UnknownOptionError: There is no such field, or it is no width.
 
     Examples:
         >>> costs = {"flops": 750}
@@ -115,8 +121,8 @@ def treemap(data: Data, field: str = "flops", width: int = 720) -> Drawing:
         b        250 FLOP  25.0 %  █████
         total  1.00 kFLOP   100 %
     """
-    kind, data = field_of(field, FIELDS), drawable(data)
-    return Drawing(_svg(data, kind, max(240, width)), _text(data, kind))
+    kind, data = field_of(field, FIELDS, 'cost.treemap("{}")'), drawable(data)
+    return Drawing(_svg(data, kind, width_of(width, 240, "cost.treemap")), _text(data, kind))
 
 
 def cells_of(data: Data, field: str, within: Rect) -> list[Cell]:
@@ -235,7 +241,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
         return page.svg(reason_of(data, kind))
     total, hues = sum(cell.value for cell in cells), hues_of(data)
     groups = _groups(cells, hues)
-    greys = [name for name, hue, _ in groups if hue == NO_HUE and name != UNATTRIBUTED_LABEL]
+    greys = [name for name, cell, _ in groups if cell.hue == NO_HUE and cell.path is not None]
     patterns = {name: place for place, name in enumerate(greys, 1)}  # 0 is that of slate, which is a hue
     for cell in cells:
         _draw(page.sheet, cell, kind, total, patterns.get(_group(cell, hues), 0))
@@ -243,7 +249,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
     if any(not cell.labels or len(cell.names) > 1 for cell in cells):
         told = {name: f"{name} {percent(value / total)}" for name, _, value in groups}
         page.legend(
-            [("" if name == UNATTRIBUTED_LABEL else f"hue{hue}", told[name]) for name, hue, _ in groups],
+            [("" if cell.path is None else cell.tone, told[name]) for name, cell, _ in groups],
             {told[name]: pattern for name, pattern in patterns.items()},
         )
     for text in _missing(data, kind):
@@ -254,7 +260,7 @@ def _svg(data: Data, kind: Field, width: int) -> str:
 
 def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float, pattern: int) -> None:
     rect = cell.rect
-    tone = f"tint{cell.hue}.{cell.tint}" if cell.path is not None else "ground"
+    tone = cell.tone
     exact = at_least(kind.exact(cell.value), cell.is_least)
     about = f"{times(cell.told, cell.repeat)}\n{exact}, {percent(cell.value / total)}"
     sheet.open(about, "cell", cell.path or "")
@@ -270,14 +276,13 @@ def _draw(sheet: Sheet, cell: Cell, kind: Field, total: float, pattern: int) -> 
     sheet.close()
 
 
-def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, int, float]]:
-    """Return name, hue and value of the blocks that have a hue of their own, and of the rest; the largest first."""
-    found: dict[str, tuple[int, float]] = {}
+def _groups(cells: Sequence[Cell], hues: Mapping[str, int]) -> list[tuple[str, Cell, float]]:
+    """Return name, largest cell and value of the blocks with a hue of their own, and of the rest; the largest first."""
+    found: dict[str, list[Cell]] = {}
     for cell in cells:
-        name = _group(cell, hues)
-        hue, value = found.get(name, (cell.hue, 0.0))
-        found[name] = hue, value + cell.value
-    return sorted(((name, hue, value) for name, (hue, value) in found.items()), key=lambda one: -one[2])
+        found.setdefault(_group(cell, hues), []).append(cell)
+    groups = [(name, max(of, key=lambda one: one.value), sum(one.value for one in of)) for name, of in found.items()]
+    return sorted(groups, key=lambda group: -group[2])
 
 
 def _group(cell: Cell, hues: Mapping[str, int]) -> str:

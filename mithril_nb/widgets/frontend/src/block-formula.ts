@@ -15,6 +15,7 @@ export class BlockFormulaView {
   private readonly summary = h("summary", { "data-mnb-action": "formula.letters" });
   private readonly whole = h("code", { class: "mnb-count mnb-count-whole" });
   private readonly terms = h("ul", { class: "mnb-terms" });
+  private readonly legend = h("p", { class: "mnb-count-legend" });
   private readonly copy: HTMLButtonElement;
   private found: (BlockFormula & { refused?: boolean }) | null = null;
   private path = "";
@@ -23,7 +24,7 @@ export class BlockFormulaView {
 
   constructor(private readonly store: Store) {
     this.copy = iconButton("copy", "Copy the formula with its terms, as text", "formula.copy", () => void copyFrom(this.copy, this.found?.text ?? ""));
-    this.letters = h("details", {}, this.summary, this.whole, this.terms);
+    this.letters = h("details", {}, this.summary, this.whole, this.terms, this.legend);
     this.root = h(
       "section",
       { class: "mnb-block-formula", "aria-label": "How the compute is counted", "data-mnb-part": "formula", hidden: true },
@@ -60,7 +61,7 @@ export class BlockFormulaView {
   }
 
   private refuse(block: string, version: number, why: string): void {
-    this.take({ block, version, short: "", whole: "", terms: [], left: 0, left_flops: 0, why, text: why, refused: true });
+    this.take({ block, version, short: "", whole: "", terms: [], legend: [], left: 0, left_flops: 0, why, text: why, refused: true });
   }
 
   private take(found: BlockFormula & { refused?: boolean }): void {
@@ -90,6 +91,8 @@ export class BlockFormulaView {
     this.whole.hidden = found.whole === found.short;
     const rest = found.left ? [h("li", { class: "mnb-muted" }, `and ${found.left} more · ${si(found.left_flops, "FLOP")}`)] : [];
     this.terms.replaceChildren(...found.terms.map(termOf), ...rest);
+    text(this.legend, found.legend.map(([letter, words]) => `${letter}: ${words}`).join(" · "));
+    this.legend.hidden = !found.legend.length;
   }
 
   private sentence(found: BlockFormula | null, isOld: boolean, isLost: boolean): string {

@@ -111,6 +111,14 @@ export interface Column {
   bar?: (line: Line) => [role: Role | "", value: number][];
 }
 
+/** Whether anything is known of parameters: where nothing looks like some, a column of unknowns tells nothing. */
+const hasParams = ({ total }: Cost): boolean => total.params !== null || total.formulas?.params !== undefined;
+
+/** What is not known of costs, and why, for who looks at a figure: why there are no parameters only for who asks for them. */
+export function notesOf(cost: Cost, figure: Figure): string[] {
+  return cost.notes.filter((note) => figure === "params" || hasParams(cost) || !note.startsWith("params: "));
+}
+
 /** The columns of a table of costs; one source has all its figures, several have one figure each, side by side. */
 export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   const [first] = costs;
@@ -119,7 +127,7 @@ export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   const shares = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
   if (costs.length > 1) return [...costs.map(({ source }) => column(source, figure, source, ...SOURCE_TITLES[source])), ...shares];
   const { source, total } = first;
-  const figures = FIGURES.filter((one) => one !== "time_s" || total.time_s !== null || source === "measured");
+  const figures = FIGURES.filter((one) => (one === "time_s" ? total.time_s !== null || source === "measured" : one !== "params" || one === figure || hasParams(first)));
   const columns = figures.map((one) => column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2]));
   const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
   const parts = roles.length > 1 && shares.length ? roles.map((role) => roleColumn(source, figure, role)) : [];

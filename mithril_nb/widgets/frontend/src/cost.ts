@@ -3,7 +3,7 @@
 import { Chips, Presses, Radios } from "./choice";
 import { Clock } from "./clock";
 import { copyFrom } from "./clipboard";
-import { FIGURES, FIGURE_TITLES, SOURCES, SOURCE_TITLES, VIEWS, VIEW_TITLES, inOrder, shownSources, toCsv } from "./cost-figures";
+import { FIGURES, FIGURE_TITLES, SOURCES, SOURCE_TITLES, VIEWS, VIEW_TITLES, inOrder, notesOf, shownSources, toCsv } from "./cost-figures";
 import { type Drawn, Picture } from "./cost-picture";
 import { CostTable } from "./cost-table";
 import { WhatIf } from "./cost-whatif";
@@ -204,7 +204,7 @@ export class CostTab {
 
   /** What is on its way, what failed, and what is not known. */
   private paintStates(sources: Source[]): void {
-    const { view } = this.store.cost;
+    const { view, figure } = this.store.cost;
     this.legend.hidden ||= view !== "table";
     const states = sources.map((source) => [source, this.info.sources[source]] as const);
     const making = states.find(([source, info]) => info?.state === "loading" || (source !== "analytic" && source !== "measured" && this.asked.get(source) === String(this.store.snapshot.version) && !this.made.has(source) && !this.unread.has(source) && info?.state !== "failed" && info?.state !== "unavailable"));
@@ -219,7 +219,7 @@ export class CostTab {
     if (view === "table" && sources.includes("measured") && !this.made.has("measured") && this.info.sources.measured?.state === "empty") said.push("Nothing has been measured yet: “Measure” runs the program.");
     if (this.isLost && sources.some((source) => source !== "analytic" && !this.made.has(source))) said.push("Costs other than the analytic ones come from the kernel, which is not connected. Run the cell again to see them.");
     this.problems.replaceChildren(...said.map((words) => h("p", { class: "mnb-note" }, words)));
-    const notes = view === "what_if" ? [] : this.shown().flatMap((cost) => cost.notes.map((note) => (sources.length > 1 ? `${SOURCE_TITLES[cost.source][0]}: ${note}` : note)));
+    const notes = view === "what_if" ? [] : this.shown().flatMap((cost) => notesOf(cost, figure).map((note) => (sources.length > 1 ? `${SOURCE_TITLES[cost.source][0]}: ${note}` : note)));
     const words = [...new Set(notes)];
     if (this.notes.dataset["said"] === words.join("\n")) return;
     this.notes.dataset["said"] = words.join("\n");

@@ -147,6 +147,8 @@ export interface BlockFormula {
   short: string;
   whole: string;
   terms: FormulaTerm[];
+  /** What the letters of the terms mean. */
+  legend: [letter: string, words: string][];
   left: number;
   left_flops: number | null;
   why: string;

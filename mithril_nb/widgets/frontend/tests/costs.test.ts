@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
-import { type Column, atLeast, costColumns, linesOf, shareOf, shownSources, sortLines, toCsv } from "../src/cost-figures";
+import { type Column, atLeast, costColumns, linesOf, notesOf, shareOf, shownSources, sortLines, toCsv } from "../src/cost-figures";
 import { drawingOf, pathOfKey, themed } from "../src/cost-picture";
 import { changeOf } from "../src/cost-whatif";
 import { costOf } from "../src/inspector";
@@ -39,6 +39,16 @@ describe("costs", () => {
     const lines = linesOf([of("analytic", [{ block: "a" }]), of("compiled", [{ block: "c" }, { block: "a", flops: 5 }])]);
     expect(lines.map(({ block, by }) => [block, Object.keys(by), by.compiled?.flops])).toEqual([["a", ["analytic", "compiled"], 5], ["c", ["compiled", "analytic"], 0]]);
     expect(lines[1]!.by.analytic).toMatchObject({ flops: 0, params: 0, time_s: null });
+  });
+  test("say nothing of parameters where nothing is known of any, unless they are asked for", () => {
+    const open: Cost = { ...of("analytic", [{ params: null }], { params: null }), notes: ["params: none is called so", "params of w are unattributed", "flops of 1 × sort"] };
+    expect(costColumns([open], "flops").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "share"]);
+    expect(notesOf(open, "flops")).toEqual(open.notes.slice(1));
+    expect(costColumns([open], "params").map(({ key }) => key)).toContain("params");
+    expect(notesOf(open, "params")).toEqual(open.notes);
+    const named: Cost = { ...open, total: { ...open.total, formulas: { params: ["B", "B"] } } };
+    expect(costColumns([named], "flops").map(({ key }) => key)).toContain("params");
+    expect(notesOf({ ...open, total: { ...open.total, params: 3 } }, "flops")).toEqual(open.notes);
   });
   test("have bars whose parts are the roles, and what has none", () => {
     const both = of("analytic", [{ flops: 10, roles: { forward: { flops: 3 }, update: { flops: 4 } } }]);

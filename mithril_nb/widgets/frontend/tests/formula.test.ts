@@ -13,7 +13,7 @@ for (const stage of Object.values(data.stages)) {
 }
 const CLICK = { bubbles: true, button: 0, pointerId: 1 };
 const term = (formula: string, letters: FormulaTerm["letters"], flops: number | null, more: Partial<FormulaTerm> = {}): FormulaTerm => ({ formula, letters, times: 1, role: null, opcodes: ["dot_general"], flops, why: "", ...more });
-const LINEAR: Partial<BlockFormula> = { short: "2·32·128·64 + 4096", whole: "2·32·128·64 + 4096", terms: [term("2·B·M·N·K", [["B", 1], ["M", 32], ["N", 128], ["K", 64]], 524288), term("n", [["n", 4096]], 4096, { opcodes: ["add"] })], text: "linear_0: 2·32·128·64 + 4096\n    ..." };
+const LINEAR: Partial<BlockFormula> = { short: "2·32·128·64 + 4096", whole: "2·32·128·64 + 4096", terms: [term("2·B·M·N·K", [["B", 1], ["M", 32], ["N", 128], ["K", 64]], 524288), term("n", [["n", 4096]], 4096, { opcodes: ["add"] })], legend: [["B", "batch"], ["n", "<i>items</i>"]], text: "linear_0: 2·32·128·64 + 4096\n    ..." };
 
 /** Answers by which formula a block is counted. */
 class Counting extends FakeSession {
@@ -32,7 +32,7 @@ class Counting extends FakeSession {
   }
   async sendFormula(block: string): Promise<void> {
     const { version } = this.snapshot;
-    const found = { block, version, short: "", whole: "", terms: [], left: 0, left_flops: 0, why: "", text: "", ...this.answers[block] };
+    const found = { block, version, short: "", whole: "", terms: [], legend: [], left: 0, left_flops: 0, why: "", text: "", ...this.answers[block] };
     const whole = await gzip(JSON.stringify(found));
     this.message({ type: "formula", block, version }, [this.isCut ? new DataView(whole.buffer, 0, whole.byteLength >> 1) : whole]);
   }
@@ -71,6 +71,7 @@ describe("the formula of the selected block", () => {
     expect(seen(":scope > .mnb-count")).toEqual(["2·32·128·64 + 4096"]);
     expect(seen("summary")).toEqual(["in letters: 2 terms"]);
     expect(seen(".mnb-term > *")).toEqual(["2·B·M·N·K", "B = 1, M = 32, N = 128, K = 64", "524 kFLOP · dot_general", "n", "n = 4,096", "4.10 kFLOP · add"]);
+    expect(seen(".mnb-count-legend")).toEqual(["B: batch · n: <i>items</i>"]);
     expect(find(".mnb-term-sum").title).toBe("524,288 FLOP");
     expect(find<HTMLDetailsElement>(".mnb-block-formula details").open).toBe(false);
     session.change({});
@@ -103,6 +104,7 @@ describe("the formula of the selected block", () => {
     await soon(() => expect(state()).toBe("ready"));
     expect(seen(".mnb-terms > li")).toEqual(["? × 2·nn = batchnot known: trip count unknown · mul, add, backward", "not known: no rule: pure_callback · pure_callback", "2 × nn = 48 FLOP · dot_general", "and 3 more · –"]);
     expect(el.querySelectorAll(".mnb-term-unknown")).toHaveLength(2);
+    expect(find(".mnb-count-legend").hidden).toBe(true);
     expect(seen(".mnb-count-whole")).toEqual(["8 + 7 + what nobody knows (1 × while: trip count unknown)"]);
     select("gelu_0");
     await soon(() => expect(seen(".mnb-count-said")).toEqual(["its equations only move data, or give it another name"]));

@@ -1,0 +1,271 @@
+"""Boxes and wires of a graph with costs: a tone for each share of the whole, titles where no wire runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from mithril_nb.viz import sizes
+from mithril_nb.viz.costs.blocks import times
+from mithril_nb.viz.costs.fields import Field, at_least
+from mithril_nb.viz.costs.sheet import NORMAL, SMALL, Sheet, number
+from mithril_nb.viz.costs.squares import Rect
+from mithril_nb.viz.escape import one_line
+from mithril_nb.viz.records import Point
+from mithril_nb.viz.svg import arrow
+from mithril_nb.viz.textwidth import elided, text_width
+from mithril_nb.viz.units import percent
+
+STEPS = (0.01, 0.03, 0.1, 0.3, 0.6)
+"""Shares of the whole at which the next tone begins."""
+_INSET, _SHORTEST = 8, 28
+"""How far from its edge the head of a frame is written, and how much room its name has at least, in px."""
+_TITLE, _CLEAR = (5, 22), 4
+"""Between which heights of a frame its title stands, and how far from a wire, in px."""
+
+
+@dataclass(frozen=True)
+class Box:
+    """A node of a graph, where it is drawn.
+
+    Attributes:
+        rect: Where.
+        path: Path of its block; `""` if it is none, or costs nothing of its own that is known.
+        kind: What kind of block it is, or `""`.
+        name: Its name.
+        about: What else to know of it.
+        shape: What it gives.
+        hue: Index of its hue.
+        share: Its share of the whole; `None` if unknown.
+        repeat: How many equal blocks it stands for.
+        is_frame: Whether what is inside is drawn.
+        is_block: Whether it is a block, and no input or output.
+        together: What all nodes of its block cost, if nobody knows how much of it is this one's.
+        is_least: Whether what it costs is a lower bound.
+    """
+
+    rect: Rect
+    path: str
+    kind: str
+    name: str
+    about: str
+    shape: str
+    hue: int
+    share: float | None
+    repeat: int
+    is_frame: bool
+    is_block: bool
+    together: float | None = None
+    is_least: bool = False
+
+    def told(self, written: Callable[[float | None], str], value: float | None) -> str:
+        """Return what it costs in words, as a lower bound if it is one."""
+        return at_least(written(value), self.is_least and bool(value))
+
+    def value(self, kind: Field, total: float | None) -> float | None:
+        """Return what it costs: whole numbers come back exactly from their shares."""
+        if self.share is None or total is None:
+            return None
+        return self.share * total if kind.name == "time_s" else round(self.share * total)
+
+    def shown(self, kind: Field, total: float | None) -> str:
+        """Return the number as it stands in it: of calls of one function only their sum may be known."""
+        value = self.value(kind, total)
+        if value is None and self.together is not None:
+            return f"Σ {self.told(kind.short, self.together)}"
+        return "unknown" if value is None else self.told(kind.short, value)
+
+
+@dataclass(frozen=True)
+class Wire:
+    """Data on its way.
+
+    Attributes:
+        d: Its path.
+        way: Points on it, near enough to each other that straight lines between them are as good.
+        end: Its last two points, between which the arrow stands; `None` if it has none.
+        told: What it is.
+    """
+
+    d: str
+    way: Sequence[Point]
+    end: tuple[Point, Point] | None
+    told: str
+
+    def across(self, left: float, top: float, right: float, bottom: float) -> Iterator[tuple[float, float]]:
+        """Yield from where to where, from left to right, it runs through a rectangle."""
+        for (x0, y0), (x1, y1) in pairwise(self.way):
+            low, high = max(min(y0, y1), top), min(max(y0, y1), bottom)
+            if low > high:
+                continue
+            ends = [x0, x1] if y0 == y1 else [x0 + (x1 - x0) * (at - y0) / (y1 - y0) for at in (low, high)]
+            if min(ends) <= right and max(ends) >= left:
+                yield min(ends), max(ends)
+
+
+def draw(sheet: Sheet, boxes: Sequence[Box], wires: Sequence[Wire], kind: Field, total: float | None) -> None:
+    """Draw boxes and wires: frames below, titles above all.
+
+    Args:
+        sheet: What is drawn on.
+        boxes: The boxes.
+        wires: The wires.
+        kind: What is counted.
+        total: How much of it there is in all; `None` if unknown.
+    """
+    frames = [box for box in boxes if box.is_frame]
+    for box in frames:
+        _frame(sheet, box, kind, total)
+    for wire in wires:
+        _wire(sheet, wire)
+    for box in boxes:
+        if not box.is_frame:
+            _node(sheet, box, kind, total)
+    for box in frames:
+        _title(sheet, box, kind, total, wires)
+
+
+def level_of(share: float) -> int:
+    """Return which tone of the scale a share of the whole has.
+
+    Examples:
+        >>> level_of(0.004), level_of(0.03), level_of(1.0)
+        (0, 2, 5)
+    """
+    return sum(share >= step for step in STEPS)
+
+
+def _told(box: Box, kind: Field, total: float | None) -> str:
+    name = times(f"{one_line(box.kind)} {one_line(box.name)}".strip(), box.repeat)
+    parts = [name, *(one_line(part) for part in (box.about, box.shape) if part)]
+    if box.is_block:
+        value = box.value(kind, total)
+        share = "" if box.share is None else f", {percent(box.share)}"
+        if value is None and box.together is not None:
+            together = box.told(kind.exact, box.together)
+            parts.append(f"{kind.title} of all calls together: {together}; of this one unknown")
+        else:
+            parts.append(f"{kind.title}: {box.told(kind.exact, value)}{share}")
+    return "\n".join(parts)
+
+
+def _node(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
+    rect = box.rect
+    sheet.open(_told(box, kind, total), "node", box.path or None)
+    value = box.value(kind, total)
+    tone = "surface" if not box.is_block or box.share is None else f"heat{level_of(box.share)}"
+    corner = 4.0 if box.is_block else min(rect.h / 2, 17.0)
+    dash = "4 3" if box.is_block and box.share is None else ""
+    for off in (4, 2) if box.repeat > 1 else ():  # a pile says that it stands for more than one
+        sheet.rect(rect.x + off, rect.y - off, rect.w - off, rect.h, tone, stroke="line", rx=corner)
+    sheet.rect(rect.x, rect.y, rect.w, rect.h, tone, stroke="wire" if dash else "line", rx=corner, dash=dash)
+    ink = f"on {tone}"
+    left, right = rect.x + sizes.LEFT, rect.x + rect.w - sizes.RIGHT
+    name = times(one_line(box.name), box.repeat)
+    if not box.is_block:
+        shape = one_line(box.shape)
+        both = f"{name} {shape}".strip()
+        if rect.h < 34 or not shape:
+            sheet.text(rect.x + rect.w / 2, rect.y + rect.h / 2 + 4, both, ink, anchor="middle",
+                       room=rect.w - 20)  # fmt: skip
+        else:
+            sheet.text(rect.x + rect.w / 2, rect.y + 14.5, name, ink, bold=True, anchor="middle",
+                       room=rect.w - 20)  # fmt: skip
+            sheet.text(rect.x + rect.w / 2, rect.y + 27, shape, ink, size=SMALL, anchor="middle", room=rect.w - 20)
+        sheet.close()
+        return
+    sheet.path(
+        f"M{number(rect.x + 6)} {number(rect.y)}h-2a4 4 0 0 0 -4 4v{number(rect.h - 8)}a4 4 0 0 0 4 4h2z",
+        fill=f"hue{box.hue}",
+        stroke="ground",
+    )
+    upper = (one_line(box.kind), one_line(box.about)) if box.kind else ("", "")
+    lower = (name, one_line(box.shape or ("" if box.kind else box.about)))
+    shown = box.shown(kind, total)
+    rows = [(*upper, NORMAL, False)] if box.kind else []
+    rows += [(*lower, sizes.NAME_SIZE, True), (shown, percent(box.share) if value is not None else "", NORMAL, False)]
+    step = rect.h / (len(rows) + 0.35)
+    for at, (one, other, size, bold) in enumerate(rows):
+        y = rect.y + step * (at + 0.85)
+        _row(sheet, left, right, y, one, other, ink, size, bold)
+    sheet.close()
+
+
+def _row(
+    sheet: Sheet, left: float, right: float, y: float, one: str, other: str, ink: str, size: float, bold: bool
+) -> None:
+    """Write two texts into one row; the second only if the first keeps most of the room."""
+    room = right - left
+    first = text_width(one, size, bold=bold)
+    if other and first + 8 + text_width(other, SMALL) > room:
+        other = elided(other, SMALL, max(room - first - 8, room * 0.35)) if bold else ""
+    spare = room - (text_width(other, SMALL) + 8 if other else 0)
+    sheet.text(left, y, one, ink, bold=bold, room=spare)
+    if len(other) > 1:
+        sheet.text(right, y, other, ink, size=SMALL, anchor="end")
+
+
+def _frame(sheet: Sheet, box: Box, kind: Field, total: float | None) -> None:
+    sheet.open(_told(box, kind, total), "frame", box.path or None)
+    sheet.rect(box.rect.x, box.rect.y, box.rect.w, box.rect.h, "ground", stroke=f"hue{box.hue}", rx=6)
+    sheet.close()
+
+
+def _title(sheet: Sheet, box: Box, kind: Field, total: float | None, wires: Sequence[Wire]) -> None:
+    """Write name and figure of a frame where no wire runs; if there is no room there, over the wires."""
+    shown = box.shown(kind, total) if box.is_block else ""
+    both = shown if box.value(kind, total) is None else f"{shown} · {percent(box.share)}"
+    whole, y = times(one_line(box.name), box.repeat), box.rect.y + 17
+    place = None
+    for figure in dict.fromkeys((both, shown)):  # the figure stays, its share is told by whoever points at it
+        place = place or _places(box.rect, (whole, figure), wires)
+    if place is None:
+        figure = shown
+        spare = box.rect.w - 2 * _INSET - (_INSET + text_width(figure, NORMAL) if figure else 0)
+        whole = elided(whole, sizes.NAME_SIZE, max(spare, _SHORTEST), bold=True)
+        left = box.rect.x + _INSET
+        place = figure, left, left + _INSET + text_width(whole, sizes.NAME_SIZE, bold=True)
+    figure, left, right = place
+    sheet.open(_told(box, kind, total), "frame", box.path or None)
+    sheet.text(left, y, whole, size=sizes.NAME_SIZE, bold=True, halo=True)
+    if figure:
+        sheet.text(right, y, figure, "muted", halo=True, room=box.rect.x + box.rect.w - right - 2)
+    sheet.close()
+
+
+def _places(rect: Rect, texts: tuple[str, str], wires: Sequence[Wire]) -> tuple[str, float, float] | None:
+    """Return where name and figure of a frame begin, with the figure; `None` if there is no room between wires."""
+    name, figure = texts
+    widths = text_width(name, sizes.NAME_SIZE, bold=True), text_width(figure, NORMAL)
+    free = _free(rect, wires)
+    for at, (left, right) in enumerate(free):
+        if left + widths[0] > right:
+            continue
+        beside = left + widths[0] + _INSET
+        if not figure or beside + widths[1] <= right:
+            return figure, left, beside
+        for begin, end in reversed(free[at + 1 :]):
+            if begin + widths[1] <= end:
+                return figure, left, end - widths[1]
+    return None
+
+
+def _free(rect: Rect, wires: Sequence[Wire]) -> list[tuple[float, float]]:
+    """Return from where to where no wire runs through the title of a frame, from left to right."""
+    left, right = rect.x + _INSET, rect.x + rect.w - _INSET
+    top, bottom = (rect.y + at for at in _TITLE)
+    found: list[tuple[float, float]] = []
+    for begin, end in sorted(span for wire in wires for span in wire.across(left, top, right, bottom)):
+        found.append((left, begin - _CLEAR))
+        left = max(left, end + _CLEAR)
+    return [(begin, end) for begin, end in (*found, (left, right)) if end > begin]
+
+
+def _wire(sheet: Sheet, wire: Wire) -> None:
+    sheet.open(wire.told, "edge")
+    sheet.path(wire.d, stroke="wire", width=1.5)
+    if wire.end is not None:
+        (x0, y0), (x1, y1) = wire.end
+        sheet.path(arrow(x0, y0, x1, y1), fill="wire")
+    sheet.close()
