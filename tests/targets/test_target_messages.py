@@ -414,13 +414,19 @@ def test_messages(what: str) -> None:
     assert str(caught.value) == text
 
 
+NAMELESS: list[tuple[Any, str]] = (  # from 0.12 on JAX itself refuses them, before anybody else sees them
+    [((None, None), "(batch, batch_2)"), ((None, "a b", "batch"), "(batch_2, batch_3, batch)")]
+    if jax.__version_info__ < (0, 12)
+    else []
+)
+
+
 @pytest.mark.parametrize(
     ("shape", "advised"),
     [
         ((32 / 2, 4), 'jax.ShapeDtypeStruct((16, 4), "float32")'),
         ((np.float32(3), 4), 'jax.ShapeDtypeStruct((3, 4), "float32")'),
-        ((None, None), "(batch, batch_2)"),
-        ((None, "a b", "batch"), "(batch_2, batch_3, batch)"),
+        *NAMELESS,
         (("a b", "a b"), "(batch, batch)"),
         (("B", "B+1"), '(B, batch) = jax.export.symbolic_shape("B, B+1")'),
         (("floordiv(B, 2)", "B"), '(batch, B) = jax.export.symbolic_shape("floordiv(B, 2), B")'),
@@ -444,7 +450,7 @@ def test_sizes_that_are_advised_work(shape: Any, advised: str) -> None:
 
 
 def test_a_size_that_nobody_named_is_the_same_in_all_arguments() -> None:
-    spec = jax.ShapeDtypeStruct((None, 4), "float32")  # pyright: ignore[reportArgumentType]
+    spec = jax.ShapeDtypeStruct((None if NAMELESS else "a b", 4), "float32")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ShapeError, match=r'Try: \(batch,\) = jax\.export\.symbolic_shape\("batch"\), and then'):
         ml.inspect(jnp.add, spec, spec)
 
