@@ -205,7 +205,7 @@ class Cost(Shown):
         Raises:
             UnknownBlockError: The program does not come to such a block, and there is no default.
         """
-        if not path:
+        if path == "":
             return self.total
         inside = {block for block in self._every if _is_within(block, path)}
         if not inside and not any(_is_within(block, path) for block in self.order):

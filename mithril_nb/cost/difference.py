@@ -168,13 +168,19 @@ def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
             primitive, len(mine) or len(others), _once(mine, field), _once(others, field), _reason(mine, field)
         )
         if one.ours != one.theirs and not one.reason:
-            one = replace(one, reason=_OTHERWISE_OF_EQUATIONS.get(primitive, ""))
+            one = replace(one, reason=_reason_of_rule(primitive, mine))
         if one.ours != 0 or one.theirs != 0:
             rows.append(one)
     key = "bytes" if field == "bytes_accessed" else field
     return Difference(
         cost.program, cost.source, other.source, field, getattr(cost.once, key), getattr(other.once, key), tuple(rows)
     )
+
+
+def _reason_of_rule(primitive: str, rows: Iterable[CostRow]) -> str:
+    """Return what XLA does otherwise of a primitive; nothing where that is so of complex numbers and there are none."""
+    is_of_complex = any("re² + im²" in row.formula for row in rows)
+    return _OTHERWISE_OF_EQUATIONS.get(primitive, "") if primitive != "abs" or is_of_complex else ""
 
 
 def _value(row: CostRow, field: str) -> int | None:

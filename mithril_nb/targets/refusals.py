@@ -137,6 +137,12 @@ def refuse_training(asked: Mapping[str, Any], function: Any, args: tuple[Any, ..
     if not options:
         return
     option, (written, value) = next(iter(options.items()))
+    if written != option and modules_of(function):  # around a module it may well be taken
+        raise UnknownOptionError(
+            f"{title_of(function)!r}, a function around a module, takes no {written}=.",
+            (("options", ", ".join(asked)),),
+            f"{option}={shown(value)}",
+        )
     _refuse_around_module(option, value, function)
     slip = [("given", f"{written}={shown(value)}")] if written != option else []
     raise UnknownOptionError(

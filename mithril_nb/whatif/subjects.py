@@ -67,15 +67,17 @@ class Made:
         make: Takes settings by name; gives a function and its arguments, a model and the shapes of its inputs, or an
             `Inspection`.
         given: Settings that are to be others than the function's own defaults.
+        starts: Settings that vary: what the function has no default for begins with these.
     """
 
     makes = True
     casts = f'{_CASTS}with make(dtype="float32") it is made anew'
 
-    def __init__(self, make: Callable[..., Any], given: Settings):
+    def __init__(self, make: Callable[..., Any], given: Settings, starts: Settings = NOT_SWEPT):
         self.name = title_of(make)
         self._make = make
         defaults, self._takes_any = _defaults(make)
+        defaults |= {name: starts[name] for name, value in defaults.items() if value is _NONE and name in starts}
         self._own = frozenset(defaults)
         for name, value in given.items():
             if name not in defaults and name not in OUTSIDE and not self._takes_any:

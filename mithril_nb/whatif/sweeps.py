@@ -154,8 +154,9 @@ def sweep(
         [(8, 16, 1024), (8, 32, 2048), (16, 16, 2048), (16, 32, 4096)]
     """
     swept, others = _parted({**settings, **by_name(changes, is_swept=True)})
+    starts = {name: values_of(name, given)[0] for name, given in swept.items()}
     with called_as("ml.sweep", **swept):
-        subject = subject_of(target, args, shapes, others)
+        subject = subject_of(target, args, shapes, others, starts)
     answers = Answers(subject, Behind())
     return swept_over(answers, swept, source, peak)
 

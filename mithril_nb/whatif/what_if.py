@@ -24,7 +24,7 @@ from mithril_nb.whatif.answers import MOST_KEPT, TRACED, Answers
 from mithril_nb.whatif.behind import Behind, Later
 from mithril_nb.whatif.change import Change, Peak
 from mithril_nb.whatif.models import OwnModel
-from mithril_nb.whatif.settings import Settings, as_written, by_name, key_of
+from mithril_nb.whatif.settings import NOT_SWEPT, Settings, as_written, by_name, key_of
 from mithril_nb.whatif.subjects import OF_ANY, Fixed, Made, Subject
 
 COMPILED = "compiled"
@@ -182,9 +182,20 @@ def what_if(
 
 
 def subject_of(
-    target: Any, args: tuple[Any, ...], shapes: Mapping[str, Sequence[Dim]] | None, settings: dict[str, Any]
+    target: Any,
+    args: tuple[Any, ...],
+    shapes: Mapping[str, Sequence[Dim]] | None,
+    settings: dict[str, Any],
+    starts: Settings = NOT_SWEPT,
 ) -> Subject:
     """Return what is looked at.
+
+    Args:
+        target: A program, or a function that makes one.
+        args: What it is called with.
+        shapes: Shapes of the inputs of a model, in the place of arguments.
+        settings: Settings by name.
+        starts: Values of settings that vary, for functions that have no default for them.
 
     Raises:
         UnknownOptionError: Nothing that could be changed.
@@ -205,7 +216,7 @@ def subject_of(
             )
         return Fixed(target)
     if is_made:
-        return Made(target, settings)
+        return Made(target, settings, starts)
     return Fixed(inspect(target, *args, shapes=shapes, **settings))
 
 

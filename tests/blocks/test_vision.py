@@ -116,6 +116,24 @@ MESSAGES: list[tuple[str, Any, str]] = [
             Try: ResNet(layers=(2, 2, 2, 2))
         """,
     ),
+    (
+        "the number of a network's name",
+        lambda: ResNet(50),  # pyright: ignore
+        """
+        UnknownOptionError: ResNet cannot take layers=50.
+            needs  how many residual blocks each stage has, in a list
+            Try: ResNet((3, 4, 6, 3), bottleneck=True)
+        """,
+    ),
+    (
+        "the number of no network's name, as a text",
+        lambda: ResNet("180"),  # pyright: ignore
+        """
+        UnknownOptionError: ResNet cannot take layers='180'.
+            needs  how many residual blocks each stage has, in a list
+            Try: ResNet((2, 2, 2, 2))
+        """,
+    ),
 ]
 
 

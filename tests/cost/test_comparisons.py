@@ -215,3 +215,15 @@ def test_a_comparison_is_made_into_plain_data_as_any_dataclass() -> None:
     costs = inspect(lambda x: x @ x, spec(4, 4)).costs()
     found = asdict(costs["lowered"].compare(costs["compiled"]))
     assert set(found["by_block"]) == set(costs["compiled"].compare(costs["lowered"]).by_block)
+
+
+def test_what_xla_does_of_complex_numbers_explains_nothing_of_real_ones() -> None:
+    def fn(x):
+        x = jnp.abs(x)
+        return x @ x.T, x.sum(0), x[:3] * 2
+
+    for dtype, is_said in (("float32", False), ("complex64", True)):
+        program = inspect(fn, jax.ShapeDtypeStruct((64, 32), dtype))
+        reasons = {row.opcode: row.reason for row in program.cost().difference(program.cost("lowered")).rows}
+        compiled = {row.opcode: row.reason for row in program.cost().difference(program.cost("compiled")).rows}
+        assert any("of complex numbers" in one for one in (*reasons.values(), *compiled.values())) is is_said

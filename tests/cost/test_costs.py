@@ -253,9 +253,11 @@ def test_a_block_with_dots_that_only_holds_others_is_answered_with_what_adds_the
         ("net/", 'cost.subtree("net")'),
         ("net.down", 'cost.subtree("net/down")'),
         ("of another program", 'cost.subtree("") is the whole.'),
+        (0, 'cost.subtree("") is the whole.'),
+        (None, 'cost.subtree("") is the whole.'),
     ],
 )
-def test_a_subtree_of_no_block_is_refused(source: str, path: str, advice: str) -> None:
+def test_a_subtree_of_no_block_is_refused(source: str, path: Any, advice: str) -> None:
     cost = inspect(nested, spec(2, 3), spec(3, 3), name="program").cost(source)
     with pytest.raises(UnknownBlockError) as error:
         cost.subtree(path)

@@ -95,6 +95,15 @@ def test_a_loop_that_only_the_run_can_count_is_unknown() -> None:
     check_sums(found)
 
 
+def test_a_mark_for_the_partitioner_takes_nothing() -> None:
+    def draw(key):
+        return jax.random.normal(key, (4,))
+
+    old, new = (inspect(draw, key).cost("lowered") for key in (jax.random.PRNGKey(0), jax.random.key(0)))
+    assert new.unknown == ()
+    assert (new.total.flops, new.total.transcendentals) == (old.total.flops, old.total.transcendentals)
+
+
 def test_nothing_known_is_no_zero_with_loops_once_either() -> None:
     for source in ("analytic", "compiled"):
         found = inspect(jnp.linalg.cholesky, spec(8, 8)).cost(source)

@@ -295,6 +295,13 @@ SAID = {
     program= is for  models, and modules of Flax, Equinox and Haiku
     Try: ml.inspect(jax.vmap(LINEAR), x, program='train step')""",
     ),
+    "a misspelt option of a function around a module": (
+        lambda: ml.inspect(jax.vmap(LINEAR), X, optimiser="adam"),
+        UnknownOptionError,
+        """'Linear', a function around a module, takes no optimiser=.
+    options  program, loss, optimizer
+    Try: optimizer='adam'""",
+    ),
     "a function around a module that may be mapped, with a program": (
         lambda: ml.inspect(mapping(LINEAR), X, program="train step"),
         UnknownOptionError,

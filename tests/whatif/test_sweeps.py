@@ -19,6 +19,13 @@ from mithril_nb.viz.escape import escaped
 from mithril_nb.whatif import sweep, what_if
 
 
+def test_what_is_swept_needs_no_default() -> None:
+    def make(width: int) -> Any:
+        return jnp.sin, (jax.ShapeDtypeStruct((width,), "float32"),)
+
+    assert [point.transcendentals for point in sweep(make, width=[3, 4]).points] == [3, 4]
+
+
 def test_a_sweep_over_two_settings_has_a_point_for_each_pair() -> None:
     found = ml.sweep(perceptron, batch=[8, 16], width=[4, 6, 8])
     assert found.settings == {"batch": (8, 16), "width": (4, 6, 8)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
+from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.composite import Composite
 from mithril_nb.models.fields import Range
 from mithril_nb.models.library.layers.convolution import Conv2d
@@ -24,6 +25,14 @@ __all__ = [
 
 Sizes = Annotated[Sequence[int], Range(1, 2**20)]
 Small = Annotated[int, Range(1, 64)]
+_BY_DEPTH = {
+    18: "ResNet((2, 2, 2, 2))",
+    34: "ResNet((3, 4, 6, 3))",
+    50: "ResNet((3, 4, 6, 3), bottleneck=True)",
+    101: "ResNet((3, 4, 23, 3), bottleneck=True)",
+    152: "ResNet((3, 8, 36, 3), bottleneck=True)",
+}
+"""The networks of He et al. (2016), table 1, by the number that stands in their names."""
 
 
 class CNN(Composite):
@@ -136,6 +145,12 @@ class ResNet(Composite):
         small: bool = False,
         name: str | None = None,
     ):
+        if str(layers).isdigit():  # as in ResNet-18: of one stage of 18 blocks nobody thinks
+            raise UnknownOptionError(
+                f"ResNet cannot take layers={layers!r}.",
+                (("needs", "how many residual blocks each stage has, in a list"),),
+                _BY_DEPTH.get(int(str(layers)), "ResNet((2, 2, 2, 2))"),
+            )
         super().__init__(name, layers=layers, dimension=dimension, width=width, bottleneck=bottleneck, small=small)
         options = self.options
         channels = options["width"]
