@@ -18,7 +18,6 @@ from mithril_nb.cost.records import (
     Fusion,
     Source,
     Unknown,
-    figures_of,
     is_unknown,
     notes_of,
     notes_of_branches,
@@ -26,6 +25,7 @@ from mithril_nb.cost.records import (
     once_of,
     rows_by_block,
     sum_of_figures,
+    sum_of_rows,
     unknown_of,
 )
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
@@ -156,7 +156,7 @@ class Cost(Shown):
         """All of it: the sum of `by_block` and `unattributed`, exactly."""
         counts = [Figures(params=count) for count in (self.params or {}).values()]
         params = None if self.params is None else self._sum(counts).params
-        return replace(self._sum(map(figures_of, self.rows)), params=params)
+        return replace(self._sum_of_rows(self.rows), params=params)
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
@@ -177,10 +177,10 @@ class Cost(Shown):
     @cached_property
     def by_role(self) -> Mapping[str, Figures]:
         """What `"forward"`, `"backward"` and `"update"` cost; `""` is what has no role. Parameters have none."""
-        rows: dict[str, list[Figures]] = {role: [] for role in ROLES}
+        rows: dict[str, list[CostRow]] = {role: [] for role in ROLES}
         for row in self.rows:
-            rows.setdefault(row.role or "", []).append(figures_of(row))
-        return {role: self._sum(found) for role, found in rows.items()}
+            rows.setdefault(row.role or "", []).append(row)
+        return {role: self._sum_of_rows(found) for role, found in rows.items()}
 
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
@@ -325,6 +325,9 @@ class Cost(Shown):
     def _sum(self, parts: Iterable[Figures]) -> Figures:
         # What depends on a size without a number may be any part of the whole: the rest would say nothing of it.
         return sum_of_figures(parts, all_known=bool(self.symbols))
+
+    def _sum_of_rows(self, rows: Iterable[CostRow]) -> Figures:
+        return sum_of_rows(rows, all_known=bool(self.symbols))
 
     @cached_property
     def _unknown_rows(self) -> list[CostRow]:

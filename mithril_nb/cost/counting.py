@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -16,13 +15,22 @@ from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
-from mithril_nb.cost.records import CostRow, Figures, Fusion, notes_of, notes_of_branches, notes_of_params, once_of
+from mithril_nb.cost.records import (
+    CostRow,
+    Figures,
+    Fusion,
+    Source,
+    notes_of,
+    notes_of_branches,
+    notes_of_params,
+    once_of,
+)
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import with_numbers
-from mithril_nb.stages.records import Equation, Stage
+from mithril_nb.stages.records import Equation, Instruction, Stage
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
@@ -32,6 +40,7 @@ SOURCES = ("analytic", "lowered", "compiled")
 _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
+_AHEAD: WeakKeyDictionary[Inspection, _Counted] = WeakKeyDictionary()
 _KNOWN: WeakKeyDictionary[Inspection, dict[str, Cost]] = WeakKeyDictionary()
 
 
@@ -77,9 +86,14 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
     found: dict[str, Cost] = {}
     unavailable: dict[str, str] = {}
     if "compiled" in sources and not inspection.is_optimized:
-        _compile_beside(inspection)
+        # XLA holds no lock of Python's: what need not be compiled is counted meanwhile, and once its passes are
+        # written down, what they made, too.
+        inspection.want(machine_code=False)
+        inspection.begin_compiling()
     for source in sources:
         try:
+            if source == "compiled":
+                _count_ahead(inspection)
             found[source] = cost_of(inspection, source)
         except StageUnavailableError as error:
             facts = error.diagnostics[0].facts
@@ -97,20 +111,6 @@ def _check_source(inspection: Inspection, source: object, call: str) -> None:
         (("sources", ", ".join(SOURCES)),),
         "ml.profile(inspection)" if source == "measured" else call.format(nearest(source, SOURCES) or "analytic"),
     )
-
-
-def _compile_beside(inspection: Inspection) -> None:
-    """Have XLA compile while we count what need not be compiled: it holds no lock of Python's."""
-
-    def compile() -> None:
-        # Who asks for the costs of the compiled program is told what went wrong: it is kept.
-        with suppress(Exception):
-            _ = inspection.optimized
-
-    with suppress(Exception):
-        _ = inspection.lowered  # Lowering is Python's work: what is counted meanwhile would only hold it up.
-    with suppress(RuntimeError):  # A process may have as many threads as it is allowed: then one after the other.
-        threading.Thread(target=compile, name="mithril_nb compiles", daemon=True).start()
 
 
 def costs_so_far(inspection: Inspection) -> Costs:
@@ -143,27 +143,57 @@ def _counted(inspection: Inspection, source: str) -> Cost:
             (("reason", stage.unavailable),),
             with_numbers(sizes, inspection.check_sizes) if sizes else 'inspection.cost(source="analytic")',
         )
-    with paused_collector():
-        costs = hlo_costs(stage, _trips(inspection, stage))
-        rows = tuple(_row(one) for one in costs)
+    counted = _counted_once(inspection, source, stage)
     return Cost(
         inspection.name,
         source,
-        rows,
+        counted.rows,
         SymbolicProgram(inspection.name, (), inspection.inputs).params,
         (
-            *notes_of(rows),
-            *notes_of_branches(row.opcode for row in rows if row.repeats != 0),
+            *counted.notes,
             *notes_of_params(inspection.inputs),
             *_notes_of_devices(inspection, source),
             NOT_RUN,
         ),
         source_of(f"XLA {source}", lambda: inspection.analysis(source)),
-        once_of(source, rows),
-        _fusions(costs),
+        counted.once,
+        counted.fusions,
         order=tuple(dict.fromkeys(one.block for one in inspection.equations)),
         device=inspection.device,
     )
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """What the instructions of a stage cost: all that can be told of them before the program is compiled."""
+
+    instructions: tuple[Instruction, ...]
+    rows: tuple[CostRow, ...]
+    notes: tuple[str, ...]
+    once: Source
+    fusions: tuple[Fusion, ...]
+
+
+def _count_ahead(inspection: Inspection) -> None:
+    """Count what XLA's passes have made while it still writes machine code for it, if that is known by then."""
+    stage = inspection.hlo_ahead()
+    if stage is not None:
+        _AHEAD[inspection] = _count(inspection, "compiled", stage)
+
+
+def _counted_once(inspection: Inspection, source: str, stage: Stage) -> _Counted:
+    ahead = _AHEAD.pop(inspection, None) if source == "compiled" else None
+    if ahead is not None and ahead.instructions is stage.instructions:
+        return ahead
+    return _count(inspection, source, stage)
+
+
+def _count(inspection: Inspection, source: str, stage: Stage) -> _Counted:
+    with paused_collector():
+        costs = hlo_costs(stage, _trips(inspection, stage))
+        rows = tuple(_row(one) for one in costs)
+    notes = *notes_of(rows), *notes_of_branches(row.opcode for row in rows if row.repeats != 0)
+    return _Counted(stage.instructions, rows, notes, once_of(source, rows), _fusions(costs))
 
 
 def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:

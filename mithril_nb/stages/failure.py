@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from dataclasses import dataclass
 
+from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.places import told_line
 from mithril_nb.stages.trace import tracing
@@ -69,3 +70,35 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
             line = frame.lineno or 0
             return Failure(type(error).__name__, message, f"{label}:{line}", frame.line or "", (frame.filename, line))
     return Failure(type(error).__name__, message)
+
+
+def not_traced(name: str, error: Exception) -> StageUnavailableError:
+    """Return what to raise of a program that cannot be traced.
+
+    Args:
+        name: Name of the program.
+        error: What JAX said.
+    """
+    failure = failure_of(error, in_trace=True)
+    where = (("at", f"{told_line(failure.source)}: {failure.code}"),) if failure.source else ()
+    return StageUnavailableError(
+        f"program {name!r} cannot be traced.",
+        ((failure.kind, failure.message), *where),
+        'print(inspection.stage("jaxpr").text), which shows what is known up to there.',
+    )
+
+
+def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableError:
+    """Return what to raise of a program of which there is not what a compiler makes.
+
+    Args:
+        name: Name of the program.
+        what: What there is not: `"passes"`.
+        error: What JAX or XLA said.
+    """
+    failure = failure_of(error)
+    return StageUnavailableError(
+        f"program {name!r} has no {what}.",
+        ((failure.kind, failure.message),),
+        'inspection.stage("hlo"), which says whether it compiles.',
+    )

@@ -15,7 +15,7 @@ import jax
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.as_data import inspection_data
-from mithril_nb.stages.failure import failure_of
+from mithril_nb.stages.failure import not_compiled, not_traced
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.links import linked
@@ -23,7 +23,6 @@ from mithril_nb.stages.machine.kernels import Kernel
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.pipeline import STAGES, Pipeline, Told
-from mithril_nb.stages.places import told_line
 from mithril_nb.stages.records import Equation, Stage
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
 from mithril_nb.stages.trace.traced import Input, Program
@@ -222,6 +221,17 @@ class Inspection(Shown):
             passes: Whether its passes will be, too.
         """
         self._pipeline.compilation.want(machine_code=machine_code, passes=passes)
+
+    def begin_compiling(self) -> None:
+        """Have XLA make `optimized` on a thread of its own; returns when it is at work. Errors are told later."""
+        self._pipeline.begin_compiling()
+
+    def hlo_ahead(self) -> Stage | None:
+        """Return `"hlo"` as soon as XLA's passes are done; the final stage has the same `instructions`, or it changed.
+
+        `None` if it is not known before the end: only `want`, called before, has XLA write it down.
+        """
+        return self._pipeline.hlo_ahead()
 
     @property
     def is_compiled(self) -> bool:
@@ -431,12 +441,7 @@ class Inspection(Shown):
         except StageUnavailableError:
             raise
         except Exception as error:
-            failure = failure_of(error)
-            raise StageUnavailableError(
-                f"program {self.name!r} has no {what}.",
-                ((failure.kind, failure.message),),
-                'inspection.stage("hlo"), which says whether it compiles.',
-            ) from error
+            raise not_compiled(self.name, what, error) from error
 
     def _traced(self) -> Program:
         try:
@@ -444,13 +449,7 @@ class Inspection(Shown):
         except StageUnavailableError:  # of a block that says why itself
             raise
         except Exception as error:
-            failure = failure_of(error, in_trace=True)
-            where = (("at", f"{told_line(failure.source)}: {failure.code}"),) if failure.source else ()
-            raise StageUnavailableError(
-                f"program {self.name!r} cannot be traced.",
-                ((failure.kind, failure.message), *where),
-                'print(inspection.stage("jaxpr").text), which shows what is known up to there.',
-            ) from error
+            raise not_traced(self.name, error) from error
 
 
 def inspect(

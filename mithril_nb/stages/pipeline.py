@@ -278,6 +278,17 @@ class Pipeline:
         lowered = self.lowered.get()
         return _timed("hlo_before", lambda: self._read_hlo(lowered.as_text(dialect="hlo", debug_info=True)))
 
+    def begin_compiling(self) -> None:
+        """Have XLA make `optimized` on a thread of its own; returns as soon as it needs no Python."""
+        with suppress(Exception):
+            self.lowered.get()  # Python's work: who goes on meanwhile would only hold it up
+        self.compilation.begin()
+
+    def hlo_ahead(self) -> Stage | None:
+        """Return the optimized HLO while XLA still works on machine code; waits for its passes. `None` if it cannot."""
+        read = self.compilation.read_ahead()
+        return None if read is None else Stage("hlo", *read)
+
     def _make_hlo(self) -> Stage:
         text = self.optimized.get().as_text()
         if not text:

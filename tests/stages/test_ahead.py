@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import pytest
 from jax_programs import spec
 
+from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.ahead import Ahead, fingerprint
 from mithril_nb.stages.xla.passes import files_of_passes
 
@@ -70,6 +72,24 @@ def test_if_xla_changes_the_module_later_its_own_text_counts(afterwards, monkeyp
     decided = inspection._pipeline.compilation._decided()
     assert decided is not None
     assert inspection.stage("hlo").instructions is not decided.hlo[1]
+
+
+@pytest.mark.usefixtures("reading_at_once")
+@pytest.mark.parametrize("changes_later", [False, True])
+def test_costs_are_counted_ahead_and_anew_if_xla_changes_the_module_later(changes_later, monkeypatch) -> None:
+    counted: list[str] = []
+
+    def count(stage: Stage, *args: object) -> object:
+        counted.append(stage.name)
+        return hlo_costs(stage, *args)
+
+    monkeypatch.setattr("mithril_nb.cost.counting.hlo_costs", count)
+    if changes_later:
+        numbers = iter(range(9))
+        monkeypatch.setattr("mithril_nb.stages.xla.compilation.fingerprint", lambda text: bytes([next(numbers)]))
+    found = look().costs()
+    assert counted == ["hlo_before", "hlo", *(["hlo"] if changes_later else [])]
+    assert found["compiled"] == look().cost("compiled")
 
 
 @pytest.mark.usefixtures("reading_at_once")

@@ -68,9 +68,28 @@ def test_passes_asked_for_late_are_those_asked_for_first(turns: list[str]) -> No
     assert turns == ["passes, least effort", "nothing, least effort", "passes"]
 
 
-def test_costs_have_nothing_written_down(turns: list[str]) -> None:
-    assert look().costs()["compiled"].total.flops
+def test_all_costs_and_the_memory_after_them_take_one_turn(turns: list[str]) -> None:
+    inspection, alone = look(), look()
+    assert inspection.costs()["compiled"] == alone.cost("compiled")
+    assert inspection.memory.peak_bytes
+    assert turns == ["files, least effort", "nothing, least effort"]
+
+
+def test_who_has_it_compiled_beside_goes_on_once_xla_is_at_work(turns: list[str]) -> None:
+    inspection = look()
+    inspection.begin_compiling()
+    inspection.begin_compiling()
+    assert inspection.optimized is inspection.optimized
+    inspection.begin_compiling()
     assert turns == ["nothing, least effort"]
+    assert inspection.hlo_ahead() is None  # nothing was written down
+
+
+def test_who_has_a_program_compiled_beside_that_is_refused_is_told_when_asking_for_it() -> None:
+    inspection = inspect(lambda x: x @ x, spec(3, 4))
+    inspection.begin_compiling()
+    with pytest.raises(TypeError, match="contracting dimensions"):
+        _ = inspection.optimized
 
 
 def test_what_the_persistent_cache_holds_of_the_same_program_is_not_taken_for_ours(tmp_path: Path) -> None:

@@ -2,9 +2,9 @@
 
 Machine code is two fifths of the time that XLA takes on a CPU, and neither what a program costs nor what memory it
 needs depends on it: so who asks for no more has a turn of XLA with the least effort there. A small program takes a
-fifth longer if XLA writes its kernels and its plan of memory down, a large one half as long again if it writes every
-pass. Who asks for any of this later has it from a second turn, of the same module; one for the passes alone ends where
-machine code would begin.
+fifth longer if XLA writes its kernels and its plan of memory down, but then its module can be read meanwhile; a large
+one takes half as long again if it writes every pass. Who asks for any of this later has it from a second turn, of the
+same module; one for the passes alone ends where machine code would begin.
 """
 
 from __future__ import annotations
@@ -118,6 +118,8 @@ class Compilation:
         self._wants_files = self._wants_machine_code = self._wants_passes = False
         self._deciding = threading.Lock()
         self._has_begun_in_full = self._has_begun_with_least = False
+        self._is_at_work = threading.Event()
+        self._reading: Ahead[_Decided] | None = None
         self._full: _Turn | None = None
         self._told: _Turn | None = None  # that of which the module is: the one above, or one with the least effort
         self.compiled = Once(self._compile)
@@ -137,6 +139,31 @@ class Compilation:
         self._wants_files = True
         self._wants_machine_code = self._wants_machine_code or machine_code
         self._wants_passes = self._wants_passes or passes
+
+    def begin(self) -> None:
+        """Have XLA make `optimized` on a thread of its own; returns as soon as it is at work, and needs no Python.
+
+        Who works on meanwhile would hold Python back from what is done before that. Whoever asks for `optimized` is
+        told what went wrong.
+        """
+        with suppress(RuntimeError):  # A process may have as many threads as it is allowed: then one after the other.
+            threading.Thread(target=self._make_alone, name="mithril_nb compiles", daemon=True).start()
+            self._is_at_work.wait()
+
+    def _make_alone(self) -> None:
+        try:
+            with suppress(Exception):
+                self.optimized.get()
+        finally:
+            self._is_at_work.set()
+
+    def read_ahead(self) -> Read | None:
+        """Return the optimized module, read while XLA still works on its machine code; waits for its passes.
+
+        `hlo` gives the same if no pass came later. `None` if XLA does not write it down, or was done before.
+        """
+        decided = None if self._reading is None else self._reading.get()
+        return None if decided is None else decided.hlo
 
     def _compile(self) -> jax.stages.Compiled:
         with self._deciding:
@@ -179,7 +206,8 @@ class Compilation:
             with jax_versions.without_compilation_cache():
                 return _Turn(compile_with(effort, self._options, self._by_xla()))
         dump = Dump()
-        with Ahead(partial(self._read_ahead, dump, has_passes)) as ahead:
+        self._reading = Ahead(partial(self._decide, dump, has_passes))
+        with self._reading as ahead:
             compiled = self._write(dump, effort, {**files, **(PASSES if has_passes else {})})
         return _Turn(compiled, dump, has_passes, ahead)
 
@@ -192,7 +220,12 @@ class Compilation:
 
     def _by_xla(self) -> Callable[[Mapping[str, Any]], jax.stages.Compiled]:
         lowered = self._lowered.get()
-        return lambda options: lowered.compile(compiler_options=dict(options) or None)
+
+        def compile(options: Mapping[str, Any]) -> jax.stages.Compiled:
+            self._is_at_work.set()
+            return lowered.compile(compiler_options=dict(options) or None)
+
+        return compile
 
     def _written_of_memory(self) -> Dump:
         self.want(machine_code=False)
@@ -259,7 +292,7 @@ class Compilation:
 
     # While XLA is at work
 
-    def _read_ahead(self, dump: Dump, has_passes: bool) -> _Decided | None:
+    def _decide(self, dump: Dump, has_passes: bool) -> _Decided | None:
         text = dump.optimized()
         if text is None:
             return None
