@@ -28,18 +28,18 @@ from mithril_nb.cost.records import (
     sum_of_rows,
     unknown_of,
 )
+from mithril_nb.cost.roles import ByRole
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
 from mithril_nb.display import Shown, finite
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
-from mithril_nb.stages.records import UNATTRIBUTED
+from mithril_nb.stages.records import ROLES, UNATTRIBUTED
 
 if TYPE_CHECKING:
     import pandas
 
 NOT_RUN = "time_s: nothing here is run, so no time is known"
 ON_EACH_DEVICE = "shard_map: what runs on each device is counted for one of them"
-ROLES = ("forward", "backward", "update")
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,8 @@ class Cost(Shown):
         rows: dict[str, list[CostRow]] = {role: [] for role in ROLES}
         for row in self.rows:
             rows.setdefault(row.role or "", []).append(row)
-        return {role: self._sum_of_rows(found) for role, found in rows.items()}
+        found = {role: self._sum_of_rows(some) for role, some in rows.items()}
+        return ByRole(found, f"costs of {self.program!r}")
 
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:

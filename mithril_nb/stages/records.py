@@ -15,6 +15,8 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.frozen import quick_to_make
 
 Role = Literal["forward", "backward", "update"]
+ROLES: tuple[Role, ...] = ("forward", "backward", "update")
+"""In the order of a step."""
 Origin = Literal["tagged", "inferred"]
 Param = None | bool | int | float | str | tuple["Param", ...]
 """A param of an equation as plain data."""

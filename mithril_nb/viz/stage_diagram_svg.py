@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from mithril_nb.stages.graph.stage_graph import ROLES, ROOT, GraphNode, StageGraph
+from mithril_nb.stages.graph.stage_graph import ROOT, GraphNode, StageGraph
+from mithril_nb.stages.records import ROLES
 from mithril_nb.viz import sizes
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import HUES, LIGHT

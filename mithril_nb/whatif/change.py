@@ -10,6 +10,7 @@ from typing import Any
 from mithril_nb.cost import Cost, Figures
 from mithril_nb.cost.comparison import Change as Pair
 from mithril_nb.cost.comparison import Comparison
+from mithril_nb.cost.roles import ByRole
 from mithril_nb.display import Shown
 from mithril_nb.whatif.behind import Later
 from mithril_nb.whatif.settings import plain, told
@@ -74,7 +75,8 @@ class Change(Shown):
         """The same for forward, backward and update."""
         before, after = self.before.by_role, self.after.by_role
         roles = dict.fromkeys((*before, *after))
-        return {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
+        found = {role: Pair(before.get(role, Figures()), after.get(role, Figures())) for role in roles}
+        return ByRole(found, f"what changes in {self.program!r}", "change.by_role")
 
     @property
     def peaks(self) -> tuple[Peak, Peak]:

@@ -256,3 +256,12 @@ def test_any_name_is_data(parsed, block, opcode):
     }  # fmt: skip
     page = parsed(cost_html({**BESIDE, "sources": {block: cost}, "unavailable": {opcode: block}}))
     assert "script" not in {tag for tag, _ in page.elements}
+
+
+def test_of_nothing_there_are_no_shares() -> None:
+    nothing = {**COMPILED, "by_block": {"flip": figures(0, 64, share=0.0, share_bound="")}, "total": figures(0, 64)}
+    text = cost_text(nothing)
+    assert "share" not in text
+    assert "%" not in text
+    assert "share" not in cost_html(nothing)
+    assert "100 %" in cost_text({**nothing, "total": figures(0, 64, unknown=1)})  # of what may be something

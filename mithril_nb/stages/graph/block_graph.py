@@ -10,10 +10,9 @@ from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.inference import by_place
-from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Role
+from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role
 from mithril_nb.stages.trace.jaxpr_text import printable, short_spec
 
-ROLES: tuple[Role, ...] = ("forward", "backward", "update")
 _WIDEST = 44
 
 

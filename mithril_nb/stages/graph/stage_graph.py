@@ -14,10 +14,9 @@ from typing import Literal
 from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.frozen import quick_to_make
-from mithril_nb.stages.records import LOSS, OPTIMIZER, Role
+from mithril_nb.stages.records import LOSS, OPTIMIZER, ROLES, Role
 
 Kind = Literal["block", "loop", "cond", "branch", "call", "repeat", "lines", "bucket", "instruction", "input"]
-ROLES: tuple[Role, ...] = ("forward", "backward", "update")
 ROOT = ""
 _FEW = 4
 _STRUCTURE = frozenset({"block", "loop", "cond", "branch", "repeat"})

@@ -9,8 +9,8 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.calls import split_rounds
 from mithril_nb.stages.graph.folds import Draft, fold, sort_children
 from mithril_nb.stages.graph.regions import Region, parents_of, region_of
-from mithril_nb.stages.graph.stage_graph import MOST, ROLES, ROOT, GraphNode, StageGraph, shapes_text
-from mithril_nb.stages.records import UNATTRIBUTED, Instruction, Role, Stage
+from mithril_nb.stages.graph.stage_graph import MOST, ROOT, GraphNode, StageGraph, shapes_text
+from mithril_nb.stages.records import ROLES, UNATTRIBUTED, Instruction, Role, Stage
 
 _ARGUMENT = re.compile(r"[.\[]")
 _FEW_INPUTS = 3

@@ -112,9 +112,15 @@ class _Table:
         return self.main.get("source") == "measured"
 
     @cached_property
-    def has_shares(self) -> bool:
-        """Whether there may be shares: of a whole that is a formula there are none."""
+    def has_numbers(self) -> bool:
+        """Whether sums are numbers, and no formulas."""
         return not isinstance(value_of(self.main.get("total", {}), "flops"), str)
+
+    @cached_property
+    def has_shares(self) -> bool:
+        """Whether there may be shares: of a whole that is a formula, or nothing, there are none."""
+        total = self.main.get("total", {})
+        return self.has_numbers and (self.is_timed or total.get("flops") != 0 or bool(total.get("unknown")))
 
     @cached_property
     def folded(self) -> list[Row]:
@@ -418,7 +424,7 @@ def _whole(table: _Table) -> Iterator[tuple[str, list[str], list[float | str | N
             if one is not None:
                 rows.append((str(one["name"]), {**one, "bytes_accessed": one.get("bytes")}))
         found = [(title, [value_of(figures, column.key) for column in columns]) for title, figures in rows]
-        if len(rows) > 1 and cost.get("once") is not None and (found[1][1] == found[0][1] or not table.has_shares):
+        if len(rows) > 1 and cost.get("once") is not None and (found[1][1] == found[0][1] or not table.has_numbers):
             del rows[1], found[1]
         for (title, figures), (_, values) in zip(rows, found, strict=True):
             yield title, [column.told(figures) for column in columns], values
@@ -460,7 +466,7 @@ def _formulas(table: _Table) -> Iterator[str]:
             '<div class="scroll"><table class="cost"><thead><tr><th scope="col">opcode</th>'
             '<th scope="col" class="words">FLOPs of one run</th>'
             '<th scope="col">rows</th>'
-            + ('<th scope="col">FLOPs</th><th scope="col">bytes</th>' if table.has_shares else "")
+            + ('<th scope="col">FLOPs</th><th scope="col">bytes</th>' if table.has_numbers else "")
             + "</tr></thead><tbody>"
         )
         for (opcode, formula), rows in found[:_MOST_FORMULAS]:
@@ -468,7 +474,7 @@ def _formulas(table: _Table) -> Iterator[str]:
                 f'<tr><th scope="row">{escaped(one_line(opcode))}</th>'
                 f'<td class="words">{escaped(one_line(formula))}</td><td>{len(rows):,}</td>'
             )
-            for key, written in (("flops", flops), ("bytes_accessed", nbytes)) if table.has_shares else ():
+            for key, written in (("flops", flops), ("bytes_accessed", nbytes)) if table.has_numbers else ():
                 value = None if all(row.get(key) is None for row in rows) else _sum(rows, key)
                 yield _value_cell(written(value), value)
             yield "</tr>"
