@@ -435,9 +435,10 @@ def donated(traced: Any) -> tuple[bool, ...]:
     return tuple(getattr(traced, "_params", {}).get("donated_invars", (False,) * count))
 
 
-def says_shardings(equation: Any) -> bool:
-    """Whether the call of a jitted function says on which devices what it takes and gives lies."""
-    given = (*equation.params.get("in_shardings", ()), *equation.params.get("out_shardings", ()))
+def says_shardings(jitted: Any) -> bool:
+    """Whether the call of a jitted function, or its trace, says on which devices what it takes and gives lies."""
+    params = getattr(jitted, "_params" if isinstance(jitted, jax.stages.Traced) else "params", {})
+    given = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
     return any(type(one).__name__ != "UnspecifiedValue" for one in given)
 
 

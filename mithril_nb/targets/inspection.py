@@ -22,6 +22,7 @@ from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.sizes import no_array
 from mithril_nb.targets.slips import OF_FUNCTIONS, OF_MODULES, check_options
 from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
+from mithril_nb.targets.traced import without_trace
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 """Programs that a model has."""
@@ -52,8 +53,9 @@ def inspect(
 
     Args:
         target: A `Model`, a `PhysicalModel`, any function that JAX can trace, a module of Flax nnx or linen, of
-            Equinox, or a Haiku transform. Equinox modules are called as they are: `jax.vmap(module)` takes a batch, and
-            has the programs of a module.
+            Equinox, or a Haiku transform; or what JAX has traced, by `jax.jit(f).trace(...)` or
+            `jax.make_jaxpr(f)(...)`, which knows its arguments. Equinox modules are called as they are:
+            `jax.vmap(module)` takes a batch, and has the programs of a module.
         *args: What it is called with; for a model its inputs in order.
         kwargs: What it is called with by name, where a name is one of those below.
         shapes: Shapes of the inputs of a model, in the place of arguments: `{"input": [32, 784]}`. With names in the
@@ -94,7 +96,7 @@ def inspect(
     """
     check_options(kwargs, name, device, compiler_options)
     given = {**named, **(kwargs or {})}
-    target, args, given = without_partial(target, args, given)
+    target, args, given = without_trace(*without_partial(target, args, given))
     asked = {"program": program, "loss": loss, "optimizer": optimizer}
     check_target(target, args, {"shapes": shapes, **asked})
     if takes_params(target, args, given, params):

@@ -1,0 +1,178 @@
+"""A program that JAX has traced already, as the function of its arguments that it stands for."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.stages import jax_versions
+from mithril_nb.targets.doors import door
+
+_FIRST_NAME = re.compile(r"\w+")
+
+
+def without_trace(
+    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
+    """What `jax.jit(f).trace(...)` or `jax.make_jaxpr(f)(...)` gave is a function of what it was traced with.
+
+    Args:
+        target: It, or anything else, which is given back as it is.
+        args: What it is called with; by default what it was traced with.
+        kwargs: The same, by name.
+
+    Returns:
+        A function, and shapes of its arguments. What it does is what was traced: nothing of the original runs again.
+
+    Raises:
+        UnknownOptionError: It was traced with other arguments.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> traced = jax.jit(jnp.dot).trace(jnp.ones((2, 3)), jnp.ones(3))
+        >>> function, args, _ = without_trace(traced, (), {})
+        >>> function.__name__, [spec.shape for spec in args]
+        ('dot', [(2, 3), (3,)])
+    """
+    if isinstance(target, jax.stages.Traced):
+        positional, named = jax.tree.map(_spec, target.in_avals)
+        names = [] if not positional else _argument_names(target.jaxpr, positional)
+        _refuse_shardings(target)
+        function = _function(_whole(target.jaxpr, target.out_tree), target.fun_name, names, tuple(named))
+        function = _donating(function, *target.args_info)
+    elif isinstance(target, core.ClosedJaxpr):
+        positional, named = tuple(map(_spec, target.in_avals)), {}
+        names = [_identifier(name) for name in _leaf_names(target)]
+        function = _function(_whole(target), getattr(_debug_info(target), "func_name", "jaxpr"), names)
+    else:
+        return target, args, kwargs
+    if (args or kwargs) and _shapes((args, dict(kwargs))) != _shapes((positional, named)):
+        raise UnknownOptionError(
+            f"program {function.__name__!r} was traced with other arguments.",
+            (("traced with", _told(positional, named)), ("given", _told(args, kwargs))),
+            f"{door().call('traced')}: it knows its arguments. For others, trace it with them.",
+        )
+    return function, positional, named
+
+
+def _spec(aval: Any) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=getattr(aval, "weak_type", False))
+
+
+def _whole(closed: Any, results: Any = None) -> Callable[..., Any]:
+    """Return the function that a jaxpr stands for.
+
+    Args:
+        closed: The jaxpr.
+        results: What its results are given as; by default a list, or the only one.
+    """
+    every = jax_versions.jaxpr_as_fun(closed)  # A `Traced` is called as one equation with all others in it.
+
+    def whole(*args: Any, **kwargs: Any) -> Any:
+        found = every(*jax.tree.leaves((args, kwargs)))
+        if results is None:
+            return found[0] if len(found) == 1 else found
+        return jax.tree.unflatten(results, found)
+
+    return whole
+
+
+def _function(
+    call: Callable[..., Any], name: str, names: Sequence[str], named: Sequence[str] = ()
+) -> Callable[..., Any]:
+    """Return a function that says what the original took, as far as its trace tells."""
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    unique: list[str] = []
+    for one in names:
+        unique.append(one if one not in (*unique, *named) else f"{one}_{len(unique)}")
+    kinds = inspect.Parameter
+    parameters = [kinds(one, kinds.POSITIONAL_ONLY) for one in unique]
+    parameters += [kinds(one, kinds.KEYWORD_ONLY) for one in named]
+    function.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+    return function
+
+
+def _donating(function: Callable[..., Any], positional: Sequence[Any], named: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return a function that may reuse the memory of the arguments for its results that were donated."""
+
+    def is_donated(one: Any) -> bool:
+        leaves = jax.tree.leaves(one)
+        return bool(leaves) and all(leaf.donated for leaf in leaves)
+
+    numbers = tuple(number for number, one in enumerate(positional) if is_donated(one))
+    names = tuple(name for name, one in named.items() if is_donated(one))
+    return jax.jit(function, donate_argnums=numbers, donate_argnames=names) if numbers or names else function
+
+
+def _refuse_shardings(traced: jax.stages.Traced) -> None:
+    """Raise if a program was told where its arrays lie: a trace of it does not hand that on."""
+    meshes = [aval.sharding.mesh for aval in jax.tree.leaves(traced.in_avals)]
+    if not jax_versions.says_shardings(traced) and all(mesh.empty for mesh in meshes):
+        return
+    raise UnknownOptionError(
+        f"program {traced.fun_name!r} was traced with shardings, which are not in its equations.",
+        (("needs", "the function that was traced, with its shardings"),),
+        f"{door().call('jax.jit(f, in_shardings=...)', 'x')}, with the function itself.",
+    )
+
+
+def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
+    """Return what the arguments by position are called: each as the first array in it, as far as that has a name."""
+    leaves = _leaf_names(jaxpr)
+    names: list[str] = []
+    place = 0
+    for number, one in enumerate(positional):
+        count = len(jax.tree.leaves(one))
+        first = _FIRST_NAME.match(leaves[place]) if count and place < len(leaves) else None
+        names.append(_identifier(first.group()) if first else f"arg_{number}")
+        place += count
+    return names
+
+
+def _leaf_names(jaxpr: Any) -> list[str]:
+    """Return what a trace calls the arrays that it takes: `"params['w']"`."""
+    known = getattr(_debug_info(jaxpr), "arg_names", None) or ()
+    return [name or f"x_{place}" for place, name in enumerate(known)] or [
+        f"x_{at}" for at in range(len(jaxpr.in_avals))
+    ]
+
+
+def _debug_info(jaxpr: Any) -> Any:
+    """Return what JAX keeps for its own error messages; nothing depends on it but names."""
+    return getattr(jax_versions.open_jaxpr(jaxpr), "debug_info", None)
+
+
+def _identifier(text: str) -> str:
+    """Return a name for what a trace calls an array.
+
+    Examples:
+        >>> _identifier("params['w']"), _identifier("x"), _identifier("[0]")
+        ('params_w', 'x', 'x_0')
+    """
+    name = re.sub(r"\W+", "_", text).strip("_")
+    return name if name.isidentifier() and not keyword.iskeyword(name) else f"x_{name}".rstrip("_")
+
+
+def _shapes(tree: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(getattr(one, "shape", ()), str(getattr(one, "dtype", type(one)))) for one in leaves]
+
+
+def _told(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    """Return arguments in words: shapes and dtypes of arrays."""
+    leaves = jax.tree.leaves((tuple(args), dict(kwargs)))
+    return (
+        ", ".join(f"{one.dtype}{[*one.shape]}" if hasattr(one, "shape") else type(one).__name__ for one in leaves)
+        or "nothing"
+    )

@@ -1,0 +1,132 @@
+"""What JAX has traced already is looked at as the function is that it was traced from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax_programs import spec
+
+import mithril_nb as ml
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.targets import inspect
+
+
+def layer(params: Any, x: Any, *, scale: Any) -> Any:
+    with jax.named_scope("layer"):
+        return {"out": jnp.tanh(x @ params["w"] + params["b"]) * scale}
+
+
+PARAMS = {"w": spec(4, 3), "b": spec(3)}
+X, SCALE = spec(5, 4), spec()
+
+
+def told(inspection: Any) -> list[Any]:
+    return [
+        [(one.id, one.primitive, one.block, one.role, one.inputs, one.outputs) for one in inspection.equations],
+        {path: figures.flops for path, figures in inspection.cost("compiled").by_block.items()},
+        inspection.stage("python").text,
+    ]
+
+
+def test_a_trace_is_looked_at_as_its_function_is() -> None:
+    traced = jax.jit(layer).trace(PARAMS, X, scale=SCALE)
+    found, wanted = inspect(traced), inspect(jax.jit(layer), PARAMS, X, scale=SCALE)
+    assert found.name == "layer"
+    assert [one.name for one in found.inputs] == ["params['b']", "params['w']", "x", "scale"]
+    assert told(found) == told(wanted)
+    assert found.cost().total == wanted.cost().total
+    assert found.cost().total.params == 15
+    arrays = {"w": np.ones((4, 3), np.float32), "b": np.ones(3, np.float32)}, np.ones((5, 4), np.float32)
+    assert found.compiled(*arrays, np.float32(2)).keys() == {"out"}
+    assert told(inspect(traced, PARAMS, X, scale=SCALE)) == told(found)
+
+
+def test_a_jaxpr_is_looked_at_as_its_function_is() -> None:
+    jaxpr = jax.make_jaxpr(layer)(PARAMS, X, scale=SCALE)
+    found = inspect(jaxpr)
+    assert found.name == "layer"
+    assert [one.name for one in found.inputs] == ["params_b", "params_w", "x", "scale"]
+    assert told(found)[:2] == told(inspect(layer, PARAMS, X, scale=SCALE))[:2]
+    assert inspect(jaxpr, params=["params_b", "params_w"]).cost().total.params == 15
+
+
+@pytest.mark.parametrize("made", [jax.jit(lambda x: x).trace, jax.make_jaxpr(lambda x: x)])
+def test_arrays_that_a_function_closes_over_are_in_its_trace(made: Callable[..., Any]) -> None:
+    held = np.arange(2000, dtype=np.float32).reshape(50, 40)
+
+    def closing(x: Any) -> Any:
+        return x @ held
+
+    traced = jax.jit(closing).trace(spec(3, 50)) if made.__name__ == "trace" else jax.make_jaxpr(closing)(spec(3, 50))
+    assert inspect(traced).cost().total.flops == 2 * 3 * 50 * 40
+    np.testing.assert_allclose(inspect(traced).compiled(np.ones((3, 50), np.float32)), [held.sum(0)] * 3)
+
+
+def test_names_of_sizes_and_static_arguments_stay() -> None:
+    (batch,) = jax.export.symbolic_shape("batch")
+    traced = jax.jit(lambda x, n: x**n, static_argnums=1).trace(jax.ShapeDtypeStruct((batch, 4), "float32"), 3)
+    assert inspect(traced).cost().at(batch=10).total.flops == 2 * 10 * 4
+
+
+def test_what_is_donated_is_reused() -> None:
+    traced = jax.jit(lambda x, y: x + y, donate_argnums=0).trace(spec(64), spec(64))
+    memory = inspect(traced).costs().memory
+    assert memory is not None
+    assert memory.alias == 64 * 4
+
+
+def test_names_that_python_does_not_allow() -> None:
+    def lambdas(*args: Any) -> Any:
+        return sum(args)
+
+    found = inspect(jax.make_jaxpr(lambdas)(*map(spec, (2, 2, 2))))
+    assert len({one.name for one in found.inputs}) == 3
+    found = inspect(jax.jit(lambdas).trace(spec(2), spec(2)))
+    assert found.cost().total == inspect(lambdas, spec(2), spec(2)).cost().total
+
+
+def test_other_arguments_are_refused() -> None:
+    traced = jax.jit(jnp.dot).trace(spec(2, 3), spec(3))
+    with pytest.raises(UnknownOptionError) as caught:
+        inspect(traced, spec(4, 3), spec(3))
+    assert str(caught.value) == (
+        "program 'dot' was traced with other arguments.\n"
+        "    traced with  float32[2, 3], float32[3]\n"
+        "    given        float32[4, 3], float32[3]\n"
+        "    Try: ml.inspect(traced): it knows its arguments. For others, trace it with them."
+    )
+
+
+def test_shardings_that_a_trace_does_not_hand_on_are_refused() -> None:
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,))
+    sharding = NamedSharding(mesh, PartitionSpec("d"))
+    with pytest.raises(UnknownOptionError) as caught:
+        inspect(jax.jit(jnp.tanh, in_shardings=sharding).trace(spec(8)))
+    assert str(caught.value) == (
+        "program 'tanh' was traced with shardings, which are not in its equations.\n"
+        "    needs  the function that was traced, with its shardings\n"
+        "    Try: ml.inspect(jax.jit(f, in_shardings=...), x), with the function itself."
+    )
+    with pytest.raises(UnknownOptionError, match="was traced with shardings"):
+        inspect(jax.jit(jnp.tanh).trace(jax.device_put(jnp.ones(8), sharding)))
+
+
+@pytest.mark.parametrize(("made", "kind"), [(lambda one: one, "Lowered"), (lambda one: one.compile(), "Compiled")])
+def test_what_is_past_its_equations_is_refused(made: Callable[[Any], Any], kind: str) -> None:
+    x = spec(4, 4)
+    target = made(jax.jit(jnp.tanh).lower(x))
+    for args in ((), (x,)):
+        with pytest.raises(UnknownOptionError) as caught:
+            ml.inspect(target, *args)
+        assert str(caught.value) == (
+            f"cannot inspect a jax.stages.{kind}: it has no equations any more, which say what caused each line.\n"
+            "    needs  a model, a function, a module of Flax, Equinox or Haiku, or what jax.jit(f).trace(x) gives\n"
+            "    Try: ml.inspect(f, x), with the function that it was made of."
+        )
+    assert inspect(jax.jit(jnp.tanh).trace(x)).cost().total.transcendentals == 16
