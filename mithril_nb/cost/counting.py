@@ -40,7 +40,6 @@ SOURCES = ("analytic", "lowered", "compiled")
 _IN_BODY = re.compile(r"\.b\d+\.\d+$")
 _STAGES = {"lowered": "hlo_before", "compiled": "hlo"}
 
-_AHEAD: WeakKeyDictionary[Inspection, _Counted] = WeakKeyDictionary()
 _KNOWN: WeakKeyDictionary[Inspection, dict[str, Cost]] = WeakKeyDictionary()
 
 
@@ -88,13 +87,10 @@ def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
     if "compiled" in sources and not inspection.is_optimized:
         # XLA holds no lock of Python's: what need not be compiled is counted meanwhile, and once its passes are
         # written down, what they made, too.
-        inspection.want(machine_code=False)
         inspection.begin_compiling()
     for source in sources:
         try:
-            if source == "compiled":
-                _count_ahead(inspection)
-            found[source] = cost_of(inspection, source)
+            found[source] = _cost_ahead(inspection) if source == "compiled" else cost_of(inspection, source)
         except StageUnavailableError as error:
             facts = error.diagnostics[0].facts
             unavailable[source] = facts[0][1].partition("\n")[0] if facts else str(error)
@@ -133,7 +129,7 @@ def _analytic(inspection: Inspection) -> Cost:
     return of_equations(program.costs(), program, inspection.device)
 
 
-def _counted(inspection: Inspection, source: str) -> Cost:
+def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None) -> Cost:
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
         is_traced = inspection.stage("jaxpr").unavailable is None
@@ -143,7 +139,10 @@ def _counted(inspection: Inspection, source: str) -> Cost:
             (("reason", stage.unavailable),),
             with_numbers(sizes, inspection.check_sizes) if sizes else 'inspection.cost(source="analytic")',
         )
-    counted = _counted_once(inspection, source, stage)
+    # What was counted ahead is of the same instructions, or a pass came later.
+    counted = ahead
+    if counted is None or counted.instructions is not stage.instructions:
+        counted = _count(inspection, source, stage)
     return Cost(
         inspection.name,
         source,
@@ -174,18 +173,17 @@ class _Counted:
     fusions: tuple[Fusion, ...]
 
 
-def _count_ahead(inspection: Inspection) -> None:
-    """Count what XLA's passes have made while it still writes machine code for it, if that is known by then."""
-    stage = inspection.hlo_ahead()
-    if stage is not None:
-        _AHEAD[inspection] = _count(inspection, "compiled", stage)
+def _cost_ahead(inspection: Inspection) -> Cost:
+    """Return what the compiled program costs, as `cost_of`.
 
-
-def _counted_once(inspection: Inspection, source: str, stage: Stage) -> _Counted:
-    ahead = _AHEAD.pop(inspection, None) if source == "compiled" else None
-    if ahead is not None and ahead.instructions is stage.instructions:
-        return ahead
-    return _count(inspection, source, stage)
+    What XLA's passes have made is counted while it still writes machine code for it, if that is known by then.
+    """
+    known = _KNOWN.setdefault(inspection, {})
+    if "compiled" not in known:
+        stage = None if inspection.has_stage("hlo") else inspection.hlo_ahead()
+        ahead = None if stage is None else _count(inspection, "compiled", stage)
+        known["compiled"] = _counted(inspection, "compiled", ahead)
+    return known["compiled"]
 
 
 def _count(inspection: Inspection, source: str, stage: Stage) -> _Counted:

@@ -223,13 +223,13 @@ class Inspection(Shown):
         self._pipeline.compilation.want(machine_code=machine_code, passes=passes)
 
     def begin_compiling(self) -> None:
-        """Have XLA make `optimized` on a thread of its own; returns when it is at work. Errors are told later."""
+        """Have XLA make `optimized` on a thread of its own; returns when it starts. Errors are told later."""
         self._pipeline.begin_compiling()
 
     def hlo_ahead(self) -> Stage | None:
         """Return `"hlo"` as soon as XLA's passes are done; the final stage has the same `instructions`, or it changed.
 
-        `None` if it is not known before the end: only `want`, called before, has XLA write it down.
+        `None` if it is not known before the end, or XLA writes nothing down: `begin_compiling` has it do so.
         """
         return self._pipeline.hlo_ahead()
 

@@ -279,7 +279,7 @@ class Pipeline:
         return _timed("hlo_before", lambda: self._read_hlo(lowered.as_text(dialect="hlo", debug_info=True)))
 
     def begin_compiling(self) -> None:
-        """Have XLA make `optimized` on a thread of its own; returns as soon as it needs no Python."""
+        """Have XLA make `optimized` on a thread of its own; returns when it is about to start."""
         with suppress(Exception):
             self.lowered.get()  # Python's work: who goes on meanwhile would only hold it up
         self.compilation.begin()

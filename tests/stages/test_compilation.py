@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -12,6 +13,7 @@ from fresh import run_fresh
 from jax_programs import spec
 
 from benchmarks.corpus import corpus
+from mithril_nb.cost.hlo.instruction_costs import hlo_costs
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.measure import profile
 from mithril_nb.stages import Inspection, inspect
@@ -75,14 +77,50 @@ def test_all_costs_and_the_memory_after_them_take_one_turn(turns: list[str]) -> 
     assert turns == ["files, least effort", "nothing, least effort"]
 
 
-def test_who_has_it_compiled_beside_goes_on_once_xla_is_at_work(turns: list[str]) -> None:
+@pytest.fixture
+def held_up(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Has XLA, when its passes are done and all is written down, wait with its machine code for this event."""
+    compile, may_go_on = jax.stages.Lowered.compile, threading.Event()
+
+    def slowly(self, compiler_options=None, **options):
+        compiled = compile(self, compiler_options, **options)
+        assert may_go_on.wait(60)
+        return compiled
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", slowly)
+    yield may_go_on
+    may_go_on.set()
+
+
+def test_who_has_it_compiled_beside_goes_on_while_xla_is_at_work(held_up: threading.Event) -> None:
     inspection = look()
     inspection.begin_compiling()
     inspection.begin_compiling()
-    assert inspection.optimized is inspection.optimized
-    inspection.begin_compiling()
-    assert turns == ["nothing, least effort"]
-    assert inspection.hlo_ahead() is None  # nothing was written down
+    assert inspection.cost("lowered").total.flops
+    ahead = inspection.hlo_ahead()
+    assert not inspection.is_optimized
+    held_up.set()
+    assert ahead is not None
+    assert inspection.stage("hlo").instructions is ahead.instructions
+
+
+def test_costs_are_counted_before_machine_code_is_made(held_up: threading.Event, monkeypatch) -> None:
+    counted: list[str] = []
+
+    def count(stage, *args):
+        counted.append(stage.name)
+        if stage.name == "hlo":
+            held_up.set()  # not before: who would wait for the end here would wait for ever
+        return hlo_costs(stage, *args)
+
+    monkeypatch.setattr("mithril_nb.cost.counting.hlo_costs", count)
+    inspection = look()
+    first = inspection.costs()
+    assert counted == ["hlo_before", "hlo"]
+    assert inspection.costs()["compiled"] is first["compiled"]
+    assert inspection.kernels
+    assert inspection.costs("compiled")["compiled"] is first["compiled"]
+    assert counted == ["hlo_before", "hlo"]
 
 
 def test_who_has_a_program_compiled_beside_that_is_refused_is_told_when_asking_for_it() -> None:
@@ -282,7 +320,8 @@ def test_who_has_xla_write_by_its_flags_has_the_program_in_full(
 ) -> None:
     monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=somewhere")  # XLA has read it already, and writes nothing now
     assert look().cost("compiled").total.flops
-    assert turns == ["nothing"]
+    assert look().costs()["compiled"].total.flops
+    assert turns == ["nothing", "nothing"]
 
 
 def test_passes_are_written_where_the_compiler_goes_on_to_machine_code(

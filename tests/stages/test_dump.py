@@ -5,11 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
 import jax
@@ -74,7 +76,7 @@ def test_they_go_when_python_ends_and_after_a_crash_with_the_next_one(temp: Path
     crashed, ended = python(make + "sys.stdin.read()", temp), python(make, temp)
     for process in (crashed, ended):
         assert process.stdout is not None
-        assert Path(process.stdout.readline().strip()).parent == temp
+        assert Path(process.stdout.readline().strip()).parent.parent == temp
     ended.communicate()
     assert ended.returncode == 0
     assert len(left(temp)) == 1
@@ -83,8 +85,15 @@ def test_they_go_when_python_ends_and_after_a_crash_with_the_next_one(temp: Path
     os.kill(crashed.pid, signal.SIGKILL)
     crashed.communicate()
     assert len(left(temp)) == 2
+    assert mine.folder is not None
+    home = mine.folder.parent
+    assert Dump().folder is not None  # what others left behind goes when a home is made, and this one has one
+    assert len(left(temp)) == 2
+    del mine
+    assert left(temp) == [next(one.name for one in temp.iterdir() if one != home)]
     other = Dump()
-    assert sorted(left(temp)) == sorted(dump.folder.name for dump in (mine, other) if dump.folder)
+    assert other.folder is not None
+    assert left(temp) == [other.folder.parent.name]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -112,7 +121,9 @@ def test_dumps_on_threads_are_apart(temp: Path) -> None:
     for thread in threads:
         thread.join()
     assert sorted(dump.text("before_optimizations.txt") for dump in found) == [str(number) for number in range(8)]
-    assert len(left(temp)) == 8
+    assert len(left(temp)) == 1
+    assert len({dump.folder for dump in found}) == 8
+    assert len([*temp.glob("**/held")]) == 1  # an open file, of which a process may not have many
     found.clear()
     assert left(temp) == []
 
@@ -128,6 +139,32 @@ def test_what_others_have_in_the_same_place_stays(temp: Path) -> None:
     assert dump.folder is not None
     assert (target / "held").exists()
     assert len(left(temp)) == 6
+
+
+def test_what_xla_made_anew_while_its_process_ended_goes_after_a_while(temp: Path) -> None:
+    """A process may end while XLA writes: it makes the folder again that was just removed, and nobody locks that."""
+    for name in ("old", "new", "link"):
+        if name == "link":
+            (temp / "mithril_nb-xla-link").symlink_to(temp / "mithril_nb-xla-new")
+            continue
+        (temp / f"mithril_nb-xla-{name}" / "some").mkdir(parents=True)
+        (temp / f"mithril_nb-xla-{name}" / "some" / "module_0001.txt").write_text("text")
+    hours_ago = time.time() - 7200
+    os.utime(temp / "mithril_nb-xla-old", (hours_ago, hours_ago))
+    dump = Dump()
+    assert dump.folder is not None
+    assert sorted(left(temp)) == sorted(["mithril_nb-xla-link", "mithril_nb-xla-new", dump.folder.parent.name])
+
+
+def test_somebody_may_remove_what_lies_there(temp: Path) -> None:
+    first = Dump()
+    assert first.folder is not None
+    shutil.rmtree(first.folder.parent)
+    second = Dump()
+    second.compile(writing(**{"before_optimizations.txt": "text"}), {})
+    assert second.text("before_optimizations.txt") == "text"
+    del first, second
+    assert left(temp) == []
 
 
 def test_names_of_files_with_and_without_something_in_between(temp: Path) -> None:

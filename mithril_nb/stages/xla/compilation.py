@@ -141,11 +141,12 @@ class Compilation:
         self._wants_passes = self._wants_passes or passes
 
     def begin(self) -> None:
-        """Have XLA make `optimized` on a thread of its own; returns as soon as it is at work, and needs no Python.
+        """Have XLA make `optimized` on a thread of its own, and write it down; returns when it is about to start.
 
-        Who works on meanwhile would hold Python back from what is done before that. Whoever asks for `optimized` is
-        told what went wrong.
+        Who works on before would hold back what Python does until then. Whoever asks for `optimized` is told what went
+        wrong. Where XLA already writes for somebody it is left at that.
         """
+        self._wants_files = self._wants_files or not self._is_for_someone
         with suppress(RuntimeError):  # A process may have as many threads as it is allowed: then one after the other.
             threading.Thread(target=self._make_alone, name="mithril_nb compiles", daemon=True).start()
             self._is_at_work.wait()
@@ -160,7 +161,8 @@ class Compilation:
     def read_ahead(self) -> Read | None:
         """Return the optimized module, read while XLA still works on its machine code; waits for its passes.
 
-        `hlo` gives the same if no pass came later. `None` if XLA does not write it down, or was done before.
+        `hlo` gives the same if no pass came later. `None` if XLA was done before, or writes nothing down: that is known
+        when it is done.
         """
         decided = None if self._reading is None else self._reading.get()
         return None if decided is None else decided.hlo
@@ -191,8 +193,12 @@ class Compilation:
     @property
     def _least_effort(self) -> Mapping[str, Any]:
         """Nothing where XLA cannot make the same module with less, or somebody has it write down what it does."""
-        is_for_someone = "xla_dump_to" in self._options or "xla_dump_to" in os.environ.get("XLA_FLAGS", "")
-        return LEAST_EFFORT if self._has_least_effort() and not is_for_someone else {}
+        return LEAST_EFFORT if self._has_least_effort() and not self._is_for_someone else {}
+
+    @property
+    def _is_for_someone(self) -> bool:
+        """Whether somebody has XLA write down what it does."""
+        return "xla_dump_to" in self._options or "xla_dump_to" in os.environ.get("XLA_FLAGS", "")
 
     @property
     def has_module_alone(self) -> bool:
@@ -206,8 +212,8 @@ class Compilation:
             with jax_versions.without_compilation_cache():
                 return _Turn(compile_with(effort, self._options, self._by_xla()))
         dump = Dump()
-        self._reading = Ahead(partial(self._decide, dump, has_passes))
-        with self._reading as ahead:
+        with Ahead(partial(self._decide, dump, has_passes)) as ahead:
+            self._reading = ahead
             compiled = self._write(dump, effort, {**files, **(PASSES if has_passes else {})})
         return _Turn(compiled, dump, has_passes, ahead)
 

@@ -1,7 +1,7 @@
 """What XLA writes down of a program: its kernels and, if asked, its passes. Kept in a folder until nobody asks.
 
-The folder goes when Python collects the last value that refers to it, at the latest when Python ends. What a process
-that was killed leaves behind is removed by the next one that compiles.
+The folder is one of several in that of this process, and goes when Python collects the last value that refers to it, at
+the latest when Python ends. What a process that was killed leaves behind is removed by the next one that compiles.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import glob
 import os
 import shutil
 import tempfile
+import threading
+import time
 import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -26,6 +28,8 @@ _BEFORE = "before_optimizations.txt"
 _AFTER = "after_optimizations"
 _LATER = "-buffer-assignment"
 """What is written when the optimized module is: then that file is whole."""
+_LONG_S = 3600.0
+"""So long after it was made nobody is about to lock a folder."""
 
 
 class Dump:
@@ -40,21 +44,14 @@ class Dump:
         self._prefix = ""
         self._missing = "XLA wrote nothing down when it compiled this program"
         try:
-            _sweep()
-            folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
-            try:
-                held = _hold(folder)
-            except OSError:
-                shutil.rmtree(folder, ignore_errors=True)
-                raise
+            self._home, self.folder = _place()  # the home goes with the last that lies in it
         except OSError as error:  # A program compiles without such a place, too.
             self._missing = (
                 f"there is no place for what XLA writes down ({error.strerror}); "
                 "start Python with TMPDIR set to a folder that can be written"
             )
             return
-        self.folder = folder
-        weakref.finalize(self, _removed, folder, held, os.getpid())
+        weakref.finalize(self, _removed, self.folder, os.getpid())
 
     @property
     def prefix(self) -> str:
@@ -134,6 +131,39 @@ class Dump:
         return self.path(*parts).read_text(encoding="utf-8", errors="replace")
 
 
+class _Home:
+    """The folder of this process, in which those of its dumps are: one lock says of all that they are in use."""
+
+    def __init__(self) -> None:
+        _sweep()
+        self.folder, self.process = Path(tempfile.mkdtemp(prefix=_PREFIX)), os.getpid()
+        try:
+            held = _hold(self.folder)
+        except OSError:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+        weakref.finalize(self, _removed, self.folder, self.process, held)
+
+    def is_right(self) -> bool:
+        """Whether it is there, and is where this process puts such things: a fork has its parent's."""
+        is_here = self.process == os.getpid() and self.folder.parent == Path(tempfile.gettempdir())
+        return is_here and (self.folder / _HELD).exists()
+
+
+_making = threading.Lock()
+_homes: weakref.WeakValueDictionary[str, _Home] = weakref.WeakValueDictionary()
+"""The home of this process as `"home"`, as long as something lies in it."""
+
+
+def _place() -> tuple[_Home, Path]:
+    """Return a new folder, and the home that it is in."""
+    with _making:
+        home = _homes.get("home")
+        if home is None or not home.is_right():
+            home = _homes["home"] = _Home()
+        return home, Path(tempfile.mkdtemp(dir=home.folder))
+
+
 def _hold(folder: Path) -> IO[bytes]:
     """Lock a file in the folder: as long as this process lives, the folder is in use."""
     if fcntl is None:
@@ -144,9 +174,10 @@ def _hold(folder: Path) -> IO[bytes]:
     return file
 
 
-def _removed(folder: Path, held: IO[bytes], process: int) -> None:
+def _removed(folder: Path, process: int, held: IO[bytes] | None = None) -> None:
     if os.getpid() == process:  # a fork has its parent's values, but they are its parent's
-        held.close()
+        if held is not None:
+            held.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -154,11 +185,23 @@ def _sweep() -> None:
     """Remove what processes left behind that are gone."""
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         try:
-            if fcntl is None:
-                (folder / _HELD).unlink()  # Windows keeps a file that a process has open
-            else:
-                with open(folder / _HELD, "rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not _is_without_owner(folder):
+                _check_lock(folder / _HELD)
         except OSError:
             continue  # in use, or just being made, or not ours
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _check_lock(held: Path) -> None:
+    if fcntl is None:
+        held.unlink()  # Windows keeps a file that a process has open
+        return
+    with open(held, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _is_without_owner(folder: Path) -> bool:
+    """Whether a folder was made anew by an XLA that wrote on while its process ended: nobody ever locks it."""
+    if folder.is_symlink() or not folder.is_dir() or (folder / _HELD).exists():
+        return False
+    return time.time() - folder.stat().st_mtime > _LONG_S
