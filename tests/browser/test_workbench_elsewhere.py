@@ -31,14 +31,17 @@ def test_a_saved_notebook_shows_the_workbench_with_no_kernel_as_it_was_left(open
     shown(notebook)
     settled(notebook)
     twin = "[style*='--mnb-twin'] .mnb"
-    # A picture that takes the place of an older one stands beside it for a moment.
-    notebook.page.wait_for_function("(twin) => document.querySelectorAll(twin).length === 1", arg=twin)
-    assert not notebook.page.locator(twin).is_visible(), "while the widget lives, its picture has nothing to say"
+    # A picture that takes the place of an older one stands beside it for a while: in the page, where both are hidden.
+    notebook.page.locator(twin).first.wait_for(state="attached")
+    visible = notebook.page.locator(twin).filter(visible=True)
+    assert visible.count() == 0, "while the widget lives, its picture has nothing to say"
     notebook.execute("wb.do('rename', path='linear_0', name='entrance')")
-    notebook.page.wait_for_function("(twin) => document.querySelector(twin).textContent.includes('entrance')", arg=twin)
-    assert not notebook.page.locator(twin).is_visible()
+    notebook.page.locator(twin, has_text="entrance").first.wait_for(state="attached")
+    assert visible.count() == 0
 
     saved = notebook.save()
+    pictures = [one for one in saved.cells[-1].outputs if "mnb-still" in one.get("data", {}).get("text/html", "")]
+    assert len(pictures) == 1, "the newest one alone is kept"
     assert "widgets" not in saved.metadata, "JupyterLab keeps no state of widgets, unless it is told to"
     copy = tmp_path / "reopened.ipynb"
     nbformat.write(saved, copy)
