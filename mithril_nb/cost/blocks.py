@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable
 
+from mithril_nb.cost.by_name import ByName, Value
 from mithril_nb.errors import UnknownBlockError, nearest, short_repr
 
-Value = TypeVar("Value")
 _MOST_NAMED = 8
 
 
-class ByBlock(dict[str, Value]):
+class ByBlock(ByName[Value]):
     """What is known of each block by its path, in the order of the program.
 
     Args:
         known: It.
         of: What it is known of, for errors: `"costs of 'step'"`.
-        called: How a person writes it, for errors.
+        called: How a person writes it, for errors; by default `"cost.by_block"`.
 
     Examples:
         >>> blocks = ByBlock({"net/linear": 1, "head": 2}, "costs of 'step'")
@@ -30,15 +29,7 @@ class ByBlock(dict[str, Value]):
             Try: cost.by_block["head"]
     """
 
-    # `dataclasses.asdict` makes another of the pairs alone, as of any `dict`.
-    def __init__(
-        self,
-        known: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
-        of: str = "these figures",
-        called: str = "cost.by_block",
-    ):
-        super().__init__(known)
-        self._of, self._called = of, called
+    _usually_called = "cost.by_block"
 
     def __missing__(self, path: object) -> Value:
         known = [one for one in self if one]  # `""` is no block

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
-
+from mithril_nb.cost.by_name import ByName, Value
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 
-Value = TypeVar("Value")
 
-
-class ByRole(dict[str, Value]):
+class ByRole(ByName[Value]):
     """What is known of each part of a step by its role; `""` is what has none.
 
     Args:
         known: It.
         of: What it is known of, for errors: `"costs of 'step'"`.
-        called: How a person writes it, for errors.
+        called: How a person writes it, for errors; by default `"cost.by_role"`.
 
     Examples:
         >>> roles = ByRole({"forward": 2, "backward": 4, "update": 0}, "costs of 'step'")
@@ -29,15 +25,7 @@ class ByRole(dict[str, Value]):
             Try: cost.by_role["forward"]
     """
 
-    # `dataclasses.asdict` makes another of the pairs alone, as of any `dict`.
-    def __init__(
-        self,
-        known: Mapping[str, Value] | Iterable[tuple[str, Value]] = (),
-        of: str = "these figures",
-        called: str = "cost.by_role",
-    ):
-        super().__init__(known)
-        self._of, self._called = of, called
+    _usually_called = "cost.by_role"
 
     def __missing__(self, role: object) -> Value:
         known = [one for one in self if one]

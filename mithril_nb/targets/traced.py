@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 from jax.extend import core
 
 from mithril_nb.errors import UnknownOptionError
@@ -143,9 +144,7 @@ def _argument_names(jaxpr: Any, positional: Sequence[Any]) -> list[str]:
 def _leaf_names(jaxpr: Any) -> list[str]:
     """Return what a trace calls the arrays that it takes: `"params['w']"`."""
     known = getattr(_debug_info(jaxpr), "arg_names", None) or ()
-    return [name or f"x_{place}" for place, name in enumerate(known)] or [
-        f"x_{at}" for at in range(len(jaxpr.in_avals))
-    ]
+    return [name or f"x_{place}" for place, name in enumerate(known or [""] * len(jaxpr.in_avals))]
 
 
 def _debug_info(jaxpr: Any) -> Any:
@@ -165,8 +164,12 @@ def _identifier(text: str) -> str:
 
 
 def _shapes(tree: Any) -> Any:
+    """Return the structure of arguments with shapes and dtypes, as JAX takes them: numbers are arrays too."""
     leaves, structure = jax.tree.flatten(tree)
-    return structure, [(getattr(one, "shape", ()), str(getattr(one, "dtype", type(one)))) for one in leaves]
+    specs = [one if hasattr(one, "shape") else np.asarray(one) for one in leaves]
+    return structure, [
+        (one.shape, jax.dtypes.canonicalize_dtype(one.dtype, allow_extended_dtype=True)) for one in specs
+    ]
 
 
 def _told(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:

@@ -56,14 +56,14 @@ def test_a_jaxpr_is_looked_at_as_its_function_is() -> None:
     assert inspect(jaxpr, params=["params_b", "params_w"]).cost().total.params == 15
 
 
-@pytest.mark.parametrize("made", [jax.jit(lambda x: x).trace, jax.make_jaxpr(lambda x: x)])
-def test_arrays_that_a_function_closes_over_are_in_its_trace(made: Callable[..., Any]) -> None:
+@pytest.mark.parametrize("trace", [lambda f: jax.jit(f).trace, jax.make_jaxpr])
+def test_arrays_that_a_function_closes_over_are_in_its_trace(trace: Callable[..., Any]) -> None:
     held = np.arange(2000, dtype=np.float32).reshape(50, 40)
 
     def closing(x: Any) -> Any:
         return x @ held
 
-    traced = jax.jit(closing).trace(spec(3, 50)) if made.__name__ == "trace" else jax.make_jaxpr(closing)(spec(3, 50))
+    traced = trace(closing)(spec(3, 50))
     assert inspect(traced).cost().total.flops == 2 * 3 * 50 * 40
     np.testing.assert_allclose(inspect(traced).compiled(np.ones((3, 50), np.float32)), [held.sum(0)] * 3)
 
@@ -72,6 +72,19 @@ def test_names_of_sizes_and_static_arguments_stay() -> None:
     (batch,) = jax.export.symbolic_shape("batch")
     traced = jax.jit(lambda x, n: x**n, static_argnums=1).trace(jax.ShapeDtypeStruct((batch, 4), "float32"), 3)
     assert inspect(traced).cost().at(batch=10).total.flops == 2 * 10 * 4
+
+
+def test_arguments_that_it_was_traced_with_may_be_given_again() -> None:
+    """As JAX takes them: numbers of Python, arrays of NumPy in float64, keys."""
+
+    def noisy(x: Any, scale: Any, key: Any) -> Any:
+        return x * scale + jax.random.normal(key, x.shape)
+
+    given = np.ones(3), 2.0, jax.random.key(0)
+    traced = jax.jit(noisy).trace(*given)
+    assert inspect(traced, *given).cost().total == inspect(traced).cost().total
+    with pytest.raises(UnknownOptionError, match="was traced with other arguments"):
+        inspect(traced, np.ones(3), 2, jax.random.key(0))
 
 
 def test_what_is_donated_is_reused() -> None:
