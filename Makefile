@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3 || command -v python || echo python3)
 DEV = "$(PYTHON)" tools/dev.py
 
-.PHONY: help lab test test-all bench format screenshot notebooks lock clean
+.PHONY: help lab test test-all stress bench format screenshot notebooks lock clean
 
 help:
 	@exec $(DEV) --help
@@ -15,6 +15,9 @@ test:  ## set up and run every check; PARTS="lint unit" runs some
 
 test-all:  ## the same, then the unit tests on every further Python found
 	@exec $(DEV) test-all
+
+stress:  ## run the stress tests at full length and print their table (up to 30 minutes); STRESS_ARGS adds arguments
+	@exec $(DEV) stress $(STRESS_ARGS)
 
 bench:  ## print the table of benchmarks; BENCH_ARGS adds arguments
 	@exec $(DEV) bench $(BENCH_ARGS)

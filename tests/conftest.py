@@ -59,7 +59,8 @@ ROOMS = [
 
 def pytest_configure(config: pytest.Config) -> None:
     """Have the fixtures of `process.py` around the examples of docstrings too, which lie beside this folder."""
-    config.pluginmanager.register(importlib.import_module("process"))
+    for plugin in ("process", "stress"):
+        config.pluginmanager.register(importlib.import_module(plugin))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -87,6 +87,13 @@ def jupyter(venv: Environment) -> int:
     return _pytest(venv, "jupyter", "tests/browser", *notebooks, *options, *many, *lenient, **variables)
 
 
+def stress(venv: Environment, arguments: Sequence[str]) -> int:
+    """Run the stress tests at full length, with the browser, and print a table of what each measured."""
+    variables = {chromium.VARIABLE: chromium.prepare(venv), "MITHRIL_NB_STRESS": "1"}
+    many = ("--numprocesses=2", "--dist=loadfile")
+    return _pytest(venv, "stress", "tests", "-m", "stress", *many, *arguments, **variables)
+
+
 PARTS = (
     Part("lint", "ruff: rules and format", lint),
     Part("frontend", "front end: tsc and vitest, begun with the set-up"),

@@ -29,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parts = ", ".join(part.name for part in checks.PARTS)
     test.add_argument("--only", nargs="+", default=[], metavar="PART", help=f"some of: {parts}")
     commands.add_parser("test-all", help="the same, then the unit tests on every further Python found")
+    commands.add_parser("stress", help="run the stress tests at full length and print their table (up to 30 minutes)")
     commands.add_parser("bench", help="print the table of benchmarks")
     commands.add_parser("format", help="put the code into the house's format")
     commands.add_parser("screenshot", help="make the picture of the README anew")
@@ -37,7 +38,7 @@ def main(arguments: list[str] | None = None) -> int:
     commands.add_parser("exec", help="run a module in the environment: exec ruff check")
     commands.add_parser("clean", help="remove everything that is made, environments included")
     known, rest = parser.parse_known_args(arguments)
-    if rest and known.command not in ("lab", "bench", "notebooks", "exec"):
+    if rest and known.command not in ("lab", "stress", "bench", "notebooks", "exec"):
         parser.error(f"unknown arguments: {' '.join(rest)}")
     return _run(known, rest)
 
@@ -57,6 +58,8 @@ def _run(known: argparse.Namespace, rest: list[str]) -> int:
     venv = environment.prepare(checks.EXTRAS)
     if command == "exec":
         return run(venv.command(*rest), venv.variables())
+    if command == "stress":
+        return checks.stress(venv, rest)
     if command == "bench":
         return run(venv.command("benchmarks", *rest), venv.variables())
     if command == "notebooks":
