@@ -15,6 +15,7 @@ from mithril_nb.graph import edit
 from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.models.fields import example, fields_of
+from mithril_nb.models.files import from_dict, to_dict
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.registry import KINDS, kind_named
 
@@ -250,6 +251,34 @@ def _end(graph: LogicalGraph, text: str, boundary: set[str]) -> tuple[tuple[str,
 
 def _part(name: str) -> str:
     return join_path("", name)
+
+
+def design_to_dict(design: Design) -> dict[str, Any]:
+    """Return a design as JSON-able data.
+
+    Raises:
+        MithrilError: A block cannot be written as data.
+
+    Examples:
+        >>> design = Design(LogicalGraph(), (("input", (2, 3)),), "forward", "net")
+        >>> design_from_dict(design_to_dict(design)) == design
+        True
+    """
+    shapes = {name: list(shape) for name, shape in design.shapes}
+    return {"model": to_dict(design.graph, design.name), "shapes": shapes, "program": design.program}
+
+
+def design_from_dict(data: Mapping[str, Any]) -> Design:
+    """Return the design that `design_to_dict` wrote.
+
+    Raises:
+        MithrilError: The data is not a design.
+    """
+    model, shapes = from_dict(data.get("model", {})), data.get("shapes")
+    design = Design(model.graph, name=model.name or "model")
+    for port, shape in (shapes if isinstance(shapes, Mapping) else {}).items():
+        design = set_shape(design, port, shape).design
+    return set_program(design, data.get("program", design.program)).design
 
 
 def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[int]] | None) -> Design:

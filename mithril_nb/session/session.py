@@ -19,6 +19,7 @@ from mithril_nb.cost import Cost
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.models.model import Model
 from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
+from mithril_nb.session.autosave import Autosave
 from mithril_nb.session.commands import check_arguments
 from mithril_nb.session.cost_desk import CostDesk, Looked
 from mithril_nb.session.cost_whatif import WhatIfDesk, checked_changes
@@ -55,6 +56,7 @@ class Session:
         design: What to start from.
         backend: Where programs run.
         training: Options of `fit`: `data`, `loss`, `optimizer`, `epochs`, ...
+        autosave: Where the design is saved once the user has edited it in the widget; by default nowhere.
 
     Attributes:
         errors: What went wrong in commands and in the worker, latest last, with tracebacks.
@@ -63,8 +65,19 @@ class Session:
         what_if: What other settings would cost.
     """
 
-    def __init__(self, design: Design, backend: JaxBackend, training: Mapping[str, Any] | None = None):
+    def __init__(
+        self,
+        design: Design,
+        backend: JaxBackend,
+        training: Mapping[str, Any] | None = None,
+        autosave: Callable[[Design], Autosave | None] = lambda design: None,
+    ):
         self.backend = backend
+        if (autosave_of_design := autosave(design)) is not None:
+            autosave_of_design.changed = self._publish_all
+        self._autosave = autosave_of_design
+        self._is_edited_by_user = False
+        self._restored = (0, 0)  # steps of history up to the restored edits, and the number of those
         self._lock = threading.RLock()
         self.training = Training(training or {}, self._tell, self._lock, lambda: self._analysis)
         self.errors: list[BaseException] = []
@@ -132,6 +145,7 @@ class Session:
                 cost=cost_table(cost, self._paths(), hues, is_stale=is_stale) if cost else None,
                 costs={"sources": self.costs.view(), "what_if": self.what_if.view()},
                 notice=self._notice,
+                autosave={**self._autosave.view(), "edits": self.edits} if self._autosave else None,
                 stages=self._maker.states,
                 passes=self._passes_view(),
                 run=self.training.view(),
@@ -163,6 +177,8 @@ class Session:
         self.passes.end()
         self.costs.end()
         self.what_if.end()
+        if self._autosave:
+            self._autosave.end()
 
     def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
         """Do what a front end asks for.
@@ -176,6 +192,8 @@ class Session:
         """
         with self._lock:
             try:
+                # What code does to the design is in the code; from the first edit in the widget on, all of it is saved.
+                self._is_edited_by_user |= name in EDITS or name in ("undo", "redo", "apply_what_if", "restore_edits")
                 self.do(name, **args)
             except Exception as error:  # a front end has nobody else to tell: it is shown, and kept
                 self._fail(error)
@@ -263,6 +281,42 @@ class Session:
         with self._lock:
             self._set_history(self._history.with_change(Change(design, label), time.monotonic()), self._view)
 
+    def restore_edits(self) -> None:
+        """Put the design in place that an earlier session of this workbench saved, as one edit.
+
+        Raises:
+            UnknownOptionError: No edits are saved.
+            MithrilError: They cannot be read.
+        """
+        with self._lock:
+            saved = self._autosave and self._autosave.offer
+            if not self._autosave or not saved:
+                raise UnknownOptionError("no edits of an earlier run of this cell are saved.")
+            design = self._autosave.accept()
+            self._restored = len(self._history.past) + 1, saved.edits
+            count = "1 edit" if saved.edits == 1 else f"{saved.edits} edits"
+            self.set_design(design, f"restore {count}")
+
+    def decline_edits(self) -> None:
+        """Start from the code's design: the saved edits stay in the file, and are not offered again."""
+        with self._lock:
+            if self._autosave:
+                self._autosave.decline()
+            self._publish()
+
+    @property
+    def edit_labels(self) -> tuple[str, ...]:
+        """The latest edits, oldest first."""
+        return tuple(change.label for _, change in self._history.past[-20:])
+
+    @property
+    def edits(self) -> int:
+        """Number of edits since the code's design, restored edits counted one by one; 0 if code made all of them."""
+        if not self._is_edited_by_user:
+            return 0
+        steps, (restored_at, restored) = len(self._history.past), self._restored
+        return steps + restored - 1 if restored_at and steps >= restored_at else steps
+
     def select(self, paths: Sequence[str]) -> None:
         """Select blocks; paths that do not exist are left out."""
         with self._lock:
@@ -344,6 +398,8 @@ class Session:
         self._history, self._version, self._analysis, self._diagram = history, self._version + 1, analysis, diagram
         self._view, self._notice = view, None
         self._maker.follow(analysis)
+        if self._autosave and self._is_edited_by_user:
+            self._autosave.save(history.present, self.edits, self.edit_labels)
         self._publish()
 
     def _set_view(self, view: ViewState) -> None:
@@ -416,6 +472,6 @@ class Session:
 
 _COMMANDS = (
     "undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage", "leave_stage",
-    "apply_what_if",
+    "apply_what_if", "restore_edits", "decline_edits",
 )  # fmt: skip
 _TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}

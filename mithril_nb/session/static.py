@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
 from mithril_nb.cost import costs_so_far
 from mithril_nb.display import render
+from mithril_nb.session.autosave import saved_design
 from mithril_nb.session.session import Session
 from mithril_nb.session.snapshot import shares_of, with_shares
 from mithril_nb.viz.bundles import bundle
@@ -16,8 +20,27 @@ MOST_LINES = 200
 """Lines of each stage in a saved notebook; they are some 60 kB."""
 
 
+DESIGN_MIME = "application/vnd.mithril-nb.design+json"
+"""The design as data beside its pictures, once the user has edited it: a saved notebook loses no edit."""
+
+
+def design_bundle(session: Session) -> dict[str, Any]:
+    """Return what can be shown of the design at once: its graph and its source, without stages and costs."""
+    design = session.design
+    now, found = session.snapshot(), bundle(session.diagram)
+    page = fragment_html(design.name, session.diagram, [], None, now["run"], now["source"], session.analysis.problems)
+    return {**found, "text/html": page, **design_data(session)}
+
+
+def design_data(session: Session) -> dict[str, Any]:
+    """Return the design as data by MIME type; nothing if the user has not edited it."""
+    if session.edits == 0:
+        return {}
+    return {DESIGN_MIME: asdict(saved_design(session.design, session.edits, session.edit_labels))}
+
+
 @render.register(Session)
-def _session_bundle(session: Session) -> dict[str, str]:
+def _session_bundle(session: Session) -> dict[str, Any]:
     """The logical graph as SVG; graph, stages, costs, curves and source as HTML; the names and problems as text."""
     design, analysis = session.design, session.analysis
     if not design.graph.nodes:
@@ -46,4 +69,4 @@ def _session_bundle(session: Session) -> dict[str, str]:
         columns=None if run is None else run.history.to_dict(),
         most_lines=MOST_LINES,
     )
-    return {**found, "text/html": page, "text/plain": "\n".join(lines)}
+    return {**found, "text/html": page, "text/plain": "\n".join(lines), **design_data(session)}

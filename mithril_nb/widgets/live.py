@@ -17,6 +17,7 @@ from mithril_nb.session.training import Rows, follow, run_view
 from mithril_nb.train import Run
 from mithril_nb.train.history import CURVES
 from mithril_nb.widgets.assets import built, shared_assets
+from mithril_nb.widgets.cells import forget, remember
 from mithril_nb.widgets.protocol import curves_message
 from mithril_nb.widgets.twin import Twin, live_bundle
 
@@ -44,9 +45,17 @@ class LiveRun(anywidget.AnyWidget):
         self.on_msg(self._receive)
         self._lock = threading.RLock()
         self._unfollow = follow(run, self._tell, self._lock)
+        remember(self)
+
+    def replace(self) -> None:
+        """Close the widget because a newer run of its cell made another; views that remain are labelled so."""
+        self.send({"type": "replaced"})
+        self._twin.replace()
+        self.close()
 
     def close(self) -> None:
-        """Close the widget; the run goes on."""
+        """Close the widget; the run continues."""
+        forget(self)
         self._unfollow()
         self._twin.end()
         super().close()

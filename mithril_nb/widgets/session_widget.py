@@ -18,6 +18,7 @@ from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.widgets.assets import built, shared_assets
+from mithril_nb.widgets.cells import forget, remember
 from mithril_nb.widgets.guard import shown_in_widget
 from mithril_nb.widgets.protocol import cost_message, passes_message, stage_message, text_message
 from mithril_nb.widgets.twin import Twin, live_bundle
@@ -39,10 +40,11 @@ class SessionWidget(anywidget.AnyWidget):
         module: str,
         bundle: Callable[[], Mapping[str, str]],
         first: Mapping[str, str] | None = None,
+        quick: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ):
         self.session: Any = session
         self._bundle = bundle
-        self._twin = Twin(bundle, session.errors, first)
+        self._twin = Twin(bundle, session.errors, first, quick)
         # Packing a large text takes long: in the thread that handles messages all others would wait for it.
         self._packer, self._lock = Worker("mithril_nb-texts"), threading.Lock()
         self._asked: dict[str, tuple[Any, bool]] = {}
@@ -50,14 +52,22 @@ class SessionWidget(anywidget.AnyWidget):
         super().__init__(assets=shared_assets(), snapshot=session.snapshot())
         self._unlisten = session.listen(self._hear)
         self.on_msg(self._receive)
+        remember(self)
 
     @property
     def errors(self) -> list[BaseException]:
         """Everything that went wrong in handlers and threads, latest last."""
         return self.session.errors
 
+    def replace(self) -> None:
+        """Close the widget because a newer run of its cell made another; views that remain are labelled so."""
+        self.send({"type": "replaced"})
+        self._twin.replace()
+        self.close()
+
     def close(self) -> None:
         """End what is under way, and close the widget. What was made stays."""
+        forget(self)
         self._unlisten()
         self.session.end()
         self._packer.end(0)

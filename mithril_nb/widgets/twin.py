@@ -20,17 +20,24 @@ from mithril_nb.stages.collector import paused_collector
 _STILL_S = 2.0
 """For how long nothing must change before the twin is made anew: it is for those who come later, and is in no hurry."""
 _LOOK_S = 0.1
+_QUICK_S = 0.3
+"""At least this long between two smaller pictures: a slider makes sixty changes a second."""
 _NO_WAITING = (
     "<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .mnb-still) > "
     '.lm-Panel.jp-OutputArea-output:not(:has(.mnb-root, [role="alert"])) '
     "{ display: none; }</style>"
 )
 """Where no kernel is, JupyterLab says "Loading widget..." above the twin for ever: nothing is on its way there."""
-_ONLY_WITHOUT_A_WIDGET = (
-    f'<div class="mnb-still" style="display: var(--mnb-twin, block)">{_NO_WAITING}'
-    "<p>A picture of what this cell showed. Run the cell to work with it.</p>"
-)
-"""The front end sets the variable where a widget lives; a variable also reaches into outputs that stand in a shadow."""
+_RUN = "A picture of what this cell showed. Run the cell to work with it."
+_REPLACED = "Replaced: a newer run of the cell shows the current widget. This is a picture of the old one."
+
+
+def _framed(html: str) -> str:
+    """Return a picture that is hidden while its widget lives.
+
+    The front end sets the variable; a variable also reaches into outputs in a shadow root.
+    """
+    return f'<div class="mnb-still" style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
 
 
 def _somebody_watches() -> bool:
@@ -52,6 +59,7 @@ class Twin:
         errors: Takes what goes wrong while nobody waits for the result.
         first: What stands there until the bundle is made, if making it takes long: somebody who watches wants the
             widget first. Nobody does when a whole notebook is run by a program, whose kernel ends with the last cell.
+        quick: Makes a smaller bundle that is shown at once, while things change; `None` if it would show nothing new.
     """
 
     def __init__(
@@ -59,18 +67,20 @@ class Twin:
         bundle: Callable[[], Mapping[str, str]],
         errors: list[BaseException],
         first: Mapping[str, str] | None = None,
+        quick: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ):
         self._bundle, self._errors, self._id = bundle, errors, f"mithril-nb-{uuid.uuid4().hex}"
-        self._first = first
+        self._first, self._quick = first, quick
+        self._quick_due = 0.0
         self._worker = Worker("mithril-nb twin")
-        self._shown: dict[str, str] | None = None
+        self._shown: dict[str, Any] | None = None
         self._due = 0.0
 
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
         """Show the widget's own view, and its twin in an output of its own."""
         display(dict(live), metadata=dict(metadata), raw=True)
         is_later = self._first is not None and _somebody_watches()
-        self._shown = dict(self._first or {}) if is_later else self._static()
+        self._shown = dict(self._first or {}) if is_later else self._static(self._bundle)
         display(self._shown, raw=True, display_id=self._id)
         if is_later:
             self.refresh()
@@ -85,28 +95,44 @@ class Twin:
         """Wait anew with what is to be made: somebody is at work, and making it takes Python's time from them."""
         self._due = time.monotonic() + _STILL_S
 
+    def replace(self) -> None:
+        """Label the twin as that of a widget which a newer run of its cell replaced."""
+        if self._shown is not None and "text/html" in self._shown:
+            html = self._shown["text/html"].replace(_RUN, _REPLACED, 1)
+            update_display({**self._shown, "text/html": html}, raw=True, display_id=self._id)
+
     def end(self) -> None:
         """Leave the twin as it is."""
         self._shown = None
         self._worker.end()
 
     def _update(self, is_wanted: Callable[[], bool]) -> None:
-        while time.monotonic() < self._due:
-            if not is_wanted():
-                return
-            time.sleep(_LOOK_S)
         try:
+            while time.monotonic() < self._due:
+                if not is_wanted():
+                    return
+                self._show_quick()
+                time.sleep(_LOOK_S)
             with (
                 paused_collector()
             ):  # beside a large traced program it stops everything for as long as the picture takes
-                fresh = self._static()
-            if is_wanted() and fresh != self._shown:
-                self._shown = fresh
-                update_display(fresh, raw=True, display_id=self._id)
+                fresh = self._static(self._bundle)
+            if is_wanted():
+                self._show(fresh)
         except Exception as error:  # an older picture is no reason to disturb anybody
             self._errors.append(error)
 
-    def _static(self) -> dict[str, str]:
-        found = dict(self._bundle())
+    def _show_quick(self) -> None:
+        if time.monotonic() >= self._quick_due and (small := self._quick()) is not None:
+            self._quick_due = time.monotonic() + _QUICK_S
+            self._show(self._static(lambda: small))
+
+    def _show(self, fresh: dict[str, Any]) -> None:
+        if self._shown is not None and fresh != self._shown:
+            self._shown = fresh
+            update_display(fresh, raw=True, display_id=self._id)
+
+    def _static(self, bundle: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
+        found = dict(bundle())
         html = found.get("text/html") or found.get("image/svg+xml")
-        return found if html is None else {**found, "text/html": f"{_ONLY_WITHOUT_A_WIDGET}{html}</div>"}
+        return found if html is None else {**found, "text/html": _framed(html)}

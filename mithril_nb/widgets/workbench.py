@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import traitlets
@@ -11,15 +13,18 @@ import traitlets
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.cost import Cost
 from mithril_nb.display import render
-from mithril_nb.errors import UnknownOptionError, refuse_unknown
+from mithril_nb.errors import UnknownOptionError, refuse_unknown, short_repr
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.session import Session, design_of
+from mithril_nb.session.autosave import Autosave
 from mithril_nb.session.design import Design, set_program
 from mithril_nb.session.lazy import LazyStages
+from mithril_nb.session.static import design_bundle
 from mithril_nb.stages import Stage
 from mithril_nb.train import Run
+from mithril_nb.widgets.cells import current_cell, replace_older
 from mithril_nb.widgets.guard import shown_in_widget
 from mithril_nb.widgets.protocol import curves_message
 from mithril_nb.widgets.session_widget import SessionWidget
@@ -49,7 +54,8 @@ class Workbench(SessionWidget):
         self._is_attended = False
         self._follows = threading.RLock()
         self._told: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
-        super().__init__(session, "workbench.js", lambda: render(session))
+        self._pictured = session.design
+        super().__init__(session, "workbench.js", lambda: render(session), quick=self._quick_picture)
         self._follow()
         self.observe(self._put_in_place, ["model", "selection"])
 
@@ -112,6 +118,13 @@ class Workbench(SessionWidget):
         if self._is_attended and (kind == "snapshot" or (kind == "run" and value["state"] != "running")):
             self._twin.refresh()
 
+    def _quick_picture(self) -> Mapping[str, Any] | None:
+        """Return the design as it is now if an edit has changed it since the last picture."""
+        if self.session.design is self._pictured:
+            return None
+        self._pictured = self.session.design
+        return design_bundle(self.session)
+
     def _follow(self) -> None:
         """Let the traits say what the session holds, so that whoever observes them is told.
 
@@ -151,6 +164,7 @@ def workbench(
     shapes: Mapping[str, Sequence[int]] | None = None,
     backend: JaxBackend | None = None,
     program: str = "train step",
+    autosave: bool | str | Path = True,
     **training: Any,
 ) -> Workbench:
     """Open a workbench on a model: build it, see what it becomes and costs, train it.
@@ -160,6 +174,9 @@ def workbench(
         shapes: Shape of each input, as `{"input": [32, 64]}`.
         backend: Where programs run; by default `JaxBackend()`.
         program: What the stages show first: `"forward"`, `"forward+backward"` or `"train step"`.
+        autosave: The file that edits made in the widget are saved to, within a second, so that a later run of the cell
+            can restore them. By default a file for this cell in `.mithril_nb`, beside the notebook; `False` saves
+            nothing.
         training: What the Run button gives to `ml.fit`: `data=(x, y)`, `validation=`, `loss=`, `optimizer=`,
             `learning_rate=`, `epochs=`, `batch_size=`, `seed=`.
 
@@ -181,4 +198,19 @@ def workbench(
     input_specs(design.graph, shapes or {})  # says so if a shape is for no input
     if not isinstance(backend, JaxBackend | None):
         raise UnknownOptionError(f"cannot run on {backend!r}.", advice="backend=ml.JaxBackend()")
-    return Workbench(Session(design, backend or JaxBackend(), training))
+    if not isinstance(autosave, bool | str | Path):
+        raise UnknownOptionError(
+            f"cannot save edits to {short_repr(autosave)}.",
+            (("needs", "the path of a file, or False to save none"),),
+            'ml.workbench(model, autosave="design.json")',
+        )
+    replace_older()  # so that the edits made in the widget of an earlier run are saved before they are looked for
+    return Workbench(Session(design, backend or JaxBackend(), training, partial(_autosave, autosave)))
+
+
+def _autosave(wanted: bool | str | Path, design: Design) -> Autosave | None:
+    """Return where a design is saved: as the user asked, else by the cell that runs."""
+    if not isinstance(wanted, bool):
+        return Autosave(Path(wanted), design)
+    cell = current_cell() if wanted else None
+    return cell and Autosave(cell.file(), design)

@@ -80,7 +80,7 @@ export class BlockFormulaView {
     text(this.sum, found?.short ?? "");
     attr(this.sum, "title", found?.whole ?? null);
     this.sum.hidden = !found?.short;
-    text(this.said, this.sentence(found, isOld, kernel.connection === "lost"));
+    text(this.said, this.sentence(found, isOld, kernel.isGone));
     this.said.hidden = this.said.textContent === "";
     this.copy.hidden = !found || found.refused === true;
     this.letters.hidden = !found?.terms.length;
@@ -99,7 +99,7 @@ export class BlockFormulaView {
     const { problems } = this.store.snapshot;
     if ((isOld || !found) && problems.length) return "It is counted again when the model has no problems.";
     if (found) return isOld ? "" : found.why;
-    return isLost ? "The formula comes from the kernel, which is not connected. Run the cell again to see it." : "Being worked out.";
+    return isLost ? "Not connected to the kernel, so the formula cannot be loaded." : "Being worked out.";
   }
 }
 

@@ -147,7 +147,7 @@ export class WhatIf {
     const active = (this.root.getRootNode() as Document | ShadowRoot).activeElement;
     this.apply.hidden = !canEdit || this.changes.size === 0;
     this.compile.hidden = this.changes.size === 0 || this.info.state === "loading" || this.answer === null || this.answer.compiled !== null || this.answer.problem !== null;
-    this.clock.run(this.info.state === "loading" && kernel.connection !== "lost");
+    this.clock.run(this.info.state === "loading" && !kernel.isGone);
     if (this.changes.size) this.send(false);
     this.paint();
     // A button that is pressed and has no more to do hands the focus on.
@@ -222,7 +222,7 @@ export class WhatIf {
     const changes = [...this.changes.values()];
     const { figure } = this.store.cost;
     const key = JSON.stringify([this.store.snapshot.version, figure, changes]);
-    if (this.store.kernel.connection === "lost" || (key === this.sent && !compile) || this.store.snapshot.cost?.stale) return;
+    if (this.store.kernel.isGone || (key === this.sent && !compile) || this.store.snapshot.cost?.stale) return;
     this.sent = key;
     this.store.kernel.latest("what if", "what_if", { key, changes, figure, compile, width: Math.floor((this.main.clientWidth || 720) / 40) * 40 });
   }
@@ -245,7 +245,7 @@ export class WhatIf {
   }
 
   private saying(isEmpty: boolean, isOld: boolean): string {
-    if (this.store.kernel.connection === "lost") return "Answers come from the kernel, which is not connected. Run the cell again to ask.";
+    if (this.store.kernel.isGone) return "Not connected to the kernel, so nothing can be computed.";
     if (this.info.state === "unavailable") return "What other settings would cost is not to be had:";
     if (this.unread) return this.unread;
     if (isEmpty) return "Change a setting to see at once what it does to the costs. The model stays as it is.";
@@ -266,7 +266,7 @@ export class WhatIf {
     if (problem) fill(this.problem, problem);
     attr(this.apply, "aria-disabled", cannot ? "true" : null);
     this.reset.hidden = isEmpty && !this.isWrong;
-    if (info.state !== "loading" || this.store.kernel.connection === "lost") text(this.said, this.saying(isEmpty, isOld));
+    if (info.state !== "loading" || this.store.kernel.isGone) text(this.said, this.saying(isEmpty, isOld));
     if (!answer || isEmpty) return;
     const hasCompiled = answer.compiled !== null;
     const heads = ["", "now", "then", "change", ...(hasCompiled ? ["compiled now", "then", "change"] : [])];

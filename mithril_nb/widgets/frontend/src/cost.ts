@@ -108,7 +108,7 @@ export class CostTab {
   }
 
   private get isLost(): boolean {
-    return this.store.kernel.connection === "lost";
+    return this.store.kernel.isGone;
   }
 
   private choose(part: Partial<Store["cost"]>): void {
@@ -217,7 +217,7 @@ export class CostTab {
     const said = wrong.map(([source, info]) => `${SOURCE_TITLES[source][0]} costs ${info!.state === "failed" ? "could not be made" : "are not available"}: ${info!.message}`);
     for (const source of sources) if (this.unread.has(source)) said.push(`${SOURCE_TITLES[source][0]} costs: ${this.unread.get(source)!}`);
     if (view === "table" && sources.includes("measured") && !this.made.has("measured") && this.info.sources.measured?.state === "empty") said.push("Nothing has been measured yet: “Measure” runs the program.");
-    if (this.isLost && sources.some((source) => source !== "analytic" && !this.made.has(source))) said.push("Costs other than the analytic ones come from the kernel, which is not connected. Run the cell again to see them.");
+    if (this.isLost && sources.some((source) => source !== "analytic" && !this.made.has(source))) said.push("Not connected to the kernel, so only analytic costs can be shown.");
     this.problems.replaceChildren(...said.map((words) => h("p", { class: "mnb-note" }, words)));
     const notes = view === "what_if" ? [] : this.shown().flatMap((cost) => notesOf(cost, figure).map((note) => (sources.length > 1 ? `${SOURCE_TITLES[cost.source][0]}: ${note}` : note)));
     const words = [...new Set(notes)];
@@ -256,7 +256,7 @@ export class CostTab {
   private askPicture(sources: Source[]): void {
     const { view, figure } = this.store.cost;
     const { version, cost } = this.store.snapshot;
-    if (this.isLost && !this.drawn) return this.picture.say("Pictures come from the kernel, which is not connected. Run the cell again to see them.");
+    if (this.isLost && !this.drawn) return this.picture.say("Not connected to the kernel, so pictures cannot be loaded.");
     if (this.store.tab !== "cost" || cost === null || cost.stale || this.isLost) return;
     if (sources.includes("measured") && !this.info.sources.measured?.version) return this.picture.say("Nothing has been measured yet: “Measure” runs the program.");
     const key = JSON.stringify([view, sources, view === "memory" ? this.opened : view === "roofline" ? null : figure, this.width, version, this.info.sources.measured?.version ?? 0]);

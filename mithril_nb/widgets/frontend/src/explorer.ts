@@ -1,5 +1,6 @@
 /** Putting the explorer together on one element: a program's graph, its stages side by side, costs and passes. */
 
+import { Connection } from "./connection";
 import { CostTab } from "./cost";
 import { attr, h, text } from "./dom";
 import { exact, percent, seconds, si } from "./format";
@@ -61,7 +62,8 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const main = h("div", { class: "mnb-main" }, graph.root, lower);
   graph.root.after(divider("y", "Height of the graph", main, graph.root, "--mnb-graph"));
   panes.root.after(divider("y", "Height of the stages", lower, panes.root, "--mnb-panes"));
-  root.append(header.root, notice.root, main, tip.root, help.root);
+  const connection = new Connection(kernel, () => store.snapshot);
+  root.append(header.root, connection.root, notice.root, main, tip.root, help.root);
   listenToKeys(root, { store, header, panes, help });
   const unfollow = followTheme(root, () => cost.recolour());
   const paint = (): void => {
@@ -74,14 +76,14 @@ export function mountExplorer({ model, el }: Mounted): () => void {
     paint();
   };
   model.on("change:snapshot", onSnapshot);
-  const leave = [store.on("passes", () => tabs.update()), kernel.watch(() => header.update())];
+  const leave = [store.on("passes", () => tabs.update())];
   paint();
   void kernel.send("hello", {});
   return () => {
     model.off("change:snapshot", onSnapshot);
     unfollow();
     for (const one of leave) one();
-    for (const part of [graph, panes, header, cost, passes, transforms, tabs, notice]) part?.destroy();
+    for (const part of [graph, panes, header, cost, passes, transforms, tabs, notice, connection]) part?.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();
@@ -96,7 +98,6 @@ class Header {
   private readonly name = h("b", { class: "mnb-model-name" });
   private readonly backend = h("span", { class: "mnb-backend" });
   private readonly figures = h("span", { class: "mnb-figures", role: "group", "aria-label": "Figures" });
-  private readonly badge = h("span", { class: "mnb-badge mnb-badge-lost", role: "status", hidden: true, "data-mnb-part": "connection" });
 
   constructor(
     private readonly store: Store,
@@ -107,7 +108,7 @@ class Header {
     this.root = h(
       "div",
       { class: "mnb-header", role: "group", "aria-label": "Program" },
-      this.name, this.backend, this.figures, this.badge, headerEnd(this.search, showHelp),
+      this.name, this.backend, this.figures, headerEnd(this.search, showHelp),
     );
   }
 
@@ -116,7 +117,7 @@ class Header {
   }
 
   update(): void {
-    const { snapshot, kernel } = this.store;
+    const { snapshot } = this.store;
     const { status, cost } = snapshot;
     const formula = cost?.total.formulas?.flops;
     text(this.name, snapshot.name);
@@ -137,8 +138,5 @@ class Header {
       text(element.lastElementChild!, value);
       attr(element, "title", title);
     });
-    this.badge.hidden = kernel.connection !== "lost";
-    text(this.badge, kernel.connection === "lost" ? "Disconnected from the kernel: run the cell again to go on" : "");
-    this.root.closest(".mnb-root")?.setAttribute("data-mnb-connection", kernel.connection);
   }
 }

@@ -27,7 +27,6 @@ export class Header {
   private readonly shapes = h("span", { class: "mnb-shapes" });
   private readonly undo: HTMLButtonElement;
   private readonly redo: HTMLButtonElement;
-  private readonly badge = h("span", { class: "mnb-badge mnb-badge-lost", role: "status", hidden: true, "data-mnb-part": "connection" });
   private readonly leave: (() => void)[];
 
   constructor(
@@ -47,12 +46,10 @@ export class Header {
       h("label", { class: "mnb-labelled" }, h("span", {}, "program"), this.program),
       this.shapes,
       h("span", { class: "mnb-row" }, this.undo, this.redo),
-      this.badge,
       headerEnd(this.search, showHelp),
     );
-    this.leave = [store.on("snapshot", () => this.update()), store.kernel.watch(() => this.paintConnection())];
+    this.leave = [store.on("snapshot", () => this.update())];
     this.update();
-    this.paintConnection();
   }
 
   destroy(): void {
@@ -100,12 +97,5 @@ export class Header {
     input.addEventListener("change", commit);
     input.addEventListener("keydown", (event) => event.key === "Enter" && commit());
     return h("label", { class: "mnb-labelled" }, h("span", {}, port), input);
-  }
-
-  private paintConnection(): void {
-    const { connection } = this.store.kernel;
-    this.badge.hidden = connection !== "lost";
-    text(this.badge, connection === "lost" ? "Disconnected from the kernel: run the cell again to go on" : "");
-    this.root.closest(".mnb-root")?.setAttribute("data-mnb-connection", connection);
   }
 }

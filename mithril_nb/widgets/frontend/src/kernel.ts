@@ -2,10 +2,14 @@
 
 import type { Reply, WidgetModel } from "./types";
 
-export type Connection = "live" | "waiting" | "lost";
+/** "replaced": a newer run of the cell made another widget. */
+export type Connection = "live" | "waiting" | "lost" | "replaced";
 
 /** A command without a reply after this long means that the kernel is busy or gone. */
 export const PATIENCE_MS = 5000;
+
+/** Commands that only look: when one of them cannot be sent, the user has lost nothing. */
+const QUIET = /^(hello|select|expand|collapse|tidy|dismiss|request_.*|want_.*|leave_.*|show_.*|open_node|close_node|what_if)$/;
 
 const DEAD = ["none", "dead", "terminating"];
 
@@ -29,6 +33,9 @@ export class Kernel {
   connection: Connection = "live";
   /** The command that waits longest, once it has waited longer than PATIENCE_MS. */
   waiting: { name: string; since: number } | null = null;
+  /** Commands that were not done because no kernel is connected, latest last. */
+  refused: string[] = [];
+  private isClosed = false;
   private nextId = 1;
   private readonly pending = new Map<number, Pending>();
   private readonly inFlight = new Map<string, { next: (() => void) | null }>();
@@ -38,7 +45,10 @@ export class Kernel {
   private commSuspect = false;
   private everHeard = false;
   private readonly onCustom = (message: any, buffers: DataView[]): void => this.receive(message, buffers ?? []);
-  private readonly onClosed = (): void => this.setConnection("lost");
+  private readonly onClosed = (): void => {
+    this.isClosed = true;
+    this.setConnection("lost");
+  };
   private readonly onCommLive = (): void => {
     // The event does not say which way the comm changed, and the model's proxy does not show it: ask the kernel.
     this.commSuspect = true;
@@ -64,6 +74,12 @@ export class Kernel {
   /** Send a command. The promise always resolves; `ok` is false if it failed or nobody answered. */
   send(name: string, args: Record<string, unknown>): Promise<Reply> {
     const id = this.nextId++;
+    if (this.isGone && !QUIET.test(name)) {
+      this.refuse([name]);
+      // A kernel that answers after all brings the connection back; what was refused stays undone.
+      if (!this.isClosed) void this.send("hello", {});
+      return Promise.resolve({ type: "reply", id, ok: false, error: null });
+    }
     return new Promise((resolve) => {
       this.pending.set(id, { name, since: performance.now(), resolve });
       this.timer ??= setInterval(() => this.check(), 500);
@@ -114,14 +130,31 @@ export class Kernel {
   heard(): void {
     this.commSuspect = false;
     this.everHeard = true;
+    if (this.connection === "replaced") return;
     if (this.connection !== "live" || this.waiting) {
       this.waiting = null;
+      this.refused = [];
       this.setConnection("live");
     }
   }
 
+  /** Whether no command can be done. */
+  get isGone(): boolean {
+    return this.connection === "lost" || this.connection === "replaced";
+  }
+
+  private refuse(names: string[]): void {
+    this.refused = [...this.refused, ...names.filter((name) => !QUIET.test(name))].slice(-5);
+    for (const watcher of this.watchers) watcher();
+  }
+
   private receive(message: any, buffers: DataView[]): void {
     if (message === null || typeof message !== "object") return;
+    if (message.type === "replaced") {
+      this.isClosed = true;
+      this.setConnection("replaced");
+      return;
+    }
     this.heard();
     if (message.type === "reply") {
       const pending = this.pending.get(message.id);
@@ -155,13 +188,16 @@ export class Kernel {
   }
 
   private setConnection(connection: Connection): void {
+    if (this.connection === "replaced") return;
     this.connection = connection;
-    if (connection === "lost") {
+    if (this.isGone) {
       this.waiting = null;
       const dropped = [...this.pending];
       this.pending.clear();
       this.inFlight.clear();
       for (const [id, { resolve }] of dropped) resolve({ type: "reply", id, ok: false, error: null });
+      this.refuse(dropped.map(([, { name }]) => name));
+      return;
     }
     for (const watcher of this.watchers) watcher();
   }

@@ -1,6 +1,7 @@
 /** The live-run widget: the Train tab on its own, for a run that a cell started. */
 
 import { h } from "./dom";
+import { Connection } from "./connection";
 import { feedCurves } from "./feed";
 import { oncePerFrame } from "./frame";
 import { Kernel } from "./kernel";
@@ -24,10 +25,10 @@ export function mountCurves({ model, el }: Mounted): () => void {
   let latest = model.get("run") as Partial<Run> | null;
   const run = (): Run => ({ ...NO_RUN, ...latest });
   const root = h("div", { class: "mnb-root mnb-live lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": "Training run" });
-  const badge = h("div", { class: "mnb-badge mnb-badge-lost", role: "status", hidden: true, "data-mnb-part": "connection" }, "Disconnected from the kernel: run the cell again to go on");
+  const connection = new Connection(kernel, () => ({ source: "" }));
   const feed = feedCurves(kernel, () => run().points);
   const train = new Train({ kernel, curves: feed.curves, run, canStart: false });
-  root.append(badge, train.root);
+  root.append(connection.root, train.root);
   el.append(root);
   root.addEventListener("keydown", (event) => {
     if (event.key === " " && !isTyping(event.target) && !(event.target as Element).closest("button")) {
@@ -37,7 +38,7 @@ export function mountCurves({ model, el }: Mounted): () => void {
     event.stopPropagation();
   });
   const unfollow = followTheme(root, () => train.recolour());
-  const unwatch = kernel.watch(() => (badge.hidden = kernel.connection !== "lost"));
+  const unwatch = kernel.watch(() => train.update());
   const paint = oncePerFrame(() => train.update());
   const onTrait = (): void => {
     latest = model.get("run") as Partial<Run> | null;
@@ -59,6 +60,7 @@ export function mountCurves({ model, el }: Mounted): () => void {
     leave();
     unfollow();
     unwatch();
+    connection.destroy();
     feed.stop();
     train.destroy();
     kernel.destroy();

@@ -19,7 +19,7 @@ export async function tried(work: () => Promise<void>, refuse: (why: string) => 
   try {
     await work();
   } catch (error) {
-    refuse(`What came from the kernel could not be shown: ${error instanceof Error ? error.message : String(error)}. Run the cell again to ask for it anew.`);
+    refuse(`What came from the kernel could not be shown: ${error instanceof Error ? error.message : String(error)}. Run the cell again to load it.`);
   }
 }
 

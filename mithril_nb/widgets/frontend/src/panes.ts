@@ -200,7 +200,7 @@ export class Panes {
       if (!slot) continue;
       this.ask(stage);
       const state = this.store.snapshot.stages[stage]?.state;
-      slot.clock.run(state === "loading" || (state === "ready" && !slot.pane.text && !slot.refused && this.store.kernel.connection === "live"));
+      slot.clock.run((state === "loading" && !this.store.kernel.isGone) || (state === "ready" && !slot.pane.text && !slot.refused && this.store.kernel.connection === "live"));
       this.paintState(stage, slot);
       slot.pane.paintStripes();
     }
@@ -300,7 +300,7 @@ export class Panes {
     if (state === "unavailable") return [have ? `${title} ends here` : `${title} is not available`, message];
     if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
     if (have) return null;
-    if (this.store.kernel.connection === "lost") return [`${title} is not here`, "It comes from the kernel, which is not connected. Run the cell again to see it."];
+    if (this.store.kernel.isGone) return [`${title} is not here`, "Not connected to the kernel, so it cannot be loaded."];
     if (state === "loading") return clock ? [`${STAGE_VERBS[stage] ?? title}: ${clock}`, ""] : null;
     if (state === "ready") return clock ? [`Fetching ${title}: ${clock}`, ""] : null;
     return null;

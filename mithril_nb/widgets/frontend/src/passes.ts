@@ -101,7 +101,7 @@ export class PassesTab {
 
   private update(): void {
     const { state, version } = this.info;
-    const isLost = this.store.kernel.connection === "lost";
+    const isLost = this.store.kernel.isGone;
     // They are not saved with the notebook: a page that is loaded anew is sent them by the kernel.
     const isFetched = state !== "ready" || this.version === version || this.refused !== null;
     this.body.hidden = this.rows.length === 0 || state === "unavailable" || state === "failed" || this.refused !== null;
@@ -121,7 +121,7 @@ export class PassesTab {
     if (state === "failed") return `The passes could not be read: ${message}`;
     if (this.refused !== null) return `The passes could not be shown. ${this.refused}`;
     if (state === "stale" && this.rows.length > 0) return "The model has changed since these passes were read.";
-    if (isLost) return "The passes come from the kernel, which is not connected. Run the cell again to see them.";
+    if (isLost) return "Not connected to the kernel, so passes cannot be loaded.";
     if (state === "loading" || !isFetched) return null;
     if (state === "ready") return "No pass changed anything.";
     return "XLA rewrites the program in some hundred passes. Those that changed something are listed here, each with what it took away and put in. The program has to be compiled for it.";

@@ -11,7 +11,7 @@ import type { Run } from "./types";
 const RATE_MIN = 1e-6;
 const RATE_MAX = 1;
 
-const STATE_WORDS: Record<string, string> = { none: "not started", idle: "ready", running: "running", paused: "paused", stopped: "stopped", done: "done", failed: "failed" };
+const STATE_WORDS: Record<string, string> = { none: "not started", idle: "ready", running: "running", paused: "paused", stopped: "stopped", done: "done", failed: "failed", lost: "ended with the kernel" };
 
 export interface TrainOptions {
   kernel: Kernel;
@@ -134,7 +134,10 @@ export class Train {
   }
 
   update(): void {
-    const run = this.options.run();
+    const { isGone } = this.options.kernel;
+    const last = this.options.run();
+    // A run is a thread of its kernel, and ends with it.
+    const run: Run = isGone && (last.state === "running" || last.state === "paused") ? { ...last, state: "lost", message: `The run ended with its kernel at step ${last.step.toLocaleString("en-US")}. Parameters that were not saved are lost.` } : last;
     const { state } = run;
     const alive = state === "running" || state === "paused";
     const ended = state === "stopped" || state === "failed";
@@ -144,8 +147,9 @@ export class Train {
       this.#run.dataset["word"] = word;
       this.#run.replaceChildren(icon(state === "running" ? ICONS.pause : ICONS.play), word);
     }
-    this.#run.disabled = !alive && !ended && !this.options.canStart;
-    this.#step.disabled = state === "running";
+    this.#run.disabled = isGone || (!alive && !ended && !this.options.canStart);
+    this.#anew.disabled = isGone;
+    this.#step.disabled = isGone || state === "running";
     this.#stop.disabled = !alive;
     attr(this.root, "data-mnb-run", state);
     const done = run.steps > 0 ? Math.min(1, run.step / run.steps) : 0;
@@ -154,7 +158,7 @@ export class Train {
     const said = (STATE_WORDS[state] ?? state) + (run.is_current_model === false ? ", of an earlier model" : "");
     text(this.#state, this.#wait ? `asking the kernel: ${this.#wait}` : run.steps > 0 ? `${said} · epoch ${run.epoch} of ${run.epochs} · step ${run.step.toLocaleString("en-US")} of ${run.steps.toLocaleString("en-US")}` : said);
     this.#message.hidden = run.message === "";
-    this.#message.classList.toggle("mnb-plain", state !== "failed");
+    this.#message.classList.toggle("mnb-plain", state !== "failed" && state !== "lost");
     text(this.#message, run.message);
     const share = (value: number | null): string => (value === null ? "–" : `${(100 * value).toFixed(1)} %`);
     this.#say("loss", figure(run.loss), String(run.loss ?? ""));
@@ -180,7 +184,7 @@ export class Train {
     text(this.#rateLabel, run.learning_rate_is_relative ? "learning rate ×" : "learning rate");
     const active = (this.root.getRootNode() as Document | ShadowRoot).activeElement;
     const rate = run.learning_rate;
-    this.#rate.disabled = this.#rateText.disabled = rate === null;
+    this.#rate.disabled = this.#rateText.disabled = rate === null || this.options.kernel.isGone;
     if (rate === null || this.options.kernel.busy("rate")) return;
     if (active !== this.#rate) this.#rate.value = String(toSlider(rate, ...this.#rateRange()));
     attr(this.#rate, "aria-valuetext", short(rate));

@@ -162,15 +162,15 @@ export class TransformsTab {
   }
 
   private update(): void {
-    const { connection } = this.store.kernel;
+    const { isGone } = this.store.kernel;
     const isShown = this.steps.length > 0 && this.refused === null;
     this.body.hidden = !isShown;
     this.hint.hidden = isShown;
     attr(this.root, "data-mnb-state", this.refused !== null ? "failed" : isShown ? "ready" : "loading");
-    text(this.hint, this.refused !== null ? `The steps could not be shown. ${this.refused}` : connection === "lost" ? "The steps come from the kernel, which is not connected. Run the cell again to see them." : "Fetching the steps.");
+    text(this.hint, this.refused !== null ? `The steps could not be shown. ${this.refused}` : isGone ? "Not connected to the kernel, so the steps cannot be loaded." : "Fetching the steps.");
     const { state } = this.store.snapshot.transforms!;
     this.compare.hidden = state === "ready" || state === "loading";
-    this.clock.run(state === "loading" && connection !== "lost");
+    this.clock.run(state === "loading" && !isGone);
     this.list.fill(this.steps.map((step, number) => ({ name: step.name, more: [step.problem ? "cannot be done" : this.agreement(number)[0], number ? countsOf(step.after?.marks ?? []) : ""], title: step.explanation, share: 0 })));
     this.paintNumbers();
   }

@@ -177,7 +177,8 @@ export interface StageInfo {
   message: string;
 }
 
-export type RunState = "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed";
+/** "lost" is a state of the page: the kernel ended while the run trained. */
+export type RunState = "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "lost";
 
 export interface Run {
   state: RunState;
@@ -210,6 +211,28 @@ export interface StatusFigures {
   attributed: number | null;
 }
 
+/** Edits that an earlier run of the cell saved. */
+export interface SavedEdits {
+  edits: number;
+  /** Seconds since 1970. */
+  saved_at: number;
+  /** The latest edits, oldest first. */
+  labels: string[];
+  source: string;
+  /** A unified diff from the source of the code's model. */
+  difference: string;
+  can_restore: boolean;
+}
+
+export interface Autosave {
+  offer: SavedEdits | null;
+  path: string;
+  /** Why the file cannot be written; empty if it can. */
+  problem: string;
+  /** How many edits the user has made in the widget. */
+  edits: number;
+}
+
 export interface Snapshot {
   version: number;
   name: string;
@@ -223,6 +246,7 @@ export interface Snapshot {
   cost: Cost | null;
   problems: Diagnostic[];
   notice: Diagnostic | null;
+  autosave?: Autosave | null;
   stages: Record<StageName, StageInfo>;
   source: string;
   selection: string[];

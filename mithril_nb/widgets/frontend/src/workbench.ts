@@ -1,6 +1,7 @@
 /** Putting the workbench together on one element. */
 
 import { Canvas } from "./canvas";
+import { Connection } from "./connection";
 import { CostTab } from "./cost";
 import { h } from "./dom";
 import { feedCurves } from "./feed";
@@ -14,6 +15,7 @@ import { Notice, ProblemsTab, SourceTab } from "./lists";
 import { Palette } from "./palette";
 import { Panes } from "./panes";
 import { PassesTab } from "./passes";
+import { Restore } from "./restore";
 import { splitter } from "./split";
 import { Status } from "./status";
 import { Store } from "./store";
@@ -85,6 +87,8 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   ]);
   const status = new Status(store);
   const notice = new Notice(store);
+  const connection = new Connection(kernel, () => store.snapshot, () => store.emit("snapshot"));
+  const restore = new Restore(store);
   const left = h("div", { class: "mnb-left" }, palette.root, canvas.root);
   const upper = h("div", { class: "mnb-upper" }, left, panes.root);
   const lower = h("div", { class: "mnb-lower" }, inspector.root, tabs.root);
@@ -92,7 +96,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   left.after(divider("x", "Width of the graph", upper, left, "--mnb-left"));
   upper.after(divider("y", "Height of the graph and the stages", main, upper, "--mnb-upper"));
   inspector.root.after(divider("x", "Width of the inspector", lower, inspector.root, "--mnb-inspector"));
-  root.append(header.root, notice.root, main, status.root, tip.root, help.root);
+  root.append(header.root, connection.root, restore.root, notice.root, main, status.root, tip.root, help.root);
   root.addEventListener("mnb-focus-palette", () => palette.input.focus());
   listenToKeys(root, { store, header, panes, train, help });
   const unstack = stack(root, left, lower, inspector.root);
@@ -116,6 +120,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   model.on("change:snapshot", onSnapshot);
   const leaveKernel = [
     store.on("passes", () => tabs.update()),
+    kernel.watch(() => train.update()),
     kernel.on("run", (message: { run: Run }) => store.takeRun(message.run)),
     store.on(
       "run",
@@ -133,7 +138,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     unstack();
     feed.stop();
     for (const leave of leaveKernel) leave();
-    for (const part of [canvas, palette, panes, header, inspector, cost, passes, source, problems, train, tabs, status, notice]) part.destroy();
+    for (const part of [canvas, palette, panes, header, inspector, cost, passes, source, problems, train, tabs, status, notice, connection, restore]) part.destroy();
     tip.hide();
     kernel.destroy();
     root.remove();

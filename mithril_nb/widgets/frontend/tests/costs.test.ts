@@ -329,7 +329,7 @@ describe("the Cost tab", () => {
   test("says that what came cannot be read, where it would stand, and takes what comes after it", async () => {
     session.isCut = true;
     at("source.lowered").click();
-    await soon(() => expect(find(".mnb-cost-problems").textContent).toMatch(/^Lowered costs: What came from the kernel could not be shown: .+ Run the cell again to ask for it anew\.$/));
+    await soon(() => expect(find(".mnb-cost-problems").textContent).toMatch(/^Lowered costs: What came from the kernel could not be shown: .+ Run the cell again to load it\.$/));
     expect(find<HTMLElement>(".mnb-cost-waiting").hidden).toBe(true);
     key(find('tr[data-mnb-cost="linear_0"]'), "ArrowRight");
     await soon(() => expect(find(".mnb-cost-detail").textContent).toMatch(/^What came from the kernel could not be shown/));
@@ -435,9 +435,9 @@ describe("the Cost tab", () => {
   test("says that the kernel is gone, and shows what it has", async () => {
     session.emit("comm:close");
     at("source.compiled").click();
-    expect(find(".mnb-cost-problems").textContent).toContain("which is not connected");
+    expect(find(".mnb-cost-problems").textContent).toContain("Not connected to the kernel, so only analytic costs can be shown.");
     at("view.treemap").click();
-    expect(find(".mnb-picture .mnb-hint").textContent).toContain("Run the cell again to see them.");
+    expect(find(".mnb-picture .mnb-hint").textContent).toContain("Not connected to the kernel, so pictures cannot be loaded.");
     expect(sent("want_cost")).toEqual([]);
   });
 });

@@ -15,7 +15,7 @@ data.snapshot = { ...data.snapshot, graph_stage: "jaxpr", graph_stages: ["jaxpr"
 
 const SVG = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 9 9"></svg>';
 const STEPS: TransformStep[] = [{ name: "trace", explanation: "runs it once.", problem: null, before: null, after: { text: "{ lambda }\n", marks: [] } }];
-const UNREADABLE = /^What came from the kernel could not be shown: .+ Run the cell again to ask for it anew\.$/;
+const UNREADABLE = /^What came from the kernel could not be shown: .+ Run the cell again to load it\.$/;
 
 /** Sends what cannot be read for as long as `isCut`, and refuses a text in short. */
 class Broken extends FakeSession {
@@ -94,7 +94,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
     find('[data-mnb-action="passes.ask"]').click();
     const part = (): HTMLElement => find('[data-mnb-part="passes"]');
     await soon(() => expect(part().dataset["mnbState"]).toBe("failed"));
-    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The passes could not be shown\. What came from the kernel could not be shown: .+ Run the cell again to ask for it anew\.$/);
+    expect(part().querySelector(".mnb-hint")!.textContent).toMatch(/^The passes could not be shown\. What came from the kernel could not be shown: .+ Run the cell again to load it\.$/);
     expect(find('[data-mnb-action="passes.ask"]').hidden).toBe(true); // the kernel has them
     session.isCut = false;
     await session.sendPasses();
@@ -126,7 +126,7 @@ describe("what goes wrong with what came from the kernel is said where it would 
     session.change({ graph_stage: "hlo" });
     await session.picture("hlo");
     await soon(() => expect(graph().dataset["mnbState"]).toBe("failed"));
-    expect(graph().querySelector(".mnb-pane-figures")!.textContent).toBe("no graph of HLO: What came from the kernel could not be shown: it is no picture. Run the cell again to ask for it anew.");
+    expect(graph().querySelector(".mnb-pane-figures")!.textContent).toBe("no graph of HLO: What came from the kernel could not be shown: it is no picture. Run the cell again to load it.");
     session.change({ graph_stage: "jaxpr" });
     expect([graph().dataset["mnbState"], graph().querySelector(".mnb-pane-figures")!.textContent]).toEqual(["ready", "0 nodes"]);
   });

@@ -141,7 +141,7 @@ describe("the formula of the selected block", () => {
     session.isCut = true;
     select("linear_0");
     await soon(() => expect(state()).toBe("failed"));
-    expect(seen(".mnb-count-said")[0]).toMatch(/^What came from the kernel could not be shown: .+ Run the cell again to ask for it anew\.$/);
+    expect(seen(".mnb-count-said")[0]).toMatch(/^What came from the kernel could not be shown: .+ Run the cell again to load it\.$/);
     expect(find('[data-mnb-action="formula.copy"]').hidden).toBe(true);
   });
 });

@@ -247,10 +247,71 @@ describe("the workbench", () => {
     await vi.waitFor(() => expect(find(".mnb-run-state").textContent).toMatch(/^paused/));
   });
 
-  test("says that it is disconnected, and stays readable", () => {
+  test("gives advice when the kernel is gone, refuses edits visibly, and stays readable", () => {
+    session.change({ autosave: { offer: null, path: "/home/ada/.mithril_nb/digits-3f.json", problem: "", edits: 7 } });
     session.emit("comm:close");
-    expect(find('[data-mnb-part="connection"]').hidden).toBe(false);
+    const strip = find('[data-mnb-part="connection"]');
+    expect(strip.hidden).toBe(false);
+    expect(find("[role=status]", strip).textContent).toBe(
+      "Disconnected from the kernel. Your 7 edits are saved in .mithril_nb/digits-3f.json, beside the notebook. Run this notebook from the top to continue. This cell then offers to restore them.",
+    );
     expect(find('[data-mnb-pane="jaxpr"] .cm-content').textContent).toContain("lambda");
+    expect(find('[data-mnb-action="connection.copy"]').hidden).toBe(false);
+    const before = session.sent.length;
+    click('[data-mnb-action="undo"]');
+    click('[data-mnb-node="linear_0"]');
+    expect(find("[role=alert]", strip).textContent).toBe("Not done, because no kernel is connected: undo.");
+    expect(session.sent.slice(before).map((one) => one.name)).not.toContain("undo");
+  });
+
+  test("says that edits could not be saved, and names those that got no answer", async () => {
+    session.change({ autosave: { offer: null, path: "/d/x.json", problem: "/d/x.json: Read-only file system", edits: 1 } });
+    session.alive = false;
+    click('[data-mnb-action="undo"]');
+    session.emit("comm:close");
+    const strip = find('[data-mnb-part="connection"]');
+    expect(strip.textContent).toContain("Your 1 edit could not be saved (/d/x.json: Read-only file system). Copy the source before you run the cell again.");
+    expect(find("[role=alert]", strip).textContent).toBe("Not done, because no kernel is connected: undo.");
+  });
+
+  test("ends the run with its kernel", () => {
+    click('[data-mnb-tab="train"]');
+    session.change({ run: { ...session.snapshot.run, state: "running", left_s: 180 } });
+    session.emit("comm:close");
+    expect(find(".mnb-run-state").textContent).toMatch(/^ended with the kernel/);
+    expect(find('[data-mnb-figure="left"]').textContent).toBe("–");
+    for (const action of ["run", "step", "stop"]) expect(find<HTMLButtonElement>(`[data-mnb-action="train.${action}"]`).disabled).toBe(true);
+    expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(/^The run ended with its kernel at step \d+\. Parameters that were not saved are lost\.$/);
+  });
+
+  test("labels itself as replaced, and does no command any more", () => {
+    session.message({ type: "replaced" });
+    session.emit("comm:close");
+    const strip = find('[data-mnb-part="connection"]');
+    expect(find("[role=status]", strip).textContent).toBe("Replaced: a newer run of the cell shows the current widget.");
+    click('[data-mnb-action="undo"]');
+    expect(strip.textContent).toContain("Not done");
+  });
+
+  test("offers edits of an earlier run with their difference, and takes either answer", () => {
+    const offer = { edits: 7, saved_at: 1e9, labels: ["add Relu", "rename a", "add Tanh", "program", "undo <b>"], source: "", difference: "@@ -1 +1 @@\n-model += Relu()\n+model += <b>", can_restore: true };
+    expect(find('[data-mnb-part="restore"]').hidden).toBe(true);
+    session.change({ autosave: { offer, path: "", problem: "", edits: 0 } });
+    const part = find('[data-mnb-part="restore"]');
+    expect(part.hidden).toBe(false);
+    expect(part.textContent).toContain("An earlier run of this cell saved 7 edits on ");
+    expect(part.textContent).toContain(": 3 more, then rename a, add Tanh, program, undo <b>.");
+    expect([...part.querySelectorAll("pre > span")].map((line) => [line.className, line.textContent])).toEqual([
+      ["mnb-diff-title", "@@ -1 +1 @@\n"],
+      ["mnb-diff-removed", "-model += Relu()\n"],
+      ["mnb-diff-added", "+model += <b>\n"],
+    ]);
+    expect(find('[data-mnb-action="restore.edits"]').textContent).toBe("Restore your 7 edits");
+    click('[data-mnb-action="restore.edits"]');
+    click('[data-mnb-action="restore.decline"]');
+    expect(session.names()).toEqual(expect.arrayContaining(["restore_edits", "decline_edits"]));
+    session.change({ autosave: { offer: null, path: "", problem: "", edits: 7 } });
+    expect(part.hidden).toBe(true);
   });
 
   test("leaves nothing behind", () => {

@@ -1,0 +1,301 @@
+"""Autosave: the edited design of a workbench in a file beside the notebook, and the offer to restore it.
+
+The file holds the newest versions of the design, one per session. A session owns one of them and replaces it after each
+edit. The version that an earlier session left is offered when the cell runs again.
+"""
+
+from __future__ import annotations
+
+import atexit
+import difflib
+import glob
+import json
+import math
+import os
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.models.source import to_source
+from mithril_nb.session.design import Design, design_from_dict, design_to_dict
+from mithril_nb.session.worker import Worker
+
+FORMAT = "mithril_nb.autosave"
+_VERSIONS_KEPT = 5
+_PAUSE_S = 0.25
+"""At least this long between two writes: a slider makes sixty edits a second."""
+
+
+@dataclass(frozen=True)
+class SavedDesign:
+    """One version of a design in an autosave file.
+
+    Attributes:
+        id: Identifies the session that wrote it.
+        saved_at: Seconds since 1970.
+        edits: Number of edits since the code's design.
+        labels: The latest edits, oldest first.
+        source: Python that builds the model, with shapes and program as comments.
+        design: The design as JSON-able data; `None` if it cannot be written as data.
+        declined: Whether the user chose to start from the code instead.
+    """
+
+    id: str
+    saved_at: float
+    edits: int
+    labels: tuple[str, ...]
+    source: str
+    design: Mapping[str, Any] | None
+    declined: bool = False
+
+
+class Autosave:
+    """Keeps the newest version of one session's design in a file, at most a second after each edit.
+
+    The file is replaced as a whole, so it is never half written. A file that cannot be written or read is reported in
+    `problem`; editing continues.
+
+    Args:
+        path: The file.
+        start: The design that the code builds.
+
+    Attributes:
+        path: The file.
+        offer: A version that another session saved and that differs from the code's design, or `None`.
+        problem: Why the file cannot be written; `""` if it can.
+        changed: Called when `problem` changes, in a thread that holds no lock.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> from mithril_nb.graph.records import LogicalGraph
+        >>> start = Design(LogicalGraph())
+        >>> with TemporaryDirectory() as folder:
+        ...     session = Autosave(Path(folder, "cell.json"), start)
+        ...     session.save(replace(start, program="forward"), 1, ("program",))
+        ...     session.end()
+        ...     Autosave(Path(folder, "cell.json"), start).offer.labels
+        ('program',)
+    """
+
+    def __init__(self, path: Path, start: Design):
+        self.path, self.problem = path.absolute(), ""
+        self.changed: Callable[[], None] = lambda: None
+        self._code = design_source(start)
+        self._id = uuid.uuid4().hex
+        self._writing = threading.Lock()
+        self._lock = threading.Lock()
+        self._pending: tuple[Design, int, tuple[str, ...]] | None = None
+        self._written_at = -_PAUSE_S
+        self._worker = Worker("mithril_nb-autosave")
+        _remove_unfinished(self.path)
+        versions = (one for one in self._versions() if not one.declined and one.source != self._code)
+        self.offer: SavedDesign | None = next(versions, None)
+        self._difference = _difference(self._code, self.offer.source) if self.offer else ""
+        _AUTOSAVES.add(self)
+
+    def save(self, design: Design, edits: int, labels: tuple[str, ...]) -> None:
+        """Save a design soon; return at once. The code's own design removes this session's version.
+
+        Args:
+            design: The design now.
+            edits: Number of edits since the code's design.
+            labels: The latest edits, oldest first.
+        """
+        with self._lock:
+            self._pending = design, edits, labels
+        self._worker.submit(self._write_soon)
+
+    def flush(self) -> None:
+        """Write what has not been written yet, now."""
+        with self._writing:
+            with self._lock:
+                pending, self._pending = self._pending, None
+            if pending is not None:
+                mine = saved_design(*pending, id=self._id)
+                self._update(self._id, mine if mine.source != self._code else None)
+                self._written_at = time.monotonic()
+
+    def decline(self) -> None:
+        """Keep the offered version in the file, and do not offer it again."""
+        if self.offer is not None:
+            with self._writing:
+                self._update(self.offer.id, replace(self.offer, declined=True))
+            self.offer = None
+
+    def view(self) -> dict[str, Any]:
+        """Return the offer and the state of the file as a front end shows them."""
+        offer = self.offer and {
+            "edits": self.offer.edits,
+            "saved_at": self.offer.saved_at,
+            "labels": list(self.offer.labels),
+            "source": self.offer.source,
+            "difference": self._difference,
+            "can_restore": self.offer.design is not None,
+        }
+        return {"offer": offer, "path": str(self.path), "problem": self.problem}
+
+    def accept(self) -> Design:
+        """Return the offered design, and offer it no more: from the next save on, this session's version contains it.
+
+        Raises:
+            UnknownOptionError: There is no offer.
+            MithrilError: The version cannot be read, for example because it uses an op of the user's that is not
+                registered.
+        """
+        if self.offer is None:
+            raise UnknownOptionError("there are no saved edits to restore.", (("file", str(self.path)),))
+        if self.offer.design is None:
+            raise UnknownOptionError(
+                "these edits cannot be restored: the model has parts that cannot be written to a file.",
+                advice="copy the saved source, and run it in a cell.",
+            )
+        design = design_from_dict(self.offer.design)
+        self.decline()
+        return design
+
+    def end(self) -> None:
+        """Write what is left, and end the thread."""
+        self.flush()
+        self._worker.end()
+
+    # Versions
+
+    def _versions(self) -> list[SavedDesign]:
+        """The versions in memory and in the file, newest first."""
+        found = _read(self.path)
+        for one in _IN_MEMORY.get(self.path, {}).values():
+            if one.id not in found or found[one.id].saved_at < one.saved_at:
+                found[one.id] = one
+        return sorted(found.values(), key=lambda one: one.saved_at, reverse=True)
+
+    def _update(self, id: str, version: SavedDesign | None) -> None:
+        # Another kernel may write the same file: its versions are kept.
+        versions = [one for one in self._versions() if one.id != id]
+        versions = ([version] if version else []) + versions
+        kept = {one.id: one for one in versions[:_VERSIONS_KEPT]}
+        _IN_MEMORY[self.path] = kept
+        self.problem = ""
+        try:
+            if kept:
+                _write(self.path, {"format": FORMAT, "versions": [asdict(one) for one in kept.values()]})
+            else:
+                self.path.unlink(missing_ok=True)
+        except OSError as error:
+            self.problem = f"{self.path}: {error.strerror or error}"
+
+    def _write_soon(self, wanted: Callable[[], bool]) -> None:
+        # A newer save replaces this job before or during the pause; the one that remains writes the latest design.
+        while (left := self._written_at + _PAUSE_S - time.monotonic()) > 0:
+            if not wanted():
+                return
+            time.sleep(min(left, 0.02))
+        before = self.problem
+        self.flush()
+        if self.problem != before:
+            self.changed()
+
+
+_IN_MEMORY: dict[Path, dict[str, SavedDesign]] = {}
+"""Versions by file and id: the file may be read-only."""
+_AUTOSAVES: weakref.WeakSet[Autosave] = weakref.WeakSet()
+
+
+@atexit.register
+def _flush_all() -> None:
+    for one in tuple(_AUTOSAVES):
+        one.flush()
+
+
+def saved_design(design: Design, edits: int, labels: tuple[str, ...], id: str = "") -> SavedDesign:
+    """Return a design as it is saved.
+
+    Args:
+        design: The design now.
+        edits: Number of edits since the code's design.
+        labels: The latest edits, oldest first.
+        id: Identifies the session.
+    """
+    return SavedDesign(id, time.time(), edits, labels, design_source(design), _data(design))
+
+
+def design_source(design: Design) -> str:
+    """Return Python that builds the model of a design, with its shapes and program as comments.
+
+    Examples:
+        >>> from mithril_nb.session.design import design_of
+        >>> from mithril_nb.models import Relu
+        >>> print(design_source(design_of(Relu(), {"input": [2, 3]})).splitlines()[-1])
+        # program: train step
+    """
+    shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
+    return "\n".join([to_source(design.graph).rstrip(), "", *shapes, f"# program: {design.program}", ""])
+
+
+def _difference(before: str, after: str) -> str:
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "code", "saved", lineterm="", n=2)
+    return "\n".join(list(lines)[2:])  # without the two file names
+
+
+def _data(design: Design) -> dict[str, Any] | None:
+    try:
+        data = design_to_dict(design)
+        json.dumps(data)
+    except (MithrilError, TypeError, ValueError):
+        return None
+    return data
+
+
+def _read(path: Path) -> dict[str, SavedDesign]:
+    """The versions in a file by id; none if it is missing or not an autosave file."""
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data["format"] != FORMAT:
+            return {}
+        found = [_version(one) for one in data["versions"][:_VERSIONS_KEPT]]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return {one.id: one for one in found}
+
+
+def _version(data: Mapping[str, Any]) -> SavedDesign:
+    one = SavedDesign(**data)
+    texts = (one.id, one.source, *one.labels)
+    if (
+        not all(isinstance(text, str) for text in texts)
+        or type(one.edits) is not int
+        or not math.isfinite(one.saved_at)
+    ):
+        raise TypeError("a field has the wrong type")
+    return replace(one, labels=tuple(one.labels), declined=bool(one.declined))
+
+
+def _write(path: Path, data: Mapping[str, Any]) -> None:
+    """Replace a file by JSON data, in one step."""
+    folder = path.parent
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        # As the caches of pytest and ruff do: a commit of the notebook leaves this folder out.
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
+            json.dump(data, file, ensure_ascii=False)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove what a process left that was killed while it wrote."""
+    for part in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
+        with suppress(OSError):
+            part.unlink()

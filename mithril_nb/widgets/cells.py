@@ -1,0 +1,95 @@
+"""Which cell of which notebook runs now, and which widgets an earlier run of it made."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from IPython import get_ipython
+
+FOLDER = ".mithril_nb"
+"""The folder beside a notebook that holds what is saved for its cells."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell that runs.
+
+    Attributes:
+        notebook: The notebook's file; `None` if the host does not give it.
+        id: The cell's id in the notebook, the same each time it runs.
+        run: Identifies this run of the cell.
+    """
+
+    notebook: Path | None
+    id: str
+    run: str
+
+    def file(self) -> Path:
+        """Return the file for the next widget that this run makes; the same file for the same widget of each run.
+
+        Examples:
+            >>> Cell(Path("work/digits.ipynb"), "3f2a", "1").file().as_posix()
+            'work/.mithril_nb/digits-3f2a.json'
+        """
+        folder = self.notebook.parent if self.notebook else Path.cwd()
+        stem, number = self.notebook.stem if self.notebook else "notebook", len(_made_by(self))
+        id = re.sub(r"[^\w-]", "_", self.id)[-40:]
+        return folder / FOLDER / f"{stem}-{id}{f'-{number}' if number else ''}.json"
+
+
+class Replaceable(Protocol):
+    """A widget that a newer run of its cell replaces."""
+
+    def replace(self) -> None:
+        """Free everything but the values that code may still read."""
+
+
+_WIDGETS: dict[str, tuple[str, list[Replaceable]]] = {}
+"""By cell: its latest run, and the open widgets that this run made."""
+
+
+def current_cell() -> Cell | None:
+    """Return the cell that runs; `None` outside a notebook, or where the host does not identify cells."""
+    shell = get_ipython()
+    parent: dict[str, Any] = getattr(shell, "get_parent", dict)()
+    header, metadata = parent.get("header") or {}, parent.get("metadata") or {}
+    if shell is None or header.get("msg_type") != "execute_request" or not metadata.get("cellId"):
+        return None
+    # jupyter_server names the notebook in the environment, VS Code in the user's namespace.
+    name = os.environ.get("JPY_SESSION_NAME") or shell.user_ns.get("__vsc_ipynb_file__")
+    path = Path(str(name)) if name else None
+    return Cell(path if path and path.is_file() else None, str(metadata["cellId"]), str(header.get("msg_id")))
+
+
+def replace_older() -> None:
+    """Replace the widgets that earlier runs of the current cell made."""
+    cell = current_cell()
+    run, widgets = _WIDGETS.get(cell.id, ("", [])) if cell else ("", [])
+    if cell and run != cell.run:
+        _WIDGETS[cell.id] = cell.run, []
+        for older in widgets:
+            older.replace()
+
+
+def remember(widget: Replaceable) -> None:
+    """Add a widget to those that the current run of the cell made."""
+    replace_older()
+    cell = current_cell()
+    if cell is not None:
+        _made_by(cell).append(widget)
+
+
+def forget(widget: Replaceable) -> None:
+    """Leave a widget out that has been closed."""
+    for _, widgets in _WIDGETS.values():
+        if widget in widgets:
+            widgets.remove(widget)
+
+
+def _made_by(cell: Cell) -> list[Replaceable]:
+    run, widgets = _WIDGETS.get(cell.id, ("", []))
+    return widgets if run == cell.run else []

@@ -1,0 +1,61 @@
+/** The strip of a widget that has no kernel behind it: the state, how to continue, and what was refused. */
+
+import { copyFrom } from "./clipboard";
+import { attr, h, icon, ICONS, text } from "./dom";
+import type { Kernel } from "./kernel";
+import type { Autosave } from "./types";
+
+/** What a widget can lose with its kernel; a run or a program that is only looked at has neither source nor edits. */
+export interface Work {
+  source: string;
+  autosave?: Autosave | null;
+}
+
+export function editCount(edits: number): string {
+  return edits === 1 ? "1 edit" : `${edits} edits`;
+}
+
+/** What to do after the kernel is gone. */
+export function adviceFor({ autosave }: Work): string {
+  const again = "Run this notebook from the top to continue.";
+  if (!autosave || autosave.edits === 0) return again;
+  if (autosave.problem) return `Your ${editCount(autosave.edits)} could not be saved (${autosave.problem}). Copy the source before you run the cell again.`;
+  return `Your ${editCount(autosave.edits)} are saved in ${autosave.path.split(/[\\/]/).slice(-2).join("/")}, beside the notebook. ${again} This cell then offers to restore them.`;
+}
+
+export class Connection {
+  readonly root = h("div", { class: "mnb-connection", hidden: true, "data-mnb-part": "connection" });
+  private readonly state = h("p", { role: "status" });
+  private readonly refused = h("p", { class: "mnb-refused", role: "alert" });
+  private readonly copy: HTMLButtonElement;
+  private readonly leave: () => void;
+
+  constructor(
+    private readonly kernel: Kernel,
+    private readonly work: () => Work,
+    private readonly changed: () => void = () => {},
+  ) {
+    this.copy = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "connection.copy", onclick: () => void copyFrom(this.copy, this.work().source) }, icon(ICONS.copy), "Copy the source");
+    this.root.append(h("div", {}, this.state, this.refused), this.copy);
+    this.leave = kernel.watch(() => this.update());
+    this.update();
+  }
+
+  destroy(): void {
+    this.leave();
+  }
+
+  private update(): void {
+    const { connection, refused } = this.kernel;
+    const gone = connection === "lost" || connection === "replaced";
+    this.root.hidden = !gone;
+    attr(this.root.closest(".mnb-root") ?? this.root, "data-mnb-connection", connection);
+    if (connection === "lost") text(this.state, `Disconnected from the kernel. ${adviceFor(this.work())}`);
+    if (connection === "replaced") text(this.state, "Replaced: a newer run of the cell shows the current widget.");
+    attr(this.state, "title", this.work().autosave?.path);
+    this.copy.hidden = this.work().source === "";
+    text(this.refused, refused.length === 0 ? "" : `Not done, because no kernel is connected: ${refused.map((name) => name.replaceAll("_", " ")).join(", ")}.`);
+    this.refused.hidden = refused.length === 0;
+    if (refused.length > 0) this.changed(); // fields that show what was typed go back to the value of the model
+  }
+}

@@ -1,0 +1,98 @@
+"""Edits of the user outlive the kernel and a new run of the cell; views of what is gone are labelled."""
+
+from __future__ import annotations
+
+from lab import NotebookPage
+from playwright.sync_api import Locator, expect
+from small_workbench import MODEL, OPEN, node, settled, shown
+
+
+def part(notebook: NotebookPage, name: str) -> Locator:
+    return notebook.page.locator(f'[data-mnb-part="{name}"]').first
+
+
+def action(notebook: NotebookPage, name: str) -> Locator:
+    return notebook.page.locator(f'[data-mnb-action="{name}"]').first
+
+
+def add(notebook: NotebookPage, kind: str) -> None:
+    palette = notebook.page.locator(".mnb-palette-search").first
+    palette.fill(kind)
+    palette.press("Enter")
+    palette.fill("")
+
+
+def restart(notebook: NotebookPage) -> None:
+    notebook.page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    part(notebook, "connection").wait_for(timeout=30_000)
+
+
+def test_edits_survive_a_restart_and_are_restored_by_a_button(open_notebook):
+    notebook = open_notebook([MODEL, OPEN], height=1000)
+    notebook.run_all()
+    shown(notebook)
+    settled(notebook, "jaxpr")
+    add(notebook, "Tanh")
+    node(notebook, "tanh_0").wait_for()
+    add(notebook, "Sigmoid")
+    node(notebook, "sigmoid_0").wait_for()
+    notebook.page.wait_for_timeout(1000)
+
+    restart(notebook)
+    strip = part(notebook, "connection")
+    expect(strip).to_contain_text("Disconnected from the kernel. Your 2 edits are saved in ")
+    expect(strip).to_contain_text(".mithril_nb/test_edits_survive_a_restart_and_are_restored_by_a_button-0-")
+    expect(strip).to_contain_text("Run this notebook from the top to continue. This cell then offers to restore them.")
+    expect(action(notebook, "connection.copy")).to_be_visible()
+    expect(node(notebook, "tanh_0")).to_be_visible()
+    add(notebook, "Relu")
+    expect(strip).to_contain_text("Not done, because no kernel is connected: add block.")
+
+    notebook.run_all()
+    shown(notebook)
+    offer = part(notebook, "restore")
+    expect(offer).to_contain_text("An earlier run of this cell saved 2 edits on ")
+    expect(offer).to_contain_text(": add Tanh, add Sigmoid.")
+    assert notebook.evaluate("'tanh_0' in repr(wb)") is False
+    action(notebook, "restore.difference").click()
+    expect(offer).to_contain_text("+model += Tanh()")
+    action(notebook, "restore.edits").click()
+    node(notebook, "sigmoid_0").wait_for()
+    expect(offer).to_be_hidden()
+    assert notebook.evaluate("'tanh_0' in repr(wb)") is True
+    focused = notebook.page.evaluate("() => document.activeElement.className")
+    assert "mnb-palette-search" in focused
+
+
+def test_the_cell_again_offers_the_edits_and_starts_from_the_code_if_the_user_wants(open_notebook):
+    notebook = open_notebook([MODEL, OPEN, "wb"], height=1000)
+    notebook.run_all()
+    shown(notebook)
+    add(notebook, "Tanh")
+    node(notebook, "tanh_0").wait_for()
+    notebook.execute("old = wb")
+    notebook.run_all()  # the model's cell again, the workbench's, and one that shows it a second time
+    offer = part(notebook, "restore")
+    expect(offer).to_contain_text("An earlier run of this cell saved 1 edit on ")
+    action(notebook, "restore.decline").click()
+    expect(offer).to_be_hidden()
+    assert notebook.evaluate("'tanh_0' in repr(wb)") is False
+    assert notebook.evaluate("'tanh_0' in repr(old)") is True, "what code holds stays as it was"
+    assert notebook.evaluate("old.comm is None") is True
+
+
+def test_a_view_of_a_replaced_workbench_is_labelled(open_notebook):
+    notebook = open_notebook([MODEL, OPEN, "wb"], height=1000)
+    notebook.run_all()
+    shown(notebook)
+    notebook.page.wait_for_timeout(500)
+    notebook.page.evaluate(
+        """async () => {
+            const panel = window.jupyterapp.shell.currentWidget;
+            panel.content.activeCellIndex = 1;
+            await window.jupyterapp.commands.execute('notebook:run-cell');
+        }"""
+    )
+    notebook.wait_for_cells()
+    label = notebook.output(2).get_by_text("Replaced: a newer run of the cell shows the current widget")
+    label.first.wait_for(timeout=20_000)
