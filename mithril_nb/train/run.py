@@ -49,6 +49,20 @@ def _end_all() -> None:
         run._end(LAST_STEP_S)
 
 
+def note_interrupt() -> list[Run]:
+    """Have each run that trains in its own thread report that an interrupt of the kernel did not stop it; return these.
+
+    May be called in a signal handler: it takes no lock.
+    """
+    found = [run for run in tuple(_RUNS) if run._thread is not None and run.state == "running"]
+    for run in found:
+        run._note = _CONTINUES
+    return found
+
+
+_CONTINUES = "The kernel was interrupted. This run continues in its own thread: press Stop, or call run.stop()."
+
+
 class Run(Shown):
     """A training that can be driven step by step, or left to a thread, stopped, and taken up again.
 
@@ -74,6 +88,7 @@ class Run(Shown):
         self._ident: int | None = None
         self._is_inside = False
         self._ends_on_pause = False
+        self._note = ""
         self._exception: BaseException | None = None
         _RUNS.add(self)
 
@@ -236,7 +251,9 @@ class Run(Shown):
 
     @property
     def message(self) -> str:
-        """What the last event had to say."""
+        """The message of the last event, or a note on a run that an interrupt of the kernel did not stop."""
+        if self._note and self.state == "running":
+            return self._note
         return self._state.latest.message if self._state.latest else ""
 
     def evaluate(self, data: Any) -> dict[str, float]:
@@ -337,7 +354,7 @@ class Run(Shown):
             return local((self._state.params, self._state.opt_state))
 
     def _begin_thread(self) -> None:
-        self._driver, self._state.name = None, "running"
+        self._driver, self._state.name, self._note = None, "running", ""
         self._has_ended.clear()
         self._thread = threading.Thread(target=self._work, name="mithril_nb training", daemon=True)
         self._thread.start()

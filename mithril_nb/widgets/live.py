@@ -18,6 +18,7 @@ from mithril_nb.train import Run
 from mithril_nb.train.history import CURVES
 from mithril_nb.widgets.assets import built, shared_assets
 from mithril_nb.widgets.cells import forget, remember
+from mithril_nb.widgets.interrupts import report_interrupts
 from mithril_nb.widgets.protocol import curves_message
 from mithril_nb.widgets.twin import Twin, live_bundle
 
@@ -46,6 +47,7 @@ class LiveRun(anywidget.AnyWidget):
         self._lock = threading.RLock()
         self._unfollow = follow(run, self._tell, self._lock)
         remember(self)
+        report_interrupts()
 
     def replace(self) -> None:
         """Close the widget because a newer run of its cell made another; views that remain are labelled so."""

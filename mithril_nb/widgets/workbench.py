@@ -26,6 +26,7 @@ from mithril_nb.stages import Stage
 from mithril_nb.train import Run
 from mithril_nb.widgets.cells import current_cell, replace_older
 from mithril_nb.widgets.guard import shown_in_widget
+from mithril_nb.widgets.interrupts import report_interrupts
 from mithril_nb.widgets.protocol import curves_message
 from mithril_nb.widgets.session_widget import SessionWidget
 
@@ -56,6 +57,7 @@ class Workbench(SessionWidget):
         self._told: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
         self._pictured = session.design
         super().__init__(session, "workbench.js", lambda: render(session), quick=self._quick_picture)
+        report_interrupts()
         self._follow()
         self.observe(self._put_in_place, ["model", "selection"])
 
