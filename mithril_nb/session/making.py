@@ -126,6 +126,10 @@ class StageMaker:
         """Wait until the stages that are wanted are made; return whether they were in time."""
         return self._worker.wait_until_idle(timeout_s)
 
+    def end(self) -> None:
+        """Give up what is under way, and end the thread."""
+        self._worker.end(0)
+
     # In the worker's thread
 
     def _work(self, analysis: Analysis, wanted: Callable[[], bool]) -> None:

@@ -87,15 +87,19 @@ class Session:
         self._version = 1
         self._notice: Diagnostic | None = None
         self._shares: dict[str, float] = {}
+        self._start_afresh()
+        self._maker.follow(self._analysis)
+
+    def _start_afresh(self) -> None:
+        """Begin with nothing computed: the first time, and at the end, so that a session that is kept costs little."""
         self._seen: dict[Design, LazyProgram] = {}
-        self._analysis = self._analysed(design, self._version)
-        self._diagram: Diagram = diagram_of(self._analysis, self._view, {})
+        self._analysis = self._analysed(self._history.present, self._version)
+        self._diagram: Diagram = diagram_of(self._analysis, self._view, self._shares)
         self._maker = StageMaker(self._lock, self._stages_changed, self._stages_failed)
         page = Page(self._tell, self._publish_all, self._stages_failed)
         self.passes = PassDesk(self._program, page)
         self.costs = CostDesk(self._looked, page)
         self.what_if = WhatIfDesk(self._changeable, page)
-        self._maker.follow(self._analysis)
 
     # What is live in the kernel
 
@@ -171,14 +175,17 @@ class Session:
         return all(wait(timeout_s) for wait in waits)
 
     def end(self) -> None:
-        """Stop its run, and give up what is asked of passes and costs."""
+        """Stop its run and its threads, and free what was computed; the design and the runs stay."""
         if self.training.run is not None:
             self.training.run.stop()
+        self._maker.end()
         self.passes.end()
         self.costs.end()
         self.what_if.end()
         if self._autosave:
             self._autosave.end()
+        with self._lock:
+            self._start_afresh()
 
     def run_command(self, name: str, args: Mapping[str, Any]) -> Diagnostic | None:
         """Do what a front end asks for.

@@ -30,21 +30,23 @@ class Worker:
         self._next: Job | None = None
         self._number = 0
         self._busy = False
+        self._is_ending = False
         self._thread: threading.Thread | None = None
         _WORKERS.add(self)
 
     def submit(self, job: Job) -> None:
         """Do a job as soon as the one under way notices that it is not wanted any more."""
         with self._wake:
-            self._next, self._number = job, self._number + 1
+            self._next, self._number, self._is_ending = job, self._number + 1, False
             if self._thread is None or not self._thread.is_alive():
                 self._start()
             self._wake.notify_all()
 
     def end(self, timeout_s: float = 30.0) -> None:
-        """Give everything up, and wait for the step under way to end."""
+        """Give everything up, wait for the step under way to end, and end the thread; `submit` starts another."""
         with self._wake:
-            self._next, self._number = None, self._number + 1
+            self._next, self._number, self._is_ending = None, self._number + 1, True
+            self._wake.notify_all()
         self.wait_until_idle(timeout_s)
 
     def wait_until_idle(self, timeout_s: float | None = None) -> bool:
@@ -59,7 +61,7 @@ class Worker:
     def _work(self) -> None:
         while True:
             with self._wake:
-                self._wake.wait_for(lambda: self._next is not None, timeout=30.0)
+                self._wake.wait_for(lambda: self._next is not None or self._is_ending, timeout=30.0)
                 job, number = self._next, self._number
                 self._next, self._busy = None, job is not None
                 if job is None:

@@ -60,6 +60,7 @@ class LiveRun(anywidget.AnyWidget):
         forget(self)
         self._unfollow()
         self._twin.end()
+        self.layout.close()  # a widget of its own, which ipywidgets leaves open
         super().close()
 
     def __repr__(self) -> str:

@@ -72,7 +72,9 @@ class SessionWidget(anywidget.AnyWidget):
         self.session.end()
         self._packer.end(0)
         self._twin.end()
+        self.layout.close()  # a widget of its own, which ipywidgets leaves open
         super().close()
+        self.snapshot = {}  # the closed widget sends nothing; what it holds may stay in `Out` for long
 
     # From the front end
 

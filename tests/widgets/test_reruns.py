@@ -1,0 +1,76 @@
+"""Workbenches that are closed or replaced free what they computed."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+import threading
+from collections.abc import Callable
+
+import ipywidgets
+import numpy as np
+import pytest
+
+from mithril_nb.models import MLP
+from mithril_nb.widgets import Workbench, cells, workbench
+
+
+def resident_mib() -> float:
+    gc.collect()
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS"))
+
+
+@pytest.fixture
+def open_one(monkeypatch) -> Callable[[], Workbench]:
+    """Return a function that runs the cell of a workbench once more."""
+    runs = iter(range(10**6))
+    now = [cells.Cell(None, "3f2a", "first")]
+    for place in (cells, sys.modules["mithril_nb.widgets.workbench"]):
+        monkeypatch.setattr(place, "current_cell", lambda: now[0])
+
+    def run() -> Workbench:
+        now[0] = cells.Cell(None, "3f2a", str(next(runs)))
+        wb = workbench(MLP(29, [37, 53], 11), shapes={"input": [7, 29]}, autosave=False)
+        for stage in ("jaxpr", "stablehlo", "hlo"):
+            wb.session.do("want_stage", stage=stage)
+        assert wb.session.wait(60)
+        return wb
+
+    yield run
+    for _, widgets in cells._WIDGETS.values():
+        for one in list(widgets):
+            one.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize(("way", "most_mib"), [("closed", 0.3), ("replaced", 0.3), ("replaced and kept", 1.0)])
+def test_a_workbench_that_ended_holds_little(open_one, stress, way, most_mib):
+    runs, kept = stress.size(short=2, long=100), []
+    threads, widgets, memory = [], [], []
+    for _ in range(stress.size(short=1, long=20) + runs):
+        wb = open_one()
+        if way == "closed":
+            wb.close()
+        if way == "replaced and kept":
+            kept.append(wb)
+        del wb
+        threads.append(threading.active_count())
+        widgets.append(len(ipywidgets.widgets.widget._instances))
+        memory.append(resident_mib())
+    slope = float(np.polyfit(range(runs), memory[-runs:], 1)[0])
+    stress.report(way=way, runs=runs, mib_per_run=round(slope, 3), threads=threads[-1] - threads[-runs])
+    assert threads[-1] <= threads[0], "no thread outlives its workbench"
+    assert widgets[-1] == widgets[0]
+    if runs >= 50:  # in a few runs the caches of JAX still grow
+        assert slope <= most_mib
+
+
+def test_a_closed_workbench_still_has_its_values(open_one):
+    wb = open_one()
+    source, model, flops = wb.source, wb.model, wb.cost.total.flops
+    open_one()
+    assert wb.comm is None
+    assert (wb.source, wb.model, wb.cost.total.flops) == (source, model, flops)
