@@ -248,7 +248,7 @@ describe("the workbench", () => {
   });
 
   test("gives advice when the kernel is gone, refuses edits visibly, and stays readable", () => {
-    session.change({ autosave: { offer: null, path: "/work/.mithril_nb/digits-3f.json", problem: "", edits: 7 } });
+    session.change({ autosave: { offer: null, path: "digits/.mithril_nb/digits-3f.json", problem: "", edits: 7 } });
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
     expect(strip.hidden).toBe(false);
