@@ -6,6 +6,8 @@ from lab import NotebookPage
 from playwright.sync_api import Locator, expect
 from small_workbench import MODEL, OPEN, node, settled, shown
 
+from mithril_nb.session.static import DESIGN_MIME
+
 
 def part(notebook: NotebookPage, name: str) -> Locator:
     return notebook.page.locator(f'[data-mnb-part="{name}"]').first
@@ -37,6 +39,11 @@ def test_edits_survive_a_restart_and_are_restored_by_a_button(open_notebook):
     add(notebook, "Sigmoid")
     node(notebook, "sigmoid_0").wait_for()
     notebook.page.wait_for_timeout(1000)
+    outputs = notebook.save().cells[-1].outputs
+    designs = [one["data"][DESIGN_MIME] for one in outputs if DESIGN_MIME in one.get("data", {})]
+    assert [one["edits"] for one in designs] == [2]
+    assert designs[0]["source"].count("model += Sigmoid()") == 1
+    assert any("sigmoid_0" in one["data"].get("text/html", "") for one in outputs)
 
     restart(notebook)
     strip = part(notebook, "connection")
