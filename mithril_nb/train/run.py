@@ -93,10 +93,16 @@ class Run(Shown):
         _RUNS.add(self)
 
     def _end(self, timeout_s: float) -> None:
-        """Stop a training thread, and wait until it is gone."""
+        """Stop a training thread, wait until it is gone, and unlock the folder for checkpoints."""
         if (thread := self._thread) is not None and thread.is_alive():
             self._control.ask("stop")
             thread.join(timeout_s)
+        self._release_folder()
+
+    def _release_folder(self) -> None:
+        if (saver := self._state.saver) is not None:
+            saver.finish()
+            saver.release()
 
     # Driving
 
@@ -397,9 +403,12 @@ class Run(Shown):
         finally:
             with self._lock:
                 if self._driver is stretch:
-                    if self.state == "running":
-                        self._observers.tell(stretch.leave())
-                    self._driver = None
+                    try:
+                        if self.state == "running":
+                            self._observers.tell(stretch.leave())
+                    finally:
+                        self._driver = None
+                        self._release_folder()
 
     def _driven_here(self) -> Iterator[TrainingEvent]:
         with closing(self._drive(is_exact=True)) as events:

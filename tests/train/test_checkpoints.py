@@ -153,9 +153,10 @@ def test_the_training_thread_does_not_wait_for_the_disk(small, blobs, tmp_path, 
 def test_a_run_that_went_back_takes_away_its_own_that_lay_ahead(small, blobs, tmp_path):
     options = {"epochs": 2, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.1}
     run = fit(small, blobs, **options, checkpoint=Checkpoints(tmp_path, every_s=1e-9, keep=None))
-    (tmp_path / "step-0000000099.safetensors").write_bytes(b"not of this run")
     with pytest.raises(TrainingError):  # noqa: PT012 - it comes from the loop
         for event in run:
+            if event.kind == "started":
+                (tmp_path / "step-0000000099.safetensors").write_bytes(b"not of this run")
             run._state.saver.finish()  # else one that would have to wait for the disk is left out
             if event.kind == "step" and event.step == 6:
                 run.learning_rate = 1e30
