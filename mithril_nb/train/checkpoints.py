@@ -40,7 +40,7 @@ class Checkpoints:
     """Where a run keeps its checkpoints, and how often it takes one. The end of a run, or a stop, always takes one.
 
     Attributes:
-        folder: Where to; made if it is not there. It holds the checkpoints of one run.
+        folder: Where to; made if it is not there. It holds the checkpoints of one run, which locks it while it trains.
         every_s: Seconds of training between two of them; `None` for none by the clock. One that would have to wait
             for the one before to be written is left out.
         every_epoch: Take one at the end of every so many epochs; each of them is written.
@@ -93,7 +93,7 @@ class Saver:
 
     def __init__(self, options: Checkpoints, course: Course, starting_rate: float, start: int):
         self.start = start
-        self.options, self.folder = options, Path(options.folder)
+        self.options, self.folder = options, Path(options.folder).absolute()  # whatever os.chdir does meanwhile
         self.problem: Diagnostic | None = None
         self._course, self._starting_rate = course, starting_rate
         self._is_writer = distributed().is_main
@@ -111,14 +111,16 @@ class Saver:
         Raises:
             CheckpointError: The folder cannot be made or locked, or another run is using it.
         """
+        failed = "made"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            failed = "locked"
             if self._is_writer:
                 self._lock.acquire()
                 self._remove_leftovers()
         except OSError as error:
             raise CheckpointError(
-                "the folder for checkpoints cannot be made.",
+                f"the folder for checkpoints cannot be {failed}.",
                 (("folder", str(self.folder)), ("because", error.strerror or str(error))),
                 'ml.fit(model, data, checkpoint="runs/digits")',
             ) from error

@@ -33,6 +33,7 @@ NAME = ".lock"
 HEARTBEAT_S = 10.0
 STALE_S = 60.0
 """A lock that only its heartbeat shows is taken over when it is older."""
+MOST_TRIES = 100
 _FAR = 1 << 30
 """Windows locks bytes, and lets nobody read them: one that is far behind the content."""
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
@@ -66,19 +67,24 @@ class FolderLock:
             OSError: The folder is gone, or cannot be written to.
         """
         with self._mutex:
-            while not self.is_held:
+            for _ in range(MOST_TRIES):
+                if self.is_held:
+                    return
                 self.release()
                 self._try()
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
 
     def release(self) -> None:
         """Unlock the folder and remove the file."""
         with self._mutex:
-            drop, self._drop, self._file = self._drop, None, None
-            if drop is not None:
-                drop()
+            # Not self._drop(), which does nothing after `weakref.finalize` has seen the end of the interpreter.
+            found = None if self._drop is None else self._drop.detach()
+            self._drop = self._file = None
+            if found is not None:
+                found[1](*found[2])
 
     def _try(self) -> None:
-        """Open the file and lock it, which may be in vain if the holder removes it at the same moment."""
+        """Open the file, lock it and write it, which is in vain if its holder removes it at the same moment."""
         file = open(self.path, "a+b", buffering=0)
         try:
             is_locked = _lock(file)
@@ -89,9 +95,6 @@ class FolderLock:
                 age_s = _age_s(self.path.parent, file)
                 if age_s < STALE_S:
                     raise self._in_use(holder, max(0.0, age_s))
-            if not _is_at(self.path, file):
-                file.close()
-                return
             self._run = uuid.uuid4().hex
             self._text = _text(self._run)
             file.truncate(0)
@@ -204,13 +207,6 @@ def _machine() -> str:
     with suppress(OSError):  # containers of one kernel share its locks under different host names
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return socket.gethostname()
-
-
-def _is_at(path: Path, file: IO[bytes]) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
-    except OSError:
-        return False
 
 
 def _age_s(folder: Path, file: IO[bytes]) -> float:
