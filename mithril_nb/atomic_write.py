@@ -6,6 +6,7 @@ next write beside it removes the folder.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import tempfile
@@ -13,11 +14,22 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+    import msvcrt
 
 PREFIX, SUFFIX = ".mithril_nb-", ".part"
 """Around the random part of a temporary folder's name."""
 LONGEST_WRITE_S = 3600.0
-"""An older temporary folder belongs to a process that was killed."""
+"""Where files cannot be locked, an older temporary folder belongs to a process that was killed."""
+_HELD = f"{PREFIX}held"
+_TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+_FAR = 1 << 30
+"""Windows locks bytes, and lets no other process read them: one that is far behind the content."""
 
 
 @contextmanager
@@ -45,8 +57,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     if target.exists() and not target.is_file():
         yield target
         return
-    remove_leftovers(target.parent, LONGEST_WRITE_S)
-    folder = Path(tempfile.mkdtemp(SUFFIX, PREFIX, target.parent))
+    remove_leftovers(target.parent)
+    folder, held = _new_folder(target.parent)
     try:
         part = folder / target.name
         yield part
@@ -58,6 +70,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             with suppress(OSError):  # some file systems cannot sync a folder; the file itself is synced
                 _sync(target.parent, os.O_RDONLY)
     finally:
+        held.close()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -83,17 +96,57 @@ def write_text(path: str | os.PathLike[str], text: str, errors: str = "strict") 
         part.write_text(text, encoding="utf-8", errors=errors, newline="\n")
 
 
-def remove_leftovers(folder: Path, older_than_s: float) -> None:
-    """Remove temporary folders of killed writes.
+def remove_leftovers(folder: Path, *, is_exclusive: bool = False) -> None:
+    """Remove the temporary folders of killed writes.
 
     Args:
         folder: The folder of the files that were written.
-        older_than_s: Leave younger temporary folders: another process may be using them.
+        is_exclusive: Whether no other process writes there, so that every temporary folder is a leftover.
     """
     with suppress(OSError):
         for found in folder.glob(f"{PREFIX}*{SUFFIX}"):
-            if time.time() - found.stat().st_mtime >= older_than_s:
+            if is_exclusive or _is_abandoned(found):
                 shutil.rmtree(found, ignore_errors=True)
+
+
+def lock_file(file: IO[bytes]) -> bool | None:
+    """Lock an open file until it is closed or its process ends, however it ends.
+
+    Returns:
+        Whether this process has the lock now; `None` where the file system has no locks.
+    """
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            file.seek(_FAR)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore[reportAttributeAccessIssue,reportPossiblyUnboundVariable]
+    except OSError as error:
+        return False if error.errno in _TAKEN else None
+    return True
+
+
+def _new_folder(parent: Path) -> tuple[Path, IO[bytes]]:
+    """Return a new temporary folder, and the file in it that is locked as long as its process lives."""
+    while True:
+        folder = Path(tempfile.mkdtemp(SUFFIX, PREFIX, parent))
+        with suppress(FileNotFoundError):  # another process took it for a leftover before it was locked
+            held = open(folder / _HELD, "wb")
+            if lock_file(held) is not False and (folder / _HELD).exists():
+                return folder, held
+            held.close()
+
+
+def _is_abandoned(folder: Path) -> bool:
+    with suppress(OSError), open(folder / _HELD, "r+b") as held:
+        is_locked = lock_file(held)
+        if is_locked and os.name == "posix":  # Windows removes no open file, and cannot confuse two that are new
+            shutil.rmtree(folder, ignore_errors=True)
+        if is_locked is not None:
+            return is_locked
+    with suppress(OSError):
+        return time.time() - folder.stat().st_mtime > LONGEST_WRITE_S
+    return False
 
 
 def _sync(path: Path, flags: int) -> None:

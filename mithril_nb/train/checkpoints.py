@@ -162,7 +162,7 @@ class Saver:
         return {name: (one.st_mtime_ns, one.st_ino) for name, one in found.items()}
 
     def _remove_leftovers(self) -> None:
-        remove_leftovers(self.folder, 0.0)
+        remove_leftovers(self.folder, is_exclusive=True)
         for path in self.folder.iterdir():
             if LEFTOVER.fullmatch(path.name) and path.is_file():
                 path.unlink(missing_ok=True)

@@ -21,22 +21,14 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
+from mithril_nb.atomic_write import lock_file
 from mithril_nb.errors import CheckpointError
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-    import msvcrt
 
 NAME = ".lock"
 HEARTBEAT_S = 10.0
 STALE_S = 60.0
 """A lock that only its heartbeat shows is taken over when it is older."""
 MOST_TRIES = 100
-_FAR = 1 << 30
-"""Windows locks bytes, and lets nobody read them: one that is far behind the content."""
-_TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 
 
 class FolderLock:
@@ -87,7 +79,7 @@ class FolderLock:
         """Open the file, lock it and write it, which is in vain if its holder removes it at the same moment."""
         file = open(self.path, "a+b", buffering=0)
         try:
-            is_locked = _lock(file)
+            is_locked = lock_file(file)
             holder = _holder(self.path)
             if is_locked is False:
                 raise self._in_use(holder, None)
@@ -146,19 +138,6 @@ def _forget_all() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all)
-
-
-def _lock(file: IO[bytes]) -> bool | None:
-    """Lock an open file until it is closed; return whether that worked, `None` where the file system has no locks."""
-    try:
-        if fcntl is not None:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
-            file.seek(_FAR)
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore[reportAttributeAccessIssue,reportPossiblyUnboundVariable]
-    except OSError as error:
-        return False if error.errno in _TAKEN else None
-    return True
 
 
 def _drop(path: Path, file: IO[bytes], text: bytes, ended: threading.Event, process: int) -> None:

@@ -11,6 +11,7 @@ import time
 
 import pytest
 
+from mithril_nb import atomic_write
 from mithril_nb.atomic_write import LONGEST_WRITE_S, replacing, write_text
 
 
@@ -36,12 +37,33 @@ with replacing(sys.argv[1]) as part:
     subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False)
     (left,) = [name for name in os.listdir(tmp_path) if name != "a.txt"]
     assert path.read_text() == "old"
+    assert left.endswith(".part")
     write_text(path, "new")
-    assert sorted(os.listdir(tmp_path)) == sorted([left, "a.txt"])  # another process may still be writing there
+    assert (path.read_text(), os.listdir(tmp_path)) == ("new", ["a.txt"])
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_a_write_leaves_that_of_another_alone(tmp_path, monkeypatch, has_locks):
+    if not has_locks:
+        monkeypatch.setattr(atomic_write, "lock_file", lambda file: None)
+    with replacing(tmp_path / "a.txt") as part:
+        part.write_text("a")
+        write_text(tmp_path / "b.txt", "b")
+        assert part.exists()
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+
+
+def test_where_files_cannot_be_locked_leftovers_go_after_an_hour(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic_write, "lock_file", lambda file: None)
+    left = tmp_path / ".mithril_nb-abc.part"
+    left.mkdir()
+    (left / ".mithril_nb-held").touch()
+    write_text(tmp_path / "a.txt", "a")
+    assert sorted(os.listdir(tmp_path)) == [left.name, "a.txt"]
     long_ago = time.time() - LONGEST_WRITE_S - 1
-    os.utime(tmp_path / left, (long_ago, long_ago))
-    write_text(path, "newer")
-    assert (path.read_text(), os.listdir(tmp_path)) == ("newer", ["a.txt"])
+    os.utime(left, (long_ago, long_ago))
+    write_text(tmp_path / "a.txt", "a")
+    assert os.listdir(tmp_path) == ["a.txt"]
 
 
 def test_threads_that_write_one_file_never_mix(tmp_path):
