@@ -35,6 +35,7 @@ settings.load_profile("house")
 ROOT = Path(__file__).resolve().parent.parent
 ROOMS = [
     "house",
+    "atomic_write",
     "graph",
     "models",
     "program",

@@ -66,7 +66,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Print a row for each stress test that ran at full length."""
     if not is_long():
         return
-    reports = [one for found in terminalreporter.stats.values() for one in found if hasattr(one, "user_properties")]
+    reports = [one for found in terminalreporter.stats.values() for one in found if isinstance(one, pytest.TestReport)]
     failed = {one.nodeid for one in reports if one.failed}
     terminalreporter.section("stress")
     for report in reports:

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, UnavailableBackendError
 
 NOTEBOOK = Path("notebooks") / "01_build_and_train.ipynb"
@@ -46,7 +47,7 @@ def _notebook(given: str | None) -> Path:
             return folder / NOTEBOOK
     new = Path("mithril_nb.ipynb")
     if not new.exists():
-        new.write_text(json.dumps(_new_notebook(), indent=1), encoding="utf-8")
+        write_text(new, json.dumps(_new_notebook(), indent=1))
         print(f"wrote {new}")
     return new
 

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from mithril_nb.atomic_write import write_text
 from mithril_nb.cli.target import PROGRAMS, Target, find_target, inspection_of, shapes_of
 from mithril_nb.errors import ModelFileError
 
@@ -20,7 +21,7 @@ def write_report(options: argparse.Namespace) -> int:
     inspection = inspection_of(target, options)
     page = inspection.to_html() if target.graph is None else _page(target, inspection, options)
     try:
-        Path(options.output).write_text(page, encoding="utf-8", newline="\n")
+        write_text(options.output, page)
     except OSError as error:
         raise _cannot_write(options.output, error.strerror or str(error)) from error
     print(f"wrote {options.output}, {len(page.encode()) / 1000:.0f} kB")

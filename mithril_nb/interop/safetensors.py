@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from mithril_nb.atomic_write import replacing
 from mithril_nb.errors import DataError, ModelFileError, UnknownOptionError, short_repr
 from mithril_nb.models.naming import flat_params
 
@@ -59,19 +59,15 @@ def save_params(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None
     other = {key: name for name, key in keys.items() if key != name}
     # JSON writes half a character of a name as an escape, for which the header itself has no bytes.
     about = {"format": FORMAT, "version": str(VERSION), **({"names": json.dumps(other)} if other else {})}
-    part = Path(f"{os.fspath(path)}.part")
     try:
-        part.touch()  # says what is wrong with the place; safetensors would speak of a name of its own
-        save_file({keys[name]: array for name, array in arrays.items()}, part, metadata=about)
-        part.replace(path)
+        with replacing(path) as part:
+            part.touch()  # an error names the cause; safetensors would name its own temporary file
+            save_file({keys[name]: array for name, array in arrays.items()}, part, metadata=about)
     except (OSError, SafetensorError) as error:
         because = getattr(error, "strerror", None) or str(error)
         raise ModelFileError(
             f"cannot write {str(path)!r}.", (("because", because),), 'ml.save_params(params, "model.safetensors")'
         ) from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
 
 
 def load_params(path: str | os.PathLike[str]) -> dict[str, jax.Array]:

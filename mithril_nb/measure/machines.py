@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -18,6 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import UnknownOptionError, short_repr
 
 MATMUL = "float32"
@@ -278,15 +278,8 @@ def _read(file: Path) -> dict[str, Machine]:
 
 
 def _write(file: Path, known: Mapping[str, Machine]) -> None:
-    """Write the file in one go: others may read it meanwhile. Where it cannot be written, it is measured each time."""
+    """Write the file; where that is not possible, the peaks are measured in each process."""
     text = json.dumps({key: one.to_dict() for key, one in known.items()}, indent=1, allow_nan=False)
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=file.parent, suffix=".json")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as opened:
-                opened.write(text)
-            os.replace(name, file)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(name)
+        write_text(file, text)

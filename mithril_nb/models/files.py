@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import MithrilError, ModelFileError, UnknownOptionError, short_repr
 from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.closing import closed, made_edges
@@ -86,16 +86,11 @@ def save(model: Model, path: str | Path) -> None:
         raise UnknownOptionError(f"cannot save {short_repr(model)}.", (("needs", "a model"),), _SAVE)
     _check_path(path, "save to", _SAVE)
     text = json.dumps(to_dict(model.graph, model.name or ""), indent=1, ensure_ascii=False)
-    part = Path(f"{path}.part")
     try:
         # UTF-8 has no bytes for half a character in a name: it is written as JSON's own escape for it.
-        part.write_text(text + "\n", encoding="utf-8", errors="backslashreplace")
-        part.replace(path)  # so that a file is whole or as it was
+        write_text(path, text + "\n", errors="backslashreplace")
     except (OSError, ValueError) as error:  # ValueError: no path has a zero byte
         raise ModelFileError(f"cannot write {str(path)!r}.", (("because", _why(error)),), _SAVE) from error
-    finally:
-        with suppress(OSError, ValueError):
-            part.unlink(missing_ok=True)
 
 
 def load(path: str | Path) -> Model:

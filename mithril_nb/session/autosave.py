@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import atexit
 import difflib
-import glob
 import json
 import math
-import os
 import threading
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from mithril_nb.atomic_write import remove_leftovers, write_text
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.models.source import to_source
 from mithril_nb.session.design import Design, design_from_dict, design_to_dict
@@ -94,7 +92,7 @@ class Autosave:
         self._pending: tuple[Design, int, tuple[str, ...]] | None = None
         self._written_at = -_PAUSE_S
         self._worker = Worker("mithril_nb-autosave")
-        _remove_unfinished(self.path)
+        remove_leftovers(self.path.parent)
         versions = (one for one in self._versions() if not one.declined and one.source != self._code)
         self.offer: SavedDesign | None = next(versions, None)
         self._difference = _difference(self._code, self.offer.source) if self.offer else ""
@@ -283,19 +281,4 @@ def _write(path: Path, data: Mapping[str, Any]) -> None:
         folder.mkdir(parents=True)
         # As the caches of pytest and ruff do: a commit of the notebook leaves this folder out.
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            json.dump(data, file, ensure_ascii=False)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _remove_unfinished(path: Path) -> None:
-    """Remove what a process left that was killed while it wrote."""
-    for part in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
-        with suppress(OSError):
-            part.unlink()
+    write_text(path, json.dumps(data, ensure_ascii=False), errors="backslashreplace")

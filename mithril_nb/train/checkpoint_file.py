@@ -1,5 +1,8 @@
 """One checkpoint in one file: arrays as safetensors, facts as JSON in its header. Reading it runs no code.
 
+A checksum covers every byte. Version 1 had one over the arrays alone, so nothing can show that the learning rate or the
+step in its header are those that were written: checkpoints of version 1 are refused, and left where they are.
+
 Not orbax: it brings tensorstore and a dozen further packages for sharded, asynchronous writing to cloud storage, and a
 checkpoint of it is a folder of many files. One file can be renamed into place, which makes it whole or absent.
 """
@@ -7,8 +10,6 @@ checkpoint of it is a folder of many files. One file can be renamed into place, 
 from __future__ import annotations
 
 import json
-import os
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,14 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from mithril_nb.atomic_write import replacing
 from mithril_nb.errors import CheckpointError
+from mithril_nb.train.checksum import NAME, ZEROS, is_sealed, seal
 from mithril_nb.train.processes import is_key
 
 KEY = "mithril_nb.checkpoint"
 """Where in the header of the file our facts stand."""
-VERSION = 1
+VERSION = 2
 MOST_LISTED = 4
 """Arrays that do not fit which are named in a message."""
 
@@ -66,16 +69,11 @@ def write(path: Path, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]
     # safetensors' NumPy side knows no bfloat16 and no float8: they travel as whole numbers of the same size.
     dtypes = {name: array.dtype.name for name, array in arrays.items() if array.dtype.kind == "V"}
     plain = {name: _plain(array) for name, array in arrays.items()}
-    header = {"version": VERSION, "crc32": _crc32(plain), "dtypes": dtypes, "facts": dict(facts)}
-    part = path.with_name(f".{path.name}.part")
-    try:
-        part.touch()  # says what is wrong with the place; safetensors would speak of a name of its own
-        save_file(plain, part, {KEY: json.dumps(header)})
-        _sync(part)
-        os.replace(part, path)
-        _sync(path.parent)
-    finally:
-        part.unlink(missing_ok=True)
+    header = {"version": VERSION, "dtypes": dtypes, "facts": dict(facts)}
+    with replacing(path) as part:
+        part.touch()  # an error names the cause; safetensors would name its own temporary file
+        save_file(plain, part, {KEY: json.dumps(header), NAME: ZEROS})
+        seal(part)
 
 
 def read(path: Path) -> Saved:
@@ -86,9 +84,12 @@ def read(path: Path) -> Saved:
         OtherVersionError: It is of another version.
     """
     try:
+        is_whole = is_sealed(path)
+        if is_whole is False:
+            raise broken(path, "it has changed since it was written, or is cut short (sha256)")
         with safe_open(path, framework="numpy") as file:
             text = (file.metadata() or {}).get(KEY)
-            header = None if text is None else _header(path, text)
+            header = None if text is None else _header(path, text, bool(is_whole))
             arrays = {name: file.get_tensor(name) for name in file.keys()}
     except CheckpointError:
         raise
@@ -96,12 +97,6 @@ def read(path: Path) -> Saved:
         raise broken(path, f"it cannot be read: {error}") from error
     if header is None:
         raise broken(path, "it is a safetensors file that mithril_nb did not write")
-    try:
-        crc32 = int(header["crc32"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise broken(path, "its header is not what mithril_nb writes") from error
-    if crc32 != _crc32(arrays):
-        raise broken(path, "its arrays have changed since they were written (crc32)")
     try:
         dtypes, facts = dict(header["dtypes"]), dict(header["facts"])
         typed = {name: array.view(jnp.dtype(dtypes.get(name, array.dtype))) for name, array in arrays.items()}
@@ -174,34 +169,24 @@ def _plain(array: np.ndarray) -> np.ndarray:
     return array.view(f"u{array.dtype.itemsize}") if array.dtype.kind == "V" else array
 
 
-def _crc32(arrays: Mapping[str, np.ndarray]) -> int:
-    total = 0
-    for name in sorted(arrays):
-        total = zlib.crc32(name.encode(), total)
-        total = zlib.crc32(np.ascontiguousarray(arrays[name]).data, total)
-    return total
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _header(path: Path, text: str) -> Any:
+def _header(path: Path, text: str, is_whole: bool) -> Any:
     """Return the header of a version that can be read."""
     try:
         header = json.loads(text)
         version = int(header["version"])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise broken(path, "its header is not what mithril_nb writes") from error
+    if not is_whole and version != 1:
+        raise broken(path, "its header lacks the checksum that mithril_nb writes (sha256)")
     if version != VERSION:
+        facts, advice = [("folder", str(path.parent))], "pip install --upgrade mithril-nb"
+        if version < VERSION:
+            facts.append(("because", "no checksum covers the header of an older version: it may have changed"))
+            advice = 'ml.fit(model, data, checkpoint="another-folder") to start again; the old file is left alone.'
         raise OtherVersionError(
             f"checkpoint {path.name!r} is of version {version}; this mithril_nb reads version {VERSION}.",
-            (("folder", str(path.parent)),),
-            "pip install --upgrade mithril-nb" if version > VERSION else 'checkpoint="another-folder", to begin anew.',
+            tuple(facts),
+            advice,
         )
     return header
 

@@ -7,7 +7,8 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -17,15 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 from safetensors import SafetensorError
 
+from mithril_nb.atomic_write import remove_leftovers
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
 from mithril_nb.train.checkpoint_file import OtherVersionError, Saved, broken, like, read, to_host, write
 from mithril_nb.train.course import Course
+from mithril_nb.train.folder_lock import FolderLock
 from mithril_nb.train.history import COLUMNS, History
 from mithril_nb.train.logical import model_fingerprint
 from mithril_nb.train.processes import data_fingerprint, distributed, fingerprint, local
 from mithril_nb.train.state import State, copied
 
 NAME = re.compile(r"step-(\d{10,})\.safetensors")
+LEFTOVER = re.compile(r"\.step-\d{10,}\.safetensors\.part|\.tmp[A-Za-z0-9]{6}")
+"""Files that killed writes of earlier versions left: ours, and those of safetensors."""
 COURSE = ("samples", "batch_size", "tail", "seed", "shuffle", "loss", "optimizer")
 """What must be the same in a run that goes on, so that its steps are those of the run before."""
 
@@ -35,7 +40,7 @@ class Checkpoints:
     """Where a run keeps its checkpoints, and how often it takes one. The end of a run, or a stop, always takes one.
 
     Attributes:
-        folder: Where to; made if it is not there. It holds the checkpoints of one run.
+        folder: Where to; made if it is not there. It holds the checkpoints of one run, which locks it while it trains.
         every_s: Seconds of training between two of them; `None` for none by the clock. One that would have to wait
             for the one before to be written is left out.
         every_epoch: Take one at the end of every so many epochs; each of them is written.
@@ -88,27 +93,79 @@ class Saver:
 
     def __init__(self, options: Checkpoints, course: Course, starting_rate: float, start: int):
         self.start = start
-        self.options, self.folder = options, Path(options.folder)
+        self.options, self.folder = options, Path(options.folder).absolute()  # whatever os.chdir does meanwhile
         self.problem: Diagnostic | None = None
         self._course, self._starting_rate = course, starting_rate
         self._is_writer = distributed().is_main
         self._taken_at, self._taken, self._farthest = time.monotonic(), -1, -1
         self._thread: threading.Thread | None = None
+        self._lock = FolderLock(self.folder)
+        self._known: dict[str, tuple[int, int]] = {}
 
-    def open(self) -> None:
-        """Make the folder.
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Make and lock the folder while its checkpoints are read, and remove what killed writes left in it.
+
+        The run locks it again when it trains: a run that only exists keeps no other one out.
 
         Raises:
-            CheckpointError: It cannot be made.
+            CheckpointError: The folder cannot be made or locked, or another run is using it.
         """
+        failed = "made"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
+            failed = "locked"
+            if self._is_writer:
+                self._lock.acquire()
+                self._remove_leftovers()
         except OSError as error:
             raise CheckpointError(
-                "the folder for checkpoints cannot be made.",
+                f"the folder for checkpoints cannot be {failed}.",
                 (("folder", str(self.folder)), ("because", error.strerror or str(error))),
                 'ml.fit(model, data, checkpoint="runs/digits")',
             ) from error
+        try:
+            yield
+            self._known = self._stamps()
+        finally:
+            self.release()
+
+    def begin(self) -> None:
+        """Lock the folder for the steps that follow.
+
+        Raises:
+            CheckpointError: Another run is using the folder, or has written checkpoints in it.
+        """
+        with suppress(OSError):  # the next checkpoint reports it, and the training continues
+            self._claim()
+
+    def release(self) -> None:
+        """Unlock the folder: all that was taken is written."""
+        self._lock.release()
+
+    def _claim(self) -> None:
+        if not self._is_writer or self._lock.is_held:
+            return
+        self._lock.acquire()
+        others = {name for name, stamp in self._stamps().items() if self._known.get(name) != stamp}
+        if others:
+            self._lock.release()
+            raise CheckpointError(
+                "another run has written checkpoints in the folder of this one.",
+                (("folder", str(self.folder)), ("latest", max(others))),
+                f"ml.fit(model, data, checkpoint={str(self.folder)!r}, resume=True) to continue from there.",
+            )
+
+    def _stamps(self) -> dict[str, tuple[int, int]]:
+        """Return what changes when another run writes a checkpoint: times and identities of the files."""
+        found = {path.name: path.stat() for path in checkpoints_in(self.folder)}
+        return {name: (one.st_mtime_ns, one.st_ino) for name, one in found.items()}
+
+    def _remove_leftovers(self) -> None:
+        remove_leftovers(self.folder, is_exclusive=True)
+        for path in self.folder.iterdir():
+            if LEFTOVER.fullmatch(path.name) and path.is_file():
+                path.unlink(missing_ok=True)
 
     def is_due(self, step: int) -> bool:
         """Whether to take a checkpoint after this step, whose epoch is closed if it was the epoch's last."""
@@ -164,11 +221,20 @@ class Saver:
 
     def _write(self, trees: Mapping[str, Any], rows: np.ndarray, facts: Mapping[str, Any]) -> None:
         try:
+            self._claim()
             arrays = to_host(trees)
             # Params that the next step will find to be NaN are no place to go on from.
             if all(_is_finite(array) for name, array in arrays.items() if name.startswith("params")):
                 write(self.folder / f"step-{facts['step']:010}.safetensors", arrays | {"history": rows}, facts)
                 self._prune(facts["step"])
+        except CheckpointError as error:
+            first = error.diagnostics[0]
+            self.problem = Diagnostic(
+                f"the checkpoint of step {facts['step']} could not be written; the training continues.",
+                (("because", first.summary), *first.facts),
+                first.advice,
+                code="CheckpointError",
+            )
         except (OSError, SafetensorError) as error:
             because = getattr(error, "strerror", None) or str(error)
             self.problem = Diagnostic(
@@ -179,6 +245,10 @@ class Saver:
             )
         else:
             self.problem = None
+        finally:
+            if self._lock.is_held:
+                with suppress(OSError):
+                    self._known = self._stamps()
 
     def _prune(self, step: int) -> None:
         paths = checkpoints_in(self.folder)
@@ -258,9 +328,9 @@ def prepare(
         is_start_given: Whether somebody chose the params that it is about to begin with.
 
     Raises:
-        CheckpointError: The folder holds checkpoints and `resume` was not asked for, all of them are broken, or the
-            latest is of another model, optimizer, data or seed, began with other params than those chosen, or is
-            farther on than the run goes.
+        CheckpointError: Another run is using the folder; it holds checkpoints and `resume` was not asked for; all of
+            them are broken; or the latest is of another model, optimizer, data or seed, began with other params than
+            those chosen, or is farther on than the run goes.
         UnknownOptionError: `resume` without a folder.
     """
     if checkpoint is None:
@@ -271,16 +341,16 @@ def prepare(
         return
     options = checkpoint if isinstance(checkpoint, Checkpoints) else Checkpoints(checkpoint)
     saver = Saver(options, course, state.learning_rate, fingerprint((state.params, state.model_state)))
-    there = checkpoints_in(saver.folder)
-    if there and not resume:
-        raise CheckpointError(
-            "the folder holds checkpoints of a run already.",
-            (("folder", str(saver.folder)), ("latest", there[0].name)),
-            "resume=True to go on from there, or a folder of its own for this run.",
-        )
-    if (saved := latest(saver.folder)) is not None:
-        _go_on(saved, course, state, history, saver, is_start_given)
-    saver.open()
+    with saver.reading():
+        there = checkpoints_in(saver.folder)
+        if there and not resume:
+            raise CheckpointError(
+                "the folder holds checkpoints of a run already.",
+                (("folder", str(saver.folder)), ("latest", there[0].name)),
+                "resume=True to go on from there, or a folder of its own for this run.",
+            )
+        if (saved := latest(saver.folder)) is not None:
+            _go_on(saved, course, state, history, saver, is_start_given)
     state.saver = saver
 
 

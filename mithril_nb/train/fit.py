@@ -83,7 +83,8 @@ def fit(
         **unknown: Refused, with the names of those that there are.
 
     Raises:
-        CheckpointError: The folder's checkpoints are broken or of another run, or nobody asked for `resume`.
+        CheckpointError: Another run is using the folder; its checkpoints are broken or of another run; or it has some
+            and `resume` is not `True`.
         DataError: The data is empty, holds NaN, or does not fit the model or the loss; or it ends in a batch that the
             model does not take.
         UnknownOptionError: An option that does not exist, or one with a value that it cannot have; or a model whose

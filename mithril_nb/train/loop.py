@@ -58,6 +58,8 @@ class Stretch:
         state, control = self.state, self.control
         try:
             state.name, state.problem = "running", None
+            if state.saver is not None:
+                state.saver.begin()
             self.meter.go()
             self.history.truncate(state.step)
             yield self.event("started" if state.step == 0 else "resumed")
@@ -210,9 +212,12 @@ class Stretch:
         self.state.elapsed_s = self.meter.elapsed_s
         self.state.name = kind
         if self.state.saver is not None:
-            if kind != "failed":
-                self.checkpoint()
-            self.state.saver.finish()
+            try:
+                if kind != "failed":
+                    self.checkpoint()
+                self.state.saver.finish()
+            finally:
+                self.state.saver.release()
         kept = f"run.params holds the params of step {self.state.step}; run.go_on() continues from there."
         return self.event(kind, message="" if kind == "done" else f"{why}; {kept}")
 

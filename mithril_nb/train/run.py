@@ -93,10 +93,23 @@ class Run(Shown):
         _RUNS.add(self)
 
     def _end(self, timeout_s: float) -> None:
-        """Stop a training thread, and wait until it is gone."""
+        """Stop a training thread and wait until it is gone; leave a loop that stands between two events."""
         if (thread := self._thread) is not None and thread.is_alive():
             self._control.ask("stop")
             thread.join(timeout_s)
+        elif self._driver is not None and not self._is_at_work:
+            self._leave(self._driver)
+
+    def _leave(self, stretch: Stretch) -> None:
+        """End a stretch that nobody drives any more, and unlock the folder for checkpoints."""
+        try:
+            if self.state == "running":
+                self._observers.tell(stretch.leave())
+        finally:
+            self._driver = None
+            if (saver := self._state.saver) is not None:
+                saver.finish()
+                saver.release()
 
     # Driving
 
@@ -397,9 +410,7 @@ class Run(Shown):
         finally:
             with self._lock:
                 if self._driver is stretch:
-                    if self.state == "running":
-                        self._observers.tell(stretch.leave())
-                    self._driver = None
+                    self._leave(stretch)
 
     def _driven_here(self) -> Iterator[TrainingEvent]:
         with closing(self._drive(is_exact=True)) as events:

@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.atomic_write import write_text
 from mithril_nb.errors import ModelFileError, StageUnavailableError
 from mithril_nb.viz.costs.table import cost_css, cost_tables
 from mithril_nb.viz.escape import block_key, escaped, one_line
@@ -55,7 +56,7 @@ def inspection_page(inspection: Inspection, path: str | Path | None = None, stag
     page = _page(inspection, tuple(inspection.stages if stages is None else stages))
     if path is not None:
         try:
-            Path(path).write_text(page, encoding="utf-8", newline="\n")
+            write_text(path, page)
         except OSError as error:
             raise ModelFileError(
                 f"cannot write {str(path)!r}.",

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "mithril_nb"
 
 FLOORS = [
-    {"errors", "display"},
+    {"errors", "display", "atomic_write"},
     {"graph"},
     {"models"},
     {"program"},

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from mithril_nb.errors import CheckpointError, TrainingError
@@ -23,6 +23,7 @@ from mithril_nb.train import checkpoints as rooms
 from mithril_nb.train import fit
 from mithril_nb.train.checkpoint_file import KEY, OtherVersionError, read, to_host, write
 from mithril_nb.train.checkpoints import Checkpoints, checkpoints_in, latest
+from mithril_nb.train.checksum import NAME, ZEROS, seal
 from tests.train.resuming import resumed
 
 COLUMNS = ("step", "loss", "accuracy", "validation_loss", "validation_accuracy", "epoch", "learning_rate")
@@ -152,9 +153,10 @@ def test_the_training_thread_does_not_wait_for_the_disk(small, blobs, tmp_path, 
 def test_a_run_that_went_back_takes_away_its_own_that_lay_ahead(small, blobs, tmp_path):
     options = {"epochs": 2, "batch_size": 16, "optimizer": "sgd", "learning_rate": 0.1}
     run = fit(small, blobs, **options, checkpoint=Checkpoints(tmp_path, every_s=1e-9, keep=None))
-    (tmp_path / "step-0000000099.safetensors").write_bytes(b"not of this run")
     with pytest.raises(TrainingError):  # noqa: PT012 - it comes from the loop
         for event in run:
+            if event.kind == "started":
+                (tmp_path / "step-0000000099.safetensors").write_bytes(b"not of this run")
             run._state.saver.finish()  # else one that would have to wait for the disk is left out
             if event.kind == "step" and event.step == 6:
                 run.learning_rate = 1e30
@@ -178,13 +180,6 @@ def test_params_that_are_nan_are_not_written(small, blobs, tmp_path):
 # What is on the disk
 
 
-def because(path: Path) -> str:
-    """What safetensors itself says of a file."""
-    with pytest.raises(SafetensorError) as caught, safe_open(path, framework="numpy"):
-        pass
-    return str(caught.value)
-
-
 def test_reading_runs_no_code_and_shows_plain_names(two):
     saved = read(two / "step-0000000008.safetensors")
     assert {name for name in saved.arrays if name.startswith("params")} == {
@@ -203,7 +198,7 @@ def test_a_file_cut_short_is_refused_and_the_one_before_is_used(small, blobs, tw
     assert [str(warning.message) for warning in caught] == [
         f"""'step-0000000008.safetensors' is no whole checkpoint.
     folder   {two}
-    because  it cannot be read: {because(path)}
+    because  it has changed since it was written, or is cut short (sha256)
     Try: take the file away; resume=True then goes on from the latest that is left, or begins anew without any.
     going on from 'step-0000000004.safetensors', the one before."""
     ]
@@ -215,11 +210,22 @@ def changed(path: Path, header=None, **arrays) -> None:
     with safe_open(path, framework="numpy") as file:
         own = json.loads(file.metadata()[KEY])
     text = json.dumps(header(own)) if header else json.dumps(own)
-    save_file(load_file(path) | arrays, path, {KEY: text})
+    save_file(load_file(path) | arrays, path, {KEY: text, NAME: ZEROS})
+    seal(path)
+
+
+def edit(path: Path, old: bytes, new: bytes) -> None:
+    """Change some bytes of a file."""
+    data = path.read_bytes()
+    assert data.count(old) == 1
+    path.write_bytes(data.replace(old, new))
 
 
 BROKEN = {
-    "its arrays have changed since they were written (crc32)": lambda path: changed(path, history=np.zeros((8, 8))),
+    "it has changed since it was written, or is cut short (sha256)": lambda path: path.write_bytes(
+        path.read_bytes()[:-1] + b"?"
+    ),
+    "its header lacks the checksum that mithril_nb writes (sha256)": lambda path: edit(path, b".sha256", b".sha266"),
     "its header is not what mithril_nb writes": lambda path: changed(path, lambda h: [[[h]]]),
     "it is a safetensors file that mithril_nb did not write": lambda path: save_file(load_file(path), path),
     "it lacks, or has no right step, learning_rate": lambda path: changed(
@@ -247,20 +253,25 @@ def test_what_is_broken_or_foreign_is_refused(small, blobs, two, reason):
     )
 
 
-@pytest.mark.parametrize(
-    ("version", "advice"),
-    [(2, "pip install --upgrade mithril-nb"), (0, 'checkpoint="another-folder", to begin anew.')],
-)
-def test_another_version_is_no_reason_to_go_on_from_an_older_one(small, blobs, two, version, advice):
+OLDER = """
+    because  no checksum covers the header of an older version: it may have changed
+    Try: ml.fit(model, data, checkpoint="another-folder") to start again; the old file is left alone."""
+
+
+@pytest.mark.parametrize(("version", "rest"), [(3, "\n    Try: pip install --upgrade mithril-nb"), (1, OLDER)])
+def test_another_version_is_no_reason_to_go_on_from_an_older_one(small, blobs, two, version, rest):
     path = two / "step-0000000008.safetensors"
     changed(path, lambda h: {"version": version, "its own": "way"})
+    if version == 1:  # as version 1 was written
+        with safe_open(path, framework="numpy") as file:
+            text = file.metadata()[KEY]
+        save_file(load_file(path), path, {KEY: text})
     with pytest.raises(OtherVersionError) as caught:
         resumed(small, blobs, two)
     assert (
         str(caught.value)
-        == f"""checkpoint 'step-0000000008.safetensors' is of version {version}; this mithril_nb reads version 1.
-    folder  {two}
-    Try: {advice}"""
+        == f"""checkpoint 'step-0000000008.safetensors' is of version {version}; this mithril_nb reads version 2.
+    folder{"   " if version == 1 else "  "}{two}{rest}"""
     )
     assert sorted(os.listdir(two)) == ["step-0000000004.safetensors", "step-0000000008.safetensors"]
 

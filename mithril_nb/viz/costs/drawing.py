@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mithril_nb.atomic_write import write_text
 from mithril_nb.display import Shown
 from mithril_nb.errors import ModelFileError
 from mithril_nb.viz.costs.numbers import Numbers, cell_html
@@ -53,7 +54,7 @@ class Drawing(Shown):
             raise refusal("drawing.save", "path", path, needs, 'drawing.save("costs.svg")')
         file = Path(path)
         try:
-            file.write_text(f"{self.text if file.suffix == '.txt' else self.svg}\n", encoding="utf-8", newline="\n")
+            write_text(file, f"{self.text if file.suffix == '.txt' else self.svg}\n")
         except OSError as error:
             raise ModelFileError(
                 f"the picture cannot be written to {str(file)!r}.",

@@ -1,0 +1,157 @@
+"""Atomic writes: a file has its old content or its new content, whenever the process or the machine stops.
+
+A new content is first written in a temporary folder beside the file. A killed process leaves that folder behind; the
+next write beside it removes the folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+    import msvcrt
+
+PREFIX, SUFFIX = ".mithril_nb-", ".part"
+"""Around the random part of a temporary folder's name."""
+LONGEST_WRITE_S = 3600.0
+"""Where files cannot be locked, an older temporary folder belongs to a process that was killed."""
+_HELD = f"{PREFIX}held"
+_TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+_FAR = 1 << 30
+"""Windows locks bytes, and lets no other process read them: one that is far behind the content."""
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary path to write to; at the end of the block that file replaces `path`.
+
+    If the block raises, `path` keeps its content. Several processes may write the same file: one of them wins. A path
+    that is a device or a pipe is yielded itself.
+
+    Args:
+        path: The file to write. Its folder exists. A symbolic link is followed.
+
+    Raises:
+        OSError: The file cannot be written.
+        ValueError: The path contains a null character.
+
+    Examples:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with replacing(f"{folder}/notes.txt") as part:
+        ...         _ = part.write_text("whole")
+        ...     os.listdir(folder)
+        ['notes.txt']
+    """
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        yield target
+        return
+    remove_leftovers(target.parent)
+    folder, held = _new_folder(target.parent)
+    try:
+        part = folder / target.name
+        yield part
+        if target.exists():
+            shutil.copymode(target, part)
+        _sync(part, os.O_RDWR)  # Windows syncs only what is open for writing
+        os.replace(part, target)
+        if os.name == "posix":  # Windows cannot open a folder
+            with suppress(OSError):  # some file systems cannot sync a folder; the file itself is synced
+                _sync(target.parent, os.O_RDONLY)
+    finally:
+        held.close()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str, errors: str = "strict") -> None:
+    r"""Write a text file atomically, in UTF-8, with `"\n"` at the end of its lines on every platform.
+
+    Args:
+        path: The file to write. Its folder exists. A symbolic link is followed.
+        text: The whole content.
+        errors: Error handler of the encoder, as in `str.encode`.
+
+    Raises:
+        OSError: The file cannot be written.
+        ValueError: The path contains a null character, or UTF-8 cannot encode the text.
+
+    Examples:
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_text(f"{folder}/notes.txt", "whole")
+        ...     Path(folder, "notes.txt").read_text()
+        'whole'
+    """
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8", errors=errors, newline="\n")
+
+
+def remove_leftovers(folder: Path, *, is_exclusive: bool = False) -> None:
+    """Remove the temporary folders of killed writes.
+
+    Args:
+        folder: The folder of the files that were written.
+        is_exclusive: Whether no other process writes there, so that every temporary folder is a leftover.
+    """
+    with suppress(OSError):
+        for found in folder.glob(f"{PREFIX}*{SUFFIX}"):
+            if is_exclusive or _is_abandoned(found):
+                shutil.rmtree(found, ignore_errors=True)
+
+
+def lock_file(file: IO[bytes]) -> bool | None:
+    """Lock an open file until it is closed or its process ends, however it ends.
+
+    Returns:
+        Whether this process has the lock now; `None` where the file system has no locks.
+    """
+    try:
+        if fcntl is not None:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            file.seek(_FAR)
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore[reportAttributeAccessIssue,reportPossiblyUnboundVariable]
+    except OSError as error:
+        return False if error.errno in _TAKEN else None
+    return True
+
+
+def _new_folder(parent: Path) -> tuple[Path, IO[bytes]]:
+    """Return a new temporary folder, and the file in it that is locked as long as its process lives."""
+    while True:
+        folder = Path(tempfile.mkdtemp(SUFFIX, PREFIX, parent))
+        with suppress(FileNotFoundError):  # another process took it for a leftover before it was locked
+            held = open(folder / _HELD, "wb")
+            if lock_file(held) is not False and (folder / _HELD).exists():
+                return folder, held
+            held.close()
+
+
+def _is_abandoned(folder: Path) -> bool:
+    with suppress(OSError), open(folder / _HELD, "r+b") as held:
+        is_locked = lock_file(held)
+        if is_locked and os.name == "posix":  # Windows removes no open file, and cannot confuse two that are new
+            shutil.rmtree(folder, ignore_errors=True)
+        if is_locked is not None:
+            return is_locked
+    with suppress(OSError):
+        return time.time() - folder.stat().st_mtime > LONGEST_WRITE_S
+    return False
+
+
+def _sync(path: Path, flags: int) -> None:
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

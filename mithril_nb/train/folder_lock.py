@@ -1,0 +1,194 @@
+"""A lock on a folder of checkpoints: one run at a time, and no lock that outlives its process.
+
+The operating system locks a file in the folder and unlocks it when the process ends, however it ends. The content of
+the file names the holder. Some file systems lock a file for one host only, or not at all: there, the holder's heartbeat
+counts, which is the modification time of the file.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import tempfile
+import threading
+import time
+import uuid
+import weakref
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, Any
+
+from mithril_nb.atomic_write import lock_file
+from mithril_nb.errors import CheckpointError
+
+NAME = ".lock"
+HEARTBEAT_S = 10.0
+STALE_S = 60.0
+"""A lock that only its heartbeat shows is taken over when it is older."""
+MOST_TRIES = 100
+
+
+class FolderLock:
+    """The lock of one run on one folder; also excludes other runs of the same process.
+
+    Args:
+        folder: The folder to lock.
+    """
+
+    def __init__(self, folder: Path):
+        self.path = folder / NAME
+        self._mutex = threading.RLock()
+        self._file: IO[bytes] | None = None
+        self._run, self._text = "", b""
+        self._drop: weakref.finalize | None = None
+        _LOCKS.add(self)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this run holds the folder: the file is still there, and still its own."""
+        return self._file is not None and _content(self.path) == self._text
+
+    def acquire(self) -> None:
+        """Lock the folder; do nothing if this run holds it.
+
+        Raises:
+            CheckpointError: Another run holds the folder.
+            OSError: The folder is gone, or cannot be written to.
+        """
+        with self._mutex:
+            for _ in range(MOST_TRIES):
+                if self.is_held:
+                    return
+                self.release()
+                self._try()
+            raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    def release(self) -> None:
+        """Unlock the folder and remove the file."""
+        with self._mutex:
+            # Not self._drop(), which does nothing after `weakref.finalize` has seen the end of the interpreter.
+            found = None if self._drop is None else self._drop.detach()
+            self._drop = self._file = None
+            if found is not None:
+                found[1](*found[2])
+
+    def _try(self) -> None:
+        """Open the file, lock it and write it, which is in vain if its holder removes it at the same moment."""
+        file = open(self.path, "a+b", buffering=0)
+        try:
+            is_locked = lock_file(file)
+            holder = _holder(self.path)
+            if is_locked is False:
+                raise self._in_use(holder, None)
+            if holder is not None and (is_locked is None or holder["machine"] != _machine()):
+                age_s = _age_s(self.path.parent, file)
+                if age_s < STALE_S:
+                    raise self._in_use(holder, max(0.0, age_s))
+            self._run = uuid.uuid4().hex
+            self._text = _text(self._run)
+            file.truncate(0)
+            file.write(self._text)
+        except BaseException:
+            file.close()
+            raise
+        ended = threading.Event()
+        self._file = file
+        self._drop = weakref.finalize(self, _drop, self.path, file, self._text, ended, os.getpid())
+        self._drop.atexit = False  # `run.py` ends the runs first, which write a last checkpoint
+        arguments = (self.path, self._text, ended)
+        threading.Thread(target=_beat, args=arguments, name="mithril_nb heartbeat", daemon=True).start()
+
+    def _forget(self) -> None:
+        """Close a forked child's copy of the file, which would keep the folder locked after the parent has ended."""
+        if self._drop is not None and self._file is not None:
+            self._drop.detach()
+            self._file.close()
+        self._mutex = threading.RLock()
+        self._drop = self._file = None
+
+    def _in_use(self, holder: dict[str, Any] | None, age_s: float | None) -> CheckpointError:
+        facts, advice = [("folder", str(self.path.parent))], "stop that run"
+        if holder is None:
+            facts.append(("process", "unknown"))
+        else:
+            is_own = any(holder["run"] == lock._run for lock in tuple(_LOCKS))
+            where = ", which is this one" if is_own else f" on host {holder['host']!r}"
+            facts += [("process", f"{holder['pid']}{where}"), ("since", holder["since"])]
+            advice = "run.stop() of that run" if is_own else advice
+        if age_s is not None:
+            facts.append(("heartbeat", f"{age_s:.0f} s ago; without one for {STALE_S:.0f} s, the lock is void"))
+            advice += f"; if it was killed, wait {STALE_S - age_s:.0f} s, or remove {str(self.path)!r}"
+        return CheckpointError(
+            "another run is using the folder for checkpoints.",
+            tuple(facts),
+            f'{advice}; or ml.fit(model, data, checkpoint="another-folder").',
+        )
+
+
+_LOCKS: weakref.WeakSet[FolderLock] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in tuple(_LOCKS):
+        lock._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def _drop(path: Path, file: IO[bytes], text: bytes, ended: threading.Event, process: int) -> None:
+    ended.set()
+    is_own = os.getpid() == process and _content(path) == text
+    if os.name != "posix":  # Windows removes no open file; a holder that follows has it open
+        file.close()
+    if is_own:
+        with suppress(OSError):
+            path.unlink()
+    file.close()
+
+
+def _beat(path: Path, text: bytes, ended: threading.Event) -> None:
+    while not ended.wait(HEARTBEAT_S):
+        with suppress(OSError):
+            if _content(path) == text:
+                os.utime(path)
+
+
+def _content(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
+
+
+def _holder(path: Path) -> dict[str, Any] | None:
+    """Return who the file names; `None` if it is empty, or not readable."""
+    try:
+        found = json.loads(_content(path) or b"")
+        return {"pid": int(found["pid"]), **{name: str(found[name]) for name in ("host", "machine", "since", "run")}}
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _text(run: str) -> bytes:
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    about = {"pid": os.getpid(), "host": socket.gethostname(), "machine": _machine(), "since": since, "run": run}
+    return json.dumps(about).encode()
+
+
+@cache
+def _machine() -> str:
+    """Return what is the same for all processes that the operating system's locks exclude from each other."""
+    with suppress(OSError):  # containers of one kernel share its locks under different host names
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return socket.gethostname()
+
+
+def _age_s(folder: Path, file: IO[bytes]) -> float:
+    """Return the age of the last heartbeat by the clock of the file system, which hosts share."""
+    with tempfile.TemporaryFile(dir=folder) as now:
+        return os.fstat(now.fileno()).st_mtime - os.fstat(file.fileno()).st_mtime

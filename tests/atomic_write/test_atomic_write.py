@@ -1,0 +1,103 @@
+"""Atomic writes: whole or unchanged, alone or together, with nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from mithril_nb import atomic_write
+from mithril_nb.atomic_write import LONGEST_WRITE_S, replacing, write_text
+
+
+def test_a_block_that_raises_leaves_the_old_content(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+    with pytest.raises(RuntimeError), replacing(path) as part:  # noqa: PT012 - it raises in the middle
+        part.write_text("half")
+        raise RuntimeError
+    assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["a.txt"])
+
+
+def test_a_killed_write_is_removed_by_a_later_write(tmp_path):
+    code = """
+import os, signal, sys
+from mithril_nb.atomic_write import replacing
+with replacing(sys.argv[1]) as part:
+    part.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    subprocess.run([sys.executable, "-c", code, str(path)], timeout=60, check=False)
+    (left,) = [name for name in os.listdir(tmp_path) if name != "a.txt"]
+    assert path.read_text() == "old"
+    assert left.endswith(".part")
+    write_text(path, "new")
+    assert (path.read_text(), os.listdir(tmp_path)) == ("new", ["a.txt"])
+
+
+@pytest.mark.parametrize("has_locks", [True, False])
+def test_a_write_leaves_that_of_another_alone(tmp_path, monkeypatch, has_locks):
+    if not has_locks:
+        monkeypatch.setattr(atomic_write, "lock_file", lambda file: None)
+    with replacing(tmp_path / "a.txt") as part:
+        part.write_text("a")
+        write_text(tmp_path / "b.txt", "b")
+        assert part.exists()
+    assert sorted(os.listdir(tmp_path)) == ["a.txt", "b.txt"]
+
+
+def test_where_files_cannot_be_locked_leftovers_go_after_an_hour(tmp_path, monkeypatch):
+    monkeypatch.setattr(atomic_write, "lock_file", lambda file: None)
+    left = tmp_path / ".mithril_nb-abc.part"
+    left.mkdir()
+    (left / ".mithril_nb-held").touch()
+    write_text(tmp_path / "a.txt", "a")
+    assert sorted(os.listdir(tmp_path)) == [left.name, "a.txt"]
+    long_ago = time.time() - LONGEST_WRITE_S - 1
+    os.utime(left, (long_ago, long_ago))
+    write_text(tmp_path / "a.txt", "a")
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_threads_that_write_one_file_never_mix(tmp_path):
+    path, seen = tmp_path / "a.txt", set()
+
+    def write(digit: str) -> None:
+        for _ in range(20):
+            write_text(path, digit * 50_000)
+            seen.add(path.read_text())
+
+    threads = [threading.Thread(target=write, args=(digit,)) for digit in "123"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen <= {digit * 50_000 for digit in "123"}
+    assert os.listdir(tmp_path) == ["a.txt"]
+
+
+def test_mode_and_symbolic_links_are_kept(tmp_path):
+    (tmp_path / "real").mkdir()
+    path = tmp_path / "real" / "a.txt"
+    path.write_text("old")
+    path.chmod(0o640)
+    (tmp_path / "link.txt").symlink_to(path)
+    write_text(tmp_path / "link.txt", "new\n")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new\n", 0o640)
+    mask = os.umask(0o022)
+    os.umask(mask)
+    write_text(tmp_path / "fresh.txt", "")
+    assert stat.S_IMODE((tmp_path / "fresh.txt").stat().st_mode) == 0o666 & ~mask
+
+
+def test_a_device_is_written_to_and_not_replaced():
+    write_text(os.devnull, "gone")
+    assert not os.path.isfile(os.devnull)

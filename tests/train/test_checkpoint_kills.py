@@ -1,0 +1,77 @@
+"""Runs that are killed while they write checkpoints: each resume is right to the last bit, and no file is left."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+from process import ONE_DEVICE
+
+from mithril_nb.train import Run
+from mithril_nb.train.checkpoint_file import to_host
+from mithril_nb.train.checkpoints import checkpoints_in
+from tests.train.killable import STEPS, new_run
+
+COLUMNS = ("step", "loss", "accuracy", "epoch", "learning_rate")
+
+
+def digest(run: Run) -> str:
+    """Return what differs if any bit of the params, the optimizer's state or the history does."""
+    arrays = to_host({"params": run.params, "opt_state": run.opt_state})
+    found = hashlib.sha256(run.history.rows(0, COLUMNS).tobytes())
+    for name in sorted(arrays):
+        found.update(name.encode() + arrays[name].tobytes())
+    return found.hexdigest()
+
+
+def assert_clean(folder: Path) -> None:
+    """Nothing but whole checkpoints is there: no lock, no half a file."""
+    assert sorted(os.listdir(folder)) == sorted(path.name for path in checkpoints_in(folder))
+
+
+def test_killed_runs_resume_to_the_last_bit(tmp_path, stress):
+    kills, rng = stress.size(short=2, long=100), np.random.default_rng()
+    whole = new_run(None)
+    right = {0: digest(whole)}
+    for event in whole:
+        if event.kind in ("step", "epoch"):  # the last step of an epoch is in the history when the epoch ends
+            right[event.step] = digest(whole)
+    folder, killed, resumes, within_a_write, locked = tmp_path / "runs", 0, [], 0, 0
+    command = [sys.executable, "-W", "ignore", "-m", "tests.train.killable"]
+    environment = {**os.environ, **ONE_DEVICE}  # compiled as in this process, to the same bits
+    server = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    with server:
+        while killed < kills:
+            server.stdin.write(f"{folder}\n")
+            server.stdin.flush()
+            child = int(server.stdout.readline())
+            if is_training := not resumes or rng.random() < 0.8:  # else at any moment of its start
+                is_training = server.stdout.readline() == "training\n"
+            time.sleep(rng.uniform(0, 0.25 if is_training else 1.0))
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            while server.stdout.readline() != "ended\n":
+                pass
+            left = os.listdir(folder) if folder.exists() else []
+            within_a_write += any(name.endswith(".part") for name in left)
+            killed, locked = killed + 1, locked + (".lock" in left)
+            run = new_run(folder)  # a warning would be an error
+            assert digest(run) == right[run.step], f"step {run.step} differs"
+            assert_clean(folder)
+            resumes.append(run.step)
+            if run.step > STEPS // 2:
+                shutil.rmtree(folder)
+        server.stdin.close()
+    last = new_run(folder).wait()
+    assert (last.step, digest(last)) == (STEPS, right[STEPS])
+    assert_clean(folder)
+    stress.report(kills=killed, wrong_resumes=0, left_behind=0, within_a_write=within_a_write, holding_the_lock=locked)
+    assert max(resumes) > 0
