@@ -147,7 +147,8 @@ def _beginning(value: Any, most: int) -> Any:
     if type(value) in (list, tuple):
         return type(value)(_beginning(one, most) for one in value[:most])
     if type(value) is dict:
-        return {_beginning(key, most): _beginning(one, most) for key, one in islice(value.items(), most)}
+        items: Iterable[tuple[Any, Any]] = islice(value.items(), most)  # pyright: ignore
+        return {_beginning(key, most): _beginning(one, most) for key, one in items}
     return value
 
 

@@ -11,6 +11,7 @@ import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -37,8 +38,7 @@ class _Kind(type):
     @property
     def __signature__(cls) -> inspect.Signature:
         # Without it, `inspect` and so Jupyter's help would show the arguments of `__call__` below.
-        bound = inspect.signature(cls.__init__)
-        return bound.replace(parameters=list(bound.parameters.values())[1:])
+        return _signature(cls.__init__)
 
     def __call__(cls, /, *given: Any, **named: Any) -> Any:
         try:
@@ -48,6 +48,13 @@ class _Kind(type):
         made = super().__call__(*given, **named)
         made._seal()
         return made
+
+
+@lru_cache(maxsize=4096)
+def _signature(constructor: Any) -> inspect.Signature:
+    """Return the signature of a constructor without `self`; reading it takes longer than making the block."""
+    bound = inspect.signature(constructor)
+    return bound.replace(parameters=list(bound.parameters.values())[1:])
 
 
 class Model(Shown, Portable, Said, metaclass=_Kind):
