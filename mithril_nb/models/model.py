@@ -6,7 +6,6 @@ that is added to another goes in as it is at that moment: there are no parents, 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Self
 
 from mithril_nb.display import Shown, render
-from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, short_repr
+from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import alone, composite
 from mithril_nb.graph.records import Block, LogicalGraph, Port
@@ -202,7 +201,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
                 )
             else:
                 known = [*(port.name for port in (*self.inputs, *self.outputs)), *attributes]
-                near = (difflib.get_close_matches(key, known, 1, 0.6) or known or [""])[0]
+                near = (similar(key, known, 1, 0.6) or known or [""])[0]
                 text = repr(value) if near in attributes and near not in roles else '"x"'
                 raise UnknownOptionError(
                     f"{self.kind} has no port and no attribute {key!r}.",
@@ -222,10 +221,10 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         known = self._connection_names()
         if name in known:
             return Connection(self, name)
-        near = difflib.get_close_matches(name, known, 1, 0.6)
+        near = similar(name, known, 1, 0.6)
         raise AttributeError(
             f"{self.kind} has no attribute and no connection {name!r}."
-            + (f" Did you mean {near[0]!r}?" if near else f" Connections: {', '.join(known) or 'none'}.")
+            + (f" Did you mean {near[0]!r}?" if near else f" Connections: {listed(known)}.")
         )
 
     def __getitem__(self, name: str) -> Connection:
@@ -243,10 +242,10 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         known = self._connection_names()
         if name in known:
             return Connection(self, name)
-        near = difflib.get_close_matches(str(name), known, 1, 0.6)
+        near = similar(str(name), known, 1, 0.6)
         raise ConnectionError(
             f"{self.kind} has no connection {short_repr(name)}.",
-            (("connections", ", ".join(known) or "none"),),
+            (("connections", listed(known)),),
             f"model[{(near or known)[0]!r}]" if known else "add a block first.",
         )
 
