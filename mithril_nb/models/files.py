@@ -119,7 +119,7 @@ def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             limits.check("file_bytes", size, "bytes")
-            text = file.read(limits.file_bytes + 1)  # a pipe or a device has no size
+            text = file.read((size or limits.file_bytes) + 1)  # a pipe and a device have no size
     except (OSError, ValueError) as error:
         if isinstance(error, ModelFileError):
             raise

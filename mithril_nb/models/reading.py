@@ -237,7 +237,8 @@ def _levels(data: Any) -> Iterator[Mapping[str, Any]]:
         if isinstance(level, dict):
             yield level
             nodes = level.get("nodes")
-            left.extend(node["graph"] for node in nodes or () if isinstance(node, dict) and "graph" in node)
+            nodes = nodes if isinstance(nodes, list) else ()
+            left.extend(node["graph"] for node in nodes if isinstance(node, dict) and "graph" in node)
 
 
 def _check_names(inputs: Collection[str], labels: list[tuple[str, Endpoint]], path: str) -> None:
