@@ -116,23 +116,28 @@ def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
     _check_path(path, "load", 'ml.load("model.json")')
     limits = _checked_limits(limits)
     try:
-        with Path(path).open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            limits.check("file_bytes", size, "bytes")
-            text = file.read((size or limits.file_bytes) + 1)  # a pipe and a device have no size
-    except (OSError, ValueError) as error:
-        if isinstance(error, ModelFileError):
-            raise
-        raise ModelFileError(f"cannot read {str(path)!r}.", (("because", _why(error)),)) from error
-    limits.check("file_bytes", len(text), "bytes", is_all=False)
-    try:
-        data = json.loads(text.decode("utf-8"), object_pairs_hook=_object)
+        # The bytes and the text are not kept while the model is built.
+        data = json.loads(_bytes_of(path, limits).decode("utf-8"), object_pairs_hook=_object)
     except ModelFileError:
         raise
     except (ValueError, RecursionError) as error:
         because = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         raise ModelFileError(f"{str(path)!r} is no JSON.", (("because", because),), ADVICE) from error
     return from_dict(data, limits=limits)
+
+
+def _bytes_of(path: str | Path, limits: LoadLimits) -> bytes:
+    try:
+        with Path(path).open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            limits.check("file_bytes", size, "bytes")
+            read = file.read((size or limits.file_bytes) + 1)  # a pipe and a device have no size
+    except ModelFileError:
+        raise
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"cannot read {str(path)!r}.", (("because", _why(error)),)) from error
+    limits.check("file_bytes", len(read), "bytes", is_all=False)
+    return read
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
