@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mithril_nb.checks import assert_cost
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
     from mithril_nb.measure import machine, profile
-    from mithril_nb.models import Model, load, save
+    from mithril_nb.models import LoadLimits, Model, load, save
     from mithril_nb.models.custom import op, register_primitive
     from mithril_nb.physical import PhysicalModel, compile
     from mithril_nb.stages.transforms.stepping import step_through
@@ -39,6 +39,7 @@ _HOMES = {
     "Checkpoints": "mithril_nb.train",
     "GGMLBackend": "mithril_nb.backends.absent",
     "JaxBackend": "mithril_nb.backends.jax",
+    "LoadLimits": "mithril_nb.models",
     "MlxBackend": "mithril_nb.backends.absent",
     "Model": "mithril_nb.models",
     "NumpyBackend": "mithril_nb.backends.absent",
@@ -101,6 +102,7 @@ __all__ = [
     "Checkpoints",
     "GGMLBackend",
     "JaxBackend",
+    "LoadLimits",
     "MlxBackend",
     "Model",
     "NumpyBackend",

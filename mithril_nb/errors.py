@@ -1,6 +1,7 @@
-"""What can go wrong, said the same way everywhere: what, where, the facts, and what to try.
+"""Errors in one form everywhere: what failed and where, the facts, and what to try.
 
-A `Diagnostic` is plain data, so that a notebook, a widget and a terminal say the same. A `MithrilError` carries one.
+A `Diagnostic` is plain data, so that a notebook, a widget and a terminal show the same. A `MithrilError` carries one.
+No text is longer than `LONGEST` characters: what is left out is counted.
 """
 
 from __future__ import annotations
@@ -9,6 +10,15 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+LONGEST = 2_000
+"""Characters of the text of an error, at most."""
+_MOST_FACTS = 10
+"""Facts of a diagnostic that is too long to be shown in full."""
+_LEAST = 60
+"""Characters that a part of such a diagnostic keeps."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +49,29 @@ class Diagnostic:
     edge: tuple[str, str] | None = None
     code: str = "MithrilError"
 
+    def __post_init__(self) -> None:
+        text = self._text()
+        if len(text) <= LONGEST:
+            return
+        facts = self.facts[:_MOST_FACTS]
+        if more := len(self.facts) - len(facts):
+            facts = (*facts, ("...", f"and {more:,} more"))
+        parts = [self.summary, self.advice, *(part for fact in facts for part in fact)]
+        sizes = [len(part) for part in parts]
+        for _ in range(64):  # the longest part gives way until all fit; a text of many short lines may need some rounds
+            summary, advice, *rest = (_cut(part, size) for part, size in zip(parts, sizes, strict=True))
+            facts = tuple(zip(rest[::2], rest[1::2], strict=True))
+            for name, value in (("summary", summary), ("advice", advice), ("facts", facts)):
+                object.__setattr__(self, name, value)
+            excess, longest = len(self._text()) - LONGEST, max(range(len(sizes)), key=sizes.__getitem__)
+            if excess <= 0 or sizes[longest] <= _LEAST:
+                break
+            sizes[longest] = max(sizes[longest] - excess, sizes[longest] // 2, _LEAST)
+
     def __str__(self) -> str:
+        return _cut(self._text())
+
+    def _text(self) -> str:
         width = max((len(label) for label, _ in self.facts), default=0)
         lines = [self.summary]
         for label, text in self.facts:
@@ -63,6 +95,35 @@ class Diagnostic:
         }
 
 
+def _cut(text: str, most: int = LONGEST) -> str:
+    """Return a text of at most `most` characters, with the number of those that are left out."""
+    if len(text) <= most:
+        return text
+    kept = max(most - len(f"... ({len(text):,} characters more)"), 0)
+    return f"{text[:kept]}... ({len(text) - kept:,} characters more)"
+
+
+def listed(names: Iterable[object], most: int = 600) -> str:
+    """Return names as a list in a sentence, with the number of those that are left out; `"none"` if there are none.
+
+    Args:
+        names: The names.
+        most: Characters after which the rest is only counted.
+
+    Examples:
+        >>> listed(["a", "b"]), listed([]), listed(range(100_000), 8)
+        ('a, b', 'none', '0, 1, 2, ... and 99,997 more')
+    """
+    every = [*map(str, names)]
+    count, size = 0, 0
+    for name in every:
+        size += len(name) + 2
+        if count and size > most + 2:
+            return f"{', '.join(every[:count])}, ... and {len(every) - count:,} more"
+        count += 1
+    return ", ".join(every) or "none"
+
+
 def short_repr(value: object, most: int = 80) -> str:
     """Return a value's `repr`, cut off where it would fill the screen.
 
@@ -71,10 +132,42 @@ def short_repr(value: object, most: int = 80) -> str:
         '[0, 1, 2, 3, 4, 5...'
     """
     try:
-        text = repr(value)
+        text = repr(_beginning(value, most))
     except RecursionError:
         text = f"a {type(value).__name__} that is too deep to be shown"
+    except ValueError:  # Python does not print whole numbers of more than 4300 digits
+        text = f"{type(value).__name__} with too many digits to be shown"
     return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _beginning(value: Any, most: int) -> Any:
+    """Return as much of a value as the first characters of its `repr` show."""
+    if isinstance(value, str | bytes):
+        return value[:most] if len(value) > most else value
+    if type(value) in (list, tuple):
+        return type(value)(_beginning(one, most) for one in value[:most])
+    if type(value) is dict:
+        items: Iterable[tuple[Any, Any]] = islice(value.items(), most)  # pyright: ignore
+        return {_beginning(key, most): _beginning(one, most) for key, one in items}
+    return value
+
+
+def similar(name: str, known: Iterable[str], count: int = 1, least: float = 0.5) -> list[str]:
+    """Return the names that are spelt most like another, as `difflib.get_close_matches` does, in bounded time.
+
+    Args:
+        name: The name; for one longer than any sensible name nothing is returned.
+        known: The names to choose from, of which the first 2,000 are compared.
+        count: How many to return at most.
+        least: The share of letters that must agree.
+
+    Examples:
+        >>> similar("Linaer", ["Linear", "Relu"]), similar("L" * 1_000, ["Linear"])
+        (['Linear'], [])
+    """
+    if len(name) > 200:
+        return []
+    return difflib.get_close_matches(name, islice(known, 2_000), count, least)
 
 
 def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
@@ -91,7 +184,7 @@ def alike(name: object, known: Iterable[str], least: float = 0.5) -> list[str]:
     """
     text, every = str(name), [*known]
     begun = [one for one in every if len(text) > 1 and one.startswith(text)]
-    return [*begun, *(one for one in difflib.get_close_matches(text, every, 3, least) if one not in begun)]
+    return [*begun, *(one for one in similar(text, every, 3, least) if one not in begun)]
 
 
 def nearest(given: object, known: Iterable[str]) -> str | None:
@@ -109,8 +202,19 @@ def nearest(given: object, known: Iterable[str]) -> str | None:
         return None
     written, names = given.lower(), {one.lower(): one for one in known}
     begun = [one for one in names if one.startswith(f"{written}_")]
-    found = next(iter([*begun, *difflib.get_close_matches(written, names, 1, 0.6)]), None)
+    found = next(iter([*begun, *similar(written, names, 1, 0.6)]), None)
     return None if found is None else names[found]
+
+
+def _joined(texts: list[str]) -> str:
+    """Return the texts of several problems, one after the other, with the number of those that are left out."""
+    if len(whole := "\n".join(texts)) <= LONGEST:
+        return whole
+    room = LONGEST - len(rest := "\n... and {:,} more: error.diagnostics has all of them.") - len(f"{len(texts):,}")
+    kept = 1
+    while sum(map(len, texts[: kept + 1])) + kept <= room:
+        kept += 1
+    return _cut("\n".join(texts[:kept]), room) + rest.format(len(texts) - kept)
 
 
 class MithrilError(Exception):
@@ -136,7 +240,7 @@ class MithrilError(Exception):
         else:
             first = Diagnostic(summary, facts, advice, block, port, edge, type(self).__name__)
         self.diagnostics = (first, *more)
-        super().__init__("\n".join(str(diagnostic) for diagnostic in self.diagnostics))
+        super().__init__(_joined([str(diagnostic) for diagnostic in self.diagnostics]))
 
 
 class ShapeError(MithrilError, ValueError):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import Any
 
-from mithril_nb.errors import ConnectionError, NameTakenError, short_repr
+from mithril_nb.errors import ConnectionError, NameTakenError, listed, short_repr, similar
 from mithril_nb.graph.closing import closed, is_array, made_edges
 from mithril_nb.graph.edit import checked_name
 from mithril_nb.graph.paths import component, parameter_name
@@ -42,10 +41,10 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
             return end
     known = [*dict(graph.labels), *(port.name for port in (*graph.inputs, *graph.outputs))]
     known += [f"{node.name}.{port}" for node in graph.nodes for port in _ports(graph, node.name)]
-    near = difflib.get_close_matches(str(text), known, 1, 0.5)
+    near = similar(str(text), known)
     raise ConnectionError(
         f"the model has no connection {short_repr(text)}.",
-        (("names", ", ".join(dict.fromkeys(known)) or "none"),),
+        (("names", listed(dict.fromkeys(known))),),
         f"{near[0]!r}" if near else "one of these names." if known else "add a block first.",
     )
 
@@ -87,7 +86,7 @@ def label(graph: LogicalGraph, end: Endpoint, name: str) -> LogicalGraph:
     if (taken is not None and taken != end) or (name in inputs and end != Endpoint(BOUNDARY, name)):
         raise NameTakenError(
             f"cannot name '{end}' {name!r}: '{taken or Endpoint(BOUNDARY, name)}' has that name.",
-            (("names", ", ".join(dict.fromkeys([*labels, *inputs]))),),
+            (("names", listed(dict.fromkeys([*labels, *inputs]))),),
             f"{name + '_2'!r}",
             block=end.node,
             port=end.port,
@@ -121,7 +120,7 @@ def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
         return annotate(graph, end, is_exposed=True)
     raise ConnectionError(
         f"cannot expose '{end}': it is {'a parameter' if end.node else 'an input'} of the model, not an output.",
-        (("outputs of blocks", ", ".join(f"'{source}'" for source in _outputs(graph)) or "none"),),
+        (("outputs of blocks", listed(f"'{source}'" for source in _outputs(graph))),),
         f'model |= Buffer()(input="{end}", output="y"), which gives an input on.'
         if not end.node
         else "read it from params, as parameters are no outputs.",

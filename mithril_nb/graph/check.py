@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from mithril_nb.errors import ConnectionError, NameTakenError, UnconnectedPortError
+from mithril_nb.errors import ConnectionError, NameTakenError, UnconnectedPortError, listed
 from mithril_nb.graph.order import run_order
 from mithril_nb.graph.paths import join_path
 from mithril_nb.graph.records import BOUNDARY, Edge, Endpoint, LogicalGraph, Node
@@ -37,7 +37,7 @@ def check(graph: LogicalGraph, prefix: str = "") -> None:
         if end not in fed:
             raise UnconnectedPortError(
                 f"the port '{end}'{_place(prefix)} gets its data from nowhere.",
-                (("inputs", ", ".join(f"'{one}'" for one in sorted(inputs)) or "none"),),
+                (("inputs", listed(f"'{one}'" for one in sorted(inputs))),),
                 "connect an input or an output of a block to it.",
                 block=join_path(prefix, end.node) if end.node else prefix,
                 port=end.port,
@@ -80,7 +80,7 @@ def check_parts(
             if end not in known:
                 raise ConnectionError(
                     f"the connection '{edge}'{_place(prefix)} ends at a port that does not exist.",
-                    (("missing", f"'{end}'"), ("blocks", ", ".join(repr(node.name) for node in nodes) or "none")),
+                    (("missing", f"'{end}'"), ("blocks", listed(repr(node.name) for node in nodes))),
                     "connect it to a port of one of the blocks.",
                     block=prefix,
                     edge=(str(edge.source), str(edge.target)),
@@ -89,15 +89,16 @@ def check_parts(
         if end not in gives and end != Endpoint(BOUNDARY, label):
             raise ConnectionError(
                 f"the label {label!r}{_place(prefix)} names a port that does not exist.",
-                (("missing", f"'{end}'"), ("blocks", ", ".join(repr(node.name) for node in nodes) or "none")),
+                (("missing", f"'{end}'"), ("blocks", listed(repr(node.name) for node in nodes))),
                 "name an output of one of the blocks.",
                 block=prefix,
             )
     for end, count in Counter(edge.target for edge in edges).items():
         if count > 1:
+            sources = Counter(edge.source for edge in edges if edge.target == end)
             raise ConnectionError(
-                f"the port '{end}'{_place(prefix)} has {count} connections into it.",
-                (("from", ", ".join(f"'{edge.source}'" for edge in edges if edge.target == end)),),
+                f"the port '{end}'{_place(prefix)} has {count:,} connections into it.",
+                (("from", listed(f"'{one}'" + (f" {n:,} times" if n > 1 else "") for one, n in sources.items())),),
                 "leave one of them.",
                 block=prefix,
                 port=end.port,
@@ -110,8 +111,8 @@ def _check_names(what: str, names: list[str], prefix: str) -> None:
             raise NameTakenError(
                 f"a {what}{_place(prefix)} has no name."
                 if not name
-                else f"two {what}s{_place(prefix)} are named {name!r}.",
-                (("names", ", ".join(map(repr, names))),),
+                else f"{'two' if count == 2 else f'{count:,}'} {what}s{_place(prefix)} are named {name!r}.",
+                (("names", listed(map(repr, names))),),
                 "give each a name of its own.",
                 block=prefix,
             )

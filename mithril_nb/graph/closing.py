@@ -46,9 +46,10 @@ def closed(
             if known is None or known.role == "data":
                 inputs[edge.source.port] = Port(edge.source.port, role)
     opened = [end for end, role in roles.items() if role == "data" and end not in fed]
+    free = _FreeNames(inputs.keys() | kept.keys())
     for index, end in enumerate(opened):
         plain = INPUT if index == 0 and INPUT not in inputs and INPUT not in kept else automatic_name(end)
-        name = _unused(plain, inputs.keys() | kept.keys())
+        name = free.take(plain)
         source = Endpoint(BOUNDARY, name)
         inputs[name] = Port(name, _boundary_role("data", notes.get(source)))
         edges.append(Edge(source, end))
@@ -59,14 +60,13 @@ def closed(
     unread = [end for end in gives if end not in read or end in exposed]
     plain_ends = [end for end in unread if end not in label_of]
     outputs: list[Port] = []
-    taken = {*kept, OUTPUT}
+    free = _FreeNames({*kept, OUTPUT})
     for end in unread:
         name = label_of.get(end)
         if name is None:
             last = end == plain_ends[-1] and OUTPUT not in kept
-            name = OUTPUT if last else _unused(automatic_name(end), taken)
+            name = OUTPUT if last else free.take(automatic_name(end))
         outputs.append(Port(name))
-        taken.add(name)
         edges.append(Edge(end, Endpoint(BOUNDARY, name)))
     present = {*roles, *gives, *(Endpoint(BOUNDARY, name) for name in inputs)}
     noted = sorted(
@@ -115,8 +115,17 @@ def made_edges(graph: LogicalGraph, named: Collection[str] = ()) -> list[Edge]:
     ]
 
 
-def _unused(name: str, taken: Collection[str]) -> str:
-    number, free = 2, name
-    while free in taken:
-        free, number = f"{name}_{number}", number + 1
-    return free
+class _FreeNames:
+    """Names that are not taken yet, each with the least number behind it that makes it so; found in constant time."""
+
+    def __init__(self, taken: Iterable[str]):
+        self.taken = set(taken)
+        self.numbers: dict[str, int] = {}
+
+    def take(self, name: str) -> str:
+        number, free = self.numbers.get(name, 2), name
+        while free in self.taken:
+            free, number = f"{name}_{number}", number + 1
+        self.numbers[name] = number
+        self.taken.add(free)
+        return free

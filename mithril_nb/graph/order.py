@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from graphlib import CycleError as _GraphlibCycle
 from graphlib import TopologicalSorter
 
-from mithril_nb.errors import CycleError
+from mithril_nb.errors import CycleError, listed
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, LogicalGraph, Node
 
@@ -42,8 +43,8 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
         raise CycleError(
             f"the block {cycle[0]!r} feeds itself."
             if len(cycle) == 2
-            else f"the blocks {', '.join(repr(name) for name in cycle[:-1])} feed each other in a cycle.",
-            (("cycle", " -> ".join(component(name) for name in cycle)),),
+            else f"the blocks {listed(map(repr, cycle[:-1]))} feed each other in a cycle.",
+            (("cycle", _way(cycle)),),
             "remove one of these connections.",
             block=cycle[0],
         ) from None
@@ -56,6 +57,14 @@ def run_order(graph: LogicalGraph) -> tuple[Node, ...]:
     return tuple(order)
 
 
+def _way(cycle: list[str]) -> str:
+    """Return the blocks of a cycle in the order in which they feed each other; of a long one, its two ends."""
+    names = [component(name) for name in cycle]
+    if len(names) > 20:
+        names = [*names[:10], f"{len(names) - 11:,} more", names[-1]]
+    return " -> ".join(names)
+
+
 def path_between(graph: LogicalGraph, start: str, end: str) -> tuple[str, ...] | None:
     """Return the names of the nodes on a way along the edges from `start` to `end`, or `None` if there is none.
 
@@ -64,13 +73,13 @@ def path_between(graph: LogicalGraph, start: str, end: str) -> tuple[str, ...] |
         ('a',)
     """
     came_from: dict[str, str | None] = {start: None}
-    frontier = [start]
+    frontier = deque([start])
     following: dict[str, list[str]] = {}
     for edge in graph.edges:
         if edge.source.node != BOUNDARY and edge.target.node != BOUNDARY:
             following.setdefault(edge.source.node, []).append(edge.target.node)
     while frontier:
-        name = frontier.pop(0)
+        name = frontier.popleft()
         if name == end:
             way: list[str] = []
             step: str | None = name

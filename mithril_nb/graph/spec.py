@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sized
 from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
-from mithril_nb.errors import UnknownDtypeError, UnknownOptionError
+from mithril_nb.errors import UnknownDtypeError, UnknownOptionError, short_repr
 
 Value = None | bool | int | float | str | tuple["Value", ...]
 """What an attribute of a block may hold: plain, hashable, JSON-able data."""
@@ -34,6 +35,11 @@ Dim = int | str
 
 LEADING = "..."
 """Stands at the front of a shape for any number of leading dims that are not known."""
+
+MOST_AXES = 64
+"""Axes that an array can have, as in NumPy; also levels of lists in lists. Code that reads them is recursive."""
+MOST_ITEMS = 2**63 - 1
+"""Size that an axis can have."""
 
 
 def is_dim_name(text: str) -> bool:
@@ -95,7 +101,7 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
         dims: The shape.
 
     Raises:
-        UnknownOptionError: It is none.
+        UnknownOptionError: It is none, or has more than 64 axes.
 
     Examples:
         >>> as_shape("input", ["batch", 784])
@@ -104,14 +110,40 @@ def as_shape(name: str, dims: Any) -> tuple[Dim, ...]:
     try:
         if isinstance(dims, str):
             raise TypeError
-        return tuple(_dim(place, dim) for place, dim in enumerate(dims))
+        every = tuple(dims)
+        if len(every) <= MOST_AXES:
+            return tuple(_dim(place, dim) for place, dim in enumerate(every))
     except (TypeError, ValueError):
         raise UnknownOptionError(
-            f"{dims!r} is no shape for input {name!r}.",
+            f"{short_repr(dims)} is no shape for input {name!r}.",
             (("needs", "a list of sizes, or names of sizes that are not known yet; '...' may only stand first"),),
             f'shapes={{{name!r}: ["batch", 784]}}',
             port=name,
         ) from None
+    check_rank(name, every)
+    return every
+
+
+def check_rank(name: str, dims: Sized) -> None:
+    """Raise if a shape has more axes than an array can have.
+
+    Args:
+        name: The input that it is the shape of, for a message.
+        dims: The shape.
+
+    Raises:
+        UnknownOptionError: It has more than 64 axes.
+
+    Examples:
+        >>> check_rank("input", ["batch", 784])
+    """
+    if len(dims) > MOST_AXES:
+        raise UnknownOptionError(
+            f"the shape of input {name!r} has {len(dims):,} axes.",
+            (("at most", f"{MOST_AXES} axes"), ("given", short_repr(dims))),
+            f'shapes={{{name!r}: ["batch", 784]}}',
+            port=name,
+        )
 
 
 def _dim(place: int, dim: Any) -> Dim:
@@ -119,7 +151,7 @@ def _dim(place: int, dim: Any) -> Dim:
         if not is_dim_name(dim) or (dim == LEADING and place):
             raise ValueError
         return dim
-    if isinstance(dim, bool) or not isinstance(dim, SupportsIndex) or int(dim) < 0:
+    if isinstance(dim, bool) or not isinstance(dim, int | SupportsIndex) or not 0 <= int(dim) <= MOST_ITEMS:
         raise ValueError
     return int(dim)
 

@@ -7,6 +7,7 @@ from mithril_nb.models.constants import Constant
 from mithril_nb.models.control import Cond, Control, Repeat, Scan
 from mithril_nb.models.files import from_dict, load, save, to_dict
 from mithril_nb.models.library import *
+from mithril_nb.models.limits import LoadLimits
 from mithril_nb.models.model import LogicalModel, Model, Placed
 from mithril_nb.models.op import Operator
 from mithril_nb.models.registry import KINDS
@@ -20,6 +21,7 @@ __all__ = [
     "Constant",
     "Control",
     "IOKey",
+    "LoadLimits",
     "LogicalModel",
     "Model",
     "Operator",

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from mithril_nb.errors import MithrilError, UnknownOptionError, alike
+from mithril_nb.errors import MithrilError, UnknownOptionError, alike, listed, short_repr
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.registry import KINDS
 
@@ -28,10 +28,10 @@ def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Map
         UnknownOptionError: Always.
     """
     takes = ", ".join(str(one.replace(annotation=one.empty)) for one in inspect.signature(kind).parameters.values())
-    told = ", ".join([*map(repr, given), *(f"{key}={value!r}" for key, value in named.items())])
+    told = listed([*map(_short, given), *(f"{key}={_short(value)}" for key, value in named.items())])
     raise UnknownOptionError(
         f"cannot make {kind.__name__}: {error}.",
-        (("takes", takes or "nothing"), *((("given", told),) if told else ())),
+        (("takes", takes or "nothing"), *((("given", told),) if given or named else ())),
         _corrected_call(kind, given, named) or example_call(kind),
     ) from None
 
@@ -79,11 +79,19 @@ def _corrected_call(kind: type, given: tuple[Any, ...], named: Mapping[str, Any]
         bound = signature.bind_partial(*given, **found).arguments
         found |= {name: value for name, value in _needed(kind).items() if name not in bound}
         signature.bind(*given, **found)
+        if sum(len(_short(value)) for value in (*given, *found.values())) > _LONGEST:
+            return ""
+        call = _call_of(kind, given, found)
+        if len(call) > _LONGEST or " at 0x" in call:
+            return ""
         kind(*given, **found)
-    except Exception:  # whatever it is: a person's own kind may do anything with its arguments
+    except Exception:  # a kind of the user may do anything with its arguments
         return ""
-    call = _call_of(kind, given, found)
-    return "" if len(call) > _LONGEST or " at 0x" in call else call
+    return call
+
+
+def _short(value: Any) -> str:
+    return short_repr(value, _LONGEST + 1)
 
 
 def _needed(kind: type) -> dict[str, Any]:

@@ -14,9 +14,8 @@ from typing import Annotated, Any, Literal, SupportsIndex, get_args, get_origin,
 
 from mithril_nb.errors import UnknownOptionError, short_repr
 from mithril_nb.graph.records import Value
+from mithril_nb.graph.spec import MOST_AXES
 
-_MOST_LEVELS = 64
-"""Lists in lists: as many as an array has axes. What reads them goes down by recursion."""
 FieldType = Literal["int", "float", "bool", "choice", "ints", "text", "value"]
 
 
@@ -222,7 +221,7 @@ def plain(value: Any) -> Value:
         >>> plain([[1, 2.5], "x"])
         ((1, 2.5), 'x')
     """
-    return _plain(value, _MOST_LEVELS)
+    return _plain(value, MOST_AXES)
 
 
 def _plain(value: Any, levels: int) -> Value:
@@ -232,7 +231,7 @@ def _plain(value: Any, levels: int) -> Value:
         return _plain(value.tolist(), levels)
     if isinstance(value, list | tuple):
         if not levels:
-            raise ValueError(f"more than {_MOST_LEVELS} levels of lists")
+            raise ValueError(f"more than {MOST_AXES} levels of lists")
         return tuple(_plain(one, levels - 1) for one in value)
     raise TypeError(type(value).__name__)
 
@@ -246,7 +245,7 @@ def _need(field: Field) -> str:
         "choice": "one of " + ", ".join(repr(choice) for choice in field.choices),
         "ints": f"{count} whole numbers" if count else "whole numbers",
         "text": "text",
-        "value": f"numbers, texts, or lists of such, at most {_MOST_LEVELS} levels deep",
+        "value": f"numbers, texts, or lists of such, at most {MOST_AXES} levels deep",
     }[field.type]
     if field.range is not None:
         words += f" from {field.range.least} to {field.range.most}"

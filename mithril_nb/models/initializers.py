@@ -29,12 +29,11 @@ ten in a row would multiply their input by 32.
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import replace
 from math import isfinite
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, short_repr, similar
 from mithril_nb.models.op import Initializer
 
 _FANS = ("glorot_uniform", "glorot_normal", "he_uniform", "he_normal", "lecun_uniform", "lecun_normal", "orthogonal")
@@ -124,7 +123,7 @@ def _parsed(initializer: object) -> tuple[str, dict[str, float]]:
 
 def _checked(initializer: object, name: str, given: dict[str, float]) -> tuple[str, dict[str, float]]:
     if name not in INITIALIZERS:
-        near = difflib.get_close_matches(name, INITIALIZERS, 1, 0.5)
+        near = similar(name, INITIALIZERS)
         raise UnknownOptionError(
             f"there is no initializer {name!r}.",
             (("known", ", ".join(INITIALIZERS)),),
@@ -141,4 +140,6 @@ def _checked(initializer: object, name: str, given: dict[str, float]) -> tuple[s
 
 
 def _refused(initializer: object, needs: str) -> UnknownOptionError:
-    return UnknownOptionError(f"{initializer!r} is no initializer.", (("needs", needs),), '"normal(scale=0.02)"')
+    return UnknownOptionError(
+        f"{short_repr(initializer)} is no initializer.", (("needs", needs),), '"normal(scale=0.02)"'
+    )

@@ -6,16 +6,16 @@ that is added to another goes in as it is at that moment: there are no parents, 
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Self
 
 from mithril_nb.display import Shown, render
-from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, short_repr
+from mithril_nb.errors import ConnectionError, MithrilError, UnknownOptionError, listed, short_repr, similar
 from mithril_nb.graph.draft import Draft
 from mithril_nb.graph.edit import alone, composite
 from mithril_nb.graph.records import Block, LogicalGraph, Port
@@ -37,8 +37,7 @@ class _Kind(type):
     @property
     def __signature__(cls) -> inspect.Signature:
         # Without it, `inspect` and so Jupyter's help would show the arguments of `__call__` below.
-        bound = inspect.signature(cls.__init__)
-        return bound.replace(parameters=list(bound.parameters.values())[1:])
+        return _signature(cls.__init__)
 
     def __call__(cls, /, *given: Any, **named: Any) -> Any:
         try:
@@ -48,6 +47,13 @@ class _Kind(type):
         made = super().__call__(*given, **named)
         made._seal()
         return made
+
+
+@lru_cache(maxsize=4096)
+def _signature(constructor: Any) -> inspect.Signature:
+    """Return the signature of a constructor without `self`; reading it takes longer than making the block."""
+    bound = inspect.signature(constructor)
+    return bound.replace(parameters=list(bound.parameters.values())[1:])
 
 
 class Model(Shown, Portable, Said, metaclass=_Kind):
@@ -195,7 +201,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
                 )
             else:
                 known = [*(port.name for port in (*self.inputs, *self.outputs)), *attributes]
-                near = (difflib.get_close_matches(key, known, 1, 0.6) or known or [""])[0]
+                near = (similar(key, known, 1, 0.6) or known or [""])[0]
                 text = repr(value) if near in attributes and near not in roles else '"x"'
                 raise UnknownOptionError(
                     f"{self.kind} has no port and no attribute {key!r}.",
@@ -215,10 +221,10 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         known = self._connection_names()
         if name in known:
             return Connection(self, name)
-        near = difflib.get_close_matches(name, known, 1, 0.6)
+        near = similar(name, known, 1, 0.6)
         raise AttributeError(
             f"{self.kind} has no attribute and no connection {name!r}."
-            + (f" Did you mean {near[0]!r}?" if near else f" Connections: {', '.join(known) or 'none'}.")
+            + (f" Did you mean {near[0]!r}?" if near else f" Connections: {listed(known)}.")
         )
 
     def __getitem__(self, name: str) -> Connection:
@@ -236,10 +242,10 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         known = self._connection_names()
         if name in known:
             return Connection(self, name)
-        near = difflib.get_close_matches(str(name), known, 1, 0.6)
+        near = similar(str(name), known, 1, 0.6)
         raise ConnectionError(
             f"{self.kind} has no connection {short_repr(name)}.",
-            (("connections", ", ".join(known) or "none"),),
+            (("connections", listed(known)),),
             f"model[{(near or known)[0]!r}]" if known else "add a block first.",
         )
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from difflib import get_close_matches
 from typing import Any
 
-from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
+from mithril_nb.errors import UnexpectedInputError, UnknownOptionError, listed, similar
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, TensorSpec, as_shape
 from mithril_nb.models.dtypes import input_dtype
@@ -154,7 +153,7 @@ def _values(given: Any, ports: tuple[str, ...], written: Callable[[Any], str]) -
     found = {port: text for port in ports if port in given and (text := written(given[port]))}
     for name, value in given.items():
         left = [port for port in ports if port not in given and port not in found]
-        near = get_close_matches(str(name), left, 1, 0.5) or left[:1]
+        near = similar(str(name), left) or left[:1]
         if name not in ports and near and (text := written(value)):
             found[near[0]] = text
     return found
@@ -194,4 +193,4 @@ def _kind(given: object) -> str:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(map(repr, names)) or "none"
+    return listed(map(repr, names))

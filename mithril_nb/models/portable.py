@@ -13,6 +13,7 @@ from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim
 
 if TYPE_CHECKING:
+    from mithril_nb.models.limits import LoadLimits
     from mithril_nb.models.model import Model
     from mithril_nb.models.op import Initializer
 
@@ -52,15 +53,16 @@ class Portable:
         return to_dict(self.graph, self.name or "")
 
     @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Model:
+    def from_dict(data: Mapping[str, Any], *, limits: LoadLimits | None = None) -> Model:
         """Return the model that `to_dict` wrote. No code is run.
 
         Raises:
-            ModelFileError: The data is no model, of a later version, or broken.
+            ModelFileError: The data is no model, of a later version, broken, or exceeds a limit.
+            UnknownOptionError: `limits` are no `LoadLimits`.
         """
         from mithril_nb.models.files import from_dict
 
-        return from_dict(data)
+        return from_dict(data, limits=limits)
 
     def save(self, path: str | Path) -> None:
         """Write the structure to a JSON file; `ml.save_params` writes the parameters.
@@ -74,16 +76,16 @@ class Portable:
         save(self, path)  # pyright: ignore[reportArgumentType]
 
     @staticmethod
-    def load(path: str | Path) -> Model:
+    def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
         """Return the model of a JSON file. No code is run.
 
         Raises:
-            UnknownOptionError: It is no path.
-            ModelFileError: There is no such file, or it is no model, or broken.
+            UnknownOptionError: It is no path, or `limits` are no `LoadLimits`.
+            ModelFileError: There is no such file, or it is no model, broken, or exceeds a limit.
         """
         from mithril_nb.models.files import load
 
-        return load(path)
+        return load(path, limits=limits)
 
     def summary(
         self, shapes: Mapping[str, Sequence[Dim]] | None = None, *, depth: int | None = None, dtype: str = "float32"

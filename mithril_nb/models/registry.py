@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
-from mithril_nb.errors import NameTakenError, UnknownBlockError
+from mithril_nb.errors import NameTakenError, UnknownBlockError, similar
 
 if TYPE_CHECKING:
     from mithril_nb.models.model import Model
@@ -27,7 +26,7 @@ def kind_named(kind: str) -> type[Model]:
     """
     if kind in KINDS:
         return KINDS[kind]
-    near = difflib.get_close_matches(kind, KINDS, 1, 0.5)
+    near = similar(kind, KINDS)
     raise UnknownBlockError(
         f"unknown kind of block {kind!r}.",
         (("known", "list(mithril_nb.models.KINDS)"), ("yours", "a class of your own is imported or defined first")),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import keyword
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from pprint import pformat
 from typing import Any
 
 from mithril_nb.graph.closing import INPUT, OUTPUT, is_array
-from mithril_nb.graph.edit import free_name
+from mithril_nb.graph.edit import default_name
 from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph, Node
 from mithril_nb.graph.spec import exactly
@@ -101,18 +102,17 @@ class _Writer:
         inner = {node.name: self.inside(node, path) for node in graph.nodes if _is_written_out(node.block)}
         self.lines.append((f"{variable} = Model({f'name={name!r}' if name else ''})", path))
         labels = {end: label for label, end in graph.labels}
-        so_far = LogicalGraph()
+        so_far = _SoFar(graph)
         for node in graph.nodes:
-            previous = so_far.nodes[-1] if so_far.nodes else None
-            operator, connections = _connections(graph, node, previous, labels)
-            self.misread = self.misread or _is_misread(graph, so_far, node)
+            operator, connections = _connections(graph, node, so_far.last, labels)
+            self.misread = self.misread or so_far.is_misread(node)
             if node.name in inner:
                 made = inner[node.name]
             else:
-                default = node.name == free_name(so_far, node.block.kind)
+                default = node.name == so_far.free_name(node.block.kind)
                 made = self.call(node, "" if default else node.name, path)
             self.lines.append((f"{variable} {operator} {made}{connections}", join_path(path, node.name)))
-            so_far = LogicalGraph((*so_far.nodes, node))
+            so_far.add(node)
         self.notes(graph, variable, path)
         if kind != "Model":
             self.lines.append((f"{variable} = Model.of({variable}.graph, {name or None!r}, {kind!r})", path))
@@ -204,25 +204,47 @@ def _connections(
     return ("+=" if chained else "|="), call
 
 
-def _is_misread(graph: LogicalGraph, so_far: LogicalGraph, node: Node) -> bool:
-    """Whether the name of an input that this node is the first to read may be that of something automatic by then."""
-    named = {label for label, end in graph.labels if end == Endpoint(BOUNDARY, label)}
-    read = {
-        end.port
-        for port in node.block.inputs
-        if (end := graph.source_of.get(Endpoint(node.name, port.name))) and end.node == BOUNDARY and end.port in named
-    }
-    if not read:
-        return False
-    automatic = {OUTPUT} if so_far.nodes else set()
-    for before in so_far.nodes:
-        for port in (*before.block.inputs, *before.block.outputs):
-            end = graph.source_of.get(Endpoint(before.name, port.name))
+class _SoFar:
+    """The blocks of a graph that are written already; each is added in constant time.
+
+    Args:
+        graph: The graph.
+    """
+
+    def __init__(self, graph: LogicalGraph):
+        self.last: Node | None = None
+        self._graph = graph
+        self._named = {label for label, end in graph.labels if end == Endpoint(BOUNDARY, label)}
+        self._names: set[str] = set()
+        self._counts = Counter[str]()
+        self._read: set[str] = set()
+        self._automatic: set[str] = set()
+
+    def add(self, node: Node) -> None:
+        """Note that a block is written."""
+        self.last = node
+        self._names.add(node.name)
+        self._counts[node.block.kind] += 1
+        self._automatic.add(OUTPUT)
+        for port in (*node.block.inputs, *node.block.outputs):
+            end = self._graph.source_of.get(Endpoint(node.name, port.name))
             if end is not None and end.node == BOUNDARY:
-                read.discard(end.port)
-                automatic |= {INPUT} if end.port not in named else set()
-            automatic.add(f"{before.name}_{port.name}")
-    return any(re.sub(r"(_\d+)+$", "", name) in automatic or name in automatic for name in read)
+                self._read.add(end.port)
+                self._automatic |= {INPUT} if end.port not in self._named else set()
+            self._automatic.add(f"{node.name}_{port.name}")
+
+    def free_name(self, kind: str) -> str:
+        """Return the name that the next block of a kind gets by default."""
+        number = self._counts[kind]
+        while default_name(kind, number) in self._names:
+            number += 1
+        return default_name(kind, number)
+
+    def is_misread(self, node: Node) -> bool:
+        """Whether the name of an input that a block is the first to read may be that of something automatic by then."""
+        ends = (self._graph.source_of.get(Endpoint(node.name, port.name)) for port in node.block.inputs)
+        first = {end.port for end in ends if end and end.node == BOUNDARY and end.port in self._named} - self._read
+        return any(re.sub(r"(_\d+)+$", "", name) in self._automatic or name in self._automatic for name in first)
 
 
 def _is_written_out(block: Block) -> bool:

@@ -14,6 +14,7 @@ from mithril_nb.errors import ConnectionError, UnknownOptionError
 from mithril_nb.graph import edit
 from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
+from mithril_nb.graph.spec import check_rank
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.files import from_dict, to_dict
 from mithril_nb.models.model import Model, with_attributes
@@ -159,8 +160,10 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
     """Set the shape of a model input.
 
     Raises:
-        UnknownOptionError: The shape is none.
+        UnknownOptionError: The shape is none, or has more than 64 axes.
     """
+    if isinstance(shape, list | tuple):
+        check_rank(name, shape)
     if not isinstance(shape, Sequence) or not all(
         isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0 for dim in shape
     ):

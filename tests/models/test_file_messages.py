@@ -432,9 +432,9 @@ CASES = [
         "deeper than can be run",
         lambda: from_dict(nested(51)),
         """
-        ModelFileError: this model is broken inside 'm/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m'.
-            because  models stand in models more than 50 levels deep
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        ModelFileError: this model is too large inside 'm/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m/m': 51 levels of models in models.
+            limit  50 levels of models in models (LoadLimits.depth)
+            Try: a model with at most 50 levels of models in models.
         """,  # noqa: E501
     ),
     (

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.composite import Composite
-from mithril_nb.models.fields import Range
+from mithril_nb.models.fields import Range, checked, fields_of
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.library.networks.containers import Layer
@@ -89,6 +89,8 @@ class MLP(Composite):
                 ),
                 "MLP(activations=[Relu(), Softmax()], dimensions=[256, 10])",
             )
+        for dimension in dimensions:  # before any layer is built
+            checked("Linear", fields_of(Linear), {"dimension": dimension})
         source: Any = "input"
         for number, (activation, dimension) in enumerate(zip(activations, dimensions, strict=True)):
             named = {port: f"{names.get(port, port)}{number}" for port in ("weight", "bias")}

@@ -1,0 +1,268 @@
+"""Models from plain data: each part is checked before the next is built, in time that grows with the data alone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from mithril_nb.errors import MithrilError, ModelFileError, listed, short_repr
+from mithril_nb.graph.check import check_parts
+from mithril_nb.graph.closing import closed
+from mithril_nb.graph.edit import composite
+from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
+from mithril_nb.graph.spec import as_dtype, as_shape
+from mithril_nb.models.composite import Composite
+from mithril_nb.models.control import Control
+from mithril_nb.models.initializers import initializer_text
+from mithril_nb.models.limits import LoadLimits
+from mithril_nb.models.model import Model
+from mithril_nb.models.registry import KINDS, kind_named
+
+ADVICE = "ml.load(path) of a file that ml.save(model, path) wrote."
+
+
+def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
+    """Return the graph of the data of one, as `to_dict` has it.
+
+    Raises:
+        ModelFileError: The data is broken, contradicts itself, or exceeds a limit.
+    """
+    reader = _Reader(limits)
+    reader.measure(data)
+    return reader.graph(data, "", 1)
+
+
+def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
+    """Return a part of the data, of the type that it must have.
+
+    Raises:
+        ModelFileError: There is none, or one of another type.
+    """
+    if not isinstance(data, dict):
+        raise broken(f"expected an object with {key!r}, found {short_repr(data)}", path)
+    if not isinstance(data.get(key), kind):
+        keys = listed(map(short_repr, data), 200) if data else "nothing"
+        found = short_repr(data[key]) if key in data else f"only {keys}"
+        raise broken(f"expected {key!r} to be {_JSON[kind]}, found {found}", path)
+    return data[key]
+
+
+def check_keys(data: Mapping[str, Any], known: Collection[str], path: str = "") -> None:
+    """Raise if data has a key that is not read: what it declares would be lost.
+
+    Raises:
+        ModelFileError: There is such a key.
+    """
+    if len(unknown := data.keys() - known):
+        one = sorted(map(str, unknown))[0]
+        raise broken(f"unknown key {short_repr(one)}, known are {listed(map(repr, known))}", path)
+
+
+def broken(what: str, path: str) -> ModelFileError:
+    """Return the error for data that does not have the form of a model."""
+    return ModelFileError(f"this model is broken{_place(path)}.", (("because", what),), ADVICE, block=path)
+
+
+class _Reader:
+    """One model that is read.
+
+    Args:
+        limits: What it may contain at most.
+    """
+
+    def __init__(self, limits: LoadLimits):
+        self.limits = limits
+        self.nodes = 0  # with those that blocks create inside themselves
+        self.ports = 0
+        self.blocks: dict[tuple[str, str], Block] = {}  # equal blocks are built once
+
+    def measure(self, data: Any) -> None:
+        """Raise if all levels together have too many nodes or edges, before any of them is built."""
+        levels = list(_levels(data))
+        for name, keys, what in (
+            ("nodes", ("nodes",), "blocks"),
+            ("edges", ("edges", "labels", "notes"), "connections, labels and notes"),
+        ):
+            parts = (level.get(key) for level in levels for key in keys)
+            self.limits.check(name, sum(len(part) for part in parts if isinstance(part, list)), what)
+        self.nodes = sum(len(level["nodes"]) for level in levels if isinstance(level.get("nodes"), list))
+
+    def graph(self, data: Any, path: str, depth: int) -> LogicalGraph:
+        self.limits.check("depth", depth, "levels of models in models", path)
+        nodes = tuple(self.node(node, path, depth) for node in part_of(data, "nodes", list, path))
+        edges = [
+            Edge(Endpoint(a, b), Endpoint(c, d))
+            for a, b, c, d in (self.texts(e, 4, path) for e in part_of(data, "edges", list, path))
+        ]
+        labels = [
+            (name, Endpoint(node, port))
+            for name, node, port in (self.texts(e, 3, path) for e in part_of(data, "labels", list, path))
+        ]
+        noted = [self.note(note, path) for note in (part_of(data, "notes", list, path) if "notes" in data else ())]
+        notes = dict(noted)
+        check_keys(data, ("nodes", "edges", "labels", "notes"), path)
+        inputs = {edge.source.port: edge.source for edge in edges if edge.source.node == BOUNDARY}
+        try:
+            check_parts(nodes, edges, labels, path)
+            graph = closed(nodes, edges, inputs | dict(labels), notes)
+        except MithrilError as error:
+            raise unfit(str(error), path) from error
+        _check_names(inputs, labels, path)
+        if len(notes) < len(noted):
+            raise unfit("two notes describe one port.", path)
+        for end, note in noted:
+            if end not in graph.note_at and note != Note():
+                raise unfit(f"a note describes '{end}', which does not exist.", path)
+        return graph
+
+    def note(self, data: Any, path: str) -> tuple[Endpoint, Note]:
+        end = Endpoint(*(self.text(part_of(data, key, str, path), path) for key in ("node", "port")))
+        check_keys(data, ("node", "port", *_NOTE), path)
+        shape, dtype, trainable, exposed, initializer = (
+            part_of(data, key, kind, path) if data.get(key) is not None else None for key, kind in _NOTE.items()
+        )
+        for name in shape or ():
+            if isinstance(name, str):
+                self.text(name, path)
+        self.limits.check("rank", len(shape or ()), "dimensions of a shape", path)
+        self.text(initializer or "", path)
+        try:
+            return end, Note(
+                None if shape is None else as_shape(end.port, shape),
+                None if dtype is None else str(as_dtype(dtype)),
+                trainable,
+                bool(exposed),
+                None if initializer is None else initializer_text(initializer),
+            )
+        except MithrilError as error:
+            raise ModelFileError(
+                f"the note of '{end}' cannot be read{_place(path)}.", (("because", str(error)),), ADVICE, block=path
+            ) from error
+
+    def node(self, data: Any, path: str, depth: int) -> Node:
+        name, kind = (self.text(part_of(data, key, str, path), path) for key in ("name", "kind"))
+        where = join_path(path, name)
+        check_keys(data, ("name", "kind", "attributes", "op", "graph"), where)
+        attributes = part_of(data, "attributes", dict, path) if "attributes" in data else {}
+        graph = None
+        if kind == "Model" or "graph" in data:
+            graph = self.graph(part_of(data, "graph", dict, path), where, depth + 1)
+        runs_others = kind in KINDS and issubclass(KINDS[kind], Control)
+        if "op" in data:  # older files leave it to the kind
+            runs_others = runs_others and bool(part_of(data, "op", str, path))
+        if graph is not None and not runs_others:
+            # What is inside is read as it was saved; no constructor runs, and a kind need not be known here.
+            block, lost = composite(graph, kind), attributes
+        else:
+            if runs_others and graph is None:
+                raise broken("expected 'graph', found none", where)
+            block = self.block(kind, graph, attributes, where)
+            lost = attributes.keys() - block.options.keys()
+        if lost:
+            raise broken(f"{kind} does not keep the attributes {listed(map(short_repr, lost))}", where)
+        if data.get("op", block.op) != block.op:
+            raise broken(f"expected 'op' of {kind} to be {block.op!r}, found {short_repr(data['op'])}", where)
+        if block.graph is not None:
+            ports = (port.name for port in (*block.inputs, *block.outputs))
+            self.ports += sum(1 + (len(name) + len(port)) // 64 for port in ports)
+            self.limits.check("ports", self.ports, "ports of composite blocks", where, is_all=False)
+        return Node(name, block)
+
+    def block(self, kind: str, graph: LogicalGraph | None, attributes: Mapping[str, Any], path: str) -> Block:
+        """Build a block by its constructor."""
+        length = sum(self.length(value, path) for value in attributes.values())
+        self.limits.check("list_length", length, "values in the lists of one block", path)
+        key = (kind, repr(attributes) if graph is None and length < 100 else "")
+        if key in self.blocks:
+            self.count(self.blocks[key], path)
+            return self.blocks[key]
+        if issubclass(KINDS.get(kind, Model), Composite):  # most build at least one block for each value of a list
+            self.limits.check("nodes", self.nodes + length, "blocks", path, is_all=False)
+        try:
+            parts = {} if graph is None else {node.name: Model.of_block(node.block) for node in graph.nodes}
+            block = kind_named(kind)(**parts, **attributes).block
+            if graph is not None and block.graph != graph:
+                raise ValueError("it holds more than the blocks that it runs")
+        except RecursionError:
+            raise
+        except Exception as error:  # a kind of the user may raise anything
+            because = str(error) if isinstance(error, MithrilError | TypeError | ValueError) else repr(error)
+            raise ModelFileError(
+                f"block {path!r} of this model cannot be made.", (("because", because),), ADVICE, block=path
+            ) from error
+        if key[1]:
+            self.blocks[key] = block
+        if graph is None:
+            self.count(block, path)
+        return block
+
+    def count(self, block: Block, path: str) -> None:
+        """Count the blocks that a block created inside itself."""
+        if block.graph is not None:
+            self.nodes += sum(1 for _ in block.graph.walk())
+            self.limits.check("nodes", self.nodes, "blocks", path, is_all=False)
+
+    def length(self, value: Any, path: str) -> int:
+        """Return the number of values in lists, after checking the texts among them."""
+        found, left = 0, [value]
+        while left:
+            one = left.pop()
+            if isinstance(one, str):
+                self.limits.check("text_length", len(one), "characters in a text", path)
+            elif isinstance(one, list | tuple | dict):
+                found += len(one)
+                left.extend(one.values() if isinstance(one, dict) else one)
+        return found
+
+    def text(self, text: str, path: str) -> str:
+        if len(text) > self.limits.name_length:
+            self.limits.check("name_length", len(text), "characters in a name", path)
+        return text
+
+    def texts(self, data: Any, count: int, path: str) -> list[str]:
+        if not isinstance(data, list) or len(data) != count or not all(isinstance(text, str) for text in data):
+            raise broken(f"expected a list of {count} texts, found {short_repr(data)}", path)
+        if max(map(len, data)) > self.limits.name_length:
+            for text in data:
+                self.text(text, path)
+        return data
+
+
+def _levels(data: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the data of a graph and of all graphs inside it, as far as it has the form of one."""
+    left = [data]
+    while left:
+        level = left.pop()
+        if isinstance(level, dict):
+            yield level
+            nodes = level.get("nodes")
+            nodes = nodes if isinstance(nodes, list) else ()
+            left.extend(node["graph"] for node in nodes if isinstance(node, dict) and "graph" in node)
+
+
+def _check_names(inputs: Collection[str], labels: list[tuple[str, Endpoint]], path: str) -> None:
+    """Raise if a name would be lost, or would mean something else, in the closed graph."""
+    for name in (*inputs, *(label for label, _ in labels)):
+        if "." in name:
+            raise unfit(f"the name {name!r} has a dot, which separates a block from its port.", path)
+    for label, end in labels:
+        if end.node == BOUNDARY and label not in inputs:
+            raise unfit(f"the label {label!r} names an input that no block reads.", path)
+        if end.node != BOUNDARY and label in inputs:
+            raise unfit(f"{label!r} is the name of an input and of the output '{end}'.", path)
+
+
+def unfit(because: str, path: str) -> ModelFileError:
+    """Return the error for parts of a model that contradict each other."""
+    return ModelFileError(
+        f"this model does not hold together{_place(path)}.", (("because", because),), ADVICE, block=path
+    )
+
+
+def _place(path: str) -> str:
+    return f" inside {path!r}" if path else ""
+
+
+_NOTE = {"shape": list, "dtype": str, "is_trainable": bool, "is_exposed": bool, "initializer": str}
+_JSON = {list: "a list", dict: "an object", str: "text", bool: "true or false"}

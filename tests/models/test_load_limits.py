@@ -1,0 +1,340 @@
+"""Limits of model files: what is too large is refused before it costs anything, and the advice works."""
+
+import json
+import textwrap
+import time
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import LONGEST, ModelFileError, UnknownOptionError
+from mithril_nb.models import KINDS, MLP, Composite, LoadLimits, Relu, from_dict, load
+from mithril_nb.session.design import Design, set_shape
+
+
+def relus(count: int) -> list[dict]:
+    return [{"name": f"r{number}", "kind": "Relu"} for number in range(count)]
+
+
+def chain(count: int) -> list[list[str]]:
+    return [[f"r{number}", "output", f"r{number + 1}", "input"] for number in range(count - 1)]
+
+
+def model_of(nodes: list, edges: list | None = None, labels: list | None = None, notes: list | None = None) -> dict:
+    graph = {"nodes": nodes, "edges": edges or [], "labels": labels or [], "notes": notes or []}
+    return {"format": "mithril_nb.model", "version": 2, "name": "", "graph": graph}
+
+
+def inside(data: dict, levels: int, name: str = "m") -> dict:
+    for _ in range(levels):
+        data = model_of([{"name": name, "kind": "Model", "op": "", "graph": data["graph"]}])
+    return data
+
+
+def mlp(**attributes: Any) -> dict:
+    return model_of([{"name": "mlp", "kind": "MLP", "attributes": attributes}])
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """Write data to `model.json` in the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(data: dict) -> str:
+        Path("model.json").write_text(json.dumps(data))
+        return "model.json"
+
+    return write
+
+
+CASES = [
+    (
+        "blocks",
+        model_of(relus(6)),
+        LoadLimits(nodes=5),
+        """
+        this model is too large: 6 blocks.
+            limit  5 blocks (LoadLimits.nodes)
+            Try: ml.load(path, limits=ml.LoadLimits(nodes=6))
+        """,
+    ),
+    (
+        "blocks on all levels",
+        inside(model_of(relus(5)), 2),
+        LoadLimits(nodes=6),
+        """
+        this model is too large: 7 blocks.
+            limit  6 blocks (LoadLimits.nodes)
+            Try: ml.load(path, limits=ml.LoadLimits(nodes=7))
+        """,
+    ),
+    (
+        "blocks that a block creates",
+        mlp(hidden_sizes=[8, 8, 8]),
+        LoadLimits(nodes=6),
+        """
+        this model is too large inside 'mlp': at least 8 blocks.
+            limit  6 blocks (LoadLimits.nodes)
+            Try: ml.load(path, limits=ml.LoadLimits(nodes=80))
+        """,
+    ),
+    (
+        "connections",
+        model_of(relus(3), chain(3)),
+        LoadLimits(edges=1),
+        """
+        this model is too large: 2 connections, labels and notes.
+            limit  1 connections, labels and notes (LoadLimits.edges)
+            Try: ml.load(path, limits=ml.LoadLimits(edges=2))
+        """,
+    ),
+    (
+        "ports",
+        inside(model_of(relus(5)), 2),
+        LoadLimits(ports=15),
+        """
+        this model is too large inside 'm': at least 20 ports of composite blocks.
+            limit  15 ports of composite blocks (LoadLimits.ports)
+            Try: ml.load(path, limits=ml.LoadLimits(ports=200))
+        """,
+    ),
+    (
+        "levels",
+        inside(model_of(relus(1)), 3),
+        LoadLimits(depth=3),
+        """
+        this model is too large inside 'm/m/m': 4 levels of models in models.
+            limit  3 levels of models in models (LoadLimits.depth)
+            Try: ml.load(path, limits=ml.LoadLimits(depth=4))
+        """,
+    ),
+    (
+        "a name",
+        model_of([{"name": "x" * 2_000, "kind": "Relu"}]),
+        None,
+        """
+        this model is too large: 2,000 characters in a name.
+            limit  1,000 characters in a name (LoadLimits.name_length)
+            Try: ml.load(path, limits=ml.LoadLimits(name_length=2_000))
+        """,
+    ),
+    (
+        "a name in a connection",
+        model_of(relus(1), [["", "x" * 2_000, "r0", "input"]]),
+        None,
+        """
+        this model is too large: 2,000 characters in a name.
+            limit  1,000 characters in a name (LoadLimits.name_length)
+            Try: ml.load(path, limits=ml.LoadLimits(name_length=2_000))
+        """,
+    ),
+    (
+        "a list",
+        model_of([{"name": "c", "kind": "Constant", "attributes": {"value": [[1, 2], [3, 4]]}}]),
+        LoadLimits(list_length=5),
+        """
+        this model is too large inside 'c': 6 values in the lists of one block.
+            limit  5 values in the lists of one block (LoadLimits.list_length)
+            Try: ml.load(path, limits=ml.LoadLimits(list_length=6))
+        """,
+    ),
+    (
+        "a text",
+        model_of([{"name": "c", "kind": "Cast", "attributes": {"dtype": "int32"}}]),
+        LoadLimits(text_length=4),
+        """
+        this model is too large inside 'c': 5 characters in a text.
+            limit  4 characters in a text (LoadLimits.text_length)
+            Try: ml.load(path, limits=ml.LoadLimits(text_length=5))
+        """,
+    ),
+    (
+        "a shape",
+        model_of(relus(1), notes=[{"node": "r0", "port": "output", "shape": [1] * 3}]),
+        LoadLimits(rank=2),
+        """
+        this model is too large: 3 dimensions of a shape.
+            limit  2 dimensions of a shape (LoadLimits.rank)
+            Try: ml.load(path, limits=ml.LoadLimits(rank=3))
+        """,
+    ),
+    (
+        "the file",
+        model_of(relus(1)),
+        LoadLimits(file_bytes=100),
+        """
+        this model is too large: 150 bytes.
+            limit  100 bytes (LoadLimits.file_bytes)
+            Try: ml.load(path, limits=ml.LoadLimits(file_bytes=150))
+        """,
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "limits", "text"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
+def test_message_and_advice(data, limits, text, file):
+    path = file(data)
+    with pytest.raises(ModelFileError) as error:
+        load(path, limits=limits)
+    assert str(error.value) == textwrap.dedent(text).strip()
+    advice = error.value.diagnostics[0].advice
+    assert eval(advice, {"ml": ml, "path": path}) == from_dict(data, limits=LoadLimits(name_length=2_000))
+
+
+def test_a_rank_that_no_array_has_cannot_be_allowed(file):
+    path = file(model_of(relus(1), notes=[{"node": "r0", "port": "output", "shape": [1] * 10**6}]))
+    with pytest.raises(ModelFileError, match="a model with at most 64 dimensions of a shape"):
+        load(path)
+
+
+@pytest.mark.parametrize("limits", [{"nodes": "many"}, {"nodes": -1}, {"nodes": True}, {"depth": 51}, {"rank": 65}])
+def test_limits_are_whole_numbers(limits):
+    [(name, value)] = limits.items()
+    with pytest.raises(UnknownOptionError) as error:
+        LoadLimits(**limits)
+    assert str(error.value).startswith(f"LoadLimits cannot take {name}={value!r}.\n    needs  a whole number from 0 ")
+    assert isinstance(eval(error.value.diagnostics[0].advice, {"ml": ml}), LoadLimits)
+
+
+def test_limits_are_load_limits(file):
+    with pytest.raises(UnknownOptionError) as error:
+        load(file(model_of(relus(1))), limits={"nodes": 3})  # pyright: ignore
+    assert str(error.value) == (
+        "cannot load within {'nodes': 3}.\n"
+        "    needs  limits, or None\n"
+        "    Try: ml.load(path, limits=ml.LoadLimits(nodes=1_000_000))"
+    )
+
+
+def test_a_device_without_end_is_refused():
+    with pytest.raises(ModelFileError, match="at least 1,001 bytes"):
+        load("/dev/zero", limits=LoadLimits(file_bytes=1_000))
+
+
+def test_a_long_name_takes_little_memory(file):
+    path = file(model_of([{"name": "x" * 5_000_000, "kind": "Relu"}]))
+    with pytest.raises(ModelFileError):
+        load(path)  # imports
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 5 * 5_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_connection_given_many_times_is_named_once():
+    data = model_of(relus(3), [["r0", "output", "r1", "input"]] * 2_000 + [["r2", "output", "r1", "input"]])
+    with pytest.raises(ModelFileError) as error:
+        from_dict(data)
+    assert (
+        str(error.value)
+        == textwrap.dedent("""
+        this model does not hold together.
+            because  the port 'r1.input' has 2,001 connections into it.
+                         from  'r0.output' 2,000 times, 'r2.output'
+                         Try: leave one of them.
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """).strip()
+    )
+
+
+def test_a_long_cycle_is_shown_by_its_ends():
+    data = model_of(relus(2_000), [*chain(2_000), ["r1999", "output", "r0", "input"]])
+    with pytest.raises(ModelFileError) as error:
+        from_dict(data)
+    assert len(str(error.value)) <= LONGEST
+    assert "... and 1,9" in str(error.value)
+    assert "-> 1,990 more -> r0" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda widths: MLP(4, [-1] * widths, 2),
+        lambda widths: MLP(4, hiden_sizes=[3] * widths),
+        lambda widths: MLP(4, [3] * widths, output=2),
+        lambda widths: MLP([Relu()] * widths, [3] * (widths - 1) + [0]),
+        lambda widths: from_dict(mlp(hidden_sizes=[-1] * widths)),
+        lambda widths: from_dict(mlp(hidden_sizes=[3] * widths)),
+        lambda widths: from_dict(mlp(hidden_sizes=["x" * 100] * widths)),
+    ],
+    ids=["wrong", "misspelt", "unknown", "wrong last", "file, wrong", "file, too many", "file, texts"],
+)
+def test_many_wrong_widths_are_refused_at_once(make):
+    started = time.process_time()
+    with pytest.raises((UnknownOptionError, ModelFileError)) as error:
+        make(200_000)
+    assert time.process_time() - started < 8  # it took 40 s; most of what is left is checking each width
+    assert len(str(error.value)) <= LONGEST
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda shape: set_shape(Design(Relu().graph), "input", shape),
+        lambda shape: Relu().summary({"input": shape}),
+        lambda shape: (ml.Model() | Relu()(input="input")).set_shapes({"input": shape}),
+    ],
+    ids=["session", "summary", "set_shapes"],
+)
+def test_a_shape_of_a_million_axes_is_refused_at_once(call):
+    started = time.process_time()
+    with pytest.raises(UnknownOptionError) as error:
+        call([1] * 10**6)
+    assert time.process_time() - started < 2
+    assert str(error.value).splitlines()[:2] == [
+        "the shape of input 'input' has 1,000,000 axes.",
+        "    at most  64 axes",
+    ]
+    assert len(str(error.value)) < 300
+
+
+def test_a_kind_that_raises_anything_is_refused(monkeypatch):
+    class Fragile(Composite):
+        def __init__(self, size: int = 0):
+            raise ZeroDivisionError(size)
+
+    monkeypatch.delitem(KINDS, "Fragile")
+    monkeypatch.setitem(KINDS, "Fragile", Fragile)
+    with pytest.raises(ModelFileError) as error:
+        from_dict(model_of([{"name": "f", "kind": "Fragile", "attributes": {"size": 3}}]))
+    assert (
+        str(error.value)
+        == textwrap.dedent("""
+        block 'f' of this model cannot be made.
+            because  ZeroDivisionError(3)
+            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+        """).strip()
+    )
+
+
+FORMS = {
+    "side by side": lambda n: model_of(relus(n)),
+    "chain": lambda n: model_of(relus(n), chain(n)),
+    "chain from its end": lambda n: model_of(relus(n)[::-1], chain(n)),
+    "fan-out": lambda n: model_of(relus(n), [["r0", "output", f"r{k}", "input"] for k in range(1, n)]),
+    "one input": lambda n: model_of(relus(n), [["", "x", f"r{k}", "input"] for k in range(n)], [["x", "", "x"]]),
+    "labels": lambda n: model_of(relus(n), labels=[[f"y{k}", f"r{k}", "output"] for k in range(n)]),
+    "nested": lambda n: inside(model_of(relus(n), chain(n)), 49),
+    "one block with many ports": lambda n: inside(model_of(relus(n)), 1),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_many_blocks_load_in_linear_time(form, stress, file):
+    count = stress.size(short=3_000, long=100_000)
+    path = file(FORMS[form](count))
+    started = time.process_time()
+    model = load(path)
+    seconds = time.process_time() - started
+    graph = model.graph
+    while graph.nodes[0].block.graph is not None:
+        graph = graph.nodes[0].block.graph
+    assert len(graph.nodes) == count
+    stress.report(blocks=count, megabytes=round(Path(path).stat().st_size / 1e6, 1), load_s=round(seconds, 2))
+    assert seconds < 5
