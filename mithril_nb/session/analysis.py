@@ -17,6 +17,7 @@ from mithril_nb.models.naming import input_specs
 from mithril_nb.physical import PhysicalModel
 from mithril_nb.session.design import Design
 from mithril_nb.targets.own import inspect_own
+from mithril_nb.train.losses import Loss, resolve_loss
 from mithril_nb.whatif import WhatIf, what_if
 
 
@@ -40,7 +41,6 @@ class Analysis:
         program: LazyProgram | None = None,
     ):
         self.design, self.version = design, version
-        self.program = program or LazyProgram(design.program)
         self._backend, self._training = backend, training
         # Shapes of inputs that are gone are kept in the design: the input may come back.
         ports = [port.name for port in design.graph.inputs if port.role == "data"]
@@ -51,6 +51,7 @@ class Analysis:
             design.graph, input_specs(design.graph, shapes, backend.default_dtype), backend.default_dtype
         )
         self.problems: tuple[Diagnostic, ...] = self.inference.problems + self._open_inputs()
+        self.program = program or LazyProgram(self.program_name)
 
     def _open_inputs(self) -> tuple[Diagnostic, ...]:
         """Inputs of which nothing is known: ports that no connection and no shape feeds."""
@@ -94,6 +95,26 @@ class Analysis:
         return not self.why_not
 
     @cached_property
+    def loss(self) -> Loss:
+        """The loss that training makes small, with the output that it takes."""
+        name, output = self.design.loss or self._training.get("loss", "cross_entropy"), self.design.output
+        return resolve_loss(name, output if output in self.inference.outputs else None)
+
+    @cached_property
+    def why_not_trained(self) -> str:
+        """Why there is a forward program only; `""` if there are all."""
+        outputs = self.inference.outputs
+        if not self.loss.needs_output(outputs):
+            return ""
+        count, loss = len(outputs), self.loss.name
+        return f"the model has {count} outputs, and the loss {loss} takes one: choose the output to train on"
+
+    @property
+    def program_name(self) -> str:
+        """The program that is looked at: the one of the design, or forward if the loss takes none of the outputs."""
+        return "forward" if self.why_not_trained else self.design.program
+
+    @cached_property
     def physical(self) -> PhysicalModel:
         """The model on its backend.
 
@@ -106,28 +127,21 @@ class Analysis:
     @property
     def inspection(self) -> stages.Inspection:
         """The stages of the program that is looked at."""
-        return self.program.inspection(self.physical, self._training)
+        return self.program.inspection(self.physical, self.loss, self._training)
 
     @property
     def cost(self) -> cost.Cost:
         """What each block costs, from the jaxpr alone."""
-        return self.program.cost(self.physical, self._training)
+        return self.program.cost(self.physical, self.loss, self._training)
 
     def what_if(self, training: Mapping[str, Any]) -> WhatIf:
         """Begin to ask what the program would cost with other settings.
 
         Args:
-            training: Options of the loss and the optimizer.
+            training: Options of the optimizer.
         """
-        loss, optimizer = _loss_and_optimizer(training)
-        return what_if(self.physical, program=self.design.program, loss=loss, optimizer=optimizer)
-
-
-def _loss_and_optimizer(training: Mapping[str, Any]) -> tuple[Any, Any]:
-    return training.get("loss", "cross_entropy"), training.get("optimizer", "adam")
-
-
-_SEVERAL_OUTPUTS = "connect all outputs but one to a block, or look at the program 'forward'."
+        optimizer = training.get("optimizer", "adam")
+        return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer)
 
 
 class LazyProgram:
@@ -139,19 +153,18 @@ class LazyProgram:
         self._inspection: stages.Inspection | None = None
         self._cost: cost.Cost | None = None
 
-    def inspection(self, model: PhysicalModel, training: Mapping[str, Any]) -> stages.Inspection:
+    def inspection(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> stages.Inspection:
         """Return the stages of the program."""
         with self._lock:
             if self._inspection is None:
-                loss, optimizer = _loss_and_optimizer(training)
-                self._inspection = inspect_own(model, self._name, loss, optimizer, {}, _SEVERAL_OUTPUTS)
+                self._inspection = inspect_own(model, self._name, loss, training.get("optimizer", "adam"), {})
             return self._inspection
 
-    def cost(self, model: PhysicalModel, training: Mapping[str, Any]) -> cost.Cost:
+    def cost(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> cost.Cost:
         """Return what each block costs, from the jaxpr alone."""
         with self._lock:
             if self._cost is None:
-                self._cost = cost.cost_of(self.inspection(model, training))
+                self._cost = cost.cost_of(self.inspection(model, loss, training))
             return self._cost
 
 

@@ -21,6 +21,8 @@ EXAMPLES: Mapping[str, str] = {
     "set_attribute": 'path="linear_0", name="dimension", value=64',
     "set_shape": 'name="input", shape=[32, 64]',
     "set_program": 'program="train step"',
+    "set_output": 'output="logits"',
+    "set_loss": 'loss="mean_squared_error"',
     "select": 'paths=["linear_0"]',
     "expand": 'path="mlp_0"',
     "collapse": 'path="mlp_0"',

@@ -18,6 +18,7 @@ from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.files import from_dict, to_dict
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.registry import KINDS, kind_named
+from mithril_nb.train.losses import resolve_loss
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 
@@ -31,12 +32,16 @@ class Design:
         shapes: Pairs of input name and shape.
         program: `"forward"`, `"forward+backward"` or `"train step"`.
         name: Name of the model.
+        output: Name of the output that is trained on, of a model with several; `""` while none is chosen.
+        loss: Name of the loss; `""` for the loss that the workbench was opened with.
     """
 
     graph: LogicalGraph
     shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
     program: str = "train step"
     name: str = "model"
+    output: str = ""
+    loss: str = ""
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,9 @@ def rename(design: Design, path: str, name: str) -> Change:
     # An input that is named after the block is renamed with it, and keeps its shape.
     names = {before.name: after.name for before, after in zip(design.graph.inputs, graph.inputs, strict=True)}
     shapes = tuple((names.get(port, port), shape) for port, shape in design.shapes)
-    return Change(replace(design, graph=graph, shapes=shapes), f"rename {old}", (new,), (path, new))
+    outputs = {before.name: after.name for before, after in zip(design.graph.outputs, graph.outputs, strict=True)}
+    output = outputs.get(design.output, design.output)
+    return Change(replace(design, graph=graph, shapes=shapes, output=output), f"rename {old}", (new,), (path, new))
 
 
 def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
@@ -185,6 +192,30 @@ def set_program(design: Design, program: str) -> Change:
     return Change(replace(design, program=program), "program")
 
 
+def set_output(design: Design, output: str) -> Change:
+    """Choose the output that is trained on.
+
+    Raises:
+        UnknownOptionError: The model has no such output.
+    """
+    outputs = [port.name for port in design.graph.outputs]
+    if output not in outputs:
+        example = f'output="{outputs[-1]}"' if outputs else ""
+        raise UnknownOptionError(
+            f"the model has no output {output!r}.", (("outputs", ", ".join(map(repr, outputs)) or "none"),), example
+        )
+    return Change(replace(design, output=output), "output that is trained on")
+
+
+def set_loss(design: Design, loss: str) -> Change:
+    """Choose the loss by its name.
+
+    Raises:
+        UnknownOptionError: No loss has this name.
+    """
+    return Change(replace(design, loss=resolve_loss(loss).name), "loss")
+
+
 EDITS: Mapping[str, Callable[..., Change]] = {
     "add_block": add_block,
     "place_block": place_block,
@@ -195,6 +226,8 @@ EDITS: Mapping[str, Callable[..., Change]] = {
     "set_attribute": set_attribute,
     "set_shape": set_shape,
     "set_program": set_program,
+    "set_output": set_output,
+    "set_loss": set_loss,
 }
 """The edits by name, as a front end asks for them."""
 

@@ -455,20 +455,6 @@ def test_stages_are_made_for_the_device_that_the_programs_run_on():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_model_with_two_outputs_says_what_the_loss_takes():
-    model = Model() | Linear(3) | Linear(4)
-    session = Session(design_of(model, {"input": [2, 5], "linear_1_input": [2, 6]}), JaxBackend())
-    assert session.wait(PATIENCE_S)
-    assert session.snapshot()["stages"]["jaxpr"]["message"] == (
-        "the loss 'cross_entropy' takes one output, and the model gives 2.\n"
-        "    outputs  'linear_0_output' (2, 3) float32, 'output' (2, 4) float32\n"
-        "    Try: connect all outputs but one to a block, or look at the program 'forward'."
-    )
-    session.do("set_program", program="forward")
-    assert session.wait(PATIENCE_S)
-    assert session.snapshot()["stages"]["jaxpr"]["state"] == "ready"
-
-
 def test_the_palette_starts_with_what_most_models_are_made_of():
     kinds = [(entry["category"], entry["kind"]) for entry in palette()]
     assert kinds[:2] == [("Common", "Linear"), ("Common", "Relu")]

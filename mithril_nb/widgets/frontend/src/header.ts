@@ -1,6 +1,6 @@
 /** The header: what is on the bench, which program, which shapes, undo and redo, search. */
 
-import { attr, h, iconButton, keyed, text } from "./dom";
+import { attr, choose, h, iconButton, keyed, text } from "./dom";
 import { Search } from "./search";
 import type { Store } from "./store";
 import type { Panes } from "./panes";
@@ -24,6 +24,9 @@ export class Header {
   private readonly name = h("b", { class: "mnb-model-name" });
   private readonly backend = h("span", { class: "mnb-backend" });
   private readonly program = h("select", { class: "mnb-input", "aria-label": "Program", "data-mnb-action": "program" });
+  private readonly output = h("select", { class: "mnb-input", "aria-label": "Output that is trained on", "data-mnb-action": "output" });
+  private readonly outputLabel = h("label", { class: "mnb-labelled", hidden: true }, h("span", {}, "trained output"), this.output);
+  private readonly note = h("span", { class: "mnb-badge mnb-program-note", role: "status", hidden: true });
   private readonly shapes = h("span", { class: "mnb-shapes" });
   private readonly undo: HTMLButtonElement;
   private readonly redo: HTMLButtonElement;
@@ -38,14 +41,17 @@ export class Header {
     this.redo = iconButton("redo", "Redo", "redo", () => store.command("redo"));
     this.search = new Search(store, panes);
     this.program.addEventListener("change", () => store.command("set_program", { program: this.program.value }));
+    this.output.addEventListener("change", () => this.output.value && store.command("set_output", { output: this.output.value }));
     this.root = h(
       "div",
       { class: "mnb-header", role: "group", "aria-label": "Model, program and shapes" },
       this.name,
       this.backend,
       h("label", { class: "mnb-labelled" }, h("span", {}, "program"), this.program),
+      this.outputLabel,
       this.shapes,
       h("span", { class: "mnb-row" }, this.undo, this.redo),
+      this.note,
       headerEnd(this.search, showHelp),
     );
     this.leave = [store.on("snapshot", () => this.update())];
@@ -62,10 +68,12 @@ export class Header {
     text(this.name, snapshot.name);
     attr(this.name, "title", snapshot.name);
     text(this.backend, snapshot.backend);
-    if (Array.from(this.program.options, (option) => option.value).join("\n") !== snapshot.programs.join("\n")) {
-      this.program.replaceChildren(...snapshot.programs.map((name) => h("option", { value: name }, name)));
-    }
-    if (this.program.value !== snapshot.program) this.program.value = snapshot.program;
+    choose(this.program, snapshot.programs, snapshot.program);
+    const { outputs = [], output = "", program_note: note = "" } = snapshot;
+    this.outputLabel.hidden = outputs.length < 2;
+    choose(this.output, output ? outputs : ["", ...outputs], output);
+    this.note.hidden = note === "";
+    text(this.note, note && `Program ${snapshot.program}: ${note}.`);
     keyed(this.shapes, Object.entries(snapshot.shapes), ([port]) => port, ([port]) => this.shapeField(port), (element: HTMLElement, [, shape]) => {
       const input = element.querySelector("input")!;
       const value = shape.join(", ");

@@ -239,6 +239,13 @@ export interface Snapshot {
   backend: string;
   program: string;
   programs: string[];
+  /** Why another program is shown than the chosen one, or "". */
+  program_note?: string;
+  /** The loss that training makes small, of those that have a name; the output that it takes, of those there are. */
+  loss?: string;
+  losses?: string[];
+  output?: string;
+  outputs?: string[];
   shapes: Record<string, (number | string)[]>;
   graph: Graph;
   blocks: Record<string, BlockDetails>;

@@ -352,6 +352,25 @@ describe("the workbench", () => {
     expect(sent("load_example")).toHaveLength(1);
   });
 
+  test("lets choose the output and the loss, and says why the program is forward", () => {
+    const note = find(".mnb-program-note");
+    const output = find<HTMLSelectElement>('[data-mnb-action="output"]');
+    expect([note.hidden, output.closest("label")!.hidden]).toEqual([true, true]);
+    const losses = { loss: "cross_entropy", losses: ["cross_entropy", "mean_squared_error"] };
+    session.change({ program: "forward", program_note: "the model has 2 outputs", output: "", outputs: ["features", "logits"], ...losses });
+    expect([note.hidden, note.textContent]).toEqual([false, "Program forward: the model has 2 outputs."]);
+    expect([...output.options].map((option) => option.text)).toEqual(["choose…", "features", "logits"]);
+    output.value = "logits";
+    output.dispatchEvent(new Event("change"));
+    expect(sent("set_output")).toEqual([{ output: "logits" }]);
+    session.change({ program: "train step", program_note: "", output: "logits" });
+    expect([note.hidden, output.value, output.options.length]).toEqual([true, "logits", 2]);
+    const loss = find<HTMLSelectElement>('[data-mnb-action="train.loss"]');
+    loss.value = "mean_squared_error";
+    loss.dispatchEvent(new Event("change"));
+    expect(sent("set_loss")).toEqual([{ loss: "mean_squared_error" }]);
+  });
+
   test("waits for a first snapshot", () => {
     cleanup();
     const model = new FakeModel({ snapshot: {} });
