@@ -235,7 +235,9 @@ def design_source(design: Design) -> str:
         # program: train step
     """
     shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
-    return "\n".join([to_source(design.graph).rstrip(), "", *shapes, f"# program: {design.program}", ""])
+    chosen = [f"# {what}: {name}" for what, name in (("output", design.output), ("loss", design.loss)) if name]
+    program = f"# program: {design.program}"
+    return "\n".join([to_source(design.graph).rstrip(), "", *shapes, *chosen, program, ""])
 
 
 def _difference(before: str, after: str) -> str:

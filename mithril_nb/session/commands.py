@@ -19,7 +19,7 @@ EXAMPLES: Mapping[str, str] = {
     "disconnect": 'source="linear_0.output", target="relu_0.input"',
     "rename": 'path="linear_0", name="encoder"',
     "set_attribute": 'path="linear_0", name="dimension", value=64',
-    "set_shape": 'name="input", shape=[32, 64]',
+    "set_shape": 'name="input", shape=["batch", 64]',
     "set_program": 'program="train step"',
     "set_output": 'output="logits"',
     "set_loss": 'loss="mean_squared_error"',

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+
 from mithril_nb.errors import ConnectionError, UnknownOptionError
 from mithril_nb.graph import edit
 from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
+from mithril_nb.graph.spec import Dim
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.files import from_dict, to_dict
 from mithril_nb.models.model import Model, with_attributes
@@ -29,7 +32,7 @@ class Design:
 
     Attributes:
         graph: The logical graph.
-        shapes: Pairs of input name and shape.
+        shapes: Pairs of input name and shape, of numbers and names of sizes.
         program: `"forward"`, `"forward+backward"` or `"train step"`.
         name: Name of the model.
         output: Name of the output that is trained on, of a model with several; `""` while none is chosen.
@@ -37,7 +40,7 @@ class Design:
     """
 
     graph: LogicalGraph
-    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    shapes: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     program: str = "train step"
     name: str = "model"
     output: str = ""
@@ -163,17 +166,20 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
 
 
 def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
-    """Set the shape of a model input.
+    """Set the shape of a model input, of numbers and of names of sizes.
 
     Raises:
         UnknownOptionError: The shape is none.
     """
-    if not isinstance(shape, Sequence) or not all(
-        isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0 for dim in shape
-    ):
+    refused = [] if isinstance(shape, Sequence) else ["it is no list"]
+    for dim in () if refused else shape:
+        is_number = isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0
+        if not is_number and not (isinstance(dim, str) and _is_size_name(dim)):
+            refused.append(f"{dim!r} is neither a whole number from 0 on nor a name")
+    if refused:
         raise UnknownOptionError(
             f"{shape!r} is no shape for input {name!r}.",
-            (("needs", "whole numbers from 0 on"),),
+            (("because", "; ".join(refused)), ("needs", "whole numbers, or names of sizes such as batch")),
             f'shapes={{"{name}": [32, 784]}}',
             port=name,
         )
@@ -282,6 +288,14 @@ def _end(graph: LogicalGraph, text: str, boundary: set[str]) -> tuple[tuple[str,
     return split_path(parent), Endpoint.parse(text.removeprefix(f"{parent}/"))
 
 
+def _is_size_name(text: str) -> bool:
+    """Return whether JAX takes a text as the name of a size; it keeps some names, such as `max`, for itself."""
+    try:
+        return text.isidentifier() and len(jax.export.symbolic_shape(text)) == 1
+    except ValueError:
+        return False
+
+
 def _part(name: str) -> str:
     return join_path("", name)
 
@@ -298,7 +312,8 @@ def design_to_dict(design: Design) -> dict[str, Any]:
         True
     """
     shapes = {name: list(shape) for name, shape in design.shapes}
-    return {"model": to_dict(design.graph, design.name), "shapes": shapes, "program": design.program}
+    chosen = {"program": design.program, "output": design.output, "loss": design.loss}
+    return {"model": to_dict(design.graph, design.name), "shapes": shapes, **chosen}
 
 
 def design_from_dict(data: Mapping[str, Any]) -> Design:
@@ -311,10 +326,13 @@ def design_from_dict(data: Mapping[str, Any]) -> Design:
     design = Design(model.graph, name=model.name or "model")
     for port, shape in (shapes if isinstance(shapes, Mapping) else {}).items():
         design = set_shape(design, port, shape).design
+    if data.get("loss"):
+        design = set_loss(design, data["loss"]).design
+    design = replace(design, output=str(data.get("output", "")))
     return set_program(design, data.get("program", design.program)).design
 
 
-def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[int]] | None) -> Design:
+def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[Dim]] | None) -> Design:
     """Return the design that a workbench starts from.
 
     Raises:

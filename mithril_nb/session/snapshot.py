@@ -148,7 +148,8 @@ def snapshot_of(
         "output": analysis.loss.output or "",
         "outputs": list(analysis.inference.outputs),
         "shapes": {
-            name: list(spec.shape) if spec.is_concrete else [] for name, spec in analysis.inference.inputs.items()
+            name: list(spec.shape) if name in analysis.shaped else []
+            for name, spec in analysis.inference.inputs.items()
         },
         "graph": diagram.to_dict(),
         "blocks": describe_blocks(design.graph, analysis.inference, hues_of(design.graph)),

@@ -171,6 +171,7 @@ class Training:
                 f'ml.workbench(model, output="{[*analysis.inference.outputs][-1]}")',
             )
         options = {key: value for key, value in self.options.items() if key not in ("data", "loss")}
+        analysis = analysis.with_sizes_of(self.options["data"], options.get("batch_size", 32))
         run = fit(analysis.physical, self.options["data"], loss=analysis.loss, **options)
         if self.run is not None:
             run.set_learning_rate(self.run.learning_rate)  # nothing but a person ever changes it

@@ -163,7 +163,7 @@ class Workbench(SessionWidget):
 def workbench(
     model: Model | LogicalGraph | Block | None = None,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
     backend: JaxBackend | None = None,
     program: str = "train step",
     autosave: bool | str | Path = True,
@@ -174,14 +174,15 @@ def workbench(
 
     Args:
         model: What to start from; nothing for an empty canvas.
-        shapes: Shape of each input, as `{"input": [32, 64]}`.
+        shapes: Shape of each input, as `{"input": [32, 64]}`. With names of sizes, as `{"input": ["batch", 64]}`, costs
+            are formulas; the stages after StableHLO need numbers.
         backend: Where programs run; by default `JaxBackend()`.
-        autosave: The file that edits made in the widget are saved to, within a second, so that a later run of the cell
-            can restore them. By default a file for this cell in `.mithril_nb`, beside the notebook; `False` saves
-            nothing.
         program: What the stages show first: `"forward"`, `"forward+backward"` or `"train step"`. A model with several
             outputs starts with `"forward"` until the output to train on is chosen.
         output: Name of the output to train on, of a model with several.
+        autosave: The file that edits made in the widget are saved to, within a second, so that a later run of the cell
+            can restore them. By default a file for this cell in `.mithril_nb`, beside the notebook; `False` saves
+            nothing.
         training: What the Run button gives to `ml.fit`: `data=(x, y)`, `validation=`, `loss=`, `optimizer=`,
             `learning_rate=`, `epochs=`, `batch_size=`, `seed=`.
 

@@ -367,7 +367,8 @@ def test_what_is_told_last_of_a_run_is_how_it_is():
             "set_shape",
             {"name": "input", "shape": None},
             "None is no shape for input 'input'.\n"
-            "    needs  whole numbers from 0 on\n"
+            "    because  it is no list\n"
+            "    needs    whole numbers, or names of sizes such as batch\n"
             '    Try: shapes={"input": [32, 784]}',
         ),
     ],

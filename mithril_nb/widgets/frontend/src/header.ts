@@ -5,11 +5,10 @@ import { Search } from "./search";
 import type { Store } from "./store";
 import type { Panes } from "./panes";
 
-/** Read "32, 64" or "batch, 64" as a shape; null if it cannot be read. */
-export function readShape(value: string): (number | string)[] | null {
+/** Read "32, 64" or "batch, 64" as a shape; the kernel decides whether it is one. */
+export function readShape(value: string): (number | string)[] {
   const parts = value.replace(/[()[\]]/g, " ").split(/[\s,×]+/).filter(Boolean);
-  const dims = parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part));
-  return dims.length && dims.every((dim) => typeof dim === "string" ? /^[A-Za-z_.]\w*$/.test(dim) || dim === "..." : dim > 0) ? dims : null;
+  return parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part));
 }
 
 /** What stands at the right end of a header, in one piece: where there is no room, the search shrinks before it wraps. */
@@ -78,7 +77,10 @@ export class Header {
       const input = element.querySelector("input")!;
       const value = shape.join(", ");
       const typing = (input.getRootNode() as Document | ShadowRoot).activeElement === input && input.dataset["dirty"] === "1";
-      if (!typing && input.value !== value) input.value = value;
+      if (!typing && input.dataset["dirty"] !== "sent") {
+        if (input.value !== value) input.value = value;
+        this.paintRefusal(input, "");
+      }
       attr(input, "placeholder", value ? null : "32, 64");
       input.style.width = `${Math.max(6, input.value.length + 2)}ch`;
     });
@@ -96,14 +98,23 @@ export class Header {
     const commit = (): void => {
       if (input.dataset["dirty"] !== "1") return;
       const shape = readShape(input.value);
-      attr(input, "aria-invalid", shape ? null : "true");
-      attr(input, "title", shape ? null : "Sizes of the axes, as in 32, 64");
-      if (!shape) return;
-      input.dataset["dirty"] = "";
-      this.store.command("set_shape", { name: port, shape });
+      if (!shape.length) return this.paintRefusal(input, "A shape has at least one size, as in 32, 64");
+      input.dataset["dirty"] = "sent";
+      void this.store.kernel.send("set_shape", { name: port, shape }).then(({ ok, error }) => {
+        // Typed on meanwhile: what is in the field is newer than the answer.
+        if (input.dataset["dirty"] !== "sent") return;
+        input.dataset["dirty"] = ok ? "" : "1";
+        this.paintRefusal(input, error ? [error.summary, ...error.facts.map(([name, fact]) => `${name}: ${fact}`)].join("\n") : "");
+        if (ok) this.update();
+      });
     };
     input.addEventListener("change", commit);
     input.addEventListener("keydown", (event) => event.key === "Enter" && commit());
     return h("label", { class: "mnb-labelled" }, h("span", {}, port), input);
+  }
+
+  private paintRefusal(input: HTMLInputElement, reason: string): void {
+    attr(input, "aria-invalid", reason ? "true" : null);
+    attr(input, "title", reason || "Sizes of the axes: numbers or names, as in batch, 64");
   }
 }

@@ -371,6 +371,27 @@ describe("the workbench", () => {
     expect(sent("set_loss")).toEqual([{ loss: "mean_squared_error" }]);
   });
 
+  test("sends names of sizes, and shows in the field why the kernel refuses a shape", async () => {
+    const field = find<HTMLInputElement>("[data-mnb-shape]");
+    const type = (value: string): void => {
+      field.focus();
+      field.value = value;
+      field.dispatchEvent(new Event("input"));
+      field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    };
+    type("batch, 29");
+    expect(sent("set_shape")).toEqual([{ name: "input", shape: ["batch", 29] }]);
+    await vi.waitFor(() => expect(field.dataset["dirty"]).toBe(""));
+    const refusal = { code: "UnknownOptionError", summary: "['2*n'] is no shape.", facts: [["because", "'2*n' is no name"]] as [string, string][], advice: "" };
+    vi.spyOn(session, "send").mockImplementationOnce((message: any) => session.message({ type: "reply", id: message.id, ok: false, error: refusal }));
+    type("2*n");
+    await vi.waitFor(() => expect(field.getAttribute("aria-invalid")).toBe("true"));
+    expect([field.value, field.title]).toEqual(["2*n", "['2*n'] is no shape.\nbecause: '2*n' is no name"]);
+    field.blur();
+    session.change({});
+    expect([field.value, field.getAttribute("aria-invalid")]).toEqual([session.snapshot.shapes["input"]!.join(", "), null]);
+  });
+
   test("waits for a first snapshot", () => {
     cleanup();
     const model = new FakeModel({ snapshot: {} });
