@@ -30,7 +30,8 @@ def test_names_of_sizes_give_formulas_and_say_what_needs_numbers():
     states = {name: found["stages"][name]["state"] for name in ("jaxpr", "stablehlo", "hlo")}
     assert states == {"jaxpr": "ready", "stablehlo": "ready", "hlo": "unavailable"}
     assert found["stages"]["hlo"]["message"] == (
-        "XLA needs a number for each size, and has none for batch. Enter a number for each size of the inputs, as in 32, 64."
+        "XLA needs a number for each size, and has none for batch. "
+        "Enter a number for each size of the inputs, as in 32, 64."
     )
     assert "batch" in found["cost"]["total"]["formulas"]["flops"][1]
     assert (found["costs"]["sources"]["compiled"]["state"], found["passes"]["state"]) == ("unavailable", "unavailable")

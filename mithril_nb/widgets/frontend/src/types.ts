@@ -97,6 +97,8 @@ export interface CostRow extends Figures {
   unknown?: Partial<Record<Figure, number>>;
   /** What depends on sizes that have only names: a formula that fits a cell, and all of it. */
   formulas?: Partial<Record<Figure, [short: string, whole: string]>>;
+  /** Of a block that contains others: its total cost, with theirs. The figures above are its self cost. */
+  total?: Figures & Pick<CostRow, "unknown" | "formulas">;
 }
 
 /** What a program costs by one way of counting: rows that add up to the total; the one of no block is what nobody caused. */
