@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from waiting import PATIENCE_S, until
@@ -10,6 +12,8 @@ from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.models import IOKey, Linear, Model, Relu
 from mithril_nb.session import Session, design_of
+from mithril_nb.session.autosave import design_source
+from mithril_nb.session.design import design_from_dict, design_to_dict
 
 WHY = "the model has 2 outputs, and the loss cross_entropy takes one: choose the output to train on"
 
@@ -81,3 +85,9 @@ def test_a_function_as_loss_takes_all_outputs():
     assert session.wait(PATIENCE_S)
     found = session.snapshot()
     assert (found["program"], found["loss"], found["stages"]["jaxpr"]["state"]) == ("train step", "loss", "ready")
+
+
+def test_the_chosen_output_and_loss_are_saved_with_the_design():
+    design = replace(design_of(two_outputs(), {"x": ["batch", 5]}), output="logits", loss="mean_squared_error")
+    assert design_from_dict(design_to_dict(design)) == design
+    assert "# output: logits\n# loss: mean_squared_error" in design_source(design)
