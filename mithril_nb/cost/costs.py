@@ -160,9 +160,17 @@ class Cost(Shown):
 
     @cached_property
     def by_block(self) -> Mapping[str, Figures]:
-        """What each block costs by itself, without the blocks inside it. Shares of a fusion are split exactly."""
+        """The self cost of each block, without the blocks inside it. Shares of a fusion are split exactly."""
         known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
         return ByBlock(known, f"costs of {self.program!r}")
+
+    @cached_property
+    def by_group(self) -> Mapping[str, Figures]:
+        """The total cost of each block that contains others: of itself and of all blocks inside it.
+
+        For all other blocks, `by_block` has the self cost, which is the total cost too.
+        """
+        return {path: self.subtree(path) for path in with_outer({path.rpartition("/")[0] for path in self.by_block})}
 
     @property
     def unattributed(self) -> Figures:
@@ -197,7 +205,7 @@ class Cost(Shown):
         return unknown_of(self.rows)
 
     def subtree(self, path: str, default: Figures | None = None) -> Figures:
-        """Return what a block costs with all blocks inside it; `""` gives the whole program.
+        """Return the total cost of a block, with all blocks inside it; `""` gives the whole program.
 
         Args:
             path: The block.

@@ -170,6 +170,11 @@ class SymbolicProgram:
             return total([] if role else [count(put.spec(spec)) for spec in own]), []
         return self._added(self._chosen(path, role), field)
 
+    def formulas_of(self, path: str) -> dict[str, str]:
+        """Return what depends on sizes without numbers, of a block with all blocks inside it, by figure."""
+        fields = (*_FIELDS, "params") if self.symbols else ()
+        return {field: text for field in fields if (text := _open(*self.polynomial(path, field, None)))}
+
     @cached_property
     def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
         """What depends on sizes without numbers, by block without those inside it, and by figure.

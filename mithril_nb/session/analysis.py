@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from mithril_nb import cost, stages
 from mithril_nb.backends.jax import JaxBackend
-from mithril_nb.errors import Diagnostic, MithrilError
+from mithril_nb.errors import DataError, Diagnostic, MithrilError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
 from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.naming import input_specs
 from mithril_nb.physical import PhysicalModel
 from mithril_nb.session.design import Design
+from mithril_nb.stages.pipeline import NEED_NUMBERS
 from mithril_nb.targets.own import inspect_own
+from mithril_nb.targets.symbolic import has_names, inspect_with_names
+from mithril_nb.train.data import read_data
+from mithril_nb.train.losses import Loss, resolve_loss
 from mithril_nb.whatif import WhatIf, what_if
 
 
@@ -40,23 +45,29 @@ class Analysis:
         program: LazyProgram | None = None,
     ):
         self.design, self.version = design, version
-        self.program = program or LazyProgram(design.program)
         self._backend, self._training = backend, training
         # Shapes of inputs that are gone are kept in the design: the input may come back.
         ports = [port.name for port in design.graph.inputs if port.role == "data"]
         shapes = {name: shape for name, shape in design.shapes if name in ports}
         if len(ports) == 1 and not shapes:
             shapes = {name: shape for name, shape in design.shapes if name == "input"}
-        self.inference: Inference = infer(
-            design.graph, input_specs(design.graph, shapes, backend.default_dtype), backend.default_dtype
-        )
+        self._given = input_specs(design.graph, shapes, backend.default_dtype)
+        self.inference: Inference = infer(design.graph, self._given, backend.default_dtype)
         self.problems: tuple[Diagnostic, ...] = self.inference.problems + self._open_inputs()
+        self.program = program or LazyProgram(self.program_name)
+
+    @cached_property
+    def shaped(self) -> frozenset[str]:
+        """Names of the inputs whose shape is known, in numbers or in names that the user gave."""
+        return frozenset(
+            name for name, spec in self.inference.inputs.items() if spec.is_concrete or name in self._given
+        )
 
     def _open_inputs(self) -> tuple[Diagnostic, ...]:
         """Inputs of which nothing is known: ports that no connection and no shape feeds."""
         graph, found = self.design.graph, []
         for name, spec in self.inference.inputs.items():
-            if spec.is_concrete:
+            if name in self.shaped:
                 continue
             target = next(iter(graph.targets_of.get(Endpoint(BOUNDARY, name), ())), Endpoint("", name))
             before = [node for node in graph.nodes if node.name != target.node]
@@ -94,6 +105,26 @@ class Analysis:
         return not self.why_not
 
     @cached_property
+    def loss(self) -> Loss:
+        """The loss that training makes small, with the output that it takes."""
+        name, output = self.design.loss or self._training.get("loss", "cross_entropy"), self.design.output
+        return resolve_loss(name, output if output in self.inference.outputs else None)
+
+    @cached_property
+    def why_not_trained(self) -> str:
+        """Why there is a forward program only; `""` if there are all."""
+        outputs = self.inference.outputs
+        if not self.loss.needs_output(outputs):
+            return ""
+        count, loss = len(outputs), self.loss.name
+        return f"the model has {count} outputs, and the loss {loss} takes one: choose the output to train on"
+
+    @property
+    def program_name(self) -> str:
+        """The program that is looked at: the one of the design, or forward if the loss takes none of the outputs."""
+        return "forward" if self.why_not_trained else self.design.program
+
+    @cached_property
     def physical(self) -> PhysicalModel:
         """The model on its backend.
 
@@ -104,30 +135,55 @@ class Analysis:
         return PhysicalModel(self.design.graph, self._backend, self.inference, self._backend.jit)
 
     @property
+    def is_symbolic(self) -> bool:
+        """Whether sizes of the inputs are names."""
+        return has_names(spec.shape for spec in self.inference.inputs.values())
+
+    def advice_for(self, stage: stages.Stage) -> str:
+        """Return what to do about a stage that needs a number for each size; `""` for others."""
+        is_missing = self.is_symbolic and stage.unavailable and stage.name in NEED_NUMBERS
+        return "Enter a number for each size of the inputs, as in 32, 64." if is_missing else ""
+
+    def with_sizes_of(self, data: Any, batch_size: int) -> Analysis:
+        """Return the same design with the sizes of a batch of data instead of names; itself if it has no names.
+
+        Raises:
+            DataError: One name has two sizes, or the data has no form that `fit` accepts.
+        """
+        if not self.is_symbolic:
+            return self
+        specs, sizes = self.inference.inputs, dict[str, int]()
+        found = read_data(data, tuple(specs)).inputs
+        for name, spec in specs.items():
+            for dim, size in zip(spec.shape, (batch_size, *found[name].shape[1:]), strict=False):
+                if isinstance(dim, str) and sizes.setdefault(dim, size) != size:
+                    raise DataError(
+                        f"the size {dim!r} is {sizes[dim]} and {size} in the data.",
+                        (("input", f"{name!r} {spec}"), ("data", f"{found[name].shape}, in batches of {batch_size}")),
+                        "another name for one of the two.",
+                    )
+        shapes = {name: tuple(sizes.get(str(dim), dim) for dim in spec.shape) for name, spec in specs.items()}
+        design = replace(self.design, shapes=tuple(shapes.items()))
+        return Analysis(design, self.version, self._backend, self._training)
+
+    @property
     def inspection(self) -> stages.Inspection:
         """The stages of the program that is looked at."""
-        return self.program.inspection(self.physical, self._training)
+        return self.program.inspection(self.physical, self.loss, self._training)
 
     @property
     def cost(self) -> cost.Cost:
         """What each block costs, from the jaxpr alone."""
-        return self.program.cost(self.physical, self._training)
+        return self.program.cost(self.physical, self.loss, self._training)
 
     def what_if(self, training: Mapping[str, Any]) -> WhatIf:
         """Begin to ask what the program would cost with other settings.
 
         Args:
-            training: Options of the loss and the optimizer.
+            training: Options of the optimizer.
         """
-        loss, optimizer = _loss_and_optimizer(training)
-        return what_if(self.physical, program=self.design.program, loss=loss, optimizer=optimizer)
-
-
-def _loss_and_optimizer(training: Mapping[str, Any]) -> tuple[Any, Any]:
-    return training.get("loss", "cross_entropy"), training.get("optimizer", "adam")
-
-
-_SEVERAL_OUTPUTS = "connect all outputs but one to a block, or look at the program 'forward'."
+        optimizer = training.get("optimizer", "adam")
+        return what_if(self.physical, program=self.program_name, loss=self.loss, optimizer=optimizer)
 
 
 class LazyProgram:
@@ -139,19 +195,23 @@ class LazyProgram:
         self._inspection: stages.Inspection | None = None
         self._cost: cost.Cost | None = None
 
-    def inspection(self, model: PhysicalModel, training: Mapping[str, Any]) -> stages.Inspection:
+    def inspection(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> stages.Inspection:
         """Return the stages of the program."""
         with self._lock:
             if self._inspection is None:
-                loss, optimizer = _loss_and_optimizer(training)
-                self._inspection = inspect_own(model, self._name, loss, optimizer, {}, _SEVERAL_OUTPUTS)
+                shapes = {name: spec.shape for name, spec in model.input_specs.items()}
+                how = {"program": self._name, "loss": loss, "optimizer": training.get("optimizer", "adam")}
+                if has_names(shapes.values()):
+                    self._inspection = inspect_with_names(model, shapes, **how)
+                else:
+                    self._inspection = inspect_own(model, **how, options={})
             return self._inspection
 
-    def cost(self, model: PhysicalModel, training: Mapping[str, Any]) -> cost.Cost:
+    def cost(self, model: PhysicalModel, loss: Loss, training: Mapping[str, Any]) -> cost.Cost:
         """Return what each block costs, from the jaxpr alone."""
         with self._lock:
             if self._cost is None:
-                self._cost = cost.cost_of(self.inspection(model, training))
+                self._cost = cost.cost_of(self.inspection(model, loss, training))
             return self._cost
 
 

@@ -224,7 +224,7 @@ def saved_design(design: Design, edits: int, labels: tuple[str, ...], id: str = 
 
 
 def design_source(design: Design) -> str:
-    """Return Python that builds the model of a design, with its shapes and program as comments.
+    """Return Python that builds the model of a design, with its shapes, output, loss and program as comments.
 
     Examples:
         >>> from mithril_nb.session.design import design_of
@@ -233,7 +233,9 @@ def design_source(design: Design) -> str:
         # program: train step
     """
     shapes = [f"# shape of {name!r}: {list(shape)}" for name, shape in design.shapes]
-    return "\n".join([to_source(design.graph).rstrip(), "", *shapes, f"# program: {design.program}", ""])
+    chosen = [f"# {what}: {name}" for what, name in (("output", design.output), ("loss", design.loss)) if name]
+    program = f"# program: {design.program}"
+    return "\n".join([to_source(design.graph).rstrip(), "", *shapes, *chosen, program, ""])
 
 
 def _difference(before: str, after: str) -> str:

@@ -22,6 +22,9 @@ MOST_ROWS = 20
 def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_stale: bool = False) -> dict[str, Any]:
     """Return a table of costs by block, as data.
 
+    Figures of a row are those of the block itself: they add up to the total. A block that contains others has its total
+    cost besides, as `total`, also if it costs nothing itself.
+
     Args:
         cost: The costs.
         paths: Paths in the order in which their rows shall stand; others come after them, what no block caused last.
@@ -29,7 +32,7 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
         is_stale: Whether they are of an older model than the page shows.
     """
     order = {path: at for at, path in enumerate(paths)}
-    every = dict(cost.by_block)
+    every = {**dict.fromkeys(cost.by_group, cost.nothing), **cost.by_block}
     if cost.unattributed != cost.nothing:
         every[UNATTRIBUTED] = cost.unattributed
     formulas = {} if cost.symbolic is None else cost.symbolic.formulas
@@ -37,6 +40,10 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
         _row(path, figures, cost.by_block_and_role.get(path, {}), hues, formulas.get(path))
         for path, figures in every.items()
     ]
+    for row in rows:
+        if row["block"] in cost.by_group:
+            inside = {} if cost.symbolic is None else cost.symbolic.formulas_of(row["block"])
+            row["total"] = _figures(cost.by_group[row["block"]], inside)
     rows.sort(key=lambda row: (row["block"] == UNATTRIBUTED, order.get(row["block"], len(order))))
     return {
         "source": cost.source,
@@ -55,19 +62,25 @@ def _row(
     formulas: Mapping[str, str] | None,
 ) -> dict[str, Any]:
     hue = hue_of(path, hues)
-    unknown = {"flops": figures.unknown, "transcendentals": figures.unknown, "bytes_accessed": figures.unknown_bytes}
     return {
         "block": path,
         "label": path or UNATTRIBUTED_LABEL,
         "hue": -1 if hue is None else hue,
-        **{name: getattr(figures, name) for name in FIGURES},
+        **_figures(figures, formulas),
         # Most roles of most blocks have nothing, and most figures are known: what is not there is 0.
         "roles": {role: {name: value for name in FIGURES if (value := getattr(found, name))}
                   for role, found in roles.items() if role},
+    }  # fmt: skip
+
+
+def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, Any]:
+    unknown = {"flops": figures.unknown, "transcendentals": figures.unknown, "bytes_accessed": figures.unknown_bytes}
+    return {
+        **{name: getattr(figures, name) for name in FIGURES},
         # Beside what is a formula, as sizes have only names, numbers are exact.
         "unknown": {name: count for name, count in unknown.items() if count and not formulas},
         **({"formulas": {name: [short_formula(text), text] for name, text in formulas.items()}} if formulas else {}),
-    }  # fmt: skip
+    }
 
 
 def rows_of(cost: Cost, block: str, figure: str) -> dict[str, Any]:

@@ -10,15 +10,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+
 from mithril_nb.errors import ConnectionError, UnknownOptionError
 from mithril_nb.graph import edit
 from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
-from mithril_nb.graph.spec import check_rank
+from mithril_nb.graph.spec import Dim, check_rank
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.files import from_dict, to_dict
 from mithril_nb.models.model import Model, with_attributes
 from mithril_nb.models.registry import KINDS, kind_named
+from mithril_nb.train.losses import resolve_loss
 
 PROGRAMS = ("forward", "forward+backward", "train step")
 
@@ -29,15 +32,19 @@ class Design:
 
     Attributes:
         graph: The logical graph.
-        shapes: Pairs of input name and shape.
+        shapes: Pairs of input name and shape, of numbers and names of sizes.
         program: `"forward"`, `"forward+backward"` or `"train step"`.
         name: Name of the model.
+        output: Name of the output that is trained on, of a model with several; `""` while none is chosen.
+        loss: Name of the loss; `""` for the loss that the workbench was opened with.
     """
 
     graph: LogicalGraph
-    shapes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    shapes: tuple[tuple[str, tuple[Dim, ...]], ...] = ()
     program: str = "train step"
     name: str = "model"
+    output: str = ""
+    loss: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,9 @@ def rename(design: Design, path: str, name: str) -> Change:
     # An input that is named after the block is renamed with it, and keeps its shape.
     names = {before.name: after.name for before, after in zip(design.graph.inputs, graph.inputs, strict=True)}
     shapes = tuple((names.get(port, port), shape) for port, shape in design.shapes)
-    return Change(replace(design, graph=graph, shapes=shapes), f"rename {old}", (new,), (path, new))
+    outputs = {before.name: after.name for before, after in zip(design.graph.outputs, graph.outputs, strict=True)}
+    output = outputs.get(design.output, design.output)
+    return Change(replace(design, graph=graph, shapes=shapes, output=output), f"rename {old}", (new,), (path, new))
 
 
 def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
@@ -157,19 +166,22 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
 
 
 def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
-    """Set the shape of a model input.
+    """Set the shape of a model input, of numbers and of names of sizes.
 
     Raises:
         UnknownOptionError: The shape is none, or has more than 64 axes.
     """
     if isinstance(shape, list | tuple):
         check_rank(name, shape)
-    if not isinstance(shape, Sequence) or not all(
-        isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0 for dim in shape
-    ):
+    refused = [] if isinstance(shape, Sequence) else ["it is no list"]
+    for dim in () if refused else shape:
+        is_number = isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0
+        if not is_number and not (isinstance(dim, str) and _is_size_name(dim)):
+            refused.append(f"{dim!r} is neither a whole number from 0 on nor a name")
+    if refused:
         raise UnknownOptionError(
             f"{shape!r} is no shape for input {name!r}.",
-            (("needs", "whole numbers from 0 on"),),
+            (("because", "; ".join(refused)), ("needs", "whole numbers, or names of sizes such as batch")),
             f'shapes={{"{name}": [32, 784]}}',
             port=name,
         )
@@ -188,6 +200,30 @@ def set_program(design: Design, program: str) -> Change:
     return Change(replace(design, program=program), "program")
 
 
+def set_output(design: Design, output: str) -> Change:
+    """Choose the output that is trained on.
+
+    Raises:
+        UnknownOptionError: The model has no such output.
+    """
+    outputs = [port.name for port in design.graph.outputs]
+    if output not in outputs:
+        example = f'output="{outputs[-1]}"' if outputs else ""
+        raise UnknownOptionError(
+            f"the model has no output {output!r}.", (("outputs", ", ".join(map(repr, outputs)) or "none"),), example
+        )
+    return Change(replace(design, output=output), "output that is trained on")
+
+
+def set_loss(design: Design, loss: str) -> Change:
+    """Choose the loss by its name.
+
+    Raises:
+        UnknownOptionError: No loss has this name.
+    """
+    return Change(replace(design, loss=resolve_loss(loss).name), "loss")
+
+
 EDITS: Mapping[str, Callable[..., Change]] = {
     "add_block": add_block,
     "place_block": place_block,
@@ -198,6 +234,8 @@ EDITS: Mapping[str, Callable[..., Change]] = {
     "set_attribute": set_attribute,
     "set_shape": set_shape,
     "set_program": set_program,
+    "set_output": set_output,
+    "set_loss": set_loss,
 }
 """The edits by name, as a front end asks for them."""
 
@@ -252,6 +290,14 @@ def _end(graph: LogicalGraph, text: str, boundary: set[str]) -> tuple[tuple[str,
     return split_path(parent), Endpoint.parse(text.removeprefix(f"{parent}/"))
 
 
+def _is_size_name(text: str) -> bool:
+    """Return whether JAX takes a text as the name of a size; it keeps some names, such as `max`, for itself."""
+    try:
+        return text.isidentifier() and len(jax.export.symbolic_shape(text)) == 1
+    except ValueError:
+        return False
+
+
 def _part(name: str) -> str:
     return join_path("", name)
 
@@ -268,7 +314,8 @@ def design_to_dict(design: Design) -> dict[str, Any]:
         True
     """
     shapes = {name: list(shape) for name, shape in design.shapes}
-    return {"model": to_dict(design.graph, design.name), "shapes": shapes, "program": design.program}
+    chosen = {"program": design.program, "output": design.output, "loss": design.loss}
+    return {"model": to_dict(design.graph, design.name), "shapes": shapes, **chosen}
 
 
 def design_from_dict(data: Mapping[str, Any]) -> Design:
@@ -281,10 +328,13 @@ def design_from_dict(data: Mapping[str, Any]) -> Design:
     design = Design(model.graph, name=model.name or "model")
     for port, shape in (shapes if isinstance(shapes, Mapping) else {}).items():
         design = set_shape(design, port, shape).design
+    if data.get("loss"):
+        design = set_loss(design, data["loss"]).design
+    design = replace(design, output=str(data.get("output", "")))
     return set_program(design, data.get("program", design.program)).design
 
 
-def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[int]] | None) -> Design:
+def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, Sequence[Dim]] | None) -> Design:
     """Return the design that a workbench starts from.
 
     Raises:

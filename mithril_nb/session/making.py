@@ -173,7 +173,7 @@ class StageMaker:
             if stage:
                 made = analysis.inspection.stage(stage)
                 self._made[stage] = (analysis.version, analysis.inspection)
-                self.states[stage] = state_of(made, analysis.version)
+                self.states[stage] = state_of(made, analysis.version, analysis.advice_for(made))
             self._changed()
             return True
 
@@ -194,9 +194,10 @@ def told_of(inspection: Inspection, stages: Collection[str]) -> Inspection:
     return inspection
 
 
-def state_of(stage: Stage, version: int) -> StageState:
+def state_of(stage: Stage, version: int, advice: str = "") -> StageState:
     """Return how far a stage is that was made; one that is not available may have a text all the same."""
     lines = stage.text.count("\n") + (stage.text != "" and not stage.text.endswith("\n"))
     if stage.unavailable is not None:
-        return StageState("unavailable", version, None, lines, stage.unavailable)
+        message = f"{stage.unavailable}. {advice}" if advice else stage.unavailable
+        return StageState("unavailable", version, None, lines, message)
     return StageState("ready", version, stage.elapsed_s, lines)

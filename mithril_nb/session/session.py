@@ -26,6 +26,7 @@ from mithril_nb.session.cost_whatif import WhatIfDesk, checked_changes
 from mithril_nb.session.costs import cost_table
 from mithril_nb.session.design import EDITS, Change, Design
 from mithril_nb.session.desk import Page
+from mithril_nb.session.example import example_data, example_design
 from mithril_nb.session.history import History
 from mithril_nb.session.making import StageMaker
 from mithril_nb.session.passes import PassDesk
@@ -200,7 +201,7 @@ class Session:
         with self._lock:
             try:
                 # What code does to the design is in the code; from the first edit in the widget on, all of it is saved.
-                self._is_edited_by_user |= name in EDITS or name in ("undo", "redo", "apply_what_if", "restore_edits")
+                self._is_edited_by_user |= name in EDITS or name in _MORE_EDITS
                 self.do(name, **args)
             except Exception as error:  # a front end has nobody else to tell: it is shown, and kept
                 self._fail(error)
@@ -287,6 +288,15 @@ class Session:
         """Put another design in place; the one before can be had back by undo."""
         with self._lock:
             self._set_history(self._history.with_change(Change(design, label), time.monotonic()), self._view)
+
+    def load_example(self) -> None:
+        """Replace the design by a small example; without training data it comes with generated data."""
+        with self._lock:
+            options = self.training.options
+            data = options["data"] if "data" in options else example_data()
+            example = example_design(data, options.get("loss", "cross_entropy"))
+            self.set_design(replace(example, program=self.design.program), "load an example")
+            options["data"] = data
 
     def restore_edits(self) -> None:
         """Put the design in place that an earlier session of this workbench saved, as one edit.
@@ -479,6 +489,8 @@ class Session:
 
 _COMMANDS = (
     "undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage", "leave_stage",
-    "apply_what_if", "restore_edits", "decline_edits",
+    "apply_what_if", "load_example", "restore_edits", "decline_edits",
 )  # fmt: skip
+_MORE_EDITS = ("undo", "redo", "apply_what_if", "load_example", "restore_edits")
+"""Commands that change the design, and are not edits of `session.design`."""
 _TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}

@@ -16,6 +16,7 @@ from mithril_nb.session.analysis import Analysis
 from mithril_nb.session.describe import describe_blocks, palette
 from mithril_nb.session.design import PROGRAMS
 from mithril_nb.session.making import StageState
+from mithril_nb.train.losses import LOSSES
 from mithril_nb.viz.annotate import annotate
 from mithril_nb.viz.diagram import layout
 from mithril_nb.viz.palette import HUES
@@ -139,10 +140,16 @@ def snapshot_of(
         "version": analysis.version,
         "name": design.name,
         "backend": backend,
-        "program": design.program,
+        "program": analysis.program_name,
         "programs": list(PROGRAMS),
+        "program_note": analysis.why_not_trained if design.program != "forward" else "",
+        "loss": analysis.loss.name,
+        "losses": list(dict.fromkeys((analysis.loss.name, *LOSSES))),
+        "output": analysis.loss.output or "",
+        "outputs": list(analysis.inference.outputs),
         "shapes": {
-            name: list(spec.shape) if spec.is_concrete else [] for name, spec in analysis.inference.inputs.items()
+            name: list(spec.shape) if name in analysis.shaped else []
+            for name, spec in analysis.inference.inputs.items()
         },
         "graph": diagram.to_dict(),
         "blocks": describe_blocks(design.graph, analysis.inference, hues_of(design.graph)),

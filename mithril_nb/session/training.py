@@ -164,8 +164,15 @@ class Training:
                 (("because", "it has no block" if analysis.is_empty else str(analysis.problems[0])),),
                 "mend what the Problems tab lists.",
             )
-        options = {key: value for key, value in self.options.items() if key != "data"}
-        run = fit(analysis.physical, self.options["data"], **options)
+        if analysis.why_not_trained:
+            raise DataError(
+                f"{analysis.why_not_trained}.",
+                (("outputs", ", ".join(map(repr, analysis.inference.outputs))),),
+                f'ml.workbench(model, output="{[*analysis.inference.outputs][-1]}")',
+            )
+        options = {key: value for key, value in self.options.items() if key not in ("data", "loss")}
+        analysis = analysis.with_sizes_of(self.options["data"], options.get("batch_size", 32))
+        run = fit(analysis.physical, self.options["data"], loss=analysis.loss, **options)
         if self.run is not None:
             run.set_learning_rate(self.run.learning_rate)  # nothing but a person ever changes it
         self.run, self._graph = run, analysis.design.graph

@@ -20,6 +20,7 @@ from mithril_nb.physical.inspecting import inspect_program
 from mithril_nb.targets.doors import door
 from mithril_nb.targets.slips import OPTIONS, meant, options_written
 from mithril_nb.train import programs
+from mithril_nb.train.losses import resolve_loss
 
 
 def is_own(target: Any) -> bool:
@@ -123,7 +124,6 @@ def _dim(dim: Any) -> Dim:
 
 _EXAMPLES = ([32, 784], [32, 16], [32, 2], [32, 28, 28, 1], [32, 64, 64, 3], [32, 64, 16], [784])
 """Shapes of inputs to try out: rows, short texts, pictures, sequences, one row."""
-_DICT = "loss=a function of (outputs, targets), which gets the outputs as a dict."
 
 
 def inspect_own(
@@ -132,7 +132,6 @@ def inspect_own(
     loss: Any,
     optimizer: Any,
     options: Mapping[str, Any],
-    several_outputs: str = _DICT,
 ) -> stages.Inspection:
     """Return the stages of a program of a compiled model.
 
@@ -142,16 +141,15 @@ def inspect_own(
         loss: As in `fit`.
         optimizer: The same.
         options: What `stages.inspect` is told besides; `None` counts as not said.
-        several_outputs: What to do about a model that gives more outputs than the loss takes.
 
     Raises:
         ShapeError: The loss takes one output, and the model gives several.
     """
-    if program != "forward" and len(model.output_names) != 1 and not callable(loss):
+    if program != "forward" and resolve_loss(loss).needs_output(model.output_names):
         raise ShapeError(
             f"the loss {loss!r} takes one output, and the model gives {len(model.output_names)}.",
             (("outputs", ", ".join(f"{name!r} {model.output_specs[name]}" for name in model.output_names)),),
-            several_outputs,
+            "loss=a function of (outputs, targets), which gets the outputs as a dict.",
         )
     chosen = programs(model, loss=loss, optimizer=optimizer)[program]
     told = {key: value for key, value in options.items() if value is not None}

@@ -273,7 +273,7 @@ def course_facts(course: Course) -> dict[str, Any]:
         "tail": course.tail,
         "seed": course.seed,
         "shuffle": bool(course.shuffle),
-        "loss": course.loss.name,
+        "loss": course.loss.name if course.loss.output is None else f"{course.loss.name} of {course.loss.output}",
         "optimizer": course.optimizer.name,
         "model": model_fingerprint(course.model),
     }

@@ -100,9 +100,9 @@ class Recipe:
     accuracy: bool
     has_state: bool = False
 
-    def _parts(self) -> tuple[int, ...]:
+    def _parts(self) -> tuple[Any, ...]:
         parts = (self.model, self.loss.function, self.loss.is_correct, self.optimizer.source)
-        return (*map(id, parts), self.optimizer.is_relative, self.accuracy, self.has_state)
+        return (*map(id, parts), self.loss.output, self.optimizer.is_relative, self.accuracy, self.has_state)
 
     def __hash__(self) -> int:
         return hash(self._parts())

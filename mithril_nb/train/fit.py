@@ -37,6 +37,7 @@ def fit(
     data: Any,
     *,
     loss: str | Loss | Callable[[Any, Any], Any] = "cross_entropy",
+    output: str | None = None,
     optimizer: Any = "adam",
     learning_rate: float | Callable[[Any], Any] | None = None,
     epochs: int = 10,
@@ -61,6 +62,8 @@ def fit(
         data: `(x, y)`: an array of samples, or a dict of them by input name, and the targets.
         loss: `"cross_entropy"` (integer labels), `"mean_squared_error"`, `"binary_cross_entropy"` (logits, and targets
             of 0 and 1), or a function of (prediction, targets) that gives a scalar, or one value per sample.
+        output: Name of the output that the loss takes, of a model with several. Without it only a function can be the
+            loss: it takes a dict of all outputs.
         optimizer: `"adam"` and its like, which compute in float32 for params of 16 bits; an optax factory
             (`optax.adamw`), or an optax transformation (`optax.adam(1e-3)`), which do what optax does.
         learning_rate: Where the rate starts; default per optimizer. It can be changed while the run trains.
@@ -112,7 +115,7 @@ def fit(
     batch_size, epochs = check_count("batch_size", batch_size), check_count("epochs", epochs)
     check_switch("shuffle", shuffle, "shuffle=False")
     check_switch("resume", resume, "resume=True")
-    chosen_loss, chosen_optimizer = resolve_loss(loss), resolve_optimizer(optimizer, learning_rate)
+    chosen_loss, chosen_optimizer = resolve_loss(loss, output), resolve_optimizer(optimizer, learning_rate)
     raw = read_data(data, names_of_inputs(model))
     shapes = {name: (batch_size, *array.shape[1:]) for name, array in raw.inputs.items()}
     trainable = as_trainable(model, shapes=shapes, backend=backend)
@@ -140,7 +143,7 @@ def fit(
         )
     first = jax.tree.map(lambda array: array[:batch_size], train.targets)
     outputs = output_specs(trainable, start, train, batch_size)
-    prediction: Any = next(iter(outputs.values())) if len(outputs) == 1 else outputs
+    prediction = chosen_loss.prediction(outputs)
     accuracy = wants_accuracy(metrics, chosen_loss)
     tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
     # Processes share a batch out evenly: there, the rows that fill it up do count in BatchNorm's means.

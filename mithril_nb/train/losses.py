@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Literal
 
@@ -30,12 +30,34 @@ class Loss:
         targets: What the targets must be: class labels, 0 or 1, of the output's shape, or anything.
         is_correct: Takes prediction and targets; says per sample whether the prediction is right. `None` if that means
             nothing.
+        output: Name of the model's output that is the prediction. By default the only output, or a dict of all.
     """
 
     name: str
     function: Callable[[Any, Any], Any]
     targets: TargetKind = "any"
     is_correct: Callable[[Any, Any], Any] | None = None
+    output: str | None = None
+
+    def prediction(self, outputs: Mapping[str, Any]) -> Any:
+        """Return what the loss takes of a model's outputs: the chosen one, the only one, or all of them.
+
+        Raises:
+            UnknownOptionError: The model has no output of the chosen name.
+        """
+        if self.output is None:
+            return next(iter(outputs.values())) if len(outputs) == 1 else outputs
+        if self.output not in outputs:
+            raise UnknownOptionError(
+                f"the model has no output {self.output!r}.",
+                (("outputs", ", ".join(map(repr, outputs))),),
+                f'output="{get_close_matches(self.output, outputs, 1, 0)[0]}"',
+            )
+        return outputs[self.output]
+
+    def needs_output(self, outputs: Collection[str]) -> bool:
+        """Return whether one of several outputs has to be chosen: only a function of the user takes all of them."""
+        return self.output is None and len(outputs) > 1 and self.targets != "any"
 
 
 def _aligned(prediction: Any, targets: Any) -> Any:
@@ -94,12 +116,13 @@ LOSSES = {
 """The losses that have a name."""
 
 
-def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any]) -> Loss:
+def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any], output: str | None = None) -> Loss:
     """Return the loss for a name or a function.
 
     Args:
         loss: One of `LOSSES`, or a function of (prediction, targets) that gives a scalar, or one value per sample. A
             model with several outputs hands it all of them as a dict.
+        output: Name of the output that the loss takes instead.
 
     Raises:
         UnknownOptionError: No loss has this name, or the function does not take two arguments.
@@ -108,6 +131,8 @@ def resolve_loss(loss: str | Loss | Callable[[Any, Any], Any]) -> Loss:
         >>> resolve_loss("cross_entropy").targets
         'labels'
     """
+    if output is not None:
+        return replace(resolve_loss(loss), output=output)
     if isinstance(loss, Loss):
         return loss
     if isinstance(loss, str):

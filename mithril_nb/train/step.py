@@ -68,7 +68,7 @@ def loss_function(
 
     def measured(outputs: Any, batch: Batch) -> tuple[Any, dict[str, Any]]:
         with jax.named_scope("role:loss"):
-            prediction = next(iter(outputs.values())) if len(outputs) == 1 else outputs
+            prediction = chosen.prediction(outputs)
             targets, weights = batch["targets"], batch.get("weights")
             value = mean_over_batch(loss_value(chosen, prediction, targets), weights)
             metrics = {"loss": value}
@@ -271,4 +271,4 @@ def target_specs(loss: Loss, outputs: Mapping[str, jax.ShapeDtypeStruct]) -> Any
         name: jax.ShapeDtypeStruct(out.shape[:-1], "int32") if loss.targets == "labels" else out
         for name, out in outputs.items()
     }
-    return next(iter(specs.values())) if len(specs) == 1 else specs
+    return loss.prediction(specs)

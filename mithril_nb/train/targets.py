@@ -29,14 +29,14 @@ def check_targets(
     problems = Problems()
     if loss.targets == "any":
         return data
-    if isinstance(data.targets, dict) or len(outputs) > 1:
+    if isinstance(data.targets, dict) or loss.needs_output(outputs):
         problems.add(
             f"loss {loss.name!r} takes one output and one array of targets.",
             (("outputs", ", ".join(map(repr, outputs))), ("targets", _names(data.targets))),
-            "give a function as loss=: it gets the outputs as a dict, and the targets as they are.",
+            f'output="{[*outputs][-1]}", or a function as loss=: it takes a dict of the outputs, and the targets.',
         )
         problems.raise_if_any()
-    name, output = next(iter(outputs.items()))
+    name, output = loss.output or next(iter(outputs)), loss.prediction(outputs)
     check = {"labels": _labels, "binary": _binary, "like the output": _like_output}[loss.targets]
     targets = check(np.asarray(data.targets), name, output, loss, what, problems)
     problems.raise_if_any()

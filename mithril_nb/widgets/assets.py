@@ -1,15 +1,21 @@
-"""The front end's code, sent once for all widgets of a notebook.
+"""The front end's code: in Jupyter once for all widgets of a notebook, elsewhere with each widget.
 
-anywidget sends and saves `_esm` with every instance. So the large bundle is in one hidden widget that all others refer
-to, and theirs is a loader of some hundred bytes.
+anywidget sends and saves `_esm` with every instance. Jupyter resolves references between widgets, so there the large
+bundle is in one hidden widget that all others refer to, and theirs is a loader of some hundred bytes. Other hosts of
+anywidget, such as marimo, resolve no references and never create the hidden widget: there each widget carries all code.
 """
 
 from __future__ import annotations
 
+from base64 import b64encode
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import anywidget
+import traitlets
+from IPython import get_ipython
+from ipywidgets import widget_serialization
 
 from mithril_nb.errors import StageUnavailableError
 
@@ -38,6 +44,37 @@ class Assets(anywidget.AnyWidget):
     def __init__(self):
         self._esm = built("assets.js")
         super().__init__()
+
+
+def is_jupyter() -> bool:
+    """Return whether this process is a Jupyter kernel, whose pages resolve references between widgets."""
+    return getattr(get_ipython(), "kernel", None) is not None
+
+
+class FrontEndWidget(anywidget.AnyWidget):
+    """A widget of this package, with the code that it needs.
+
+    Args:
+        module: Name of the built module that renders it.
+        traits: Initial values of its traits.
+    """
+
+    assets = traitlets.Instance(anywidget.AnyWidget, allow_none=True).tag(sync=True, **widget_serialization)
+
+    def __init__(self, module: str, **traits: Any):
+        is_shared = is_jupyter()
+        self._esm = built(module) if is_shared else _with_bundle(module)
+        super().__init__(assets=shared_assets() if is_shared else None, **traits)
+
+
+@cache
+def _with_bundle(module: str) -> str:
+    """Return a module that loads the bundle before the module that renders a widget."""
+    bundle, widget = (
+        f'"data:text/javascript;base64,{b64encode(built(name).encode()).decode()}"' for name in ("assets.js", module)
+    )
+    load = "assets.initialize();\nexport default widget;\n"
+    return f"import assets from {bundle};\nimport widget from {widget};\n{load}"
 
 
 @cache

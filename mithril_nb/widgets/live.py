@@ -6,9 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import anywidget
 import traitlets
-from ipywidgets import widget_serialization
 
 from mithril_nb.display import render
 from mithril_nb.errors import Diagnostic, UnknownOptionError
@@ -16,7 +14,7 @@ from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.training import Rows, follow, run_view
 from mithril_nb.train import Run
 from mithril_nb.train.history import CURVES
-from mithril_nb.widgets.assets import built, shared_assets
+from mithril_nb.widgets.assets import FrontEndWidget
 from mithril_nb.widgets.cells import forget, remember
 from mithril_nb.widgets.interrupts import report_interrupts
 from mithril_nb.widgets.protocol import curves_message
@@ -25,7 +23,7 @@ from mithril_nb.widgets.twin import Twin, live_bundle
 _COMMANDS = ("pause", "go_on", "stop", "step_once")
 
 
-class LiveRun(anywidget.AnyWidget):
+class LiveRun(FrontEndWidget):
     """Curves and controls of one run. Made by `watch`.
 
     Attributes:
@@ -33,7 +31,6 @@ class LiveRun(anywidget.AnyWidget):
         errors: What went wrong in handlers, latest last.
     """
 
-    assets = traitlets.Instance(anywidget.AnyWidget).tag(sync=True, **widget_serialization)
     run = traitlets.Dict().tag(sync=True)
 
     def __init__(self, run: Run):
@@ -41,8 +38,7 @@ class LiveRun(anywidget.AnyWidget):
         self.errors: list[BaseException] = []
         self._twin = Twin(lambda: render(run), self.errors)
         self._is_attended = False
-        self._esm = built("curves.js")
-        super().__init__(assets=shared_assets(), run=run_view(run))
+        super().__init__("curves.js", run=run_view(run))
         self.on_msg(self._receive)
         self._lock = threading.RLock()
         self._unfollow = follow(run, self._tell, self._lock)

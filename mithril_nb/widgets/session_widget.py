@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import anywidget
 import traitlets
-from ipywidgets import widget_serialization
 
 from mithril_nb.errors import Diagnostic
 from mithril_nb.session import Session
@@ -17,21 +15,20 @@ from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.widgets.assets import built, shared_assets
+from mithril_nb.widgets.assets import FrontEndWidget
 from mithril_nb.widgets.cells import forget, remember
 from mithril_nb.widgets.guard import shown_in_widget
 from mithril_nb.widgets.protocol import cost_message, passes_message, stage_message, text_message
 from mithril_nb.widgets.twin import Twin, live_bundle
 
 
-class SessionWidget(anywidget.AnyWidget):
+class SessionWidget(FrontEndWidget):
     """Passes commands in and snapshots out, and keeps no state of its own.
 
     Attributes:
         session: What is behind it.
     """
 
-    assets = traitlets.Instance(anywidget.AnyWidget).tag(sync=True, **widget_serialization)
     snapshot = traitlets.Dict().tag(sync=True)
 
     def __init__(
@@ -48,8 +45,7 @@ class SessionWidget(anywidget.AnyWidget):
         # Packing a large text takes long: in the thread that handles messages all others would wait for it.
         self._packer, self._lock = Worker("mithril_nb-texts"), threading.Lock()
         self._asked: dict[str, tuple[Any, bool]] = {}
-        self._esm = built(module)
-        super().__init__(assets=shared_assets(), snapshot=session.snapshot())
+        super().__init__(module, snapshot=session.snapshot())
         self._unlisten = session.listen(self._hear)
         self.on_msg(self._receive)
         remember(self)

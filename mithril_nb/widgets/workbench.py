@@ -19,7 +19,7 @@ from mithril_nb.models.model import Model
 from mithril_nb.models.naming import input_specs
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.autosave import Autosave
-from mithril_nb.session.design import Design, set_program
+from mithril_nb.session.design import Design, set_output, set_program
 from mithril_nb.session.lazy import LazyStages
 from mithril_nb.session.static import design_bundle
 from mithril_nb.stages import Stage
@@ -163,19 +163,23 @@ class Workbench(SessionWidget):
 def workbench(
     model: Model | LogicalGraph | Block | None = None,
     *,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
     backend: JaxBackend | None = None,
     program: str = "train step",
     autosave: bool | str | Path = True,
+    output: str | None = None,
     **training: Any,
 ) -> Workbench:
     """Open a workbench on a model: build it, see what it becomes and costs, train it.
 
     Args:
         model: What to start from; nothing for an empty canvas.
-        shapes: Shape of each input, as `{"input": [32, 64]}`.
+        shapes: Shape of each input, as `{"input": [32, 64]}`. With names of sizes, as `{"input": ["batch", 64]}`, costs
+            are formulas; the stages after StableHLO need numbers.
         backend: Where programs run; by default `JaxBackend()`.
-        program: What the stages show first: `"forward"`, `"forward+backward"` or `"train step"`.
+        program: What the stages show first: `"forward"`, `"forward+backward"` or `"train step"`. A model with several
+            outputs starts with `"forward"` until the output to train on is chosen.
+        output: Name of the output to train on, of a model with several.
         autosave: The file that edits made in the widget are saved to, within a second, so that a later run of the cell
             can restore them. By default a file for this cell in `.mithril_nb`, beside the notebook; `False` saves
             nothing.
@@ -186,7 +190,7 @@ def workbench(
         The widget; the last expression of a cell shows it.
 
     Raises:
-        UnknownOptionError: An argument that does not exist.
+        UnknownOptionError: An argument that does not exist, or `output` is no output of the model.
         UnexpectedInputError: `shapes` names an input that the model does not have.
 
     Examples:
@@ -197,6 +201,8 @@ def workbench(
     """
     refuse_unknown("workbench", {key: value for key, value in training.items() if key not in _TRAINING}, workbench)
     design = set_program(design_of(model, shapes), program).design
+    if output is not None:
+        design = set_output(design, output).design
     input_specs(design.graph, shapes or {})  # says so if a shape is for no input
     if not isinstance(backend, JaxBackend | None):
         raise UnknownOptionError(f"cannot run on {backend!r}.", advice="backend=ml.JaxBackend()")

@@ -245,3 +245,27 @@ def test_a_table_has_formulas_where_sizes_have_only_names() -> None:
     assert row["formulas"]["bytes_accessed"] == ["40·batch·width + 8·width² + 8", "40·batch·width + 8·width² + 8"]
     assert (row["flops"], row["unknown"]) == (None, {})
     assert rows_of(cost, "head", "flops")["rows"][0]["formula"] == "2·B·M·N·K with B=1, M=batch, N=width, K=width"
+
+
+def test_a_block_with_others_inside_has_a_self_and_a_total_cost() -> None:
+    def net(x: Any, w: Any) -> Any:
+        with jax.named_scope("mlp"):
+            y = x + 1
+            with jax.named_scope("up"):
+                y = y @ w
+        with jax.named_scope("head"), jax.named_scope("out"):
+            return y @ w
+
+    def table(*sizes: Any) -> dict[str, Any]:
+        specs = [jax.ShapeDtypeStruct(shape, "float32") for shape in (sizes[:2], (sizes[1], sizes[1]))]
+        found = cost_table(inspect(net, *specs).cost(), ["mlp", "mlp/up", "head", "head/out"], {})
+        assert [row["block"] for row in found["rows"]] == ["mlp", "mlp/up", "head", "head/out"]
+        return {row["block"]: row for row in found["rows"]}
+
+    rows = table(4, 8)
+    assert {path: row["flops"] for path, row in rows.items()} == {"mlp": 32, "mlp/up": 512, "head": 0, "head/out": 512}
+    assert {path: row["total"]["flops"] for path, row in rows.items() if "total" in row} == {"mlp": 544, "head": 512}
+    batch, width = jax.export.symbolic_shape("batch, width")
+    rows = table(batch, width)
+    assert rows["mlp"]["total"]["formulas"]["flops"][1] == "2·batch·width² + batch·width"
+    assert rows["mlp"]["formulas"]["flops"][1] == "batch·width"

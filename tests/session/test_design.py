@@ -92,7 +92,7 @@ def test_a_cycle_is_refused(design):
         ("remove", {"paths": ["nope"]}, UnknownBlockError),
         ("set_attribute", {"path": "linear_0", "name": "dimension", "value": -1}, UnknownOptionError),
         ("set_attribute", {"path": "linear_0", "name": "colour", "value": 1}, UnknownOptionError),
-        ("set_shape", {"name": "input", "shape": ["x"]}, UnknownOptionError),
+        ("set_shape", {"name": "input", "shape": ["2*x"]}, UnknownOptionError),
         ("set_program", {"program": "backward"}, UnknownOptionError),
         ("rename", {"path": "linear_0", "name": "relu_0"}, MithrilError),
         ("disconnect", {"source": "input", "target": "relu_0.input"}, ConnectionError),

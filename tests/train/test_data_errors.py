@@ -214,7 +214,7 @@ def test_many_inputs() -> None:
     assert str(caught.value) == (
         "loss 'cross_entropy' takes one output and one array of targets.\n"
         "    outputs  'output', 'other'\n    targets  (6,) int64\n"
-        "    Try: give a function as loss=: it gets the outputs as a dict, and the targets as they are."
+        '    Try: output="other", or a function as loss=: it takes a dict of the outputs, and the targets.'
     )
     with pytest.raises(ShapeError) as shape:
         programs(Tokens())
@@ -241,7 +241,7 @@ OPTIONS = {
     "an option that is nearly one": (
         {"epoch": 3},
         "fit takes no argument 'epoch'.\n"
-        "    takes  model, data, loss, optimizer, learning_rate, epochs, batch_size, validation, params, seed, "
+        "    takes  model, data, loss, output, optimizer, learning_rate, epochs, batch_size, validation, params, seed, "
         "metrics, shuffle, backend, checkpoint, resume, model_state\n"
         "    Try: fit(epochs=...)",
     ),

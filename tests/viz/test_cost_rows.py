@@ -148,7 +148,7 @@ def test_a_group_has_a_row_for_what_it_costs_by_itself():
     rows = folded_rows([{"net": figures(5), "net/up": figures(7), "net/down": figures(1)}])
     assert [(row.depth, row.label, row.paths) for row in rows] == [
         (0, "net", ("net", "net/up", "net/down")),
-        (1, "(own)", ("net",)),
+        (1, "(self)", ("net",)),
         (1, "up", ("net/up",)),
         (1, "down", ("net/down",)),
     ]
@@ -157,7 +157,7 @@ def test_a_group_has_a_row_for_what_it_costs_by_itself():
     other = folded_rows([{"net": nothing, "net/up": figures(7), "net/down": figures(1)}])
     assert [row.label for row in other] == ["net", "up", "down"]
     by_another = folded_rows([{"net": nothing, "net/up": figures(7)}, {"net": figures(3)}])
-    assert [row.label for row in by_another] == ["net", "(own)", "up"]
+    assert [row.label for row in by_another] == ["net", "(self)", "up"]
 
 
 def test_the_largest_row_fills_its_bar():

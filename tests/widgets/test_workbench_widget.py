@@ -179,8 +179,9 @@ def test_curves_travel_as_float64_and_the_run_on_its_own(wb):
     np.testing.assert_array_equal(columns[1], wb.run.history["loss"])
 
 
-def test_the_large_bundle_is_sent_once_for_all_widgets(wb, model):
-    other = ml.workbench(model)
+def test_the_large_bundle_is_sent_once_for_all_widgets(model, monkeypatch):
+    monkeypatch.setattr(assets, "is_jupyter", lambda: True)
+    wb, other = ml.workbench(model), ml.workbench(model)
     assert other.assets is wb.assets is shared_assets()
     assert len(wb._esm) < 2_000 < len(wb.assets._esm) < 420_000
     assert "<script" not in json.dumps(wb.get_state(["_esm"]))

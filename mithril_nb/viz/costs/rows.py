@@ -20,7 +20,7 @@ _FEWEST_OPENED = 3
 _MOST_NAMES = 8
 _APART = 0.25
 """How much of its FLOPs a layer may have more or less than the first of its stack."""
-_OWN, _PROGRAM = "(own)", "program"
+_OWN, _PROGRAM = "(self)", "program"
 _FIGURES = ("flops", "transcendentals", "bytes_accessed", "params")
 
 

@@ -37,7 +37,7 @@ FIELDS = ("flops", "bytes_accessed", "params", "time_s", "transcendentals")
 _SMALLEST = 24.0
 """Parts of a block with less area than this, in square px, are drawn as one."""
 _LEAST_TOLD = 0.001
-_OWN, _PROGRAM = " (own)", "program"
+_OWN, _PROGRAM = " (self)", "program"
 _PAD = 6
 _GAP = 0.7
 """How much of a cell stays free on each side, so that neighbours are seen apart."""
@@ -340,6 +340,6 @@ def _deep(branch: Branch, depth: int) -> Iterator[tuple[Branch, int]]:
     yield branch, depth
     parts = [*branch.inside]
     if parts and branch.own:
-        parts.append(Branch(branch.path, "(own)", branch.own, is_bound=branch.is_bound))
+        parts.append(Branch(branch.path, "(self)", branch.own, is_bound=branch.is_bound))
     for one in sorted(parts, key=lambda part: -part.value):
         yield from _deep(one, depth + 1)

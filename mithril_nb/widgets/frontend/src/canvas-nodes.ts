@@ -137,7 +137,7 @@ export function updateNode(element: HTMLElement, node: GraphNode, problems: read
   const share = node.path ? node.share : null;
   const cost = find(".mnb-node-cost");
   cost.hidden = share === null;
-  attr(cost, "title", share === null ? null : `${percent(share)} of the program's FLOPs`);
+  attr(cost, "title", share === null ? null : `${percent(share)} of the program's FLOPs${node.group ? ", total: with the blocks inside it" : ""}`);
   const shareText = share === null ? "" : percent(share, share >= 0.1 ? 0 : 1);
   text(find(".mnb-node-share"), shareText);
   find(".mnb-node-bar i").style.width = `${Math.min(100, (share ?? 0) * 100)}%`;

@@ -47,7 +47,7 @@ export class Canvas {
         "div",
         { class: "mnb-row" },
         h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "empty.add", onclick: () => this.startFromBlock() }, "Start from a block"),
-        h("button", { type: "button", class: "mnb-button", "data-mnb-action": "empty.example", onclick: () => this.loadExample() }, "Load an example"),
+        h("button", { type: "button", class: "mnb-button", "data-mnb-action": "empty.example", onclick: () => store.command("load_example") }, "Load an example"),
       ),
     );
     this.board = h("div", { class: "mnb-board", role: "tree", "aria-label": "Blocks of the model", "aria-multiselectable": "true", tabindex: -1 }, this.scene);
@@ -118,17 +118,6 @@ export class Canvas {
 
   private startFromBlock(): void {
     this.root.dispatchEvent(new CustomEvent("mnb-focus-palette", { bubbles: true }));
-  }
-
-  private loadExample(): void {
-    const kinds = new Set(this.store.snapshot.palette.map((item) => item.kind));
-    void (async () => {
-      for (const kind of ["Linear", "Relu", "Linear"]) if (kinds.has(kind)) await this.store.kernel.send("add_block", { kind, after: this.lastPath() });
-    })();
-  }
-
-  private lastPath(): string | undefined {
-    return this.store.snapshot.graph.nodes.filter((node) => node.path && !node.path.includes("/")).at(-1)?.path;
   }
 
   private makeZoom(): Zoom {

@@ -50,6 +50,11 @@ export function shareOf(row: CostRow, total: CostRow, figure: Figure): [share: n
   return [share, !all || share === (here ? 1 : 0) ? "" : here ? "≥ " : "≤ "];
 }
 
+/** The total cost of a block, with the blocks inside it; its self cost if there are none. */
+export function totalOf(row: CostRow): CostRow {
+  return row.total ? { ...row, roles: undefined, unknown: undefined, formulas: undefined, ...row.total } : row;
+}
+
 /** The sources that a view shows, of those that were chosen, the latest last. */
 export function shownSources(view: CostView, chosen: readonly Source[]): Source[] {
   if (view === "beside") {
@@ -123,15 +128,28 @@ export function notesOf(cost: Cost, figure: Figure): string[] {
 export function costColumns(costs: readonly Cost[], figure: Figure): Column[] {
   const [first] = costs;
   if (!first) return [];
+  // Self and total differ only where blocks contain others.
+  const hasGroups = costs.some(({ rows }) => rows.some((row) => row.total));
+  const self = (one: Column): Column => (hasGroups ? { ...one, title: `${one.title} (self)`, hint: `${one.hint}. Of the block itself, without the blocks inside it: the rows add up to the total` } : one);
+  const total = (one: Column): Column => ({
+    ...one, key: `total_${one.key}`, title: `${one.title} (total)`, hint: `${one.hint}. With the blocks inside it, as in the graph and the inspector`, bar: undefined,
+    ...Object.fromEntries((["value", "text", "title_of", "exact"] as const).map((name) => [name, (line: Line) => one[name]?.(totalLineOf(line))])),
+  });
   // Of a whole that is a formula there are no shares, and roles have no numbers.
-  const shares = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
-  if (costs.length > 1) return [...costs.map(({ source }) => column(source, figure, source, ...SOURCE_TITLES[source])), ...shares];
-  const { source, total } = first;
-  const figures = FIGURES.filter((one) => (one === "time_s" ? total.time_s !== null || source === "measured" : one !== "params" || one === figure || hasParams(first)));
-  const columns = figures.map((one) => column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2]));
+  const share = first.total.formulas?.[figure] ? [] : [shareColumn(first, figure)];
+  const totals = hasGroups ? [column(first.source, figure, figure, FIGURE_TITLES[figure][0], FIGURE_TITLES[figure][2]), ...share].map(total) : [];
+  const shares = [...share.map(self), ...totals];
+  if (costs.length > 1) return [...costs.map(({ source }) => self(column(source, figure, source, ...SOURCE_TITLES[source]))), ...shares];
+  const { source } = first;
+  const figures = FIGURES.filter((one) => (one === "time_s" ? first.total.time_s !== null || source === "measured" : one !== "params" || one === figure || hasParams(first)));
+  const columns = figures.map((one) => self(column(source, one, one, one === "transcendentals" ? "Transc." : FIGURE_TITLES[one][0], FIGURE_TITLES[one][2])));
   const roles = ROLES.filter((role) => first.rows.some((row) => row.roles?.[role]?.[figure]));
   const parts = roles.length > 1 && shares.length ? roles.map((role) => roleColumn(source, figure, role)) : [];
   return [...columns, ...shares, ...parts];
+}
+
+function totalLineOf(line: Line): Line {
+  return { ...line, by: Object.fromEntries(Object.entries(line.by).map(([source, row]) => [source, totalOf(row)])) };
 }
 
 function column(source: Source, figure: Figure, key: string, title: string, hint: string): Column {
@@ -158,7 +176,7 @@ function partsOf(row: CostRow | undefined, figure: Figure): [Role | "", number][
 function shareColumn({ source, total }: Cost, figure: Figure): Column {
   const of = (line: Line): ReturnType<typeof shareOf> => (line.by[source] ? shareOf(line.by[source], total, figure) : [null, ""]);
   return {
-    key: "share", title: "Share", hint: `Share of the program's ${FIGURE_TITLES[figure][0]}`, figure: null,
+    key: "share", title: `Share of ${FIGURE_TITLES[figure][0]}`, hint: `Share of the program's ${FIGURE_TITLES[figure][0]}`, figure: null,
     value: (line) => of(line)[0],
     text: (line) => (of(line)[0] === null ? "–" : of(line)[1] + percent(of(line)[0])),
     title_of: (line) => (of(line)[0] === null ? "not known" : String(of(line)[0])),
@@ -190,7 +208,7 @@ function cell(value: string): string {
 /** The table as CSV: exact numbers, what is not known is empty, the total last. */
 export function toCsv(costs: readonly Cost[], figure: Figure): string {
   const columns = costColumns(costs, figure);
-  const named = costs.length > 1 ? columns.map(({ key }) => (key === "share" ? "share" : `${key} ${figure}`)) : columns.map(({ key }) => key);
+  const named = costs.length > 1 ? columns.map(({ key }) => (SOURCES.includes(key as Source) ? `${key} ${figure}` : key)) : columns.map(({ key }) => key);
   const row = (line: Line, name: string): string => [cell(name), ...columns.map((one) => cell(one.exact?.(line) ?? String(one.value(line) ?? "")))].join(",");
   const lines = linesOf(costs);
   return `${[["block", ...named].join(","), ...lines.map((line) => row(line, line.block || "(unattributed)")), row(totalLine(costs), "total")].join("\n")}\n`;

@@ -113,7 +113,7 @@ export class CostTable {
       return header;
     }, (element: HTMLElement, { key, title, hint }) => {
       const button = element.firstElementChild!;
-      text(button, key === "share" ? `Share of ${FIGURE_TITLES[this.figure][0]}` : title);
+      text(button, title);
       attr(button, "title", `${hint}. Click to sort.`);
       attr(element, "aria-sort", key === this.sortKey ? (this.direction === 1 ? "ascending" : "descending") : null);
     });
@@ -227,7 +227,7 @@ export class CostTable {
     const heads = ["Id", first.source === "analytic" ? "Primitive" : "Opcode", "Role", "Runs", ...shown.map((figure) => FIGURE_TITLES[figure][0]), "FLOPs of one run"];
     const table = h("table", { class: "mnb-table mnb-table-small" }, h("thead", {}, h("tr", {}, ...heads.map((title) => h("th", { scope: "col", class: /Runs|FLOPs$|Bytes|Transc|Time/.test(title) ? "mnb-num" : "" }, title)))), h("tbody", {}, ...rows));
     const left = found.left > 0 ? h("p", { class: "mnb-hint" }, `and ${found.left.toLocaleString("en-US")} more, of less ${FIGURE_TITLES[this.figure][0]}`) : null;
-    target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, found.problem ?? "Nothing of this program is its own: only parameters, or what is in the blocks inside it."), ...(left ? [left] : []));
+    target.replaceChildren(rows.length ? table : h("p", { class: "mnb-hint" }, found.problem ?? "Its self cost is 0: it has only parameters, or the blocks inside it do all of the work."), ...(left ? [left] : []));
   }
 
   private take({ source, block, figure }: { source: Source; block: string; figure: Figure }, details: Details): void {

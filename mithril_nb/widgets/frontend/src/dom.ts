@@ -127,3 +127,11 @@ export function uid(prefix: string): string {
   serial += 1;
   return `mnb-${prefix}-${serial}`;
 }
+
+/** Offer these values in a menu, "" as "choose…", and show one of them. */
+export function choose(menu: HTMLSelectElement, values: readonly string[], value: string): void {
+  if (Array.from(menu.options, (option) => option.value).join("\n") !== values.join("\n")) {
+    menu.replaceChildren(...values.map((one) => h("option", { value: one }, one || "choose…")));
+  }
+  if (menu.value !== value) menu.value = value;
+}

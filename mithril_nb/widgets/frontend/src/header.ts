@@ -1,15 +1,14 @@
 /** The header: what is on the bench, which program, which shapes, undo and redo, search. */
 
-import { attr, h, iconButton, keyed, text } from "./dom";
+import { attr, choose, h, iconButton, keyed, text } from "./dom";
 import { Search } from "./search";
 import type { Store } from "./store";
 import type { Panes } from "./panes";
 
-/** Read "32, 64" or "batch, 64" as a shape; null if it cannot be read. */
-export function readShape(value: string): (number | string)[] | null {
+/** Read "32, 64" or "batch, 64" as a shape; the kernel decides whether it is one. */
+export function readShape(value: string): (number | string)[] {
   const parts = value.replace(/[()[\]]/g, " ").split(/[\s,×]+/).filter(Boolean);
-  const dims = parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part));
-  return dims.length && dims.every((dim) => typeof dim === "string" ? /^[A-Za-z_.]\w*$/.test(dim) || dim === "..." : dim > 0) ? dims : null;
+  return parts.map((part) => (/^\d+$/.test(part) ? Number(part) : part));
 }
 
 /** What stands at the right end of a header, in one piece: where there is no room, the search shrinks before it wraps. */
@@ -24,6 +23,9 @@ export class Header {
   private readonly name = h("b", { class: "mnb-model-name" });
   private readonly backend = h("span", { class: "mnb-backend" });
   private readonly program = h("select", { class: "mnb-input", "aria-label": "Program", "data-mnb-action": "program" });
+  private readonly output = h("select", { class: "mnb-input", "aria-label": "Output that is trained on", "data-mnb-action": "output" });
+  private readonly outputLabel = h("label", { class: "mnb-labelled", hidden: true }, h("span", {}, "trained output"), this.output);
+  private readonly note = h("span", { class: "mnb-badge mnb-program-note", role: "status", hidden: true });
   private readonly shapes = h("span", { class: "mnb-shapes" });
   private readonly undo: HTMLButtonElement;
   private readonly redo: HTMLButtonElement;
@@ -38,14 +40,17 @@ export class Header {
     this.redo = iconButton("redo", "Redo", "redo", () => store.command("redo"));
     this.search = new Search(store, panes);
     this.program.addEventListener("change", () => store.command("set_program", { program: this.program.value }));
+    this.output.addEventListener("change", () => this.output.value && store.command("set_output", { output: this.output.value }));
     this.root = h(
       "div",
       { class: "mnb-header", role: "group", "aria-label": "Model, program and shapes" },
       this.name,
       this.backend,
       h("label", { class: "mnb-labelled" }, h("span", {}, "program"), this.program),
+      this.outputLabel,
       this.shapes,
       h("span", { class: "mnb-row" }, this.undo, this.redo),
+      this.note,
       headerEnd(this.search, showHelp),
     );
     this.leave = [store.on("snapshot", () => this.update())];
@@ -62,15 +67,20 @@ export class Header {
     text(this.name, snapshot.name);
     attr(this.name, "title", snapshot.name);
     text(this.backend, snapshot.backend);
-    if (Array.from(this.program.options, (option) => option.value).join("\n") !== snapshot.programs.join("\n")) {
-      this.program.replaceChildren(...snapshot.programs.map((name) => h("option", { value: name }, name)));
-    }
-    if (this.program.value !== snapshot.program) this.program.value = snapshot.program;
+    choose(this.program, snapshot.programs, snapshot.program);
+    const { outputs = [], output = "", program_note: note = "" } = snapshot;
+    this.outputLabel.hidden = outputs.length < 2;
+    choose(this.output, output ? outputs : ["", ...outputs], output);
+    this.note.hidden = note === "";
+    text(this.note, note && `Program ${snapshot.program}: ${note}.`);
     keyed(this.shapes, Object.entries(snapshot.shapes), ([port]) => port, ([port]) => this.shapeField(port), (element: HTMLElement, [, shape]) => {
       const input = element.querySelector("input")!;
       const value = shape.join(", ");
       const typing = (input.getRootNode() as Document | ShadowRoot).activeElement === input && input.dataset["dirty"] === "1";
-      if (!typing && input.value !== value) input.value = value;
+      if (!typing && input.dataset["dirty"] !== "sent") {
+        if (input.value !== value) input.value = value;
+        this.paintRefusal(input, "");
+      }
       attr(input, "placeholder", value ? null : "32, 64");
       input.style.width = `${Math.max(6, input.value.length + 2)}ch`;
     });
@@ -88,14 +98,23 @@ export class Header {
     const commit = (): void => {
       if (input.dataset["dirty"] !== "1") return;
       const shape = readShape(input.value);
-      attr(input, "aria-invalid", shape ? null : "true");
-      attr(input, "title", shape ? null : "Sizes of the axes, as in 32, 64");
-      if (!shape) return;
-      input.dataset["dirty"] = "";
-      this.store.command("set_shape", { name: port, shape });
+      if (!shape.length) return this.paintRefusal(input, "A shape has at least one size, as in 32, 64");
+      input.dataset["dirty"] = "sent";
+      void this.store.kernel.send("set_shape", { name: port, shape }).then(({ ok, error }) => {
+        // Typed on meanwhile: what is in the field is newer than the answer.
+        if (input.dataset["dirty"] !== "sent") return;
+        input.dataset["dirty"] = ok ? "" : "1";
+        this.paintRefusal(input, error ? [error.summary, ...error.facts.map(([name, fact]) => `${name}: ${fact}`)].join("\n") : "");
+        if (ok) this.update();
+      });
     };
     input.addEventListener("change", commit);
     input.addEventListener("keydown", (event) => event.key === "Enter" && commit());
     return h("label", { class: "mnb-labelled" }, h("span", {}, port), input);
+  }
+
+  private paintRefusal(input: HTMLInputElement, reason: string): void {
+    attr(input, "aria-invalid", reason ? "true" : null);
+    attr(input, "title", reason || "Sizes of the axes: numbers or names, as in batch, 64");
   }
 }

@@ -1,25 +1,23 @@
 /** The selected block: its fields, shapes, parameters, formula, sentence and cost. */
 
 import { BlockFormulaView } from "./block-formula";
-import { atLeast } from "./cost-figures";
+import { atLeast, shareOf, totalOf } from "./cost-figures";
 import { attr, h, iconButton, keyed, text } from "./dom";
 import { type FieldView, createField } from "./fields";
 import { exact, percent, si } from "./format";
 import { editName } from "./rename";
 import type { Store } from "./store";
-import type { BlockDetails, Cost, CostRow, Field } from "./types";
+import type { BlockDetails, CostRow, Field } from "./types";
 
-/** What a block costs: its own row, or for a group the sum of the rows of what is inside it. */
-export function costOf(cost: Cost | null, path: string): (Pick<CostRow, "flops" | "bytes_accessed" | "unknown"> & { share: number | null }) | null {
-  const rows = (cost?.rows ?? []).filter((row) => `${row.block}/`.startsWith(`${path}/`));
-  if (rows.length === 0) return null;
-  const sum = (value: (row: CostRow) => number | null | undefined): number => rows.reduce((total, row) => total + (value(row) ?? 0), 0);
-  const missing = (figure: "flops" | "bytes_accessed"): number => sum((row) => row.unknown?.[figure] ?? Number(row.formulas?.[figure] !== undefined));
-  const unknown = { flops: missing("flops"), bytes_accessed: missing("bytes_accessed") };
-  const flops = sum((row) => row.flops) || (unknown.flops ? null : 0);
-  // With unknown costs anywhere, a share of several rows is no bound of anything.
-  const share = cost!.total.unknown?.flops || cost!.total.formulas?.flops || flops === null ? null : cost!.total.flops ? flops / cost!.total.flops : 0;
-  return { flops, bytes_accessed: sum((row) => row.bytes_accessed) || (unknown.bytes_accessed ? null : 0), share, unknown };
+const UNITS = { flops: "FLOP", bytes_accessed: "B" };
+
+/** A cost of a block in words, and exactly: a number with its share of the program, or a formula. */
+export function costInWords(row: CostRow, total: CostRow, figure: keyof typeof UNITS): [words: string, exactly: string] {
+  const formula = row[figure] === null ? row.formulas?.[figure] : undefined;
+  if (formula) return formula;
+  const bound = atLeast(row, figure, row[figure]);
+  const [share, of] = figure === "flops" && !total.formulas?.flops ? shareOf(row, total, figure) : [null, ""];
+  return [bound + si(row[figure], UNITS[figure]) + (share === null ? "" : ` · ${of}${percent(share)}`), bound + exact(row[figure], UNITS[figure])];
 }
 
 export class Inspector {
@@ -117,7 +115,8 @@ export class Inspector {
   }
 
   private paintFacts(block: BlockDetails): void {
-    const row = costOf(this.store.snapshot.cost, block.path);
+    const { cost } = this.store.snapshot;
+    const row = cost?.rows.find((one) => one.block === block.path);
     const count = block.params.reduce((sum, param) => sum + (param.count ?? 0), 0);
     const facts: [string, string, string][] = [
       ...block.inputs.map(({ port, shape }): [string, string, string] => [`in · ${port}`, shape || "?", ""]),
@@ -126,9 +125,9 @@ export class Inspector {
     ];
     if (block.params.length > 1) facts.push(["parameters", si(count), exact(count, "numbers")]);
     if (block.children.length) facts.push(["inside", `${block.children.length} blocks`, block.children.join("\n")]);
-    if (row) {
-      facts.push(["compute", `${atLeast(row, "flops", row.flops)}${si(row.flops, "FLOP")} · ${percent(row.share)}`, exact(row.flops, "FLOP")]);
-      facts.push(["memory traffic", atLeast(row, "bytes_accessed", row.bytes_accessed) + si(row.bytes_accessed, "B"), exact(row.bytes_accessed, "bytes")]);
+    for (const [figure, name] of row ? ([["flops", "compute"], ["bytes_accessed", "traffic"]] as const) : []) {
+      facts.push([row!.total ? `total ${name}` : name, ...costInWords(totalOf(row!), cost!.total, figure)]);
+      if (row!.total) facts.push([`self ${name}`, ...costInWords(row!, cost!.total, figure)]);
     }
     keyed(
       this.facts,

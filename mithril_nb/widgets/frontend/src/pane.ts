@@ -8,6 +8,7 @@ import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "./links";
 import { type StripeOf, setStripes } from "./margin";
 import { HOVER, INFERRED, type LineFlags, PINNED, marks, setFlags, stripesOf } from "./marks";
 import type { Store } from "./store";
+import { readOnly } from "./styles";
 import type { Tip } from "./tip";
 
 const RULER = 1000;
@@ -45,7 +46,7 @@ export class Pane {
         doc: "",
         extensions: [
           marks,
-          EditorState.readOnly.of(true),
+          readOnly,
           languageOf(stage),
           EditorView.domEventHandlers({ keydown: (event, view) => this.key(event, view) }),
           EditorView.contentAttributes.of({

@@ -9,6 +9,7 @@ import { decodeJson, tried } from "./messages";
 import { seenLines } from "./seen-lines";
 import { StepList } from "./step-list";
 import type { Store } from "./store";
+import { readOnly } from "./styles";
 import type { DiffHead, Fate, PassRow, PassesInfo } from "./types";
 
 const LOOKS: Record<string, Decoration> = {
@@ -65,7 +66,7 @@ export class PassesTab {
   constructor(private readonly store: Store) {
     this.view = new EditorView({
       state: EditorState.create({
-        extensions: [EditorState.readOnly.of(true), signs, EditorView.contentAttributes.of({ "aria-label": "What the pass changed, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
+        extensions: [readOnly, signs, EditorView.contentAttributes.of({ "aria-label": "What the pass changed, read only", "aria-readonly": "true", tabindex: "0", spellcheck: "false" })],
       }),
     });
     this.ask = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "passes.ask", onclick: () => store.command("want_passes") }, "Compile and read the passes");

@@ -32,7 +32,9 @@ export class Status {
     time("lower", status.lower_s);
     time("optimize", status.optimize_s, " for XLA's passes and plan of memory, without machine code");
     time("compile", status.compile_s);
-    if (status.flops !== null) parts.push(["flops", `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, exact(status.flops, "FLOP")]);
+    const formula = cost?.total.formulas?.flops;
+    if (formula) parts.push(["flops", `${formula[0]} FLOP`, formula[1]]);
+    else if (status.flops !== null) parts.push(["flops", `${cost?.total.unknown?.flops ? "≥ " : ""}${si(status.flops, "FLOP")}`, exact(status.flops, "FLOP")]);
     if (status.bytes !== null) parts.push(["bytes", si(status.bytes, "B"), exact(status.bytes, "bytes")]);
     if (status.attributed !== null) parts.push(["attributed", `${percent(status.attributed)} attributed`, "Share of the FLOPs traced back to a block, the loss or the optimizer"]);
     if (problems.length) parts.push(["problems", `${problems.length} ${problems.length === 1 ? "problem" : "problems"}`, problems[0]!.summary]);

@@ -1,5 +1,7 @@
 /** The style sheet, put once into each document or shadow root that a workbench lives in. */
 
+import { EditorState, type Extension } from "@codemirror/state";
+import { type EditorView, ViewPlugin } from "@codemirror/view";
 import uplotCss from "uplot/dist/uPlot.min.css";
 import base from "../styles/base.css";
 import canvas from "../styles/canvas.css";
@@ -29,3 +31,18 @@ export function styleFor(element: HTMLElement): void {
     if (root instanceof ShadowRoot) addStyles(root);
   });
 }
+
+/**
+ * Code that cannot be edited. CodeMirror styles the document unless it finds another root when a view is created: in a shadow
+ * root, as in marimo, it needs setRoot(), or its style sheet is missing there and the text is outside of the pane.
+ */
+export const readOnly: Extension = [
+  EditorState.readOnly.of(true),
+  ViewPlugin.define((view: EditorView) => {
+    const frame = requestAnimationFrame(() => {
+      const root = view.dom.getRootNode();
+      if (root instanceof ShadowRoot) view.setRoot(root);
+    });
+    return { destroy: () => cancelAnimationFrame(frame) };
+  }),
+];

@@ -1,7 +1,7 @@
 /** The Train tab, and the live-run widget: curves, figures, progress, and the hand on the run. */
 
 import { Clock } from "./clock";
-import { attr, h, icon, ICONS, text } from "./dom";
+import { attr, choose, h, icon, ICONS, text } from "./dom";
 import { figure, fromSlider, seconds, short, si, toSlider } from "./format";
 import type { Kernel } from "./kernel";
 import type { Curves } from "./messages";
@@ -19,6 +19,8 @@ export interface TrainOptions {
   run: () => Run;
   /** Whether a run can be started and stepped from here; a live-run widget only pauses, goes on and stops. */
   canStart: boolean;
+  /** The loss, and those that can be chosen; a live-run widget has the loss of its run. */
+  loss?: () => { loss?: string; losses?: string[] };
 }
 
 export class Train {
@@ -43,6 +45,7 @@ export class Train {
     this.#wait = elapsed;
     this.update();
   });
+  readonly #lossMenu = h("select", { class: "mnb-input", "data-mnb-action": "train.loss" });
   #wait: string | null = null;
   #scale: "linear" | "log" = "log";
   #weight = 0;
@@ -56,6 +59,7 @@ export class Train {
     this.#stop = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "train.stop", onclick: () => void kernel.send("stop", {}) }, icon(ICONS.stop), "Stop");
     this.#rate = h("input", { type: "range", class: "mnb-slider", min: 0, max: 1000, step: 1, "aria-label": "Learning rate, logarithmic", "data-mnb-action": "train.rate" });
     this.#rateText = h("input", { type: "text", inputmode: "decimal", class: "mnb-input mnb-number", "aria-label": "Learning rate", autocomplete: "off" });
+    this.#lossMenu.addEventListener("change", () => void kernel.send("set_loss", { loss: this.#lossMenu.value }));
     this.#rate.addEventListener("input", () => {
       const value = fromSlider(Number(this.#rate.value), ...this.#rateRange(), false);
       this.#rateText.value = short(value);
@@ -99,6 +103,7 @@ export class Train {
         h("div", { class: "mnb-progress-row" }, this.#progress, this.#state),
         this.#message,
         this.#figures,
+        options.loss ? h("label", { class: "mnb-train-control" }, h("span", {}, "loss"), this.#lossMenu) : null,
         h("label", { class: "mnb-train-control" }, this.#rateLabel, this.#rate, this.#rateText),
         h("label", { class: "mnb-train-control" }, h("span", {}, "smoothing"), smoothing, log),
       ),
@@ -168,6 +173,8 @@ export class Train {
     this.#say("speed", run.steps_per_s === null ? "–" : si(run.steps_per_s), String(run.steps_per_s ?? ""));
     this.#say("left", alive ? seconds(run.left_s) : "–", "");
     this.#paintRate(run);
+    const { loss = "", losses = [] } = this.options.loss?.() ?? {};
+    choose(this.#lossMenu, losses, loss);
   }
 
   #say(name: string, value: string, title: string): void {

@@ -10,6 +10,7 @@ import { margin } from "./margin";
 import { decodeJson, tried } from "./messages";
 import { StepList } from "./step-list";
 import type { Store } from "./store";
+import { readOnly } from "./styles";
 import type { MarkedLine, TransformSide, TransformStep } from "./types";
 
 /** Sign and words of each mark: colour is never all that tells them apart. */
@@ -57,7 +58,7 @@ class Side {
     this.view = new EditorView({
       state: EditorState.create({
         extensions: [
-          EditorState.readOnly.of(true), languageOf("jaxpr"), margin, shown,
+          readOnly, languageOf("jaxpr"), margin, shown,
           EditorView.updateListener.of(({ selectionSet, docChanged, state }) => {
             if (selectionSet && !docChanged) this.point(state.doc.lineAt(state.selection.main.head).number);
           }),

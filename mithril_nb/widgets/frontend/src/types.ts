@@ -97,6 +97,8 @@ export interface CostRow extends Figures {
   unknown?: Partial<Record<Figure, number>>;
   /** What depends on sizes that have only names: a formula that fits a cell, and all of it. */
   formulas?: Partial<Record<Figure, [short: string, whole: string]>>;
+  /** Of a block that contains others: its total cost, with theirs. The figures above are its self cost. */
+  total?: Figures & Pick<CostRow, "unknown" | "formulas">;
 }
 
 /** What a program costs by one way of counting: rows that add up to the total; the one of no block is what nobody caused. */
@@ -239,6 +241,13 @@ export interface Snapshot {
   backend: string;
   program: string;
   programs: string[];
+  /** Why another program is shown than the chosen one, or "". */
+  program_note?: string;
+  /** The loss that training makes small, of those that have a name; the output that it takes, of those there are. */
+  loss?: string;
+  losses?: string[];
+  output?: string;
+  outputs?: string[];
   shapes: Record<string, (number | string)[]>;
   graph: Graph;
   blocks: Record<string, BlockDetails>;

@@ -77,7 +77,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const source = new SourceTab(store);
   const problems = new ProblemsTab(store);
   const feed = feedCurves(kernel, () => store.snapshot.run.points);
-  const train = new Train({ kernel, curves: feed.curves, run: () => store.snapshot.run, canStart: true });
+  const train = new Train({ kernel, curves: feed.curves, run: () => store.snapshot.run, canStart: true, loss: () => store.snapshot });
   const tabs = new Tabs(store, [
     { name: "cost", title: "Cost", root: cost.root },
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },

@@ -1,10 +1,10 @@
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import fixture from "../fixtures/mlp.json";
 import { type Fixture, FakeSession, type Sent, gzip } from "../dev/fake-model";
-import { type Column, atLeast, costColumns, linesOf, notesOf, shareOf, shownSources, sortLines, toCsv } from "../src/cost-figures";
+import { type Column, atLeast, costColumns, linesOf, notesOf, shareOf, shownSources, sortLines, toCsv, totalOf } from "../src/cost-figures";
 import { drawingOf, pathOfKey, themed } from "../src/cost-picture";
 import { changeOf } from "../src/cost-whatif";
-import { costOf } from "../src/inspector";
+import { costInWords } from "../src/inspector";
 import type { Cost, CostDetail, CostRow, Figure, Snapshot, Source } from "../src/types";
 import { mountWorkbench } from "../src/workbench";
 import { finderIn } from "./find";
@@ -32,9 +32,9 @@ describe("costs", () => {
     expect(sortLines(lines, null, 1).map((line) => line.block)).toEqual(["a9", "a10", "b"]);
   });
   test("of one source have all figures, of several one figure beside each other", () => {
-    expect(costColumns([cost], "flops").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params", "share", "forward", "backward", "update"]);
-    expect(costColumns([cost], "params").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params", "share"]);
-    expect(costColumns([cost, of("measured", [])], "time_s").map(({ key }) => key)).toEqual(["analytic", "measured", "share"]);
+    expect(costColumns([cost], "flops").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params", "share", "total_flops", "total_share", "forward", "backward", "update"]);
+    expect(costColumns([cost], "params").map(({ key }) => key)).toEqual(["flops", "bytes_accessed", "transcendentals", "params", "share", "total_params", "total_share"]);
+    expect(costColumns([cost, of("measured", [])], "time_s").map(({ key }) => key)).toEqual(["analytic", "measured", "share", "total_time_s", "total_share"]);
     expect(costColumns([of("measured", [])], "flops").map(({ key }) => key)).toContain("time_s");
     const lines = linesOf([of("analytic", [{ block: "a" }]), of("compiled", [{ block: "c" }, { block: "a", flops: 5 }])]);
     expect(lines.map(({ block, by }) => [block, Object.keys(by), by.compiled?.flops])).toEqual([["a", ["analytic", "compiled"], 5], ["c", ["compiled", "analytic"], 0]]);
@@ -74,7 +74,7 @@ describe("costs", () => {
     expect([named([open], "flops").text(line!), named([open], "flops").title_of(line!)]).toEqual(formulas.flops);
     expect(named([open], "flops").bar!(line!)).toEqual([]);
     expect(toCsv([open], "flops").split("\n")[1]).toBe("a,24·batch·width² + 9·batch·width,0,0,0");
-    expect(costOf(open, "a")).toMatchObject({ flops: null, bytes_accessed: 0, share: null });
+    expect(costInWords(open.rows[0]!, open.total, "flops")).toEqual(formulas.flops);
   });
   test("are lower bounds where some are unknown, shares are bounds, and 0 is exact", () => {
     const row = { ...empty, unknown: { flops: 1 } };
@@ -88,15 +88,21 @@ describe("costs", () => {
     expect(shareOf(empty, empty, "flops")).toEqual([0, ""]);
     expect(shareOf({ ...empty, flops: 50 }, { ...empty, flops: 200 }, "flops")).toEqual([0.25, ""]);
   });
-  test("of a group are the sum of what is inside, and count once", () => {
+  test("of a group are self and total: self costs add up, the total is that of the graph and the inspector", () => {
+    const group = cost.rows.find((row) => row.block === "mlp_0")!;
     const inner = cost.rows.filter((row) => row.block.startsWith("mlp_0/"));
-    expect(inner.length).toBeGreaterThan(1);
-    expect(costOf(cost, "mlp_0")!.flops).toBe(inner.reduce((sum, row) => sum + row.flops!, 0));
-    expect(costOf(null, "mlp_0")).toBeNull();
-    const unknown = { ...empty, flops: null, unknown: { flops: 1 } };
-    const total = { ...empty, flops: 7, unknown: { flops: 1 } };
-    expect(costOf(of("analytic", [unknown], total), "a")).toMatchObject({ flops: null, share: null });
-    expect(costOf(of("analytic", [unknown, { ...unknown, block: "a/b", flops: 7 }], total), "a")).toMatchObject({ flops: 7, unknown: { flops: 2 } });
+    expect(totalOf(group).flops).toBe(inner.reduce((sum, row) => sum + row.flops!, group.flops!));
+    const line = linesOf([cost]).find(({ block }) => block === "mlp_0")!;
+    expect(costColumns([cost], "flops").slice(0, 7).map(({ title }) => title)).toEqual(["FLOPs (self)", "Bytes (self)", "Transc. (self)", "Params (self)", "Share of FLOPs (self)", "FLOPs (total)", "Share of FLOPs (total)"]);
+    expect(named([cost], "share").value(line)).toBe(0);
+    const share = (fixture.snapshot as unknown as Snapshot).graph.nodes.find(({ path }) => path === "mlp_0")!.share!;
+    expect(named([cost], "total_share").value(line)).toBeCloseTo(share, 12);
+    expect(named([cost], "total_flops").value(line)).toBe(totalOf(group).flops);
+    const words = costInWords(totalOf(group), cost.total, "flops")[0];
+    expect(words).toBe(`${named([cost], "total_flops").text(line)} · ${named([cost], "total_share").text(line)}`);
+    const [head, ...rows] = toCsv([cost], "flops").trim().split("\n").map((row) => row.split(","));
+    const at = head!.indexOf("share");
+    expect(rows.slice(0, -1).reduce((sum, row) => sum + Number(row[at]), 0)).toBeCloseTo(1, 12);
   });
   test("are of the sources that a view has room for, the last ones that were chosen", () => {
     expect(shownSources("table", ["compiled", "analytic"])).toEqual(["analytic", "compiled"]);
@@ -205,7 +211,7 @@ describe("the Cost tab", () => {
   test("sorts by a column and says so, and comes back to the order of the model", () => {
     const before = rows();
     at("sort.flops").click();
-    expect(find('th[aria-sort="descending"]').textContent).toBe("FLOPs");
+    expect(find('th[aria-sort="descending"]').textContent).toBe("FLOPs (self)");
     expect(rows()[0]).toBe("mlp_0/linear_0");
     at("sort.flops").click();
     expect(find("th[aria-sort]").getAttribute("aria-sort")).toBe("ascending");
@@ -218,7 +224,7 @@ describe("the Cost tab", () => {
   test("sets sources side by side, asking for each once, and keeps the last one pressed", async () => {
     expect(sent("want_cost")).toEqual([]);
     at("source.lowered").click();
-    await soon(() => expect(find("thead").textContent).toContain("AnalyticLowered"));
+    await soon(() => expect(find("thead").textContent).toContain("Analytic (self)Lowered (self)"));
     expect(sent("want_cost")).toEqual([{ source: "lowered" }]);
     expect(find(".mnb-total").textContent).toContain("11.7 MFLOP23.5 MFLOP100.0 %");
     expect(find(".mnb-cost-notes").textContent).toContain("Lowered: lowered: a note");
@@ -228,7 +234,7 @@ describe("the Cost tab", () => {
     const figure = at("figure") as HTMLSelectElement;
     figure.value = "bytes_accessed";
     figure.dispatchEvent(new Event("change"));
-    expect(find('[data-mnb-action="cost.sort.share"]').textContent).toBe("Share of Bytes");
+    expect(find('[data-mnb-action="cost.sort.share"]').textContent).toBe("Share of Bytes (self)");
     // Of a new model it is old until it comes.
     session.alive = false;
     session.change({ version: 2, cost: { ...session.snapshot.cost!, stale: false } });

@@ -349,7 +349,47 @@ describe("the workbench", () => {
     click('[data-mnb-action="empty.add"]');
     expect(document.activeElement).toBe(find('[data-mnb-action="palette.search"]'));
     click('[data-mnb-action="empty.example"]');
-    await vi.waitFor(() => expect(sent("add_block").map((args: any) => args.kind)).toEqual(["Linear", "Relu", "Linear"]));
+    expect(sent("load_example")).toHaveLength(1);
+  });
+
+  test("lets choose the output and the loss, and says why the program is forward", () => {
+    const note = find(".mnb-program-note");
+    const output = find<HTMLSelectElement>('[data-mnb-action="output"]');
+    expect([note.hidden, output.closest("label")!.hidden]).toEqual([true, true]);
+    const losses = { loss: "cross_entropy", losses: ["cross_entropy", "mean_squared_error"] };
+    session.change({ program: "forward", program_note: "the model has 2 outputs", output: "", outputs: ["features", "logits"], ...losses });
+    expect([note.hidden, note.textContent]).toEqual([false, "Program forward: the model has 2 outputs."]);
+    expect([...output.options].map((option) => option.text)).toEqual(["choose…", "features", "logits"]);
+    output.value = "logits";
+    output.dispatchEvent(new Event("change"));
+    expect(sent("set_output")).toEqual([{ output: "logits" }]);
+    session.change({ program: "train step", program_note: "", output: "logits" });
+    expect([note.hidden, output.value, output.options.length]).toEqual([true, "logits", 2]);
+    const loss = find<HTMLSelectElement>('[data-mnb-action="train.loss"]');
+    loss.value = "mean_squared_error";
+    loss.dispatchEvent(new Event("change"));
+    expect(sent("set_loss")).toEqual([{ loss: "mean_squared_error" }]);
+  });
+
+  test("sends names of sizes, and shows in the field why the kernel refuses a shape", async () => {
+    const field = find<HTMLInputElement>("[data-mnb-shape]");
+    const type = (value: string): void => {
+      field.focus();
+      field.value = value;
+      field.dispatchEvent(new Event("input"));
+      field.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter" }));
+    };
+    type("batch, 29");
+    expect(sent("set_shape")).toEqual([{ name: "input", shape: ["batch", 29] }]);
+    await vi.waitFor(() => expect(field.dataset["dirty"]).toBe(""));
+    const refusal = { code: "UnknownOptionError", summary: "['2*n'] is no shape.", facts: [["because", "'2*n' is no name"]] as [string, string][], advice: "" };
+    vi.spyOn(session, "send").mockImplementationOnce((message: any) => session.message({ type: "reply", id: message.id, ok: false, error: refusal }));
+    type("2*n");
+    await vi.waitFor(() => expect(field.getAttribute("aria-invalid")).toBe("true"));
+    expect([field.value, field.title]).toEqual(["2*n", "['2*n'] is no shape.\nbecause: '2*n' is no name"]);
+    field.blur();
+    session.change({});
+    expect([field.value, field.getAttribute("aria-invalid")]).toEqual([session.snapshot.shapes["input"]!.join(", "), null]);
   });
 
   test("waits for a first snapshot", () => {

@@ -1,0 +1,38 @@
+"""Training on one of several outputs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import mithril_nb as ml
+from mithril_nb.errors import UnknownOptionError
+from mithril_nb.models import IOKey, Linear, Model
+
+
+def two_outputs() -> Model:
+    model = Model()
+    model |= Linear(4, name="first")(input="x", output=IOKey("first_out"))
+    model |= Linear(3, name="head")(input="x", output=IOKey("logits"))
+    return model
+
+
+RNG = np.random.default_rng(0)
+DATA = RNG.normal(size=(64, 5)).astype("float32"), RNG.integers(0, 3, 64)
+
+
+def test_a_loss_takes_the_output_that_is_named():
+    run = ml.fit(two_outputs(), DATA, output="logits", epochs=2, batch_size=16)
+    start = {name: np.asarray(value) for name, value in run.params.items()}
+    run.wait()
+    assert len(run.history["accuracy"]) == 8
+    for name, before in start.items():
+        assert np.array_equal(before, run.params[name]) == name.startswith("first."), name
+
+
+def test_an_output_that_the_model_does_not_have_is_refused():
+    with pytest.raises(UnknownOptionError) as caught:
+        ml.fit(two_outputs(), DATA, output="logit", batch_size=16)
+    assert str(caught.value) == (
+        "the model has no output 'logit'.\n    outputs  'first_out', 'logits'\n    Try: output=\"logits\""
+    )
