@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from key_walk import press_everywhere
 from lab import focus
 from small_workbench import BATCH, MODEL, OPEN, SIZES, STAGES, WIDTHS, node, settled, shown
 
@@ -16,6 +17,14 @@ x = np.random.default_rng(0).normal(size=(512, 29)).astype("float32")
 y = (x[:, 0] > 0).astype("int32")
 wb = ml.workbench(model, shapes={"input": [7, 29]}, data=(x, y), epochs=100_000)
 wb
+"""
+
+LIVE = """
+import numpy as np
+run = ml.fit(model, (np.ones((64, 29), "float32"), np.ones(64, "int32")), epochs=2)
+run.start()
+run.wait()
+ml.watch(run)
 """
 
 LIT_LINES = """async (panes) => {
@@ -278,3 +287,39 @@ def test_the_inspector_tells_by_which_formula_a_block_is_counted(show_workbench)
     page.keyboard.press("Enter")
     assert page.locator(".mnb-term").first.is_hidden()
     assert notebook.evaluate(f"wb.selection == ({path!r},)")
+
+
+@pytest.mark.parametrize(("cell", "root", "short"), [(OPEN, ".mnb-workbench", 160), (LIVE, ".mnb-live", 80)])
+def test_keys_pressed_anywhere_in_a_widget_stay_in_it(run_cells, stress, cell: str, root: str, short: int) -> None:
+    notebook = run_cells([MODEL, cell], width=1280, height=1300)
+    notebook.page.locator(f"{root} button").first.wait_for()
+    found = press_everywhere(notebook, root, stress.size(short=short, long=10_000))
+    stress.report(kinds=found["kinds"], presses=found["presses"], wrong=len(found["wrong"]))
+    assert found["wrong"] == []
+
+
+def test_blocks_added_in_quick_succession_keep_their_order(show_workbench) -> None:
+    notebook = show_workbench()
+    settled(notebook, "jaxpr")
+    page = notebook.page
+    node(notebook, "linear_2").click()
+    node(notebook, "relu_0").click()
+    search = page.locator('[data-mnb-action="palette.search"]')
+    search.click()
+    page.evaluate(
+        """(kinds) => {
+            const input = document.querySelector('[data-mnb-action="palette.search"]');
+            for (const kind of kinds) {
+                input.value = kind;
+                input.dispatchEvent(new Event('input'));
+                input.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}));
+            }
+        }""",
+        ["Gelu", "Tanh", "Sigmoid", "Softplus", "Linear"],
+    )
+    notebook.wait_for("len(wb.model.graph.nodes) == 10")
+    order = [notebook.evaluate("next(e.target.node for e in wb.model.graph.edges if e.source.node == 'relu_0')")]
+    for _ in range(5):
+        order += notebook.evaluate(f"[e.target.node for e in wb.model.graph.edges if e.source.node == {order[-1]!r}]")
+    assert order == ["gelu_0", "tanh_0", "sigmoid_0", "softplus_0", "linear_3", "linear_1"]
+    assert notebook.problems == []

@@ -66,7 +66,6 @@ export function createNode(first: GraphNode, actions: NodeActions): HTMLElement 
     const dot = (event.target as Element).closest<HTMLElement>("[data-mnb-port]");
     if (!dot) return;
     event.stopPropagation();
-    event.preventDefault();
     const port = node().outputs.find((candidate) => endpointOf(node(), candidate) === dot.dataset["mnbPort"]);
     if (port && dot.dataset["side"] === "output") actions.wire(event as PointerEvent, node(), port);
   });

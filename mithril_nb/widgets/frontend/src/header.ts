@@ -74,8 +74,8 @@ export class Header {
       attr(input, "placeholder", value ? null : "32, 64");
       input.style.width = `${Math.max(6, input.value.length + 2)}ch`;
     });
-    this.undo.disabled = !snapshot.can_undo;
-    this.redo.disabled = !snapshot.can_redo;
+    attr(this.undo, "aria-disabled", snapshot.can_undo ? null : "true");
+    attr(this.redo, "aria-disabled", snapshot.can_redo ? null : "true");
     const label = snapshot.can_undo && snapshot.undo_label ? `Undo: ${snapshot.undo_label} (Ctrl+Z)` : "Undo (Ctrl+Z)";
     attr(this.undo, "title", label);
     attr(this.undo, "aria-label", label);

@@ -110,7 +110,6 @@ export class Palette {
   /** A press that moves carries a ghost to the canvas; one that does not adds the block. */
   private press(event: PointerEvent, option: HTMLElement, item: PaletteItem): void {
     if (event.button !== 0) return;
-    event.preventDefault();
     option.setPointerCapture(event.pointerId);
     let ghost: HTMLElement | null = null;
     const move = (moved: PointerEvent): void => {

@@ -98,7 +98,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   inspector.root.after(divider("x", "Width of the inspector", lower, inspector.root, "--mnb-inspector"));
   root.append(header.root, connection.root, restore.root, notice.root, main, status.root, tip.root, help.root);
   root.addEventListener("mnb-focus-palette", () => palette.input.focus());
-  listenToKeys(root, { store, header, panes, train, help });
+  const letGo = listenToKeys(root, { store, header, panes, train, help, canvas });
   const unstack = stack(root, left, lower, inspector.root);
   const unfollow = followTheme(root, () => {
     train.recolour();
@@ -136,6 +136,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     model.off("change:snapshot", onSnapshot);
     unfollow();
     unstack();
+    letGo();
     feed.stop();
     for (const leave of leaveKernel) leave();
     for (const part of [canvas, palette, panes, header, inspector, cost, passes, source, problems, train, tabs, status, notice, connection, restore]) part.destroy();

@@ -191,6 +191,32 @@ describe("the workbench", () => {
     document.removeEventListener("keydown", heard);
   });
 
+  test("removes and renames the selected block wherever the focus is, and keeps the focus", async () => {
+    click('[data-mnb-node="gelu_0"]');
+    key(".mnb-root", "F2");
+    expect(find<HTMLInputElement>('[data-mnb-node="gelu_0"] .mnb-rename').value).toBe("gelu_0");
+    key(".mnb-rename", "Escape");
+    key('[data-mnb-tab="cost"]', "Delete");
+    expect(sent("remove")).toEqual([{ paths: ["gelu_0"] }]);
+    click('[data-mnb-action="inspector.remove"]');
+    find('[data-mnb-action="inspector.remove"]').focus();
+    await frame();
+    session.change({ selection: [] });
+    await vi.waitFor(() => expect(document.activeElement!.className).toContain("mnb-root"));
+    key(".mnb-root", "Delete");
+    expect(sent("remove")).toHaveLength(2);
+  });
+
+  test("keeps the focus on undo when there is no more to undo", () => {
+    const undo = find('[data-mnb-action="undo"]');
+    session.change({ can_undo: true });
+    undo.focus();
+    session.change({ can_undo: false });
+    expect([document.activeElement, undo.getAttribute("aria-disabled")]).toEqual([undo, "true"]);
+    undo.click();
+    expect(sent("undo")).toEqual([]);
+  });
+
   test("adds from the palette after the selected block", () => {
     click('[data-mnb-node="gelu_0"]');
     const input = find<HTMLInputElement>('[data-mnb-action="palette.search"]');
@@ -373,7 +399,7 @@ describe("the live run", () => {
     expect(el.querySelector('[data-mnb-action="train.step"]')).toBeNull();
     model.set("run", { ...data.snapshot.run, state: "done" });
     await frame();
-    expect(el.querySelector<HTMLButtonElement>('[data-mnb-action="train.run"]')!.disabled).toBe(true);
+    expect(el.querySelector('[data-mnb-action="train.run"]')!.getAttribute("aria-disabled")).toBe("true");
     expect(model.names()).toEqual(["request_curves", "pause"]);
     model.set("run", { ...data.snapshot.run, state: "stopped" });
     await frame();
