@@ -122,13 +122,7 @@ export class Canvas {
 
   private loadExample(): void {
     const kinds = new Set(this.store.snapshot.palette.map((item) => item.kind));
-    void (async () => {
-      for (const kind of ["Linear", "Relu", "Linear"]) if (kinds.has(kind)) await this.store.kernel.send("add_block", { kind, after: this.lastPath() });
-    })();
-  }
-
-  private lastPath(): string | undefined {
-    return this.store.snapshot.graph.nodes.filter((node) => node.path && !node.path.includes("/")).at(-1)?.path;
+    for (const kind of ["Linear", "Relu", "Linear"]) if (kinds.has(kind)) this.store.command("add_block", { kind });
   }
 
   private makeZoom(): Zoom {

@@ -67,8 +67,7 @@ export class Palette {
   }
 
   private add(item: PaletteItem, place?: { x: number; y: number }): void {
-    const after = this.store.selection.at(-1);
-    this.store.command("add_block", place ? { kind: item.kind, ...place } : after ? { kind: item.kind, after } : { kind: item.kind });
+    this.store.command("add_block", { kind: item.kind, ...place });
   }
 
   private update(): void {

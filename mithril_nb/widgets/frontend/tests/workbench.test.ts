@@ -223,7 +223,16 @@ describe("the workbench", () => {
     input.value = "tan";
     input.dispatchEvent(new Event("input"));
     input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
-    expect(sent("add_block")).toEqual([{ kind: "Tanh", after: "gelu_0" }]);
+    expect(sent("add_block")).toEqual([{ kind: "Tanh" }]);
+    // The kernel adds after its own selection: it must have the latest one before, also while an answer is awaited.
+    session.alive = false;
+    for (const path of ["linear_0", "mlp_0", "linear_1"]) click(`[data-mnb-node="${path}"]`);
+    for (let i = 0; i < 2; i++) {
+      input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+      click('[data-mnb-node="linear_1"]');
+    }
+    const edits = session.sent.filter(({ name }) => name === "select" || name === "add_block").map(({ args }) => args["kind"] ?? args["paths"].join());
+    expect(edits.slice(2), "after gelu_0 and Tanh").toEqual(["linear_1", "Tanh", "linear_1", "Tanh"]);
   });
 
   test("selects and takes away an edge", () => {
