@@ -27,6 +27,26 @@ run.wait()
 ml.watch(run)
 """
 
+LONG = """
+import mithril_nb as ml
+from mithril_nb.models import Linear, Model, Relu
+long = "long_" * 1000
+inner = Model(name="inner") + Linear(5, name=long + "inner") + Relu()
+model = Model(name=long) + Linear(8, name=long + "first") + Linear(9, name=long + "second") + inner
+model.rename_keys(input=long + "input")
+wb = ml.workbench(model, shapes={long + "input": [7, 29]})
+wb
+"""
+
+TOO_WIDE = """(selector) => {
+    const root = document.querySelector(selector), room = root.clientWidth + 1;
+    const isTooWide = (one) => one.matches('.mnb-header, .mnb-bar, .mnb-notice, .mnb-tabs, .mnb-canvas')
+        ? one.scrollWidth > room
+        : one.getBoundingClientRect().width > 1.5 * room;  // a table of many columns scrolls
+    const wide = [...root.querySelectorAll('*')].filter((one) => !one.closest('.cm-content') && isTooWide(one));
+    return wide.map((one) => `${one.tagName}.${one.getAttribute('class')}`);
+}"""
+
 LIT_LINES = """async (panes) => {
     // A pane draws the lines that are in view: it is scrolled from end to end, all panes in the same frames.
     const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
@@ -323,3 +343,31 @@ def test_blocks_added_in_quick_succession_keep_their_order(show_workbench) -> No
         order += notebook.evaluate(f"[e.target.node for e in wb.model.graph.edges if e.source.node == {order[-1]!r}]")
     assert order == ["gelu_0", "tanh_0", "sigmoid_0", "softplus_0", "linear_3", "linear_1"]
     assert notebook.problems == []
+
+
+def test_names_of_any_length_are_elided(run_cells) -> None:
+    notebook = run_cells([LONG], width=1280, height=1300)
+    page = notebook.page
+    shown(notebook)
+    settled(notebook, "jaxpr")
+    assert page.locator(".mnb-model-name").get_attribute("title") == "long_" * 1000
+    wide = {"first": page.evaluate(TOO_WIDE, ".mnb-root")}
+    page.locator("[data-mnb-node]").nth(1).click()
+    notebook.wait_for("wb.selection")
+    for part in ("view.treemap", "view.memory", "view.beside", "view.what_if", "view.table"):
+        page.locator(f'[data-mnb-action="cost.{part}"]').click()
+        wide[part] = page.evaluate(TOO_WIDE, ".mnb-root")
+    notebook.execute("wb.do('set_attribute', path=wb.selection[0], name='input_size', value=5)")
+    page.locator(".mnb-problem").first.wait_for(state="attached")
+    for tab in ("passes", "train", "source", "problems"):
+        page.locator(f'[data-mnb-tab="{tab}"]').click()
+        wide[tab] = page.evaluate(TOO_WIDE, ".mnb-root")
+    notebook.execute("wb.session.run_command('rename', {'path': wb.selection[0], 'name': ''})")
+    page.locator('[data-mnb-part="notice"]').wait_for()
+    page.locator("[data-mnb-node]").nth(1).focus()
+    page.keyboard.press("c")
+    page.locator(".mnb-menu .mnb-option").first.wait_for()
+    wide["notice and menu"] = page.evaluate(TOO_WIDE, ".mnb-root")
+    assert page.locator(".mnb-canvas").evaluate("canvas => canvas.scrollLeft") == 0, "the menu moved the graph"
+    assert page.locator('[data-mnb-part="notice"]').bounding_box()["height"] < 260
+    assert {what: found for what, found in wide.items() if found} == {}

@@ -96,6 +96,6 @@ export class Header {
     };
     input.addEventListener("change", commit);
     input.addEventListener("keydown", (event) => event.key === "Enter" && commit());
-    return h("label", { class: "mnb-labelled" }, h("span", {}, port), input);
+    return h("label", { class: "mnb-labelled" }, h("span", { title: port }, port), input);
   }
 }
