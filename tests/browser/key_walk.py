@@ -45,14 +45,19 @@ _INSTALL = """(selector) => {
     const describe = (one) => one?.tagName ? `${one.tagName.toLowerCase()}.${one.getAttribute('class') ?? ''}` : 'none';
     const early = (event) => inside(event.composedPath()[0]) || left.push(`${event.key} at ${describe(event.target)}`);
     const late = (event) => inside(event.target) && left.push(`${event.key} through ${describe(event.target)}`);
+    let hit = false;
+    const press = (event) => (hit = inside(event.composedPath()[0]));
+    window.addEventListener('pointerdown', press, true);
     window.addEventListener('keydown', early, true);
     window.addEventListener('keydown', late);
     window.mnbKeys = {
         stop: () => {
+            window.removeEventListener('pointerdown', press, true);
             window.removeEventListener('keydown', early, true);
             window.removeEventListener('keydown', late);
         },
         taken: () => left.splice(0),
+        isHit: () => hit,
         holds: () => inside(active()),
         focus: () => describe(active()),
         // A place for each kind that is not in `done`, where an element of it is on top.
@@ -117,8 +122,10 @@ def press_everywhere(notebook: NotebookPage, root: str, presses: int) -> dict[st
         if not fresh or pressed >= presses:
             break
         kind = next((one for name in _FIRST for one in fresh if name in one), fresh[(7 * len(done)) % len(fresh)])
-        done.add(kind)
         page.mouse.click(*places[kind])
+        if not page.evaluate("window.mnbKeys.isHit()"):
+            continue  # the page moved before the click
+        done.add(kind)
         before = page.evaluate(_CELLS)
         if not page.evaluate("window.mnbKeys.holds()"):
             wrong.append(f"{kind}: after the click the focus is on {page.evaluate('window.mnbKeys.focus()')}")

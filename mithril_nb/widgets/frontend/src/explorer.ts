@@ -41,7 +41,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const read = (): Snapshot => ({ ...NOTHING, ...(model.get("snapshot") as Snapshot) });
   const store = new Store(read(), kernel);
   store.panes = ["jaxpr", "stablehlo"];
-  const root = h("div", { class: "mnb-root mnb-explorer lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": `Program ${store.snapshot.name}` });
+  const root = h("div", { class: "mnb-root mnb-explorer", role: "region", "aria-label": `Program ${store.snapshot.name}` });
   el.append(root);
   const tip = new Tip(root);
   const help = new Help(KEYS);

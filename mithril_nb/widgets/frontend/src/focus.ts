@@ -46,6 +46,7 @@ function heirOf(path: readonly Element[], root: HTMLElement): HTMLElement {
  */
 export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) => boolean = () => false): () => void {
   attr(root, "tabindex", -1);
+  attr(root, "data-lm-suppress-shortcuts", "true");
   // Focus rings in the graph are for keys.
   root.addEventListener("pointerdown", () => (root.dataset["mnbInput"] = "pointer"), true);
   root.addEventListener("keydown", () => (root.dataset["mnbInput"] = "keys"), true);
@@ -66,7 +67,11 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
   const leave = (event: Event): void => {
     if (!event.composedPath().includes(root)) path = [];
   };
-  root.addEventListener("focusin", (event) => (path = pathOf(event, root)));
+  root.addEventListener("focusin", (event) => {
+    path = pathOf(event, root);
+    // Notebook 7 handles keys before any listener of ours. It leaves out only a focused element that is marked itself.
+    (event.target as Element).setAttribute("data-lm-suppress-shortcuts", "true");
+  });
   root.addEventListener("focusout", () =>
     setTimeout(() => {
       if (!isNowhere()) return;

@@ -25,7 +25,7 @@ export function mountCurves({ model, el }: Mounted): () => void {
   const kernel = new Kernel(model);
   let latest = model.get("run") as Partial<Run> | null;
   const run = (): Run => ({ ...NO_RUN, ...latest });
-  const root = h("div", { class: "mnb-root mnb-live lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": "Training run" });
+  const root = h("div", { class: "mnb-root mnb-live", role: "region", "aria-label": "Training run" });
   const connection = new Connection(kernel, () => ({ source: "" }));
   const feed = feedCurves(kernel, () => run().points);
   const train = new Train({ kernel, curves: feed.curves, run, canStart: false });

@@ -5,6 +5,7 @@ import { Connection } from "./connection";
 import { CostTab } from "./cost";
 import { h } from "./dom";
 import { feedCurves } from "./feed";
+import { holdKeyboard } from "./focus";
 import { oncePerFrame } from "./frame";
 import { Header } from "./header";
 import { Help } from "./help";
@@ -42,6 +43,7 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
   let cleanup: (() => void) | null = null;
   const showTwin = hideTwin(el);
   const waiting = h("div", { class: "mnb-root mnb-waiting" }, "Waiting for the model from the kernel.");
+  const letGo = holdKeyboard(waiting);
   const start = (): void => {
     const snapshot = model.get("snapshot");
     if (cleanup || !hasContent(snapshot)) return;
@@ -55,6 +57,7 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
   return () => {
     model.off("change:snapshot", start);
     waiting.remove();
+    letGo();
     cleanup?.();
     showTwin();
   };
@@ -63,7 +66,7 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
 function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void {
   const kernel = new Kernel(model);
   const store = new Store(first, kernel);
-  const root = h("div", { class: "mnb-root mnb-workbench lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": `Workbench of ${first.name}` });
+  const root = h("div", { class: "mnb-root mnb-workbench", role: "region", "aria-label": `Workbench of ${first.name}` });
   el.append(root);
   const tip = new Tip(root);
   const help = new Help();

@@ -92,6 +92,8 @@ describe("the focus of a widget", () => {
     first.click();
     expect(heard).toHaveBeenCalledTimes(1);
     expect(root.tabIndex).toBe(-1);
+    second.focus();
+    expect(second.dataset["lmSuppressShortcuts"], "Notebook 7 looks at the focused element alone").toBe("true");
   });
 
   test.each(["keydown", "keyup", "keypress"])("lets no %s out", (type) => {
