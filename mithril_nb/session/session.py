@@ -249,6 +249,9 @@ class Session:
         """
         with self._lock:
             place = (args.pop("x", None), args.pop("y", None))
+            if name == "add_block" and self.selection:
+                # Commands arrive in the order of the user's actions; a page may not have seen their results yet.
+                args.setdefault("after", self.selection[-1])
             if name == "add_block" and None not in place:
                 name = "place_block"
                 args.pop("after", None)

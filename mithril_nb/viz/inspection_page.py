@@ -23,7 +23,7 @@ from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_h
 from mithril_nb.viz.listing import TITLES, hue_class, hues_seen, listing_css, panes_html
 from mithril_nb.viz.op_help import op_help
 from mithril_nb.viz.report import POLICY
-from mithril_nb.viz.style import SANS, base_css
+from mithril_nb.viz.style import base_css, heading_css, heading_html
 
 if TYPE_CHECKING:  # these import JAX
     from mithril_nb.stages import Inspection
@@ -93,9 +93,9 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{name}</title>'
-        f"<style>{base_css()}{listing_css()}{summary_css()}{cost_css()}{_PAGE_CSS}</style></head>"
+        f"<style>{base_css()}{heading_css()}{listing_css()}{summary_css()}{cost_css()}{_PAGE_CSS}</style></head>"
         f'<body class="mnb"><main class="mnb-page">'
-        f'<h1>{name} <span class="quiet">at every stage, by mithril_nb</span></h1>{graph_html(inspection, hues)}'
+        f"{heading_html(inspection.name, 'at every stage, by mithril_nb')}{graph_html(inspection, hues)}"
         f'<div class="live" hidden></div><div class="plain">{panes_html(stages, hues, key, PLAIN_LINES)}</div>'
         f"{_passes_html(passes, diffs, why)}{_cost_html(inspection, hues)}"
         f"<h2>Stages</h2>{stages_html(inspection, names)}</main>"
@@ -226,8 +226,6 @@ def _cost_html(inspection: Inspection, hues: dict[str, int]) -> str:
 
 _PAGE_CSS = (
     "html{color-scheme:light dark}body.mnb{margin:0;padding:16px 20px;min-height:100vh}"
-    f".mnb h1{{font:600 20px/1.3 {SANS};margin:0 0 12px}}"
-    ".mnb h1 .quiet{font-weight:400;font-size:13px;margin-left:8px}"
     ".mnb h2{font-size:15px;font-weight:600;margin:20px 0 6px;color:var(--ink)}"
     ".mnb .picture{max-height:70vh}"
     ".mnb button{font:inherit;color:var(--ink);background:var(--surface);border:1px solid var(--line);"

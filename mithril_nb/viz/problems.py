@@ -25,9 +25,9 @@ def problems_css() -> str:
     return (
         ".mnb .problems{list-style:none;margin:0 0 12px;padding:0}"
         ".mnb .problems li{border:1px solid var(--bad);border-left-width:5px;border-radius:4px;padding:6px 10px;"
-        "margin:0 0 8px}"
+        "margin:0 0 8px;overflow-wrap:anywhere}"
         ".mnb .problems b{color:var(--bad)}"
-        ".mnb .problems dl{display:grid;grid-template-columns:max-content 1fr;gap:0 12px;margin:4px 0}"
+        ".mnb .problems dl{display:grid;grid-template-columns:fit-content(40%) 1fr;gap:0 12px;margin:4px 0}"
         ".mnb .problems dt{color:var(--muted)}.mnb .problems dd{margin:0;white-space:pre-wrap}"
         ".mnb .problems code{white-space:pre-wrap}"
     )

@@ -15,7 +15,7 @@ from mithril_nb.viz.linking import LINK_SCRIPT
 from mithril_nb.viz.listing import hues_seen, listing_css, panes_html
 from mithril_nb.viz.problems import problems_css, problems_html
 from mithril_nb.viz.records import Diagram
-from mithril_nb.viz.style import MONO, SANS, base_css
+from mithril_nb.viz.style import MONO, base_css, heading_css, heading_html
 from mithril_nb.viz.svg import diagram_svg
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def report_html(
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f'<meta name="color-scheme" content="light dark"><title>{name}</title>'
-        f"<style>{base_css()}{sections_css()}{_PAGE_CSS}</style></head>"
+        f"<style>{base_css()}{heading_css()}{sections_css()}{_PAGE_CSS}</style></head>"
         f'<body class="mnb"><main class="mnb-linked">'
-        f'<h1>{name} <span class="quiet">mithril_nb report</span></h1>{body}</main>'
+        f"{heading_html(title, 'mithril_nb report')}{body}</main>"
         f"<script>{LINK_SCRIPT}</script></body></html>\n"
     )
 
@@ -159,8 +159,6 @@ def sections_css() -> str:
 
 _PAGE_CSS = (
     "html{color-scheme:light dark}body.mnb{margin:0;padding:16px 20px;min-height:100vh}"
-    f".mnb h1{{font:600 20px/1.3 {SANS};margin:0 0 12px}}"
-    ".mnb h1 .quiet{font-weight:400;font-size:13px;margin-left:8px}"
     "@media (min-width:901px){.mnb .graph{position:sticky;top:12px;max-height:calc(100vh - 24px)}}"
     ".mnb .code{max-height:52vh}"
     "@media print{.mnb .code,.mnb .graph{max-height:none;overflow:visible;position:static}}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.palette import DARK, LIGHT, LIT, PINNED, Theme, mixed
 
 MONO = "var(--jp-code-font-family, ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace)"
@@ -31,6 +32,21 @@ def base_css() -> str:
             ".mnb .quiet{color:var(--muted)}.mnb .hx{background:var(--muted)}"
         )
         + "".join(f".mnb .h{at}{{background:var(--h{at})}}" for at in range(len(LIGHT.hues)))
+    )
+
+
+def heading_html(name: str, about: str) -> str:
+    """Return the heading of a page: a name, elided where it is too long, and what the page is."""
+    shown = escaped(one_line(name))
+    return f'<h1><span class="name" title="{shown}">{shown}</span><span class="quiet">{escaped(about)}</span></h1>'
+
+
+def heading_css() -> str:
+    """Return the rules of the heading."""
+    return (
+        f".mnb h1{{display:flex;align-items:baseline;gap:8px;font:600 20px/1.3 {SANS};margin:0 0 12px}}"
+        ".mnb h1 .name{min-width:0;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}"
+        ".mnb h1 .quiet{flex:none;font-weight:400;font-size:13px}"
     )
 
 

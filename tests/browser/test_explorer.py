@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from key_walk import press_everywhere
 from lab import focus
 
 PROGRAM = """
@@ -116,3 +117,11 @@ def test_a_program_that_cannot_be_traced_shows_how_far_it_came(open_explorer) ->
     assert pane.locator(".mnb-failing").count() > 0
     pane.locator(".cm-line", has_text="sin").first.wait_for()
     assert notebook.problems == []
+
+
+def test_keys_pressed_anywhere_in_an_explorer_stay_in_it(open_explorer, stress) -> None:
+    notebook = open_explorer()
+    notebook.resize(1280, 1300)
+    found = press_everywhere(notebook, ".mnb-explorer", stress.size(short=80, long=10_000))
+    stress.report(kinds=found["kinds"], presses=found["presses"], wrong=len(found["wrong"]))
+    assert found["wrong"] == []

@@ -121,3 +121,17 @@ def test_a_report_has_the_stages_that_a_person_reads(page: Page):
 
 def test_reports_are_files_of_their_own(report: str):
     assert Path(report.removeprefix("file://")).stat().st_size < 1_000_000
+
+
+def test_names_of_any_length_are_elided(chromium: Browser, tmp_path: Path):
+    name = "long_" * 1000
+    model = Model(name=name) + Linear(8, name=f"{name}first") + Linear(4, name=f"{name}second")
+    model.rename_keys(input=f"{name}input")
+    save(model, tmp_path / "model.json")
+    page_file = tmp_path / "report.html"
+    shape = f"{name}input=16,56"
+    assert cli.main(["report", str(tmp_path / "model.json"), "-o", str(page_file), "--shape", shape]) == 0
+    with watched_page(chromium.context, page_file.as_uri(), 800) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        assert (page.locator("h1 .name").get_attribute("title") or "").startswith(name)
+        assert page.locator("h1 .quiet").is_visible()

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from key_walk import press_everywhere
 from lab import focus
 from small_workbench import BATCH, MODEL, OPEN, SIZES, STAGES, WIDTHS, node, settled, shown
 
@@ -17,6 +18,34 @@ y = (x[:, 0] > 0).astype("int32")
 wb = ml.workbench(model, shapes={"input": [7, 29]}, data=(x, y), epochs=100_000)
 wb
 """
+
+LIVE = """
+import numpy as np
+run = ml.fit(model, (np.ones((64, 29), "float32"), np.ones(64, "int32")), epochs=2)
+run.start()
+run.wait()
+ml.watch(run)
+"""
+
+LONG = """
+import mithril_nb as ml
+from mithril_nb.models import Linear, Model, Relu
+long = "long_" * 1000
+inner = Model(name="inner") + Linear(5, name=long + "inner") + Relu()
+model = Model(name=long) + Linear(8, name=long + "first") + Linear(9, name=long + "second") + inner
+model.rename_keys(input=long + "input")
+wb = ml.workbench(model, shapes={long + "input": [7, 29]})
+wb
+"""
+
+TOO_WIDE = """(selector) => {
+    const root = document.querySelector(selector), room = root.clientWidth + 1;
+    const isTooWide = (one) => one.matches('.mnb-header, .mnb-bar, .mnb-notice, .mnb-tabs, .mnb-canvas')
+        ? one.scrollWidth > room
+        : one.getBoundingClientRect().width > 1.5 * room;  // a table of many columns scrolls
+    const wide = [...root.querySelectorAll('*')].filter((one) => !one.closest('.cm-content') && isTooWide(one));
+    return wide.map((one) => `${one.tagName}.${one.getAttribute('class')}`);
+}"""
 
 LIT_LINES = """async (panes) => {
     // A pane draws the lines that are in view: it is scrolled from end to end, all panes in the same frames.
@@ -278,3 +307,67 @@ def test_the_inspector_tells_by_which_formula_a_block_is_counted(show_workbench)
     page.keyboard.press("Enter")
     assert page.locator(".mnb-term").first.is_hidden()
     assert notebook.evaluate(f"wb.selection == ({path!r},)")
+
+
+@pytest.mark.parametrize(("cell", "root", "short"), [(OPEN, ".mnb-workbench", 160), (LIVE, ".mnb-live", 80)])
+def test_keys_pressed_anywhere_in_a_widget_stay_in_it(run_cells, stress, cell: str, root: str, short: int) -> None:
+    notebook = run_cells([MODEL, cell], width=1280, height=1300)
+    notebook.page.locator(f"{root} button").first.wait_for()
+    found = press_everywhere(notebook, root, stress.size(short=short, long=10_000))
+    stress.report(kinds=found["kinds"], presses=found["presses"], wrong=len(found["wrong"]))
+    assert found["wrong"] == []
+
+
+def test_blocks_added_in_quick_succession_keep_their_order(show_workbench) -> None:
+    notebook = show_workbench()
+    settled(notebook, "jaxpr")
+    page = notebook.page
+    node(notebook, "linear_2").click()
+    node(notebook, "relu_0").click()
+    search = page.locator('[data-mnb-action="palette.search"]')
+    search.click()
+    page.evaluate(
+        """(kinds) => {
+            const input = document.querySelector('[data-mnb-action="palette.search"]');
+            for (const kind of kinds) {
+                input.value = kind;
+                input.dispatchEvent(new Event('input'));
+                input.dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter', bubbles: true}));
+            }
+        }""",
+        ["Gelu", "Tanh", "Sigmoid", "Softplus", "Linear"],
+    )
+    notebook.wait_for("len(wb.model.graph.nodes) == 10")
+    order = [notebook.evaluate("next(e.target.node for e in wb.model.graph.edges if e.source.node == 'relu_0')")]
+    for _ in range(5):
+        order += notebook.evaluate(f"[e.target.node for e in wb.model.graph.edges if e.source.node == {order[-1]!r}]")
+    assert order == ["gelu_0", "tanh_0", "sigmoid_0", "softplus_0", "linear_3", "linear_1"]
+    assert notebook.problems == []
+
+
+def test_names_of_any_length_are_elided(run_cells) -> None:
+    notebook = run_cells([LONG], width=1280, height=1300)
+    page = notebook.page
+    shown(notebook)
+    settled(notebook, "jaxpr")
+    assert page.locator(".mnb-model-name").get_attribute("title") == "long_" * 1000
+    wide = {"first": page.evaluate(TOO_WIDE, ".mnb-root")}
+    page.locator("[data-mnb-node]").nth(1).click()
+    notebook.wait_for("wb.selection")
+    for part in ("view.treemap", "view.memory", "view.beside", "view.what_if", "view.table"):
+        page.locator(f'[data-mnb-action="cost.{part}"]').click()
+        wide[part] = page.evaluate(TOO_WIDE, ".mnb-root")
+    notebook.execute("wb.do('set_attribute', path=wb.selection[0], name='input_size', value=5)")
+    page.locator(".mnb-problem").first.wait_for(state="attached")
+    for tab in ("passes", "train", "source", "problems"):
+        page.locator(f'[data-mnb-tab="{tab}"]').click()
+        wide[tab] = page.evaluate(TOO_WIDE, ".mnb-root")
+    notebook.execute("wb.session.run_command('rename', {'path': wb.selection[0], 'name': ''})")
+    page.locator('[data-mnb-part="notice"]').wait_for()
+    page.locator("[data-mnb-node]").nth(1).focus()
+    page.keyboard.press("c")
+    page.locator(".mnb-menu .mnb-option").first.wait_for()
+    wide["notice and menu"] = page.evaluate(TOO_WIDE, ".mnb-root")
+    assert page.locator(".mnb-canvas").evaluate("canvas => canvas.scrollLeft") == 0, "the menu moved the graph"
+    assert page.locator('[data-mnb-part="notice"]').bounding_box()["height"] < 260
+    assert {what: found for what, found in wide.items() if found} == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import nbformat
+from key_walk import press_everywhere
 from small_workbench import BATCH, MODEL, OPEN, node, settled, shown
 
 SLIDER = """
@@ -51,8 +52,8 @@ def test_a_saved_notebook_shows_the_workbench_with_no_kernel_as_it_was_left(open
     assert "Loading widget" not in later.page.locator(".jp-OutputArea").last.inner_text(), "nothing is on its way"
 
 
-def test_notebook_7_shows_the_same_slider_and_workbench(open_notebook) -> None:
-    notebook = open_notebook([SLIDER, MODEL, OPEN], app="notebooks", height=1000)
+def test_notebook_7_shows_the_same_slider_and_workbench(open_notebook, stress) -> None:
+    notebook = open_notebook([SLIDER, MODEL, OPEN], app="notebooks", height=1300)
     notebook.run_all()
     notebook.page.locator(".widget-slider .noUi-handle").wait_for()
     shown(notebook)
@@ -60,3 +61,6 @@ def test_notebook_7_shows_the_same_slider_and_workbench(open_notebook) -> None:
     node(notebook, "linear_1").click()
     notebook.wait_for("wb.selection == ('linear_1',)")
     assert [text for text in notebook.problems if "mnb" in text or "mithril" in text] == []
+    found = press_everywhere(notebook, ".mnb-workbench", stress.size(short=80, long=10_000))
+    stress.report(kinds=found["kinds"], presses=found["presses"], wrong=len(found["wrong"]))
+    assert found["wrong"] == []

@@ -381,6 +381,18 @@ def test_an_edit_that_fails_leaves_nothing_behind(session, name, args, text):
     assert "relu_1" in session.model.graph.by_name
 
 
+def test_blocks_are_added_after_the_selection_in_the_order_of_the_commands(session):
+    session.do("select", paths=["linear_0"])
+    for kind in ("Gelu", "Tanh", "Sigmoid"):
+        session.do("add_block", kind=kind)
+    edges = {edge.source.node: edge.target.node for edge in session.model.graph.edges}
+    assert [edges[name] for name in ("linear_0", "gelu_0", "tanh_0", "sigmoid_0")] == [
+        "gelu_0", "tanh_0", "sigmoid_0", "relu_0",
+    ]  # fmt: skip
+    session.do("add_block", kind="Softplus", after="gelu_0")
+    assert next(edge.target.node for edge in session.model.graph.edges if edge.source.node == "gelu_0") == "softplus_0"
+
+
 def test_paths_that_are_not_there_are_not_kept(session):
     session.do("move", path="ghost", x=1, y=2)
     session.do("expand", path="ghost")

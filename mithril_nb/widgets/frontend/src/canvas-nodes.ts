@@ -66,7 +66,6 @@ export function createNode(first: GraphNode, actions: NodeActions): HTMLElement 
     const dot = (event.target as Element).closest<HTMLElement>("[data-mnb-port]");
     if (!dot) return;
     event.stopPropagation();
-    event.preventDefault();
     const port = node().outputs.find((candidate) => endpointOf(node(), candidate) === dot.dataset["mnbPort"]);
     if (port && dot.dataset["side"] === "output") actions.wire(event as PointerEvent, node(), port);
   });
@@ -126,6 +125,7 @@ export function updateNode(element: HTMLElement, node: GraphNode, problems: read
   if (!nameSlot.querySelector("input")) text(nameSlot, node.name);
   attr(nameSlot, "title", node.path || node.name);
   text(find(".mnb-node-kind"), node.path ? node.kind : node.kind === "input" ? "model input" : "model output");
+  attr(find(".mnb-node-kind"), "title", node.path ? node.kind : null);
   text(find(".mnb-node-repeat"), node.repeat > 1 ? `×${node.repeat}` : "");
   const chevron = find(".mnb-node-chevron");
   chevron.hidden = !node.group;

@@ -251,7 +251,7 @@ export class Canvas {
     };
     const handled = ((): boolean => {
       if (event.ctrlKey || event.metaKey || event.altKey) return false;
-      if ((event.key === "Delete" || event.key === "Backspace") && this.deleteSelected(node)) return true;
+      if ((event.key === "Delete" || event.key === "Backspace") && this.removeSelected(node)) return true;
       if (!node) return false;
       switch (event.key) {
         case "ArrowDown": return go(order[at + 1]), true;
@@ -283,7 +283,14 @@ export class Canvas {
     }
   }
 
-  private deleteSelected(focused: GraphNode | undefined): boolean {
+  /** Rename the first selected block in place; returns whether there is one. */
+  renameSelected(): boolean {
+    const node = this.nodes.get(this.store.selection[0] ?? "");
+    return node?.dispatchEvent(new CustomEvent("mnb-rename")) ?? false;
+  }
+
+  /** Remove the selected edge or blocks, else the focused block; returns whether there is any. */
+  removeSelected(focused?: GraphNode): boolean {
     const edge = this.store.snapshot.graph.edges.find((candidate) => candidate.id === this.store.selectedEdge);
     if (edge) {
       this.store.command("disconnect", { source: edge.source, target: edge.target });

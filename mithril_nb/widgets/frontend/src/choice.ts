@@ -88,6 +88,7 @@ export class Chips {
     keyed(this.root, chips, ({ key }) => key, ({ key }) => h("button", { type: "button", class: "mnb-toggle mnb-removable", onclick: () => this.leave(key) }), (chip: HTMLElement, { said }) => {
       text(chip, `${said} ✕`);
       attr(chip, "aria-label", `${this.verb} ${said}`);
+      attr(chip, "title", said);
     });
     this.root.hidden = chips.length === 0;
   }

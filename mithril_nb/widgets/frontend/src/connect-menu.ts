@@ -43,8 +43,8 @@ export class ConnectMenu {
     let at = 0;
     const options = choices.map(({ source, target, connected }, i) =>
       h("div", { class: "mnb-option", role: "option", id: `${this.id}-${i}`, "aria-selected": "false", onclick: () => this.take(choices[i]!) },
-        h("span", {}, `${node.outputs.length > 1 ? `${source.port.name} → ` : ""}${target.endpoint}`),
-        h("small", {}, connected ? "connected: Enter disconnects" : this.feeder(target)),
+        h("span", { title: target.endpoint }, `${node.outputs.length > 1 ? `${source.port.name} → ` : ""}${target.endpoint}`),
+        h("small", { title: this.feeder(target) }, connected ? "connected: Enter disconnects" : this.feeder(target)),
       ),
     );
     const list = h("div", { class: "mnb-options", role: "listbox", tabindex: 0, "aria-label": `Connect ${node.name} to` }, ...options);
@@ -66,11 +66,12 @@ export class ConnectMenu {
       paint();
     });
     list.addEventListener("blur", () => this.close());
-    this.box = h("div", { class: "mnb-menu" }, h("div", { class: "mnb-menu-title" }, `Connect ${node.name} to`), choices.length ? list : h("p", {}, "There is no input that it could go to."), choices.length ? null : list);
+    this.box = h("div", { class: "mnb-menu" }, h("div", { class: "mnb-menu-title", title: node.name }, `Connect ${node.name} to`), choices.length ? list : h("p", {}, "There is no input that it could go to."), choices.length ? null : list);
     const [outer, inner] = [this.frame.getBoundingClientRect(), beside.getBoundingClientRect()];
-    this.box.style.left = `${Math.max(4, Math.min(inner.right - outer.left + 8, outer.width - 230))}px`;
-    this.box.style.top = `${Math.max(4, Math.min(inner.top - outer.top, outer.height - 180))}px`;
     this.frame.append(this.box);
+    // A menu that reaches over the edge would scroll the canvas when its option comes into view.
+    this.box.style.left = `${Math.max(4, Math.min(inner.right - outer.left + 8, outer.width - this.box.offsetWidth - 8))}px`;
+    this.box.style.top = `${Math.max(4, Math.min(inner.top - outer.top, outer.height - 180))}px`;
     paint();
     list.focus({ preventScroll: true });
   }

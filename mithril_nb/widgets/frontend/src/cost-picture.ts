@@ -101,6 +101,7 @@ export class Drawing {
   /** Whether there is something to be seen. */
   show(markup: string, theme: Theme): boolean {
     this.markup = markup;
+    const held = (this.shadow.activeElement as SVGElement | null)?.dataset["block"];
     this.svg?.remove();
     this.svg = markup ? drawingOf(markup, theme) : null;
     this.marks = [];
@@ -118,6 +119,8 @@ export class Drawing {
     // Within an image nobody can point at anything.
     if (this.marks.length) attr(this.svg, "role", "group");
     this.shadow.append(this.svg);
+    const heir = held === undefined ? null : (this.marks.find((mark) => mark.dataset["block"] === held) ?? this.marks[0]);
+    if (heir) this.focus(heir);
     this.paintLinks();
     return true;
   }

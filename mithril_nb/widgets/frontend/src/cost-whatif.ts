@@ -211,7 +211,6 @@ export class WhatIf {
 
   /** Apply the changes as one edit, which undo takes back. */
   private make(): void {
-    if (this.apply.getAttribute("aria-disabled")) return;
     const changes = [...this.changes.values()];
     void this.store.kernel.send("apply_what_if", { changes }).then((reply) => {
       if (reply.ok) this.takeBack([...this.changes.keys()]);

@@ -41,7 +41,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const read = (): Snapshot => ({ ...NOTHING, ...(model.get("snapshot") as Snapshot) });
   const store = new Store(read(), kernel);
   store.panes = ["jaxpr", "stablehlo"];
-  const root = h("div", { class: "mnb-root mnb-explorer lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": `Program ${store.snapshot.name}` });
+  const root = h("div", { class: "mnb-root mnb-explorer", role: "region", "aria-label": `Program ${store.snapshot.name}` });
   el.append(root);
   const tip = new Tip(root);
   const help = new Help(KEYS);
@@ -64,7 +64,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   panes.root.after(divider("y", "Height of the stages", lower, panes.root, "--mnb-panes"));
   const connection = new Connection(kernel, () => store.snapshot);
   root.append(header.root, connection.root, notice.root, main, tip.root, help.root);
-  listenToKeys(root, { store, header, panes, help });
+  const letGo = listenToKeys(root, { store, header, panes, help });
   const unfollow = followTheme(root, () => cost.recolour());
   const paint = (): void => {
     root.dataset["mnbVersion"] = String(store.snapshot.version);
@@ -82,6 +82,7 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   return () => {
     model.off("change:snapshot", onSnapshot);
     unfollow();
+    letGo();
     for (const one of leave) one();
     for (const part of [graph, panes, header, cost, passes, transforms, tabs, notice, connection]) part?.destroy();
     tip.hide();

@@ -84,8 +84,8 @@ export class Header {
       attr(input, "placeholder", value ? null : "32, 64");
       input.style.width = `${Math.max(6, input.value.length + 2)}ch`;
     });
-    this.undo.disabled = !snapshot.can_undo;
-    this.redo.disabled = !snapshot.can_redo;
+    attr(this.undo, "aria-disabled", snapshot.can_undo ? null : "true");
+    attr(this.redo, "aria-disabled", snapshot.can_redo ? null : "true");
     const label = snapshot.can_undo && snapshot.undo_label ? `Undo: ${snapshot.undo_label} (Ctrl+Z)` : "Undo (Ctrl+Z)";
     attr(this.undo, "title", label);
     attr(this.undo, "aria-label", label);
@@ -110,7 +110,7 @@ export class Header {
     };
     input.addEventListener("change", commit);
     input.addEventListener("keydown", (event) => event.key === "Enter" && commit());
-    return h("label", { class: "mnb-labelled" }, h("span", {}, port), input);
+    return h("label", { class: "mnb-labelled" }, h("span", { title: port }, port), input);
   }
 
   private paintRefusal(input: HTMLInputElement, reason: string): void {

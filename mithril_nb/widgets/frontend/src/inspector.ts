@@ -88,6 +88,7 @@ export class Inspector {
     }
     if (!this.title.querySelector("input")) text(this.title, block.path.split("/").join(" / "));
     attr(this.title, "title", block.path);
+    attr(this.kind, "title", block.kind);
     text(this.kind, selection.length > 1 ? `${block.kind} · and ${selection.length - 1} more selected` : block.kind);
     this.root.className = `mnb-inspector mnb-has-hue mnb-hue-${((block.hue % 8) + 8) % 8}`;
     this.fields(block);
@@ -96,7 +97,10 @@ export class Inspector {
     text(this.doc, block.doc);
     this.paintFacts(block);
     const own = snapshot.problems.filter((problem) => problem.block === path);
-    keyed(this.problems, own, (problem) => `${problem.code} ${problem.summary}`, () => h("p", { class: "mnb-inline-problem" }), (line: HTMLElement, problem) => text(line, `${problem.summary}${problem.advice ? ` Try: ${problem.advice}` : ""}`));
+    keyed(this.problems, own, (problem) => `${problem.code} ${problem.summary}`, () => h("p", { class: "mnb-inline-problem" }), (line: HTMLElement, problem) => {
+      text(line, `${problem.summary}${problem.advice ? ` Try: ${problem.advice}` : ""}`);
+      attr(line, "title", line.textContent);
+    });
   }
 
   private fields(block: BlockDetails): void {
@@ -136,7 +140,7 @@ export class Inspector {
       ([name]) => h("div", {}, h("dt", {}, name), h("dd")),
       (line: HTMLElement, [, value, title]) => {
         text(line.lastElementChild!, value);
-        attr(line, "title", title);
+        attr(line, "title", title || line.firstElementChild!.textContent);
       },
     );
   }

@@ -109,6 +109,14 @@ export class Kernel {
     });
   }
 
+  /** Send the command of this key that is held back, if there is one: the next command needs its effect. */
+  flush(key: string): void {
+    const next = this.inFlight.get(key)?.next;
+    if (!next) return;
+    this.inFlight.delete(key);
+    next();
+  }
+
   /** Whether a command of this key still waits for its reply. */
   busy(key: string): boolean {
     return this.inFlight.has(key);

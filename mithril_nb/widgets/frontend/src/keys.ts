@@ -1,5 +1,7 @@
-/** Keys of the whole workbench. None is taken while the focus is elsewhere, and none that is handled reaches the notebook. */
+/** Keys of the whole workbench. */
 
+import type { Canvas } from "./canvas";
+import { holdKeyboard } from "./focus";
 import type { Header } from "./header";
 import type { Help } from "./help";
 import { isTyping } from "./typing";
@@ -13,6 +15,8 @@ export interface KeyTargets {
   panes: Panes;
   /** Not everything that is looked at can be trained. */
   train?: Train;
+  /** A program of another library cannot be edited. */
+  canvas?: Pick<Canvas, "removeSelected" | "renameSelected">;
   help: Help;
 }
 
@@ -28,7 +32,7 @@ function alongStages({ store, panes }: KeyTargets, direction: 1 | -1): boolean {
 }
 
 function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
-  const { store, header, panes, train, help } = targets;
+  const { store, header, panes, train, help, canvas } = targets;
   const typing = isTyping(event.target);
   const command = event.ctrlKey || event.metaKey;
   if (command && !event.altKey && event.key.toLowerCase() === "z" && !typing) {
@@ -50,6 +54,9 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     case "/": return header.search.input.focus(), true;
     case "[": return pane?.walk(-1), pane !== null;
     case "]": return pane?.walk(1), pane !== null;
+    case "Delete":
+    case "Backspace": return canvas?.removeSelected() ?? false;
+    case "F2": return canvas?.renameSelected() ?? false;
     case " ":
       if (!train || store.tab !== "train" || (event.target as Element).closest("button, [role=tab], [role=treeitem], tr")) return false;
       return train.toggle(), true;
@@ -57,14 +64,6 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
   }
 }
 
-export function listenToKeys(root: HTMLElement, targets: KeyTargets): void {
-  // Says whether the last thing done here was done by hand or by key: focus rings in the graph are for keys.
-  root.addEventListener("pointerdown", () => (root.dataset["mnbInput"] = "pointer"), true);
-  root.addEventListener("keydown", () => (root.dataset["mnbInput"] = "keys"), true);
-  root.addEventListener("keydown", (event) => {
-    if (handle(event, targets)) event.preventDefault();
-    // JupyterLab and Notebook listen further out (A, B, D D, Enter, Ctrl+Z, ...): what is typed in here is ours alone.
-    event.stopPropagation();
-  });
-  for (const type of ["keyup", "keypress"]) root.addEventListener(type, (event) => event.stopPropagation());
+export function listenToKeys(root: HTMLElement, targets: KeyTargets): () => void {
+  return holdKeyboard(root, (event) => handle(event, targets));
 }

@@ -39,11 +39,11 @@ export class SourceTab {
 
 /** What a diagnostic says: summary, aligned facts, what to try. */
 export function fill(card: HTMLElement, problem: Diagnostic): void {
-  const facts = h("dl", { class: "mnb-facts" }, ...problem.facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+  const facts = h("dl", { class: "mnb-facts" }, ...problem.facts.map(([name, value]) => h("div", { title: value }, h("dt", {}, name), h("dd", {}, value))));
   card.replaceChildren(
-    h("p", { class: "mnb-summary" }, icon(ICONS.warning), h("span", {}, problem.code ? h("b", {}, `${problem.code}: `) : null, problem.summary)),
+    h("p", { class: "mnb-summary" }, icon(ICONS.warning), h("span", { title: problem.summary }, problem.code ? h("b", {}, `${problem.code}: `) : null, problem.summary)),
     ...(problem.facts.length ? [facts] : []),
-    ...(problem.advice ? [h("p", { class: "mnb-try" }, h("b", {}, "Try: "), h("code", {}, problem.advice))] : []),
+    ...(problem.advice ? [h("p", { class: "mnb-try" }, h("b", {}, "Try: "), h("code", { title: problem.advice }, problem.advice))] : []),
   );
 }
 

@@ -3,6 +3,7 @@
 import { h } from "./dom";
 import { Connection } from "./connection";
 import { feedCurves } from "./feed";
+import { holdKeyboard } from "./focus";
 import { oncePerFrame } from "./frame";
 import { Kernel } from "./kernel";
 import { styleFor } from "./styles";
@@ -24,18 +25,15 @@ export function mountCurves({ model, el }: Mounted): () => void {
   const kernel = new Kernel(model);
   let latest = model.get("run") as Partial<Run> | null;
   const run = (): Run => ({ ...NO_RUN, ...latest });
-  const root = h("div", { class: "mnb-root mnb-live lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": "Training run" });
+  const root = h("div", { class: "mnb-root mnb-live", role: "region", "aria-label": "Training run" });
   const connection = new Connection(kernel, () => ({ source: "" }));
   const feed = feedCurves(kernel, () => run().points);
   const train = new Train({ kernel, curves: feed.curves, run, canStart: false });
   root.append(connection.root, train.root);
   el.append(root);
-  root.addEventListener("keydown", (event) => {
-    if (event.key === " " && !isTyping(event.target) && !(event.target as Element).closest("button")) {
-      event.preventDefault();
-      train.toggle();
-    }
-    event.stopPropagation();
+  const letGo = holdKeyboard(root, (event) => {
+    if (event.key !== " " || isTyping(event.target) || (event.target as Element).closest("button")) return false;
+    return train.toggle(), true;
   });
   const unfollow = followTheme(root, () => train.recolour());
   const unwatch = kernel.watch(() => train.update());
@@ -59,6 +57,7 @@ export function mountCurves({ model, el }: Mounted): () => void {
     model.off("change:run", onTrait);
     leave();
     unfollow();
+    letGo();
     unwatch();
     connection.destroy();
     feed.stop();

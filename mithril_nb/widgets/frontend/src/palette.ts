@@ -67,8 +67,7 @@ export class Palette {
   }
 
   private add(item: PaletteItem, place?: { x: number; y: number }): void {
-    const after = this.store.selection.at(-1);
-    this.store.command("add_block", place ? { kind: item.kind, ...place } : after ? { kind: item.kind, after } : { kind: item.kind });
+    this.store.command("add_block", { kind: item.kind, ...place });
   }
 
   private update(): void {
@@ -110,7 +109,6 @@ export class Palette {
   /** A press that moves carries a ghost to the canvas; one that does not adds the block. */
   private press(event: PointerEvent, option: HTMLElement, item: PaletteItem): void {
     if (event.button !== 0) return;
-    event.preventDefault();
     option.setPointerCapture(event.pointerId);
     let ghost: HTMLElement | null = null;
     const move = (moved: PointerEvent): void => {

@@ -51,7 +51,7 @@ export class Restore {
     const when = new Date(offer.saved_at * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
     text(this.said, `An earlier run of this cell saved ${editCount(offer.edits)} on ${when}: ${listOf(offer.labels, offer.edits)}.${offer.can_restore ? "" : " They cannot be restored, because the model has parts that cannot be written to a file: copy what you need from the difference."}`);
     text(this.restore, `Restore your ${editCount(offer.edits)}`);
-    this.restore.disabled = !offer.can_restore;
+    attr(this.restore, "aria-disabled", offer.can_restore ? null : "true");
     this.difference.replaceChildren(...linesOf(offer));
   }
 }

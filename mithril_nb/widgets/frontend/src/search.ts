@@ -82,7 +82,7 @@ export class Search {
     }
     this.count.textContent = total === 0 ? "Nothing found" : total > this.hits.length ? `${total} hits, the first of each stage:` : `${total} ${total === 1 ? "hit" : "hits"}`;
     this.list.replaceChildren(
-      ...this.hits.map((hit, i) => h("div", { class: "mnb-option", role: "option", id: `${this.id}-${i}`, onpointerdown: (event: Event) => { event.preventDefault(); hit.go(); } }, h("span", { class: "mnb-hit-label" }, hit.label), h("small", {}, hit.where))),
+      ...this.hits.map((hit, i) => h("div", { class: "mnb-option", role: "option", id: `${this.id}-${i}`, onpointerdown: (event: Event) => { event.preventDefault(); hit.go(); } }, h("span", { class: "mnb-hit-label", title: hit.label }, hit.label), h("small", { title: hit.where }, hit.where))),
     );
     this.box.hidden = false;
     this.input.setAttribute("aria-expanded", "true");

@@ -30,6 +30,8 @@ export class Store {
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private seenSelection: string[];
   private sentSelection: string[] | null = null;
+  /** Whether the kernel's selection is still the last one that was sent or received: no command has been sent since. */
+  private isSelectionSure = true;
 
   constructor(
     public snapshot: Snapshot,
@@ -167,6 +169,9 @@ export class Store {
   }
 
   command(name: string, args: Record<string, unknown> = {}): void {
+    // The kernel adds blocks after its own selection, and may select another block for any command.
+    this.kernel.flush("select");
+    this.isSelectionSure = false;
     void this.kernel.send(name, args);
   }
 
@@ -191,8 +196,9 @@ export class Store {
 
   private sendSelection(): void {
     const paths = this.selection;
-    if (sameSet(paths, this.sentSelection ?? this.seenSelection)) return;
+    if (this.isSelectionSure && sameSet(paths, this.sentSelection ?? this.seenSelection)) return;
     this.sentSelection = paths;
+    this.isSelectionSure = true;
     this.kernel.latest("select", "select", { paths });
   }
 }

@@ -123,7 +123,7 @@ export class Train {
 
   /** Run, pause or go on: whatever the large button says. */
   toggle(): void {
-    if (!this.#run.disabled) this.#send(({ Pause: "pause", "Go on": "go_on" } as const)[this.#run.dataset["word"]!] ?? "train");
+    if (!this.#run.hasAttribute("aria-disabled")) this.#send(({ Pause: "pause", "Go on": "go_on" } as const)[this.#run.dataset["word"]!] ?? "train");
   }
 
   #send(command: "pause" | "go_on" | "train"): void {
@@ -152,10 +152,11 @@ export class Train {
       this.#run.dataset["word"] = word;
       this.#run.replaceChildren(icon(state === "running" ? ICONS.pause : ICONS.play), word);
     }
-    this.#run.disabled = isGone || (!alive && !ended && !this.options.canStart);
-    this.#anew.disabled = isGone;
-    this.#step.disabled = isGone || state === "running";
-    this.#stop.disabled = !alive;
+    const enable = (button: HTMLButtonElement, isEnabled: boolean): void => attr(button, "aria-disabled", isEnabled ? null : "true");
+    enable(this.#run, !isGone && (alive || ended || this.options.canStart));
+    enable(this.#anew, !isGone);
+    enable(this.#step, !isGone && state !== "running");
+    enable(this.#stop, alive);
     attr(this.root, "data-mnb-run", state);
     const done = run.steps > 0 ? Math.min(1, run.step / run.steps) : 0;
     this.#bar.style.width = `${100 * done}%`;

@@ -5,6 +5,7 @@ import { Connection } from "./connection";
 import { CostTab } from "./cost";
 import { h } from "./dom";
 import { feedCurves } from "./feed";
+import { holdKeyboard } from "./focus";
 import { oncePerFrame } from "./frame";
 import { Header } from "./header";
 import { Help } from "./help";
@@ -42,6 +43,7 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
   let cleanup: (() => void) | null = null;
   const showTwin = hideTwin(el);
   const waiting = h("div", { class: "mnb-root mnb-waiting" }, "Waiting for the model from the kernel.");
+  const letGo = holdKeyboard(waiting);
   const start = (): void => {
     const snapshot = model.get("snapshot");
     if (cleanup || !hasContent(snapshot)) return;
@@ -55,6 +57,7 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
   return () => {
     model.off("change:snapshot", start);
     waiting.remove();
+    letGo();
     cleanup?.();
     showTwin();
   };
@@ -63,7 +66,7 @@ export function mountWorkbench({ model, el }: Mounted): () => void {
 function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void {
   const kernel = new Kernel(model);
   const store = new Store(first, kernel);
-  const root = h("div", { class: "mnb-root mnb-workbench lm-suppress-shortcuts", "data-lm-suppress-shortcuts": "true", role: "region", "aria-label": `Workbench of ${first.name}` });
+  const root = h("div", { class: "mnb-root mnb-workbench", role: "region", "aria-label": `Workbench of ${first.name}` });
   el.append(root);
   const tip = new Tip(root);
   const help = new Help();
@@ -98,7 +101,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   inspector.root.after(divider("x", "Width of the inspector", lower, inspector.root, "--mnb-inspector"));
   root.append(header.root, connection.root, restore.root, notice.root, main, status.root, tip.root, help.root);
   root.addEventListener("mnb-focus-palette", () => palette.input.focus());
-  listenToKeys(root, { store, header, panes, train, help });
+  const letGo = listenToKeys(root, { store, header, panes, train, help, canvas });
   const unstack = stack(root, left, lower, inspector.root);
   const unfollow = followTheme(root, () => {
     train.recolour();
@@ -136,6 +139,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
     model.off("change:snapshot", onSnapshot);
     unfollow();
     unstack();
+    letGo();
     feed.stop();
     for (const leave of leaveKernel) leave();
     for (const part of [canvas, palette, panes, header, inspector, cost, passes, source, problems, train, tabs, status, notice, connection, restore]) part.destroy();

@@ -191,13 +191,48 @@ describe("the workbench", () => {
     document.removeEventListener("keydown", heard);
   });
 
+  test("removes and renames the selected block wherever the focus is, and keeps the focus", async () => {
+    click('[data-mnb-node="gelu_0"]');
+    key(".mnb-root", "F2");
+    expect(find<HTMLInputElement>('[data-mnb-node="gelu_0"] .mnb-rename').value).toBe("gelu_0");
+    key(".mnb-rename", "Escape");
+    key('[data-mnb-tab="cost"]', "Delete");
+    expect(sent("remove")).toEqual([{ paths: ["gelu_0"] }]);
+    click('[data-mnb-action="inspector.remove"]');
+    find('[data-mnb-action="inspector.remove"]').focus();
+    await frame();
+    session.change({ selection: [] });
+    await vi.waitFor(() => expect(document.activeElement!.className).toContain("mnb-root"));
+    key(".mnb-root", "Delete");
+    expect(sent("remove")).toHaveLength(2);
+  });
+
+  test("keeps the focus on undo when there is no more to undo", () => {
+    const undo = find('[data-mnb-action="undo"]');
+    session.change({ can_undo: true });
+    undo.focus();
+    session.change({ can_undo: false });
+    expect([document.activeElement, undo.getAttribute("aria-disabled")]).toEqual([undo, "true"]);
+    undo.click();
+    expect(sent("undo")).toEqual([]);
+  });
+
   test("adds from the palette after the selected block", () => {
     click('[data-mnb-node="gelu_0"]');
     const input = find<HTMLInputElement>('[data-mnb-action="palette.search"]');
     input.value = "tan";
     input.dispatchEvent(new Event("input"));
     input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
-    expect(sent("add_block")).toEqual([{ kind: "Tanh", after: "gelu_0" }]);
+    expect(sent("add_block")).toEqual([{ kind: "Tanh" }]);
+    // The kernel adds after its own selection: it must have the latest one before, also while an answer is awaited.
+    session.alive = false;
+    for (const path of ["linear_0", "mlp_0", "linear_1"]) click(`[data-mnb-node="${path}"]`);
+    for (let i = 0; i < 2; i++) {
+      input.dispatchEvent(new KeyboardEvent("keydown", { key: "Enter", bubbles: true }));
+      click('[data-mnb-node="linear_1"]');
+    }
+    const edits = session.sent.filter(({ name }) => name === "select" || name === "add_block").map(({ args }) => args["kind"] ?? args["paths"].join());
+    expect(edits.slice(2), "after gelu_0 and Tanh").toEqual(["linear_1", "Tanh", "linear_1", "Tanh"]);
   });
 
   test("selects and takes away an edge", () => {
@@ -280,7 +315,7 @@ describe("the workbench", () => {
     session.emit("comm:close");
     expect(find(".mnb-run-state").textContent).toMatch(/^ended with the kernel/);
     expect(find('[data-mnb-figure="left"]').textContent).toBe("–");
-    for (const action of ["run", "step", "stop"]) expect(find<HTMLButtonElement>(`[data-mnb-action="train.${action}"]`).disabled).toBe(true);
+    for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
     expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(/^The run ended with its kernel at step \d+\. Parameters that were not saved are lost\.$/);
   });
 
@@ -413,7 +448,7 @@ describe("the live run", () => {
     expect(el.querySelector('[data-mnb-action="train.step"]')).toBeNull();
     model.set("run", { ...data.snapshot.run, state: "done" });
     await frame();
-    expect(el.querySelector<HTMLButtonElement>('[data-mnb-action="train.run"]')!.disabled).toBe(true);
+    expect(el.querySelector('[data-mnb-action="train.run"]')!.getAttribute("aria-disabled")).toBe("true");
     expect(model.names()).toEqual(["request_curves", "pause"]);
     model.set("run", { ...data.snapshot.run, state: "stopped" });
     await frame();

@@ -1,0 +1,106 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { h } from "../src/dom";
+import { holdKeyboard } from "../src/focus";
+
+/** Longer than a mutation observer and a timeout of 0 take. */
+const settled = (): Promise<unknown> => new Promise((resolve) => setTimeout(resolve, 5));
+
+describe("the focus of a widget", () => {
+  let root: HTMLElement;
+  let section: HTMLElement;
+  let first: HTMLElement;
+  let second: HTMLElement;
+  let letGo: () => void;
+  const button = (action: string): HTMLElement => h("button", { type: "button", "data-mnb-action": action }, action);
+  const input = (kind: "pointerdown" | "keydown"): boolean => root.dispatchEvent(new Event(kind));
+  const focused = (): Element | null => document.activeElement;
+  beforeEach(() => {
+    [first, second] = [button("first"), button("second")];
+    section = h("section", {}, first, h("span", {}, second));
+    root = h("div", {}, section, h("div", { role: "tree" }, h("div", { role: "treeitem", tabindex: 0 }, "block")));
+    document.body.append(root);
+    letGo = holdKeyboard(root);
+    input("keydown");
+  });
+  afterEach(() => {
+    letGo();
+    root.remove();
+  });
+
+  test.each([
+    ["removed", () => second.remove()],
+    ["hidden", () => (second.hidden = true)],
+    ["disabled", () => second.setAttribute("disabled", "")],
+    ["in a part that is hidden", () => (second.parentElement!.hidden = true)],
+  ])("goes to a neighbour when the element is %s, after a click to the root", async (_, lose) => {
+    second.focus();
+    lose();
+    await settled();
+    expect(focused()).toBe(first);
+    section.append(second);
+    for (const part of [second, second.parentElement!]) part.hidden = false;
+    second.removeAttribute("disabled");
+    second.focus();
+    input("pointerdown");
+    second.remove();
+    await settled();
+    expect(focused()).toBe(root);
+  });
+
+  test("goes to the graph when nothing is left in the part", async () => {
+    second.focus();
+    section.replaceChildren();
+    await settled();
+    expect(focused()!.getAttribute("role")).toBe("treeitem");
+  });
+
+  test("stays on an element that is moved or created again", async () => {
+    second.focus();
+    section.prepend(second);
+    await settled();
+    expect(focused()).toBe(second);
+    input("pointerdown");
+    section.replaceChildren(button("first"), button("second"));
+    await settled();
+    expect((focused() as HTMLElement).dataset["mnbAction"]).toBe("second");
+  });
+
+  test("is not fetched back from outside", async () => {
+    const outside = button("outside");
+    document.body.append(outside);
+    second.focus();
+    outside.focus();
+    second.remove();
+    await settled();
+    expect(focused()).toBe(outside);
+    first.focus();
+    first.blur(); // as when Tab leaves the page
+    await settled();
+    first.remove();
+    await settled();
+    expect(focused()).toBe(document.body);
+    outside.remove();
+  });
+
+  test("takes clicks between the controls, and drops those on a control that is out of use", () => {
+    const heard = vi.fn();
+    first.addEventListener("click", heard);
+    first.setAttribute("aria-disabled", "true");
+    first.click();
+    expect(heard).not.toHaveBeenCalled();
+    first.removeAttribute("aria-disabled");
+    first.click();
+    expect(heard).toHaveBeenCalledTimes(1);
+    expect(root.tabIndex).toBe(-1);
+    second.focus();
+    expect(second.dataset["lmSuppressShortcuts"], "Notebook 7 looks at the focused element alone").toBe("true");
+  });
+
+  test.each(["keydown", "keyup", "keypress"])("lets no %s out", (type) => {
+    const heard = vi.fn();
+    document.addEventListener(type, heard);
+    for (const target of [root, second]) target.dispatchEvent(new KeyboardEvent(type, { key: "x", bubbles: true }));
+    expect(heard).not.toHaveBeenCalled();
+    document.removeEventListener(type, heard);
+  });
+});
