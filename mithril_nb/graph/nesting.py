@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -91,7 +91,7 @@ def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
 
 
 @contextmanager
-def _placed(name: str) -> Iterator[None]:
+def _placed(name: str) -> Generator[None]:
     """Add the block around it to the place of an error."""
     try:
         yield

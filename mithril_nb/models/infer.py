@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mithril_nb.errors import Diagnostic, ShapeError, UnknownOpError
+from mithril_nb.errors import Diagnostic, ShapeError, UnknownDtypeError, UnknownOpError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
@@ -21,7 +21,7 @@ from mithril_nb.models.flat import Flat, FlatOp, flat, origin
 from mithril_nb.models.folding import all_values, as_arrays, folded
 from mithril_nb.models.initializers import initializer_of
 from mithril_nb.models.op import OPS, UNKNOWN, Inferred, Initializer, Operator
-from mithril_nb.models.port_checks import check_dtype, check_fed
+from mithril_nb.models.port_checks import check_dtype, check_fed, check_option
 from mithril_nb.models.starting import activated, activated_inside, is_activated, without_activation
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
@@ -164,7 +164,6 @@ class _Work:
         rule = _rule(op)
         data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
         given = {port: spec for port, spec in data.items() if spec is not None}
-        options = self.options(op)
         outputs = [Endpoint(op.path, port.name) for port in op.block.outputs]
         if len(given) < len(data):
             self.known.update(dict.fromkeys(outputs))  # a mismatch before it has been noted already
@@ -173,6 +172,7 @@ class _Work:
             self.known.update(dict.fromkeys(outputs, folded(op.block.op, given)))
             return
         try:
+            options = self.options(op)
             specs: dict[str, Any] = given if rule.takes_values else {**as_arrays(given, self.dtype)}
             for port, spec in specs.items():
                 if isinstance(spec, TensorSpec):
@@ -183,8 +183,10 @@ class _Work:
             for port in (*found.params, *found.states):
                 if port in op.sources:
                     check_fed(port, self.known.get(op.sources[port]), {**found.params, **found.states}[port])
-        except MismatchError as mismatch:
-            self.problems.append(self.mismatch(op, mismatch))
+        except (MismatchError, UnknownDtypeError) as error:
+            is_mismatch = isinstance(error, MismatchError)
+            place = self.mismatch(op, error) if is_mismatch else replace(error.diagnostics[0], block=self.at(op.path))
+            self.problems.append(place)
             self.known.update(dict.fromkeys(outputs))
             return
         self.found[op.path] = found
@@ -244,11 +246,13 @@ class _Work:
         return Inferred(found.outputs)
 
     def options(self, op: FlatOp) -> dict[str, Any]:
-        """The attributes, with the values of those that are connected."""
+        """The attributes, with the values of those that are connected; raises `MismatchError` if one cannot be used."""
         options = dict(op.block.attributes)
         for port in op.block.inputs:
             if port.role == "option" and port.name in op.sources:
                 spec = self.known.get(op.sources[port.name])
+                if isinstance(spec, StaticSpec) and spec.is_known:
+                    check_option(op.block.kind, port.name, spec.value)
                 options[port.name] = spec.value if isinstance(spec, StaticSpec) and spec.is_known else UNKNOWN
         return options
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from mithril_nb.graph.spec import Dim, Spec, TensorSpec
+from mithril_nb.errors import short_repr
+from mithril_nb.graph.spec import ITEM_BYTES, Dim, Spec, TensorSpec, Value
 from mithril_nb.models.dims import MismatchError, agree
+from mithril_nb.models.fields import fields_of, unmet_need
+from mithril_nb.models.registry import KINDS
 
 
 def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> None:
@@ -41,3 +44,22 @@ def check_fed(port: str, spec: Spec | None, needed: tuple[Dim, ...]) -> None:
     """
     if isinstance(spec, TensorSpec) and not agree(spec.shape, needed):
         raise MismatchError(port, str(needed), "give it this shape, or leave the port open for a parameter.")
+
+
+def check_option(kind: str, port: str, value: Value) -> None:
+    """Raise if the value that is connected to an attribute is no number where the attribute takes only numbers.
+
+    Args:
+        kind: The kind of the block.
+        port: Its port.
+        value: The value. A text may name a size that is not known yet.
+
+    Raises:
+        MismatchError: The attribute cannot take it.
+    """
+    fields = fields_of(KINDS[kind]) if kind in KINDS else ()
+    field = next((one for one in fields if one.name == port), None)
+    if field is None or field.type not in ("int", "float") or (isinstance(value, str) and value not in ITEM_BYTES):
+        return
+    if need := unmet_need(field, value):
+        raise MismatchError(port, need, f"connect a number, or leave {port!r} open.", f"{short_repr(value)} is none")

@@ -107,7 +107,9 @@ class WhatIfDesk(Desk):
             UnknownOptionError: There is no such figure, or what is given are no changes.
         """
         if figure not in FIGURES:
-            raise UnknownOptionError(f"unknown figure {figure!r}.", (("known", ", ".join(FIGURES)),))
+            raise UnknownOptionError(
+                f"unknown figure {short_repr(figure)}.", (("known", ", ".join(FIGURES)),), f"figure={FIGURES[0]!r}"
+            )
         asked = _Asked(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
             self._slow.ask("what if", lambda wanted: self._compile(asked, wanted))

@@ -48,14 +48,27 @@ class History:
         >>> history = History(first).with_change(Change(second, "rename"), 0.0)
         >>> history.undone().present == first, history.undone().redone().present.name
         (True, 'b')
-        >>> history.undo.label, history.undo.count
-        ('rename', 1)
+        >>> history.edits, history.labels(20)
+        (1, ('rename',))
     """
 
     present: Design
     undo: Step | None = None
     redo: Step | None = None
     changed_at: float = -1e9
+
+    @property
+    def edits(self) -> int:
+        """Number of changes that undo can take back: all of them."""
+        return self.undo.count if self.undo else 0
+
+    def labels(self, most: int) -> tuple[str, ...]:
+        """Return the labels of the latest changes, oldest first."""
+        found, step = [], self.undo
+        while step is not None and len(found) < most:
+            found.append(step.label)
+            step = step.next
+        return tuple(reversed(found))
 
     def with_change(self, change: Change, now_s: float) -> History:
         """Return the history after a change. A slider's moves, close together and alike, become one step."""
