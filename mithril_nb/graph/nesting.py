@@ -31,7 +31,7 @@ def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGr
     if not names:
         return edit(graph)
     before = _inside_of(graph, names[0])
-    with _placed(names[0]):
+    with placed(names[0], is_inside=True):
         after = inside(before, names[1:], edit)
     return swap(graph, names[0], composite(after))
 
@@ -58,7 +58,7 @@ def rename_inside(graph: LogicalGraph, names: tuple[str, ...], new: str) -> Logi
     if not rest:
         return rename(graph, name, new)
     before = _inside_of(graph, name)
-    with _placed(name):
+    with placed(name, is_inside=True):
         after = rename_inside(before, tuple(rest), new)
     if after == before:
         return graph
@@ -91,15 +91,22 @@ def _inside_of(graph: LogicalGraph, name: str) -> LogicalGraph:
 
 
 @contextmanager
-def _placed(name: str) -> Generator[None]:
-    """Add the block around it to the place of an error."""
+def placed(name: str, *, is_inside: bool = False) -> Generator[None]:
+    """Add a block to the place of an error.
+
+    Args:
+        name: Name of the block.
+        is_inside: Whether the error is of a block inside it; otherwise it is of the block itself.
+    """
     try:
         yield
     except MithrilError as error:
         first, *more = error.diagnostics
-        (_, inner), *facts = (
-            first.facts if first.facts[:1] and first.facts[0][0] == _INSIDE else (("", ""), *first.facts)
-        )
-        path = "/".join(part for part in (component(name), inner) if part)
-        block = "/".join(part for part in (component(name), first.block) if part)
-        raise type(error)(replace(first, block=block, facts=((_INSIDE, path), *facts)), more=tuple(more)) from None
+        if not is_inside:
+            raise type(error)(replace(first, block=first.block or component(name)), more=tuple(more)) from None
+        inner, facts = "", first.facts
+        if facts and facts[0][0] == _INSIDE:
+            (_, inner), *facts = facts
+        path, block = ("/".join(part for part in (component(name), one) if part) for one in (inner, first.block))
+        facts = ((_INSIDE, path), *facts)
+        raise type(error)(replace(first, block=block, facts=facts), more=tuple(more)) from None

@@ -42,6 +42,7 @@ EXAMPLES: Mapping[str, str] = {
 }
 """What each command that takes something can be given."""
 
+_NO_ARGUMENTS = "leave the arguments out."
 _IN_WORDS = {
     str: "a text",
     bool: "True or False",
@@ -122,7 +123,9 @@ def check_arguments(
         given = ", ".join(f"{name}={_short(value)}" for name, value in args.items())
         takes = "; ".join(f"{one.name}: {_in_words(hints[one.name])}" for one in kept)
     facts = (("given", given), ("takes", takes))
-    raise UnknownOptionError(f"command {command!r} cannot be done: {why}.", facts, EXAMPLES.get(command, "")) from None
+    raise UnknownOptionError(
+        f"command {command!r} cannot be done: {why}.", facts, EXAMPLES.get(command, _NO_ARGUMENTS)
+    ) from None
 
 
 def _fits(value: Any, hint: Any) -> bool:

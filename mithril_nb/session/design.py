@@ -12,7 +12,7 @@ from typing import Any
 
 from mithril_nb.errors import ConnectionError, UnknownBlockError, UnknownOptionError, short_repr
 from mithril_nb.graph import edit
-from mithril_nb.graph.nesting import inside, rename_inside
+from mithril_nb.graph.nesting import inside, placed, rename_inside
 from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.models.fields import example, fields_of
@@ -146,9 +146,9 @@ def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
                 "select one of the blocks inside.",
                 block=_part(block_name),
             )
-        return edit.swap(
-            graph, block_name, with_attributes(Model.of_block(block), {name: _read(block, name, value)}).block
-        )
+        with placed(block_name):
+            changed = with_attributes(Model.of_block(block), {name: _read(block, name, value)})
+        return edit.swap(graph, block_name, changed.block)
 
     graph = inside(design.graph, parent, change)
     return Change(replace(design, graph=graph), f"{name} of {block_name}", is_gesture=True)
