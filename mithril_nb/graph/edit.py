@@ -86,7 +86,7 @@ def add(
                 f"cannot name the output {str(source)!r} {label!r}: {str(taken)!r} has that name.",
                 (("names", ", ".join(repr(known) for known in labels)),),
                 f"{block.kind}(...)({port.name}={label + '_2'!r})",
-                block=name,
+                block=component(name),
                 port=port.name,
             )
         replaced = Endpoint(BOUNDARY, label)
@@ -115,14 +115,14 @@ def check_new(
             f"cannot add {block.kind} as {name!r}: the model has a block of that name.",
             (("blocks", ", ".join(repr(known) for known in nodes)),),
             f"name={free()!r}, or leave the name out.",
-            block=name,
+            block=component(name),
         )
     if block.graph is not None and block.graph.depth >= DEEPEST:
         raise NestingError(
             f"cannot add {name!r}: models would stand in models {block.graph.depth + 1} levels deep.",
             (("at most", f"{DEEPEST} levels"),),
             "add its blocks one by one, or repeat them side by side.",
-            block=name,
+            block=component(name),
         )
     inputs = {port.name: port for port in block.inputs}
     outputs = {port.name for port in block.outputs}
@@ -132,7 +132,7 @@ def check_new(
                 f"{block.kind} {name!r} has no port {port!r}.",
                 (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs) or "none")),
                 f"{block.kind}(...)({next(iter(inputs), 'output')}={connections[port]!r})",
-                block=name,
+                block=component(name),
                 port=port,
             )
 
@@ -166,20 +166,27 @@ def remove(graph: LogicalGraph, names: Collection[str], *, bridge: bool = False)
 
 
 def connect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> LogicalGraph:
-    """Connect an output, or a graph input, to an input; what fed that input before is let go.
+    """Connect an output, or a graph input, to an input; its previous connection is removed.
+
+    A source at the boundary is the graph input or the output of that name; otherwise it becomes a new graph input.
 
     Raises:
         UnknownBlockError: No block of that name.
-        ConnectionError: No port of that name.
+        ConnectionError: No port of that name, or no valid name for a new graph input.
         CycleError: It would close a cycle.
     """
+    if source.node == BOUNDARY and all(port.name != source.port for port in graph.inputs):
+        source = _named_source(graph, str(source))
     _check_port(graph, source, "outputs")
     _check_port(graph, target, "inputs")
     _refuse_cycle(graph, source, target)
     if target.node == BOUNDARY:
         raise ConnectionError(
             f"cannot connect '{source}' to the model output '{target}': what no block reads is an output by itself.",
-            advice="name an output where its block is added: Linear(10)(output='logits').",
+            (("inputs of blocks", ", ".join(f"'{end}'" for end in _inputs(graph)) or "none"),),
+            "name an output where its block is added: Linear(10)(output='logits').",
+            port=target.port,
+            edge=(str(source), str(target)),
         )
     named = () if source.node else (source.port,)
     edges = [edge for edge in made_edges(graph, named) if edge.target != target]
@@ -202,7 +209,7 @@ def disconnect(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> Logic
             f"there is no connection '{edge}'.",
             (("connections", ", ".join(str(known) for known in graph.edges) or "none"),),
             "disconnect one of these.",
-            block=target.node,
+            block=component(target.node),
             port=target.port,
         )
     return closed(graph.nodes, [kept for kept in made_edges(graph) if kept != edge], dict(graph.labels), graph.note_at)
@@ -223,19 +230,43 @@ def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
             f"cannot rename block {old!r} to {new!r}: " + ("a name is needed." if not new else "that name is taken."),
             (("blocks", ", ".join(repr(node.name) for node in graph.nodes)),),
             f"{free_name(graph, graph.by_name[old].block.kind)!r}, which is free.",
-            block=old,
+            block=component(old),
         )
 
     def moved(end: Endpoint) -> Endpoint:
-        if is_array(end) and end.port.startswith(f"{component(old)}."):
-            return Endpoint(BOUNDARY, component(new) + end.port.removeprefix(component(old)))
         return Endpoint(new, end.port) if end.node == old else end
 
+    nodes = tuple(Node(new, node.block) if node.name == old else node for node in graph.nodes)
+    return with_names(graph, nodes, moved, moved, (component(old), component(new)))
+
+
+def with_names(
+    graph: LogicalGraph,
+    nodes: tuple[Node, ...],
+    source: Callable[[Endpoint], Endpoint],
+    target: Callable[[Endpoint], Endpoint],
+    array: tuple[str, str],
+) -> LogicalGraph:
+    """Return a graph of these blocks, with the connections, labels and notes of a graph in which they had other names.
+
+    Args:
+        graph: The graph before.
+        nodes: The blocks.
+        source: Returns the new endpoint of an output.
+        target: Returns the new endpoint of an input.
+        array: The start of the names of parameters, before and after.
+    """
+
+    def noted(end: Endpoint) -> Endpoint:
+        if is_array(end) and end.port.startswith(f"{array[0]}."):
+            return Endpoint(BOUNDARY, array[1] + end.port.removeprefix(array[0]))
+        return target(end) if source(end) == end else source(end)
+
     return closed(
-        tuple(Node(new, node.block) if node.name == old else node for node in graph.nodes),
-        [Edge(moved(edge.source), moved(edge.target)) for edge in made_edges(graph)],
-        {label: moved(source) for label, source in graph.labels},
-        {moved(end): note for end, note in graph.notes},
+        nodes,
+        [Edge(source(edge.source), target(edge.target)) for edge in made_edges(graph)],
+        {label: source(end) for label, end in graph.labels},
+        {noted(end): note for end, note in graph.notes},
     )
 
 
@@ -256,31 +287,6 @@ def swap(graph: LogicalGraph, name: str, block: Block) -> LogicalGraph:
     labels = {label: end for label, end in graph.labels if end.node != name or end.port in outputs}
     nodes = tuple(Node(name, block) if node.name == name else node for node in graph.nodes)
     return closed(nodes, edges, labels, graph.note_at)
-
-
-def inside(graph: LogicalGraph, names: tuple[str, ...], edit: Edit) -> LogicalGraph:
-    """Apply an edit to the graph of the composite block at a path, and rebuild what is around it.
-
-    A composite that was made from attributes, as an MLP is from its sizes, becomes a plain model: they hold no more.
-
-    Args:
-        graph: The outermost graph.
-        names: Names down to the composite; `()` for `graph` itself.
-        edit: The edit.
-
-    Raises:
-        UnknownBlockError: No composite block there.
-    """
-    if not names:
-        return edit(graph)
-    block = node_of(graph, names[0]).block
-    if block.graph is None or not block.is_composite:
-        raise UnknownBlockError(
-            f"block {names[0]!r} has nothing inside: {block.kind} is an op.",
-            advice="edit it as a whole.",
-            block=names[0],
-        )
-    return swap(graph, names[0], composite(inside(block.graph, names[1:], edit)))
 
 
 def composite(graph: LogicalGraph, kind: str = "Model", attributes: tuple[tuple[str, Value], ...] = ()) -> Block:
@@ -368,7 +374,8 @@ def checked_name(name: object) -> str:
         )
     raise ConnectionError(
         f"cannot name a connection {name!r}: a dot stands between a block and its port.",
-        advice=f"{name.strip('.').replace('.', '_') or 'hidden'!r}",
+        (("needs", "a name without dots"),),
+        f"{name.strip('.').replace('.', '_') or 'hidden'!r}",
     )
 
 
@@ -379,6 +386,10 @@ def _named_source(graph: LogicalGraph, text: str) -> Endpoint:
         end = dict(graph.labels).get(end.port) or graph.source_of.get(end) or Endpoint(BOUNDARY, checked_name(end.port))
     _check_port(graph, end, "outputs")
     return end
+
+
+def _inputs(graph: LogicalGraph) -> list[Endpoint]:
+    return [Endpoint(node.name, port.name) for node in graph.nodes for port in node.block.inputs if port.role == "data"]
 
 
 def _output_name(text: str) -> str:
@@ -396,7 +407,7 @@ def _check_port(graph: LogicalGraph, end: Endpoint, side: str) -> None:
             f"block {end.node!r} has no port {end.port!r} among its {side}.",
             ((side, ", ".join(port.name for port in ports) or "none"),),
             f"'{Endpoint(end.node, ports[0].name)}'" if ports else "another block.",
-            block=end.node,
+            block=component(end.node),
             port=end.port,
         )
 
@@ -410,7 +421,7 @@ def _refuse_cycle(graph: LogicalGraph, source: Endpoint, target: Endpoint) -> No
             f"connecting '{source}' to '{target}' closes a cycle.",
             (("cycle", " -> ".join(component(name) for name in (*way, target.node))),),
             f"connect '{target}' to a model input, or to a block before it.",
-            block=target.node,
+            block=component(target.node),
             port=target.port,
             edge=(str(source), str(target)),
         )

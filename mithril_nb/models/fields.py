@@ -135,15 +135,26 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
                 _call(kind, fields),
             )
         value = given.get(field.name, field.default)
-        fitting = _fitting(field, value)
-        if fitting is None and not (value is None and _may_be_none(field)):
+        if need := unmet_need(field, value):
             raise UnknownOptionError(
                 f"{kind} cannot take {field.name}={short_repr(value)}.",
-                (("needs", _need(field)), *((("means", field.doc),) if field.doc else ())),
+                (("needs", need), *((("means", field.doc),) if field.doc else ())),
                 _call(kind, fields, field.name),
             )
-        values.append((field.name, fitting))
+        values.append((field.name, _fitting(field, value)))
     return tuple(values)
+
+
+def unmet_need(field: Field, value: Any) -> str:
+    """Return what a field needs, in words, if a value is not that; `""` if it is.
+
+    Examples:
+        >>> from mithril_nb.models import Dropout
+        >>> unmet_need(fields_of(Dropout)[0], 0.5), unmet_need(fields_of(Dropout)[0], "much")
+        ('', 'a number from 0 to 1')
+    """
+    fits = _fitting(field, value) is not None or (value is None and _may_be_none(field))
+    return "" if fits else _need(field)
 
 
 def _fitting(field: Field, value: Any) -> Value:

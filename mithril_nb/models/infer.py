@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mithril_nb.errors import Diagnostic, ShapeError, UnknownOpError
+from mithril_nb.errors import Diagnostic, ShapeError, UnknownDtypeError, UnknownOpError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
@@ -21,6 +21,7 @@ from mithril_nb.models.flat import Flat, FlatOp, flat, origin
 from mithril_nb.models.folding import all_values, as_arrays, folded
 from mithril_nb.models.initializers import initializer_of
 from mithril_nb.models.op import OPS, UNKNOWN, Inferred, Initializer, Operator
+from mithril_nb.models.port_checks import check_dtype, check_fed, check_option
 from mithril_nb.models.starting import activated, activated_inside, is_activated, without_activation
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
@@ -163,7 +164,6 @@ class _Work:
         rule = _rule(op)
         data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
         given = {port: spec for port, spec in data.items() if spec is not None}
-        options = self.options(op)
         outputs = [Endpoint(op.path, port.name) for port in op.block.outputs]
         if len(given) < len(data):
             self.known.update(dict.fromkeys(outputs))  # a mismatch before it has been noted already
@@ -172,18 +172,21 @@ class _Work:
             self.known.update(dict.fromkeys(outputs, folded(op.block.op, given)))
             return
         try:
+            options = self.options(op)
             specs: dict[str, Any] = given if rule.takes_values else {**as_arrays(given, self.dtype)}
             for port, spec in specs.items():
                 if isinstance(spec, TensorSpec):
                     source = op.sources.get(port)
-                    _check_dtype(port, spec, rule.wanted_dtype(port, self.dtype), bool(source and source.node))
+                    check_dtype(port, spec, rule.wanted_dtype(port, self.dtype), bool(source and source.node))
             specs = {**specs, **self.option_specs(op)} if rule.takes_values else specs
             found = rule.infer(options, specs) if op.block.graph is None else self.body(op, rule, specs)
             for port in (*found.params, *found.states):
                 if port in op.sources:
-                    _check_fed(port, self.known.get(op.sources[port]), {**found.params, **found.states}[port])
-        except MismatchError as mismatch:
-            self.problems.append(self.mismatch(op, mismatch))
+                    check_fed(port, self.known.get(op.sources[port]), {**found.params, **found.states}[port])
+        except (MismatchError, UnknownDtypeError) as error:
+            is_mismatch = isinstance(error, MismatchError)
+            place = self.mismatch(op, error) if is_mismatch else replace(error.diagnostics[0], block=self.at(op.path))
+            self.problems.append(place)
             self.known.update(dict.fromkeys(outputs))
             return
         self.found[op.path] = found
@@ -243,11 +246,13 @@ class _Work:
         return Inferred(found.outputs)
 
     def options(self, op: FlatOp) -> dict[str, Any]:
-        """The attributes, with the values of those that are connected."""
+        """The attributes, with the values of those that are connected; raises `MismatchError` if one cannot be used."""
         options = dict(op.block.attributes)
         for port in op.block.inputs:
             if port.role == "option" and port.name in op.sources:
                 spec = self.known.get(op.sources[port.name])
+                if isinstance(spec, StaticSpec) and spec.is_known:
+                    check_option(op.block.kind, port.name, spec.value)
                 options[port.name] = spec.value if isinstance(spec, StaticSpec) and spec.is_known else UNKNOWN
         return options
 
@@ -324,14 +329,19 @@ class _Work:
             rule = OPS[op.block.op]
             if rule.refine.__func__ is Operator.refine.__func__:  # pyright: ignore
                 continue
+            data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
+            given = {port: spec for port, spec in data.items() if spec is not None}
+            outputs = {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs}
             inputs, outputs = (
                 {port: spec for port, spec in specs.items() if isinstance(spec, TensorSpec)}
-                for specs in (
-                    {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"},
-                    {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs},
-                )
+                for specs in (given if rule.takes_values else as_arrays(given, self.dtype), outputs)
             )
-            for port, shape in rule.refine(self.options(op), inputs, outputs).items():
+            try:
+                needs = rule.refine(self.options(op), inputs, outputs)
+            except MismatchError as mismatch:
+                self.problems.append(self.unmet(op, outputs, mismatch))
+                continue
+            for port, shape in needs.items():
                 if port in op.sources:
                     news = self.need(op.sources[port], shape) or news
         if self.names:
@@ -413,6 +423,27 @@ class _Work:
             code="ShapeError",
         )
 
+    def unmet(self, op: FlatOp, outputs: Mapping[str, TensorSpec], found: MismatchError) -> Diagnostic:
+        """Return the problem of an op that cannot give the shapes that other blocks need of it."""
+        ends = {Endpoint(op.path, port) for port in outputs}
+        readers = [
+            f"{self.at(one.path)}.{component(port)}"
+            for one in self.flat.ops
+            for port, source in one.sources.items()
+            if source in ends
+        ]
+        return Diagnostic(
+            f"{op.block.kind} at {self.at(op.path)!r} cannot give what {', '.join(map(repr, readers))} needs.",
+            (
+                *((port, f"{spec.shape} is needed") for port, spec in outputs.items()),
+                (found.port, found.need + (f"      {found.detail}" if found.detail else "")),
+            ),
+            f"connect another output to {readers[0]!r}." if readers else found.advice,
+            block=self.at(op.path),
+            port=found.port,
+            code="ShapeError",
+        )
+
     def unset(self, op: FlatOp, found: MismatchError) -> Diagnostic:
         """Say that an attribute has no value, or one that does not do."""
         value = op.block.options.get(found.port)
@@ -466,24 +497,3 @@ def _rule(op: FlatOp) -> type[Operator]:
             block=op.path,
         )
     return OPS[op.block.op]
-
-
-def _check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> None:
-    if wanted == "any":
-        return
-    kind = "whole" if "int" in wanted else "truth" if wanted == "bool" else "floating"
-    found = "whole" if "int" in spec.dtype else "truth" if spec.dtype == "bool" else "floating"
-    if found != kind or "complex" in spec.dtype:
-        raise MismatchError(
-            port,
-            f"{kind} {'values' if kind == 'truth' else 'numbers'} ({wanted})",
-            f'a Cast(dtype="{wanted}") before it, as in x.cast("{wanted}").'
-            if is_computed
-            else f'array.astype("{wanted}"), or an input of its own for this block.',
-            f"dtype {spec.dtype}",
-        )
-
-
-def _check_fed(port: str, spec: Spec | None, needed: tuple[Dim, ...]) -> None:
-    if isinstance(spec, TensorSpec) and not agree(spec.shape, needed):
-        raise MismatchError(port, str(needed), "give it this shape, or leave the port open for a parameter.")

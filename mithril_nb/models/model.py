@@ -395,7 +395,8 @@ def with_attributes(model: Model, changes: Mapping[str, Any]) -> Model:
     if not model.block.attributes and changes:
         raise UnknownOptionError(
             f"{model.kind} has no attribute {next(iter(changes))!r}, nor any other.",
-            advice="change the blocks inside it." if model.block.graph else "",
+            (("attributes", "none"),),
+            "change the blocks inside it." if model.block.graph else f"{model.kind}(), without attributes.",
         )
     kind = kind_named(model.kind)
     given = {**dict(model.block.attributes), **changes}

@@ -70,7 +70,7 @@ class Analysis:
             if name in self.shaped:
                 continue
             target = next(iter(graph.targets_of.get(Endpoint(BOUNDARY, name), ())), Endpoint("", name))
-            before = [node for node in graph.nodes if node.name != target.node]
+            before = [node for node in graph.nodes if node.name != target.node and node.block.outputs]
             ways = [f'set_shape("{name}", [32, 64])']
             if before and target != graph.source_of.get(target):
                 ways.insert(

@@ -9,7 +9,7 @@ from numbers import Integral
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 
 EXAMPLES: Mapping[str, str] = {
     "add_block": 'kind="Linear", after="linear_0"',
@@ -44,6 +44,7 @@ EXAMPLES: Mapping[str, str] = {
 }
 """What each command that takes something can be given."""
 
+_NO_ARGUMENTS = "leave the arguments out."
 _IN_WORDS = {
     str: "a text",
     bool: "True or False",
@@ -53,6 +54,36 @@ _IN_WORDS = {
 }
 _OTHERWISE_CHECKED = frozenset({"x", "y", "value", "shape"})
 """What takes these says more of what it needs than their types do."""
+
+
+def check_command(name: object, args: object, known: Collection[str]) -> None:
+    """Raise unless a name is that of a command, and its arguments have names.
+
+    Args:
+        name: The name.
+        args: The arguments, by name.
+        known: Names of all commands.
+
+    Raises:
+        UnknownOptionError: There is no such command, or the arguments have no names.
+
+    Examples:
+        >>> check_command("undoo", {}, ["undo", "redo"])
+        Traceback (most recent call last):
+        mithril_nb.errors.UnknownOptionError: unknown command 'undoo'.
+            known  undo, redo
+            Try: 'undo'
+    """
+    if not isinstance(name, str) or name not in known:
+        near = nearest(name, known) or next(iter(known))
+        raise UnknownOptionError(f"unknown command {_short(name)}.", (("known", ", ".join(known)),), repr(near))
+    if not isinstance(args, Mapping) or not all(isinstance(key, str) for key in args):
+        example = EXAMPLES.get(name, "")
+        raise UnknownOptionError(
+            f"command {name!r} cannot be done: its arguments are not a dict of names and values.",
+            (("given", _short(args)),),
+            f"run_command({name!r}, dict({example}))",
+        )
 
 
 def check_arguments(
@@ -94,8 +125,9 @@ def check_arguments(
         given = ", ".join(f"{name}={_short(value)}" for name, value in args.items())
         takes = "; ".join(f"{one.name}: {_in_words(hints[one.name])}" for one in kept)
     facts = (("given", given), ("takes", takes))
-    example = EXAMPLES.get(command, "")
-    raise UnknownOptionError(f"command {command!r} cannot be done: {why}.", facts, example) from None
+    raise UnknownOptionError(
+        f"command {command!r} cannot be done: {why}.", facts, EXAMPLES.get(command, _NO_ARGUMENTS)
+    ) from None
 
 
 def _fits(value: Any, hint: Any) -> bool:
@@ -130,5 +162,5 @@ def _in_words(hint: Any) -> str:
 
 
 def _short(value: Any) -> str:
-    said = repr(value)
-    return said if len(said) <= 60 else f"{said[:60]}…"
+    text = short_repr(value, 10_000)
+    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.errors import MithrilError, UnknownOptionError
+from mithril_nb.errors import MithrilError, UnknownOptionError, short_repr
 from mithril_nb.measure import profile
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_pictures import PICTURES, Look
@@ -311,4 +311,8 @@ def _why_not(error: Exception) -> SourceState:
 
 def _check(what: str, value: str, known: Sequence[str] | Mapping[str, Any]) -> None:
     if value not in known:
-        raise UnknownOptionError(f"unknown {what} {value!r}.", (("known", ", ".join(known)),))
+        raise UnknownOptionError(
+            f"unknown {what} {short_repr(value)}.",
+            (("known", ", ".join(known) or "none"),),
+            f"{what}={next(iter(known), '')!r}",
+        )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError
+from mithril_nb.errors import Diagnostic, MithrilError, UnknownOptionError, short_repr
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.cost_desk import CostPicture
 from mithril_nb.session.cost_pictures import Look, draw_beside
@@ -107,7 +107,9 @@ class WhatIfDesk(Desk):
             UnknownOptionError: There is no such figure, or what is given are no changes.
         """
         if figure not in FIGURES:
-            raise UnknownOptionError(f"unknown figure {figure!r}.", (("known", ", ".join(FIGURES)),))
+            raise UnknownOptionError(
+                f"unknown figure {short_repr(figure)}.", (("known", ", ".join(FIGURES)),), f"figure={FIGURES[0]!r}"
+            )
         asked = _Asked(self._subject(), str(key), checked_changes(changes), figure, max(1, int(width)))
         if compile:
             self._slow.ask("what if", lambda wanted: self._compile(asked, wanted))
@@ -236,7 +238,7 @@ def checked_changes(changes: Sequence[Sequence[Any]]) -> tuple[tuple[str, str, A
         for one in changes
     ):
         raise UnknownOptionError(
-            f"{changes!r} are no changes.",
+            f"{short_repr(changes)} are no changes.",
             (("needs", "lists of block path, name and value"),),
             'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
         )

@@ -12,8 +12,9 @@ from typing import Any
 
 import jax
 
-from mithril_nb.errors import ConnectionError, UnknownOptionError
+from mithril_nb.errors import ConnectionError, UnknownBlockError, UnknownOptionError, short_repr
 from mithril_nb.graph import edit
+from mithril_nb.graph.nesting import inside, placed, rename_inside
 from mithril_nb.graph.paths import join_path, split_path
 from mithril_nb.graph.records import BOUNDARY, Block, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import Dim, check_rank
@@ -67,7 +68,9 @@ class Change:
 
 
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:
-    """Add a block of a kind, after a selected one if there is one: it takes over what read that one's output.
+    """Add a block of a kind after another, or after the last one: it takes over the readers of its output.
+
+    After a block without outputs, such as a composite with nothing inside, it is connected to nothing.
 
     Raises:
         UnknownBlockError: No such kind, or no such block.
@@ -79,21 +82,18 @@ def add_block(design: Design, kind: str, after: str | None = None) -> Change:
 
     def insert(graph: LogicalGraph) -> LogicalGraph:
         nonlocal added
-        if not anchor and graph.nodes:
-            source = Endpoint(graph.nodes[-1].name, graph.nodes[-1].block.outputs[0].name)
-        elif anchor:
-            source = Endpoint(anchor, edit.node_of(graph, anchor).block.outputs[0].name)
-        else:
+        before = edit.node_of(graph, anchor) if names else graph.nodes[-1] if graph.nodes else None
+        if before is None or not before.block.outputs:
             graph, added = edit.add(graph, block)
             return graph
+        source = Endpoint(before.name, before.block.outputs[0].name)
         readers = [t for t in graph.targets_of.get(source, ()) if t.node != BOUNDARY]
         graph, added = edit.add(graph, block, after=source)
-        given = Endpoint(added, block.outputs[0].name)
-        for reader in readers:
-            graph = edit.connect(graph, given, reader)
+        for reader in readers if block.outputs else ():
+            graph = edit.connect(graph, Endpoint(added, block.outputs[0].name), reader)
         return graph
 
-    graph = edit.inside(design.graph, parent, insert)
+    graph = inside(design.graph, parent, insert)
     path = "/".join([*map(_part, parent), _part(added)])
     return Change(replace(design, graph=graph), f"add {kind}", (path,))
 
@@ -109,8 +109,8 @@ def remove_blocks(design: Design, paths: Sequence[str]) -> Change:
     graph = design.graph
     # Inner ones first, so that a path is still there when its turn comes.
     for path in sorted(set(paths), key=lambda path: -path.count("/")):
-        *parent, name = split_path(path)
-        graph = edit.inside(graph, tuple(parent), lambda level, name=name: edit.remove(level, [name], bridge=True))
+        parent, name = _place(design.graph, "remove", path)
+        graph = inside(graph, parent, lambda level, name=name: edit.remove(level, [name], bridge=True))
     what = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
     return Change(replace(design, graph=graph), f"remove {what}", ())
 
@@ -118,51 +118,51 @@ def remove_blocks(design: Design, paths: Sequence[str]) -> Change:
 def connect(design: Design, source: str, target: str) -> Change:
     """Connect an output to an input, both given as `"path.port"`, or a model input by its name."""
     parent, start, end = _ends(design.graph, source, target)
-    graph = edit.inside(design.graph, parent, lambda level: edit.connect(level, start, end))
+    graph = inside(design.graph, parent, lambda level: edit.connect(level, start, end))
     return Change(replace(design, graph=graph), f"connect {source} to {target}")
 
 
 def disconnect(design: Design, source: str, target: str) -> Change:
     """Take a connection away."""
     parent, start, end = _ends(design.graph, source, target)
-    graph = edit.inside(design.graph, parent, lambda level: edit.disconnect(level, start, end))
+    graph = inside(design.graph, parent, lambda level: edit.disconnect(level, start, end))
     return Change(replace(design, graph=graph), f"disconnect {target}")
 
 
 def rename(design: Design, path: str, name: str) -> Change:
     """Give a block another name."""
-    *parent, old = split_path(path)
-    graph = edit.inside(design.graph, tuple(parent), lambda level: edit.rename(level, old, name))
-    new = join_path(path.rpartition("/")[0], name)
+    parent, old = _place(design.graph, "rename", path)
+    graph = rename_inside(design.graph, (*parent, old), name)
+    prefix = "/".join(map(_part, parent))
+    before, after = join_path(prefix, old), join_path(prefix, name)
     # An input that is named after the block is renamed with it, and keeps its shape.
-    names = {before.name: after.name for before, after in zip(design.graph.inputs, graph.inputs, strict=True)}
+    names = {port.name: now.name for port, now in zip(design.graph.inputs, graph.inputs, strict=True)}
     shapes = tuple((names.get(port, port), shape) for port, shape in design.shapes)
-    outputs = {before.name: after.name for before, after in zip(design.graph.outputs, graph.outputs, strict=True)}
+    outputs = {port.name: now.name for port, now in zip(design.graph.outputs, graph.outputs, strict=True)}
     output = outputs.get(design.output, design.output)
-    return Change(replace(design, graph=graph, shapes=shapes, output=output), f"rename {old}", (new,), (path, new))
+    renamed = replace(design, graph=graph, shapes=shapes, output=output)
+    return Change(renamed, f"rename {old}", (after,), (before, after))
 
 
 def set_attribute(design: Design, path: str, name: str, value: Any) -> Change:
     """Set an attribute of a block; the block is made anew by its constructor, which checks the value."""
-    names = split_path(path)
-    if not names:
-        raise UnknownOptionError("a model has no attributes of its own.", advice="select a block.")
+    parent, block_name = _place(design.graph, f"set {name!r} of", path)
 
     def change(graph: LogicalGraph) -> LogicalGraph:
-        block = edit.node_of(graph, names[-1]).block
+        block = edit.node_of(graph, block_name).block
         if block.graph is not None and not block.attributes:
             raise UnknownOptionError(
                 f"block {path!r} is a model composed of blocks: it has no attribute {name!r}.",
                 (("inside", ", ".join(repr(node.name) for node in block.graph.nodes) or "nothing"),),
                 "select one of the blocks inside.",
-                block=path,
+                block=_part(block_name),
             )
-        return edit.swap(
-            graph, names[-1], with_attributes(Model.of_block(block), {name: _read(block, name, value)}).block
-        )
+        with placed(block_name):
+            changed = with_attributes(Model.of_block(block), {name: _read(block, name, value)})
+        return edit.swap(graph, block_name, changed.block)
 
-    graph = edit.inside(design.graph, names[:-1], change)
-    return Change(replace(design, graph=graph), f"{name} of {names[-1]}", is_gesture=True)
+    graph = inside(design.graph, parent, change)
+    return Change(replace(design, graph=graph), f"{name} of {block_name}", is_gesture=True)
 
 
 def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
@@ -180,7 +180,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
             refused.append(f"{dim!r} is neither a whole number from 0 on nor a name")
     if refused:
         raise UnknownOptionError(
-            f"{shape!r} is no shape for input {name!r}.",
+            f"{short_repr(shape)} is no shape for input {name!r}.",
             (("because", "; ".join(refused)), ("needs", "whole numbers, or names of sizes such as batch")),
             f'shapes={{"{name}": [32, 784]}}',
             port=name,
@@ -196,7 +196,9 @@ def set_program(design: Design, program: str) -> Change:
         UnknownOptionError: There is no such program.
     """
     if program not in PROGRAMS:
-        raise UnknownOptionError(f"unknown program {program!r}.", (("known", ", ".join(PROGRAMS)),), "one of these.")
+        raise UnknownOptionError(
+            f"unknown program {short_repr(program)}.", (("known", ", ".join(PROGRAMS)),), "one of these."
+        )
     return Change(replace(design, program=program), "program")
 
 
@@ -258,6 +260,23 @@ def _fresh(kind: str) -> Block:
     needed = {field.name: example(field) for field in fields_of(constructor) if field.is_required}
     started = {field.name: field.start for field in fields_of(constructor) if field.start is not None}
     return constructor(**needed, **started).block
+
+
+def _place(graph: LogicalGraph, change: str, path: str) -> tuple[tuple[str, ...], str]:
+    """Return the names down to the level of a block, and its name there.
+
+    Raises:
+        UnknownBlockError: The path is that of the model.
+    """
+    *parent, name = split_path(path) or ("",)
+    if not name and not parent:
+        known = [_part(node.name) for node in graph.nodes]
+        raise UnknownBlockError(
+            f"cannot {change} the model: a block is needed.",
+            (("path", repr(path)), ("blocks", ", ".join(map(repr, known)) or "none")),
+            f"path={known[0]!r}" if known else "add a block first.",
+        )
+    return tuple(parent), name
 
 
 def _ends(graph: LogicalGraph, source: str, target: str) -> tuple[tuple[str, ...], Endpoint, Endpoint]:
@@ -348,7 +367,7 @@ def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, S
         block = model.block if isinstance(model, Model) else model
         if not isinstance(block, Block):
             raise UnknownOptionError(
-                f"cannot open a workbench on {model!r}.", (("needs", "a model"),), "ml.workbench(Linear(10))"
+                f"cannot open a workbench on {short_repr(model)}.", (("needs", "a model"),), "ml.workbench(Linear(10))"
             )
         graph = block.graph if block.graph is not None and block.is_composite else edit.add(LogicalGraph(), block)[0]
         name = (model.name if isinstance(model, Model) else None) or "model"

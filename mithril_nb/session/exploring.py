@@ -15,7 +15,7 @@ import jax
 from mithril_nb.cost import Cost, cost_of
 from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.session.analysis import problem_of
-from mithril_nb.session.commands import check_arguments
+from mithril_nb.session.commands import check_arguments, check_command
 from mithril_nb.session.cost_desk import CostDesk, Looked
 from mithril_nb.session.cost_whatif import WhatIfDesk
 from mithril_nb.session.costs import cost_table
@@ -175,8 +175,7 @@ class Exploration:
             **self.what_if.commands,
         }
         try:
-            if name not in commands:
-                raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(commands)),))
+            check_command(name, args, commands)
             check_arguments(name, commands[name], args)
             commands[name](**args)
         except Exception as error:  # a front end has nobody else to tell: it is shown, and kept

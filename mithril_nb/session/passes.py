@@ -151,7 +151,9 @@ class PassDesk(Desk):
     def _ask(self, what: str, answer: Callable[[_Reading], None]) -> None:
         reading = self._reading
         if reading is None:
-            raise UnknownOptionError("no passes have been read.", (("needs", "the command 'want_passes' first"),))
+            raise UnknownOptionError(
+                "no passes have been read.", (("passes", "none"),), "the command 'want_passes' first."
+            )
         self._latest_s = time.monotonic()
         self._quick.ask(what, lambda _: answer(reading))
 

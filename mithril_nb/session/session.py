@@ -20,7 +20,7 @@ from mithril_nb.errors import Diagnostic, UnknownOptionError
 from mithril_nb.models.model import Model
 from mithril_nb.session.analysis import Analysis, LazyProgram, problem_of
 from mithril_nb.session.autosave import Autosave
-from mithril_nb.session.commands import check_arguments
+from mithril_nb.session.commands import check_arguments, check_command
 from mithril_nb.session.cost_desk import CostDesk, Looked
 from mithril_nb.session.cost_whatif import WhatIfDesk, checked_changes
 from mithril_nb.session.costs import cost_table
@@ -200,6 +200,7 @@ class Session:
         """
         with self._lock:
             try:
+                check_command(name, args, self._commands)
                 # What code does to the design is in the code; from the first edit in the widget on, all of it is saved.
                 self._is_edited_by_user |= name in EDITS or name in _MORE_EDITS
                 self.do(name, **args)
@@ -215,6 +216,7 @@ class Session:
         Raises:
             MithrilError: It cannot be done; everything is as it was.
         """
+        check_command(command, args, self._commands)
         function = self._command(command)
         if command in EDITS:  # an edit is given the design, and where a block that is added shall stand is for the view
             plain = {key: value for key, value in args.items() if command != "add_block" or key not in ("x", "y")}
@@ -230,10 +232,11 @@ class Session:
             return getattr(self, name)
         if name in self._desks:
             return self._desks[name]
-        if name in self.training.commands:
-            return self._published(self.training.commands[name])
-        known = sorted({*EDITS, *_COMMANDS, *self._desks, *self.training.commands})
-        raise UnknownOptionError(f"unknown command {name!r}.", (("known", ", ".join(known)),))
+        return self._published(self.training.commands[name])
+
+    @property
+    def _commands(self) -> list[str]:
+        return sorted({*EDITS, *_COMMANDS, *self._desks, *self.training.commands})
 
     @property
     def _desks(self) -> Mapping[str, Callable[..., None]]:
@@ -313,7 +316,7 @@ class Session:
             if not self._autosave or not saved:
                 raise UnknownOptionError("no edits of an earlier run of this cell are saved.")
             design = self._autosave.accept()
-            self._restored = len(self._history.past) + 1, saved.edits
+            self._restored = self._history.edits + 1, saved.edits
             count = "1 edit" if saved.edits == 1 else f"{saved.edits} edits"
             self.set_design(design, f"restore {count}")
 
@@ -327,14 +330,14 @@ class Session:
     @property
     def edit_labels(self) -> tuple[str, ...]:
         """The latest edits, oldest first."""
-        return tuple(change.label for _, change in self._history.past[-20:])
+        return self._history.labels(20)
 
     @property
     def edits(self) -> int:
         """Number of edits since the code's design, restored edits counted one by one; 0 if code made all of them."""
         if not self._is_edited_by_user:
             return 0
-        steps, (restored_at, restored) = len(self._history.past), self._restored
+        steps, (restored_at, restored) = self._history.edits, self._restored
         return steps + restored - 1 if restored_at and steps >= restored_at else steps
 
     def select(self, paths: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mithril_nb.cost import Cost
-from mithril_nb.errors import Diagnostic, UnknownOptionError
+from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.source import to_source
@@ -77,7 +77,9 @@ def place_of(x: Any, y: Any) -> tuple[float, float]:
     except (TypeError, ValueError, OverflowError):
         place = (math.nan, math.nan)
     if not all(map(math.isfinite, place)):
-        raise UnknownOptionError(f"there is no place ({x!r}, {y!r}).", (("needs", "two numbers"),), "x=40, y=120")
+        raise UnknownOptionError(
+            f"there is no place ({short_repr(x)}, {short_repr(y)}).", (("needs", "two numbers"),), "x=40, y=120"
+        )
     return place
 
 

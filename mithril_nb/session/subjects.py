@@ -100,13 +100,15 @@ def change_of(analysis: Analysis, changes: Changes) -> Change:
             design = set_attribute(design, path, name, value).design
         elif name == "batch":
             shapes = {one: [value, *shape[1:]] if shape else shape for one, shape in shapes.items()}
-        elif port in shapes and axis.isdigit() and int(axis) < len(shapes[port]):
+        elif port in shapes and axis in map(str, range(len(shapes[port]))):
             shapes[port][int(axis)] = value
         else:
             raise UnknownOptionError(
                 f"{name!r} is not part of the model.",
                 (("can be applied", ", ".join(["batch", *(f"{one}.0" for one in shapes), "attributes of blocks"])),),
-                'ml.workbench(model, backend=ml.JaxBackend(dtype="bfloat16"))' if name in _OUTSIDE else "",
+                'ml.workbench(model, backend=ml.JaxBackend(dtype="bfloat16"))'
+                if name in _OUTSIDE
+                else 'changes=[["linear_0", "dimension", 512], ["", "batch", 64]]',
             )
     if any(not path for path, _, _ in changes):
         for port, shape in shapes.items():

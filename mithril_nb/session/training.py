@@ -147,7 +147,9 @@ class Training:
 
     def _run_to(self, be_steered: str) -> Run:
         if self.run is None:
-            raise UnknownOptionError(f"there is no run to {be_steered}.", advice="start one first.")
+            raise UnknownOptionError(
+                f"there is no run to {be_steered}.", (("runs", "none"),), "start one first: the command 'train'."
+            )
         return self.run
 
     def _start(self) -> Run:

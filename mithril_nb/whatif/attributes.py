@@ -9,6 +9,7 @@ from typing import Any
 
 from mithril_nb.errors import MithrilError, alike
 from mithril_nb.graph import edit
+from mithril_nb.graph.nesting import inside
 from mithril_nb.graph.paths import split_path
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models.fields import fields_of
@@ -39,11 +40,11 @@ def with_attribute(graph: LogicalGraph, name: str, value: Any) -> LogicalGraph:
     path, _, attribute = name.rpartition(".")
     names = split_path(path)
 
-    def change(inside: LogicalGraph) -> LogicalGraph:
-        block = edit.node_of(inside, names[-1]).block
-        return edit.swap(inside, names[-1], with_attributes(Model.of_block(block), {attribute: value}).block)
+    def change(level: LogicalGraph) -> LogicalGraph:
+        block = edit.node_of(level, names[-1]).block
+        return edit.swap(level, names[-1], with_attributes(Model.of_block(block), {attribute: value}).block)
 
-    return edit.inside(graph, names[:-1], change)
+    return inside(graph, names[:-1], change)
 
 
 def meant(graph: LogicalGraph, name: str, value: Any, works: Callable[[Changes], bool]) -> Changes | None:

@@ -150,7 +150,7 @@ REFUSED = {
         Arange(),
         """
         ShapeError: Arange at 'arange' cannot use stop=None.
-            stop  a number
+            stop  a number below 2**63
             Try: Arange(0, 10, 2), or a connected size: stop=x.shape()[0].
         """,
     ),

@@ -6,7 +6,8 @@ import pytest
 
 from mithril_nb.errors import MithrilError
 from mithril_nb.graph.check import check
-from mithril_nb.graph.edit import add, connect, disconnect, inside, remove, rename, swap
+from mithril_nb.graph.edit import add, connect, disconnect, remove, rename, swap
+from mithril_nb.graph.nesting import inside
 from mithril_nb.graph.order import run_order
 from mithril_nb.graph.records import Edge, Endpoint, LogicalGraph, Node, Port
 from mithril_nb.models import Add, Linear, Model, Relu, Tanh
@@ -39,6 +40,11 @@ def deep(levels: int) -> LogicalGraph:
     for _ in range(levels):
         graph, _ = add(LogicalGraph(), Model.of(graph).block)
     return graph
+
+
+def nested() -> LogicalGraph:
+    inner = Model() | Model.of(chain(), "inner")
+    return (Model() | Model.of(inner.graph, "m/n")).graph
 
 
 CASES = [
@@ -101,6 +107,7 @@ CASES = [
         lambda: connect(chain(), Endpoint("r", "output"), Endpoint("", "k")),
         """
         ConnectionError: cannot connect 'r.output' to the model output 'k': what no block reads is an output by itself.
+            inputs of blocks  'a%2Fb.input', 'r.input'
             Try: name an output where its block is added: Linear(10)(output='logits').
         """,
     ),
@@ -163,7 +170,18 @@ CASES = [
         lambda: inside(chain(), ("r",), lambda graph: graph),
         """
         UnknownBlockError: block 'r' has nothing inside: Relu is an op.
+            composite blocks  none
             Try: edit it as a whole.
+        """,
+    ),
+    (
+        "inside a composite",
+        lambda: inside(nested(), ("m/n", "inner"), lambda graph: remove(graph, ["q"])),
+        """
+        UnknownBlockError: the model has no block 'q'.
+            inside  m%2Fn/inner
+            blocks  'a/b', 'r'
+            Try: one of these names.
         """,
     ),
     (
@@ -189,6 +207,7 @@ CASES = [
         lambda: add(chain(), RELU, connections={"output": "h.h"}),
         """
         ConnectionError: cannot name a connection 'h.h': a dot stands between a block and its port.
+            needs  a name without dots
             Try: 'h_h'
         """,
     ),
@@ -341,3 +360,9 @@ def test_message(call, text):
     with pytest.raises(MithrilError) as error:
         call()
     assert f"{type(error.value).__name__}: {error.value}" == textwrap.dedent(text).strip()
+
+
+def test_an_error_inside_a_composite_has_the_path_of_its_block():
+    with pytest.raises(MithrilError) as error:
+        inside(nested(), ("m/n", "inner"), lambda graph: rename(graph, "a/b", "r"))
+    assert error.value.diagnostics[0].block == "m%2Fn/inner/a%2Fb"

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import WIDTH, leaf_blocks, models, modest, names
 
-from mithril_nb.errors import CycleError
+from mithril_nb.errors import ConnectionError, CycleError, NameTakenError
 from mithril_nb.graph.check import check
 from mithril_nb.graph.closing import closed, made_edges
-from mithril_nb.graph.edit import add, alone, composite, connect, disconnect, inside, remove, rename, swap
+from mithril_nb.graph.edit import add, alone, composite, connect, disconnect, remove, rename, swap
+from mithril_nb.graph.nesting import inside, rename_inside
 from mithril_nb.graph.order import run_order
+from mithril_nb.graph.paths import split_path
 from mithril_nb.graph.records import BOUNDARY, Endpoint, LogicalGraph
 from mithril_nb.models import Linear, Model, Relu, Tanh
 
@@ -214,3 +216,51 @@ def test_a_graph_of_one_block_has_its_ports():
     ]  # fmt: skip
     assert [port.name for port in graph.outputs] == ["output"]
     assert_holds(graph)
+
+
+def test_a_rename_inside_keeps_connections_and_notes_around_it():
+    inner = Model()
+    inner |= Relu()
+    inner |= Linear(WIDTH)
+    model = Model() | Tanh()
+    model |= Model.of(inner.graph)(linear_0_input="tanh_0.output")
+    model.set_differentiability({"model_0.linear_0.weight": False})
+    renamed = rename_inside(model.graph, ("model_0", "linear_0"), "encoder")
+    assert_holds(renamed)
+    assert renamed.source_of[Endpoint("model_0", "encoder_input")] == Endpoint("tanh_0", "output")
+    assert [end.port for end, _ in renamed.notes] == ["model_0.encoder.weight"]
+    assert rename_inside(renamed, ("model_0", "encoder"), "linear_0") == model.graph
+
+
+@modest
+@given(models(), names, st.data())
+def test_rename_inside_there_and_back_gives_the_graph_back(model, new, data):
+    graph = model.graph
+    paths = [path for path, node in graph.walk() if "/" in path and node.name != new]
+    if not paths:
+        return
+    path = split_path(data.draw(st.sampled_from(paths)))
+    # A composite that was made from attributes becomes a plain model.
+    plain = rename_inside(graph, path, "some other name")
+    plain = rename_inside(plain, (*path[:-1], "some other name"), path[-1])
+    try:
+        renamed = rename_inside(plain, path, new)
+    except NameTakenError:
+        return
+    assert_holds(renamed)
+    assert len(renamed.inputs) == len(graph.inputs)
+    assert rename_inside(renamed, (*path[:-1], new), path[-1]) == plain
+
+
+def test_connect_by_the_name_of_an_output_connects_that_output():
+    model = Model() | Linear(WIDTH)(output="y")
+    model |= Relu()
+    joined = connect(model.graph, Endpoint(BOUNDARY, "y"), Endpoint("relu_0", "input"))
+    assert joined.source_of[Endpoint("relu_0", "input")] == Endpoint("linear_0", "output")
+    assert dict(joined.labels) == {"y": Endpoint("linear_0", "output")}
+
+
+@pytest.mark.parametrize("name", ["", "a.b"])
+def test_connect_refuses_a_new_input_without_a_valid_name(name):
+    with pytest.raises(ConnectionError):
+        connect((Model() | Relu()).graph, Endpoint(BOUNDARY, name), Endpoint("relu_0", "input"))

@@ -410,6 +410,7 @@ CASES = [
         lambda: with_attributes(Model(), {"width": 4}),
         """
         UnknownOptionError: Model has no attribute 'width', nor any other.
+            attributes  none
             Try: change the blocks inside it.
         """,
     ),
@@ -418,6 +419,8 @@ CASES = [
         lambda: with_attributes(Relu(), {"slope": 4}),
         """
         UnknownOptionError: Relu has no attribute 'slope', nor any other.
+            attributes  none
+            Try: Relu(), without attributes.
         """,
     ),
     (

@@ -157,6 +157,7 @@ CASES = [
         lambda: linear().rename_keys(input="enc.x"),
         """
         ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+            needs  a name without dots
             Try: 'enc_x'
         """,
     ),
@@ -165,6 +166,7 @@ CASES = [
         lambda: Model() | Linear(3)(input=IOKey("enc.x")),
         """
         ConnectionError: cannot name a connection 'enc.x': a dot stands between a block and its port.
+            needs  a name without dots
             Try: 'enc_x'
         """,
     ),
@@ -281,6 +283,7 @@ CASES = [
         lambda: linear().expose_keys(**{"enc.y": "output"}),
         """
         ConnectionError: cannot name a connection 'enc.y': a dot stands between a block and its port.
+            needs  a name without dots
             Try: 'enc_y'
         """,
     ),

@@ -164,7 +164,8 @@ def test_every_command_that_takes_something_has_an_example_that_it_takes(session
             {"x": 1},
             "command 'dismiss' cannot be done: got an unexpected keyword argument 'x'.\n"
             "    given  x\n"
-            "    takes  nothing",
+            "    takes  nothing\n"
+            "    Try: leave the arguments out.",
         ),
     ],
 )

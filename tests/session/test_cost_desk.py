@@ -162,11 +162,13 @@ def test_what_cannot_be_asked_is_said(program) -> None:
     desk, _, _ = desk_of(program)
     known = "flops, bytes_accessed, transcendentals, params, time_s"
     for command, args, text in (
-        ("want_cost", ["told"], "unknown source 'told'.\n    known  analytic, lowered, compiled, measured"),
-        ("want_cost_rows", ["analytic", "a", "cents"], f"unknown figure 'cents'.\n    known  {known}"),
+        ("want_cost", ["told"], "unknown source 'told'.\n    known  analytic, lowered, compiled, measured\n"
+            "    Try: source='analytic'"),
+        ("want_cost_rows", ["analytic", "a", "cents"], f"unknown figure 'cents'.\n    known  {known}\n"
+            "    Try: figure='flops'"),
         (
             "want_cost_picture", ["k", "pie", ["analytic"]],
-            "unknown view 'pie'.\n    known  treemap, roofline, memory, beside",
+            "unknown view 'pie'.\n    known  treemap, roofline, memory, beside\n    Try: view='treemap'",
         ),
         (
             "want_cost_picture", ["k", "beside", ["analytic"]],

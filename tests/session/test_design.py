@@ -6,11 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import ConnectionError, CycleError, MithrilError, UnknownBlockError, UnknownOptionError
 from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import MLP, Conv2d, Linear, Model, Relu
 from mithril_nb.models.source import to_source
+from mithril_nb.session.analysis import Analysis
 from mithril_nb.session.design import EDITS, Change, Design, add_block, connect, design_of, remove_blocks, set_attribute
 from mithril_nb.session.history import History
 
@@ -172,3 +174,51 @@ def test_what_is_typed_into_a_field_for_any_data_is_read(typed, value):
     design = design_of(Model() | Conv2d(4, 5), {})
     changed = set_attribute(design, "conv2d_0", "padding", typed).design
     assert changed.graph.nodes[0].block.options["padding"] == value
+
+
+def test_an_edit_of_the_model_itself_names_its_blocks(design):
+    for name, args in (("rename", ("", "x")), ("remove", ([""],)), ("set_attribute", ("", "dimension", 3))):
+        with pytest.raises(UnknownBlockError) as caught:
+            EDITS[name](design, *args)
+        assert str(caught.value).splitlines()[1:] == [
+            "    path    ''",
+            "    blocks  'linear_0', 'relu_0', 'linear_1'",
+            "    Try: path='linear_0'",
+        ]
+    assert str(caught.value).startswith("cannot set 'dimension' of the model: a block is needed.")
+
+
+@pytest.mark.parametrize("after", [None, "mlp_0"])
+def test_a_block_can_be_added_after_an_emptied_composite(after):
+    design = remove_blocks(
+        design_of(Model() + MLP(8, [4], 2), None), [f"mlp_0/{name}" for name in ("linear_0", "relu_0", "linear_1")]
+    ).design
+    change = add_block(design, "Relu", after)
+    assert edges(change.design) == {"input -> relu_0.input", "relu_0.output -> output"}
+    backend = JaxBackend()
+    (problem,) = Analysis(change.design, 1, backend, {}).problems
+    assert problem.block == "relu_0"
+
+
+def test_renaming_inside_a_composite_keeps_shapes_and_connections():
+    inner = Model()
+    inner |= Linear(4)
+    inner |= Linear(4)
+    design = design_of(Model() | Model.of(inner.graph), {"model_0_linear_1_input": [2, 3], "input": [2, 5]})
+    design = EDITS["rename"](design, "model_0/linear_1", "encoder").design
+    assert dict(design.shapes) == {"model_0_encoder_input": (2, 3), "input": (2, 5)}
+    assert [port.name for port in design.graph.inputs] == ["input", "model_0_encoder_input"]
+
+
+def test_history_keeps_ten_thousand_steps():
+    history = History(Design(LogicalGraph(), name="0"))
+    for number in range(1, 10_001):
+        history = history.with_change(Change(Design(LogicalGraph(), name=str(number)), "rename"), 10.0 * number)
+    assert history.undo is not None
+    assert history.undo.count == 10_000
+    while history.undo:
+        history = history.undone()
+    assert history.present.name == "0"
+    while history.redo:
+        history = history.redone()
+    assert history.present.name == "10000"

@@ -129,7 +129,8 @@ def test_what_cannot_be_done_is_said(program) -> None:
         "unknown command 'explode'.\n"
         "    known  want_stage, leave_stage, show_graph, open_node, close_node, select, dismiss, want_passes,"
         " request_diff, request_fate, want_cost, want_cost_rows, want_cost_picture, want_formula, measure,"
-        " want_settings, what_if"
+        " want_settings, what_if\n"
+        "    Try: 'want_stage'"
     )
     assert str(exploration.run_command("show_graph", {"stage": "asm"})) == (
         "unknown stage 'asm'.\n    known  jaxpr, stablehlo, hlo_before, hlo\n    Try: stage=\"jaxpr\""
@@ -248,7 +249,7 @@ def test_passes_that_cannot_be_read_say_why_and_can_be_asked_for_again() -> None
     desk, told = desk_of(unavailable)
     with pytest.raises(UnknownOptionError) as caught:
         desk.request_diff(0)
-    assert str(caught.value) == "no passes have been read.\n    needs  the command 'want_passes' first"
+    assert str(caught.value) == "no passes have been read.\n    passes  none\n    Try: the command 'want_passes' first."
     desk.want_passes()
     assert desk.wait(PATIENCE_S)
     assert desk.view(4) == {"state": "unavailable", "message": "XLA wrote nothing down", "version": 4}

@@ -101,13 +101,14 @@ def test_a_run_says_whether_it_is_of_the_model_now(session):
 @pytest.mark.parametrize(
     ("command", "args", "text"),
     [
-        ("pause", {}, "there is no run to pause.\n    Try: start one first."),
-        ("go_on", {}, "there is no run to go on.\n    Try: start one first."),
-        ("stop", {}, "there is no run to stop.\n    Try: start one first."),
+        ("pause", {}, "there is no run to pause.\n    runs  none\n    Try: start one first: the command 'train'."),
+        ("go_on", {}, "there is no run to go on.\n    runs  none\n    Try: start one first: the command 'train'."),
+        ("stop", {}, "there is no run to stop.\n    runs  none\n    Try: start one first: the command 'train'."),
         (
             "set_learning_rate",
             {"value": 0.1},
-            "there is no run to set the learning rate of.\n    Try: start one first.",
+            "there is no run to set the learning rate of.\n    runs  none\n"
+            "    Try: start one first: the command 'train'.",
         ),
         (
             "set_learning_rate",

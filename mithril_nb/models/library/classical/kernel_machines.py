@@ -20,7 +20,7 @@ from mithril_nb.models.library.operations.joining import CartesianDifference
 from mithril_nb.models.library.operations.reductions import Sum
 from mithril_nb.models.library.operations.reshaping import Transpose
 from mithril_nb.models.model import Model
-from mithril_nb.models.op import UNKNOWN, Inferred, Operator, Options, Specs
+from mithril_nb.models.op import Inferred, Operator, Options, Specs
 
 __all__ = [
     "KernelizedSVM",
@@ -60,9 +60,8 @@ class PolynomialFeatures(Operator):
         shape, degree = inputs["input"].shape, options["degree"]
         if not shape:
             raise MismatchError("input", "at least one axis", "give the input a last axis of features.", "rank 0")
-        if shape == (LEADING,) or degree == UNKNOWN:
+        if shape == (LEADING,) or not isinstance(degree, int):
             return Inferred({"output": (LEADING,)})
-        assert isinstance(degree, int)
         width = shape[-1]
         if isinstance(width, int):
             return Inferred({"output": (*shape[:-1], comb(width + degree, degree) - 1)})

@@ -15,7 +15,7 @@ from mithril_nb.models.fields import Range, whole
 from mithril_nb.models.library.layers.linear import Linear
 from mithril_nb.models.library.layers.windows import Size
 from mithril_nb.models.model import Model
-from mithril_nb.models.op import UNKNOWN, Inferred, Initializer, Operator, Options, Specs
+from mithril_nb.models.op import Inferred, Initializer, Operator, Options, Specs
 
 __all__ = [
     "LearnedPositions",
@@ -208,12 +208,12 @@ class PositionalEncoding(_Positions):
         """The shape stays."""
         lead, (time, width) = _ends("input", inputs["input"], 2)
         wanted, most = options["hidden_dim"], options["max_len"]
-        if isinstance(width, int) and wanted != UNKNOWN and width != wanted:
+        if isinstance(width, int) and isinstance(wanted, int) and width != wanted:
             raise MismatchError(
                 "input", f"(..., time, {wanted})", f"PositionalEncoding({width})", f"{width} != {wanted}"
             )
         _check_time(time, most, f"PositionalEncoding({wanted}, max_len={time})")
-        return Inferred({"output": _joined(lead, (time, width if wanted == UNKNOWN else whole(wanted)))})
+        return Inferred({"output": _joined(lead, (time, wanted if isinstance(wanted, int) else width))})
 
 
 class RotaryEmbedding(_Positions):

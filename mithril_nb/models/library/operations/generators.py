@@ -212,8 +212,9 @@ class Arange(_Made):
         if UNKNOWN in (start, stop, step):
             return _made((LEADING,), options["dtype"])
         for port, bound in (("start", start), ("stop", stop), ("step", step)):
-            if isinstance(bound, bool) or not isinstance(bound, int | float | str) or (port == "step" and bound == 0):
-                need = "a number" if port != "step" else "a number other than 0"
+            is_number = isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < 2**63
+            if not (is_number or isinstance(bound, str)) or (port == "step" and bound == 0):
+                need = "a number below 2**63" if port != "step" else "a number other than 0"
                 raise MismatchError(port, need, "Arange(0, 10, 2), or a connected size: stop=x.shape()[0].")
         is_whole = not any(isinstance(bound, float) for bound in (start, stop, step))
         return _made((steps(start, stop, step),), options["dtype"] or ("int32" if is_whole else None))  # pyright: ignore

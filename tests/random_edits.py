@@ -1,0 +1,105 @@
+"""Random edits of a design, valid and invalid, for property tests and stress tests."""
+
+from __future__ import annotations
+
+import math
+from random import Random
+from typing import Any
+
+from mithril_nb.errors import MithrilError
+from mithril_nb.graph.records import Endpoint, LogicalGraph
+from mithril_nb.models import KINDS
+from mithril_nb.session.design import EDITS, PROGRAMS, Design
+
+MOST_BLOCKS = 24
+"""Blocks of a design from which on edits remove most of them: the time of an edit grows with the design."""
+PLAIN_KINDS = ("Linear", "Relu", "Add", "MLP", "Softmax", "Shape", "Concat", "Conv2d", "Reshape", "LayerNorm", "Value")
+NAMES = (
+    "a",
+    "b/c",
+    "d.e",
+    "100%",
+    "ü",
+    "блок",
+    " ",
+    "input",
+    "output",
+    "relu_0",
+    "\ud800",
+    "x" * 300,
+    "²",
+    "..",
+    "%2F",
+)
+
+
+def nested(levels: int) -> list[Any]:
+    """Return an empty list in lists."""
+    found: list[Any] = []
+    for _ in range(levels):
+        found = [found]
+    return found
+
+
+WRONG = (
+    None, 3, -1, 2.5, math.nan, math.inf, True, "", "x", b"x", [], {}, [1], [[1]], ["x", None], 10**400, object(),
+    nested(5_000), "\ud800", "a" * 5_000, "блок", "a/b", "..", "%", "²", "\x00", {1: 2}, [10**30, 10**30], [0],
+    [2] * 100, "[[1,", "[" * 3_000, ("a",), range(3), 1j, set(), len, [["", "batch", "²"]], [["", "input.²", 3]],
+)  # fmt: skip
+"""Values of wrong types, or that nothing takes."""
+
+
+def assert_explained(error: MithrilError) -> None:
+    """Each diagnostic has facts and something to try."""
+    for found in error.diagnostics:
+        assert found.facts, str(found)
+        assert found.advice, str(found)
+
+
+def random_edit(random: Random, design: Design) -> tuple[str, dict[str, Any]]:
+    """Return the name and arguments of an edit; one in eight has an argument that is wrong."""
+    graph, paths = design.graph, [path for path, _ in design.graph.walk()]
+    name = random.choice((*EDITS, "add_block", "connect", "connect"))
+    if len(paths) > MOST_BLOCKS:
+        tops = [path for path in paths if "/" not in path]
+        name, args = "remove", {"paths": random.sample(tops, max(1, len(tops) - 8))}
+    else:
+        args = _arguments(random, name, design, graph, paths)
+    if random.random() < 0.125:
+        args[random.choice([*args])] = random.choice(WRONG)
+    return name, args
+
+
+def _arguments(random: Random, name: str, design: Design, graph: LogicalGraph, paths: list[str]) -> dict[str, Any]:
+    path = random.choice([*paths, *NAMES]) if random.random() < 0.1 or not paths else random.choice(paths)
+    match name:
+        case "add_block" | "place_block":
+            kind = random.choice([*KINDS]) if random.random() < 0.1 else random.choice(PLAIN_KINDS)
+            after = {"after": random.choice([path, None])} if name == "add_block" else {}
+            return {"kind": kind, **after}
+        case "remove":
+            return {"paths": [path]}
+        case "disconnect" if graph.edges and random.random() < 0.8:
+            edge = random.choice(graph.edges)
+            return {"source": str(edge.source), "target": str(edge.target)}
+        case "connect" | "disconnect":
+            return {"source": _end(random, graph, "outputs"), "target": _end(random, graph, "inputs")}
+        case "rename":
+            return {"path": path, "name": random.choice(NAMES) if random.random() < 0.5 else f"b{random.randrange(99)}"}
+        case "set_attribute":
+            options = [one for found, node in graph.walk() if found == path for one in node.block.options]
+            value = random.choice([random.randrange(1, 99), 0.5, True, "same", [1, 2], (0,), None])
+            return {"path": path, "name": random.choice([*options, "dimension"]), "value": value}
+        case "set_shape":
+            known = [port.name for port in graph.inputs] or ["input"]
+            return {"name": random.choice(known), "shape": [random.randrange(9) for _ in range(random.randrange(4))]}
+        case _:
+            return {"program": random.choice(PROGRAMS)}
+
+
+def _end(random: Random, graph: LogicalGraph, side: str) -> str:
+    ends = [Endpoint("", port.name) for port in getattr(graph, side)]
+    texts = [str(end) for end in ends]
+    for path, node in graph.walk():
+        texts += [f"{path}.{Endpoint('', port.name)}" for port in getattr(node.block, side)]
+    return random.choice([*texts, random.choice(NAMES)])
