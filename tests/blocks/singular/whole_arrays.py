@@ -323,6 +323,36 @@ def _others_points() -> list[Point]:
     ]
 
 
+def _matrices() -> list[Point]:
+    """Matrices without a Cholesky factor, kernels of zeros, and neighbours that coincide."""
+    ones, none = np.ones((2, 2)), np.full((2, 2), NAN)
+    others = 1 - np.eye(3)
+    nothing = np.zeros((2, 2))
+    return [
+        point("Cholesky", KINDS["Cholesky"](), {"input": [[1, 2], [2, 1]]}, [[NAN, 0], [NAN, NAN]], input=nothing),
+        point(
+            "GPRAlpha",
+            KINDS["GPRAlpha"](),
+            {"label_mu_diff": [1, 1], "K_term": ones, "L": none},
+            [0.5, 0.5],
+            K_term=-0.25 * ones,
+            L=nothing,
+            tolerance=1e-4,
+        ),
+        point("GPRVOuter", KINDS["GPRVOuter"](), {"K": [[1], [1]], "K_term": ones, "L": none}, 1, tolerance=1e-4),
+        point(
+            "PolynomialKernel",
+            KINDS["PolynomialKernel"](),
+            {"input1": nothing, "input2": nothing, "poly_coef": 0, "degree": 2.0},
+            nothing,
+            input1=nothing,
+        ),
+        point(
+            "TsnePJoint", KINDS["TsnePJoint"](), {"squared_distances": 0 * others, "target_perplexity": 2}, others / 6
+        ),
+    ]
+
+
 def _distances() -> list[Point]:
     """Points that coincide."""
     same = np.zeros((3, 2))
@@ -399,5 +429,6 @@ with np.errstate(all="ignore"):
         *_windows(),
         *_norms(),
         *_others_points(),
+        *_matrices(),
         *_distances(),
     ]
