@@ -104,7 +104,8 @@ def _classes(draw: st.DrawFn) -> tuple[tuple[int, ...], int, int]:
 
 def _scores(draw: st.DrawFn, rest: tuple[int, ...], count: int, axis: int, input_type: str) -> np.ndarray:
     scores = draw(arrays((*rest, count)))
-    return np.moveaxis(scores if input_type == "logits" else special.softmax(scores, -1), -1, axis)
+    given = {"logits": lambda x, _: x, "probs": special.softmax, "log_probs": special.log_softmax}[input_type]
+    return np.moveaxis(given(scores, -1), -1, axis)
 
 
 def _weights(draw: st.DrawFn, count: int) -> Any:
@@ -113,7 +114,7 @@ def _weights(draw: st.DrawFn, count: int) -> Any:
 
 def _categorical(draw: st.DrawFn) -> tuple[Model, Arrays]:
     rest, count, axis = _classes(draw)
-    input_type = draw(st.sampled_from(("logits", "probs")))
+    input_type = draw(st.sampled_from(("logits", "probs", "log_probs")))
     block = CrossEntropy(
         input_type,
         _weights(draw, count),
@@ -127,7 +128,7 @@ def _categorical(draw: st.DrawFn) -> tuple[Model, Arrays]:
 
 def _soft(draw: st.DrawFn, kind: type[Model] = SoftCrossEntropy) -> tuple[Model, Arrays]:
     rest, count, axis = _classes(draw)
-    input_type = draw(st.sampled_from(("logits", "probs")))
+    input_type = draw(st.sampled_from(("logits", "probs", "log_probs")))
     more = {"categorical": False} if kind is CrossEntropy else {}
     block = kind(input_type, _weights(draw, count), draw(st.booleans()), axis=axis, **more)
     return block, {
@@ -139,7 +140,9 @@ def _soft(draw: st.DrawFn, kind: type[Model] = SoftCrossEntropy) -> tuple[Model,
 def _cross_entropy(options: Any, x: np.ndarray, t: np.ndarray) -> np.ndarray:
     x = np.moveaxis(x, options["axis"], -1)
     count = x.shape[-1]
-    logarithm = special.log_softmax(x, -1) if options["input_type"] == "logits" else np.log(x)
+    logarithm = {"logits": lambda: special.log_softmax(x, -1), "probs": lambda: np.log(x), "log_probs": lambda: x}[
+        options["input_type"]
+    ]()
     t = np.eye(count)[t] if options.get("categorical") else np.moveaxis(t, options["axis"], -1)
     weights = options["weights"]
     if isinstance(weights, str):

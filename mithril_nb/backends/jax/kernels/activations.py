@@ -72,7 +72,9 @@ def _gelu(call: Call, arrays: Arrays) -> Arrays:
 @kernel("leaky_relu")
 def _leaky_relu(call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    return {"output": jax.nn.leaky_relu(x, scalar(call, "slope", x))}
+    slope = scalar(call, "slope", x)
+    # Unlike in jax.nn.leaky_relu, an infinite positive item adds 0 to the gradient of the slope, and not NaN.
+    return {"output": jnp.where(x >= 0, x, slope * jnp.where(x >= 0, 0, x))}
 
 
 @kernel("elu")

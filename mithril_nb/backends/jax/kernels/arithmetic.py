@@ -43,10 +43,26 @@ def scalar(call: Call, port: str, like: jax.Array) -> jax.Array:
     return jnp.asarray(value).astype(like.dtype)
 
 
+def absolute(x: jax.Array) -> jax.Array:
+    """Return the absolute values; the gradient at 0 is 0, where that of `jnp.abs` is 1."""
+    return _absolute(x) if jnp.issubdtype(x.dtype, jnp.inexact) else jnp.abs(x)
+
+
+@jax.custom_jvp
+def _absolute(x: jax.Array) -> jax.Array:
+    return jnp.abs(x)
+
+
+@_absolute.defjvp
+def _absolute_slope(given: tuple[jax.Array], changes: tuple[jax.Array]) -> tuple[jax.Array, jax.Array]:
+    (x,), (change,) = given, changes
+    return jnp.abs(x), (jnp.conj(jnp.sign(x)) * change).real
+
+
 for _op, _function in {
     "buffer": lambda x: x,
     "stop_gradient": lax.stop_gradient,
-    "absolute": jnp.abs,
+    "absolute": absolute,
     "negate": jnp.negative,
     "sign": jnp.sign,
     "square": jnp.square,
@@ -84,21 +100,31 @@ def _power(call: Call, arrays: Arrays) -> Arrays:
     base, exponent = arrays["base"], arrays["exponent"]
     dtype = jnp.promote_types(base.dtype, exponent.dtype)
     if not call.options["robust"] or not jnp.issubdtype(dtype, jnp.floating):
-        return {"output": narrowed(jnp.power(base, exponent), base, exponent)}
+        plain = base
+        if jnp.issubdtype(base.dtype, jnp.floating) and jnp.issubdtype(exponent.dtype, jnp.floating):
+            # The derivative of 0**0 by the base would be 0 * 0**-1: NaN. JAX checks for integer exponents only.
+            plain = jnp.where((base == 0) & (exponent == 0), 1, base)
+        return {"output": narrowed(jnp.power(plain, exponent), base, exponent)}
     return {"output": _robust_power(base.astype(dtype), exponent.astype(dtype), call.options["threshold"])}
 
 
+def _least(threshold: Any, dtype: Any) -> jax.Array:
+    """Return the threshold of a robust form: by default, and at least, the dtype's least normal number."""
+    tiny = jnp.asarray(jnp.finfo(dtype).tiny, dtype)
+    return tiny if threshold is None else jnp.maximum(jnp.asarray(threshold, dtype), tiny)
+
+
 def _robust_power(base: jax.Array, exponent: jax.Array, threshold: Any) -> jax.Array:
-    """`Power` says the formula. No branch overflows where it is not chosen: that would make gradients NaN."""
+    """Compute the formula of `Power`. A branch that overflows where it is not chosen would make gradients NaN."""
     tiny = jnp.finfo(base.dtype).tiny
     grows = exponent > 0
     if threshold is None:
         t = jnp.where(grows, tiny, jnp.power(tiny, 1 / (2 - 2 * jnp.minimum(exponent, 0)))).astype(base.dtype)
     else:
-        t = jnp.asarray(threshold, base.dtype)
+        t = _least(threshold, base.dtype)
     t = lax.stop_gradient(t)
     is_even = exponent % 2 == 0
-    base = jnp.where(is_even, jnp.abs(base), base)
+    base = jnp.where(is_even, absolute(base), base)
     sign = jnp.where(base < 0, -1, 1).astype(base.dtype)
     is_near = jnp.abs(base) < t
     far = sign * jnp.power(jnp.where(is_near, t, jnp.abs(base)), exponent)
@@ -111,7 +137,7 @@ def _sqrt(call: Call, arrays: Arrays) -> Arrays:
     x = in_floating(arrays["input"])
     if not call.options["robust"]:
         return {"output": jnp.sqrt(x)}
-    t = jnp.finfo(x.dtype).tiny
+    t = _least(call.options["threshold"], x.dtype)
     is_near = jnp.abs(x) < t
     far = jnp.where(x < 0, -1, 1).astype(x.dtype) * jnp.sqrt(jnp.where(is_near, t, jnp.abs(x)))
     return {"output": jnp.where(is_near, x * lax.rsqrt(t), far)}
@@ -122,7 +148,7 @@ def _log(call: Call, arrays: Arrays) -> Arrays:
     x = in_floating(arrays["input"])
     if not call.options["robust"]:
         return {"output": jnp.log(x)}
-    t = jnp.finfo(x.dtype).tiny
+    t = _least(call.options["threshold"], x.dtype)
     is_low = x < t
     log = jnp.log(jnp.where(is_low, 2 * t - x, x))
     return {"output": jnp.where(is_low, 2 * jnp.log(t) - log, log)}
@@ -131,11 +157,9 @@ def _log(call: Call, arrays: Arrays) -> Arrays:
 @kernel("stable_reciprocal")
 def _stable_reciprocal(call: Call, arrays: Arrays) -> Arrays:
     x = in_floating(arrays["input"])
-    if call.options["threshold"] is None:
-        limits = jnp.finfo(x.dtype)
-        t = jnp.maximum(limits.eps, 2 / jnp.sqrt(limits.max)).astype(x.dtype)
-    else:
-        t = lax.stop_gradient(scalar(call, "threshold", x))
+    limits = jnp.finfo(x.dtype)
+    t = limits.eps if call.options["threshold"] is None else lax.stop_gradient(scalar(call, "threshold", x))
+    t = jnp.maximum(t, 2 / jnp.sqrt(limits.max)).astype(x.dtype)  # with less, the derivative overflows
     sign = jnp.where(x < 0, -1, 1).astype(x.dtype)
     return {"output": sign / jnp.where(jnp.abs(x) < t, t, jnp.abs(x))}
 

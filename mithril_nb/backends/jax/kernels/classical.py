@@ -25,7 +25,9 @@ def _norm_modifier(call: Call, arrays: Arrays) -> Arrays:
 @kernel("distance_matrix")
 def _distance_matrix(call: Call, arrays: Arrays) -> Arrays:
     left, right = arrays["left"], arrays["right"]
-    distances = jnp.abs(left[:, None, :] - right[None, :, :])
+    difference = left[:, None, :] - right[None, :, :]
+    # Where two points coincide, no gradient reaches the power: its derivative there may be infinite.
+    distances = jnp.where(difference == 0, 0, jnp.abs(difference))
     return {"output": jnp.power(distances, arrays["norm"].astype(distances.dtype)).sum(-1)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.errors import ConnectionError
 from mithril_nb.models.dims import MismatchError
 from mithril_nb.models.library.layers.windows import Windows, transposed_pads, windows
+from mithril_nb.models.op import OPS
 from mithril_nb.program import Arrays, Call
 
 
@@ -65,60 +67,57 @@ def _conv_transpose(call: Call, arrays: Arrays) -> Arrays:
     return {"output": _shifted(out, arrays)}
 
 
-@kernel("max_pool1d")
-@kernel("max_pool2d")
-@kernel("max_pool3d")
-@kernel("table_max_pool1d")
-@kernel("table_max_pool2d")
-@kernel("primitive_max_pool1d")
-@kernel("primitive_max_pool2d")
-def _max_pool(call: Call, arrays: Arrays) -> Arrays:
+def _max_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    found = _windows(call, x.ndim - 2)
-    pads = found.pads(x.shape[2:])
+    found, lead = _windows(call, axes), x.ndim - axes
+    pads = found.pads(x.shape[lead:])
     if any(step > 1 for step in found.dilation):
         # reduce_window has no gradient for windows with gaps: axis by axis, the items are picked and reduced.
         for axis, (size, step, gap, pad) in enumerate(
-            zip(found.size, found.stride, found.dilation, pads, strict=True), start=2
+            zip(found.size, found.stride, found.dilation, pads, strict=True), start=lead
         ):
             count = (x.shape[axis] + sum(pad) - (size - 1) * gap - 1) // step + 1
             places = np.arange(count)[:, None] * step + np.arange(size) * gap - pad[0]
             x = _over(x, axis, places, (places >= 0) & (places < x.shape[axis]), -jnp.inf, jnp.max)
         return {"output": x}
     # -inf as a Python number takes the array's dtype, and reduce_window knows its gradient.
-    padding = [(0, 0), (0, 0), *pads]
-    return {"output": lax.reduce_window(x, -jnp.inf, lax.max, (1, 1, *found.size), (1, 1, *found.stride), padding)}
+    ones, none = (1,) * lead, ((0, 0),) * lead
+    size, stride = (*ones, *found.size), (*ones, *found.stride)
+    return {"output": lax.reduce_window(x, -jnp.inf, lax.max, size, stride, (*none, *pads))}
 
 
-@kernel("avg_pool1d")
-@kernel("avg_pool2d")
-@kernel("avg_pool3d")
-@kernel("table_avg_pool2d")
-@kernel("primitive_avg_pool2d")
-def _avg_pool(call: Call, arrays: Arrays) -> Arrays:
+def _avg_pool(axes: int, call: Call, arrays: Arrays) -> Arrays:
     x = arrays["input"]
-    found = _windows(call, x.ndim - 2)
-    pads = found.pads(x.shape[2:])
+    found, lead = _windows(call, axes), x.ndim - axes
+    ones, none = (1,) * lead, ((0, 0),) * lead
+    pads = found.pads(x.shape[lead:])
     # In 16 bits, a sum over a large window would lose what makes the mean.
     wide = widened(x)
     sums = lax.reduce_window(
         wide,
         0.0,
         lax.add,
-        (1, 1, *found.size),
-        (1, 1, *found.stride),
-        [(0, 0), (0, 0), *pads],
-        window_dilation=(1, 1, *found.dilation),
+        (*ones, *found.size),
+        (*ones, *found.stride),
+        (*none, *pads),
+        window_dilation=(*ones, *found.dilation),
     )
     if call.options.get("count_include_pad", True):
         return {"output": (sums / np.prod(found.size).item()).astype(x.dtype)}
-    counts = np.ones((1,) * (x.ndim - 2), "float32")
-    for axis, (length, pad) in enumerate(zip(x.shape[2:], pads, strict=True)):
-        starts = np.arange(sums.shape[axis + 2])[:, None] * found.stride[axis] - pad[0]
+    counts = np.ones((1,) * axes, "float32")
+    for axis, (length, pad) in enumerate(zip(x.shape[lead:], pads, strict=True)):
+        starts = np.arange(sums.shape[axis + lead])[:, None] * found.stride[axis] - pad[0]
         places = starts + np.arange(found.size[axis])
         inside = ((places >= 0) & (places < length)).sum(1)
-        counts = counts * inside.reshape([-1 if other == axis else 1 for other in range(x.ndim - 2)])
+        counts = counts * inside.reshape([-1 if other == axis else 1 for other in range(axes)])
     return {"output": (sums / counts.astype(wide.dtype)).astype(x.dtype)}
+
+
+# The rank of the input does not determine the axes that a pool slides over: the batch axis is optional.
+for _op in ("max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"):
+    for _form in (_op, f"table_{_op}", f"primitive_{_op}"):
+        if _form in OPS:
+            kernel(_form)(partial(_max_pool if "max" in _op else _avg_pool, int(_op[-2])))
 
 
 @kernel("adaptive_avg_pool2d")

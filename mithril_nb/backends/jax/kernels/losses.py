@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from mithril_nb.backends.jax.kernels.arithmetic import absolute
 from mithril_nb.backends.jax.kernels.dtypes import widened
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.program import Array, Arrays, Call
@@ -20,7 +21,7 @@ def _squared_error(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("absolute_error")
 def _absolute_error(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.abs(arrays["input"] - arrays["target"])}
+    return {"output": absolute(arrays["input"] - arrays["target"])}
 
 
 @kernel("huber_loss")
@@ -48,12 +49,20 @@ def _quantile_loss(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("hinge_loss")
 def _hinge_loss(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jax.nn.relu(1 - arrays["target"] * arrays["input"])}
+    return {"output": _shortfall(arrays)}
 
 
 @kernel("quad_hinge_loss")
 def _quad_hinge_loss(call: Call, arrays: Arrays) -> Arrays:
-    return {"output": jnp.square(jax.nn.relu(1 - arrays["target"] * arrays["input"]))}
+    return {"output": jnp.square(_shortfall(arrays))}
+
+
+def _shortfall(arrays: Arrays) -> Array:
+    """Return how far each score is below the margin; 0, with a gradient of 0, at the margin and above."""
+    x, t = arrays["input"], arrays["target"]
+    is_above = t * x >= 1
+    # The factors are replaced too: an infinite one times a gradient of 0 would be NaN.
+    return jnp.where(is_above, 0, 1 - jnp.where(is_above, 0, t) * jnp.where(is_above, 0, x))
 
 
 @kernel("kl_divergence")
@@ -71,15 +80,15 @@ def _binary_cross_entropy(call: Call, arrays: Arrays) -> Arrays:
     found, target = arrays["input"], arrays["target"]
     dtype = jnp.result_type(found, target)
     x, t = jnp.broadcast_arrays(widened(found), widened(target))
-    if call.options["input_type"] == "logits":
-        yes, no = _kept_finite(call, -jax.nn.softplus(-x), dtype), _kept_finite(call, -jax.nn.softplus(x), dtype)
-    else:
-        yes, no = _log(call, x, dtype), _log(call, 1 - x, dtype)
     weight = call.options["pos_weight"]
     if isinstance(weight, str):
         weight = _ratio((1 - t).sum(), t.sum())
-    weight = jnp.asarray(weight, x.dtype)
-    return {"output": -(_times(weight * t, yes) + _times(1 - t, no)).astype(dtype)}
+    weight = jnp.asarray(weight, x.dtype) * t
+    if call.options["input_type"] == "logits":
+        yes, no = _kept_finite(call, -jax.nn.softplus(-x), dtype), _kept_finite(call, -jax.nn.softplus(x), dtype)
+    else:
+        yes, no = _log(call, x, dtype, weight), _log(call, 1 - x, dtype, 1 - t)
+    return {"output": -(_times(weight, yes) + _times(1 - t, no)).astype(dtype)}
 
 
 @kernel("focal_loss")
@@ -109,10 +118,13 @@ def _cross_entropy(call: Call, arrays: Arrays) -> Arrays:
         if call.options["input_type"] == "logits":
             found = jax.nn.log_softmax(found)
         picked = jnp.take_along_axis(found, number[..., None], axis)[..., 0]
+        weight = jnp.ones((), found.dtype) if weights is None else weights[number]
         # The logarithm comes after the picking: those of the other classes may have no slope.
-        kept = _kept_finite if call.options["input_type"] == "logits" else _log
-        loss = -kept(call, picked, arrays["input"].dtype)
-        loss = loss if weights is None else loss * weights[number]
+        if call.options["input_type"] == "probs":
+            logarithm = _log(call, picked, arrays["input"].dtype, weight)
+        else:
+            logarithm = _kept_finite(call, picked, arrays["input"].dtype)
+        loss = -logarithm if weights is None else -_times(weight, logarithm)
     return {"output": jnp.where(exists, loss, jnp.nan).astype(arrays["input"].dtype)}
 
 
@@ -141,9 +153,9 @@ def _info_nce(call: Call, arrays: Arrays) -> Arrays:
 
 
 def _threshold(call: Call, dtype: Any) -> Any:
-    """As it was given; else the least normal number of the dtype that the caller sees, where 1 / (2t) is finite."""
-    given = call.options["threshold"]
-    return float(jnp.finfo(dtype).tiny) if given is None else given
+    """Return the threshold: by default, and at least, the least normal number of the input's dtype."""
+    given, tiny = call.options["threshold"], float(jnp.finfo(dtype).tiny)
+    return tiny if given is None else jnp.maximum(given, tiny)
 
 
 def _robust_log(x: Array, threshold: Any) -> Array:
@@ -155,9 +167,14 @@ def _robust_log(x: Array, threshold: Any) -> Array:
     return jnp.where(near, below, jnp.log(jnp.where(near, t, x)))
 
 
-def _log(call: Call, x: Array, dtype: Any) -> Array:
-    """The logarithm, robust if the block says so."""
+def _log(call: Call, x: Array, dtype: Any, weight: Array) -> Array:
+    """Return the logarithm, in the robust form if the block has that option.
+
+    Where `x` and the weight of the result are both 0, it is 0: the logarithm of 0 would make the gradient NaN.
+    """
     robust = call.options["robust"]
+    if robust is not True:
+        x = jnp.where((weight == 0) & (x == 0), 1, x)
     if isinstance(robust, bool):
         return _robust_log(x, _threshold(call, dtype)) if robust else jnp.log(x)
     return jnp.where(robust, _robust_log(x, _threshold(call, dtype)), jnp.log(jnp.where(robust, 1, x)))
@@ -203,13 +220,11 @@ def _soft_loss(call: Call, found: Array, target: Array, weights: Array | None, d
     smoothing = call.options["label_smoothing"]
     if smoothing:
         target = (1 - smoothing) * target + smoothing / target.shape[-1]
-    if call.options["input_type"] == "logits":
-        logarithm = _kept_finite(call, jax.nn.log_softmax(found), dtype)
-    elif call.options["robust"] is False:
-        # Where both are zero the logarithm does not count, nor may its slope.
-        logarithm = jnp.log(jnp.where((target == 0) & (found == 0), 1, found))
+    if call.options["input_type"] == "probs":
+        logarithm = _log(call, found, dtype, target)
     else:
-        logarithm = _log(call, found, dtype)
+        logs = jax.nn.log_softmax(found) if call.options["input_type"] == "logits" else found
+        logarithm = _kept_finite(call, logs, dtype)
     each = _times(target, logarithm)
     return -(each if weights is None else each * weights).sum(-1)
 

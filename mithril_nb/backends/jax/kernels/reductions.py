@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from mithril_nb.backends.jax.kernels.arithmetic import elementwise, scalar
+from mithril_nb.backends.jax.kernels.arithmetic import absolute, elementwise, scalar
 from mithril_nb.backends.jax.kernels.dtypes import in_floating
 from mithril_nb.backends.jax.kernels.registry import kernel
 from mithril_nb.models.library.operations.reductions import summed
@@ -55,7 +55,7 @@ def _variance(call: Call, arrays: Arrays) -> Arrays:
 
 @kernel("norm")
 def _norm(call: Call, arrays: Arrays) -> Arrays:
-    x, p = jnp.abs(in_floating(arrays["input"])), call.options["p"]
+    x, p = absolute(in_floating(arrays["input"])), call.options["p"]
     axis, keepdim = call.options["axis"], bool(call.options["keepdim"])
     # In parts of the greatest item, so that no power overflows; the result does not depend on it, nor its gradient.
     unit = lax.stop_gradient(jnp.max(x, axis, keepdims=True, initial=0.0))

@@ -15,6 +15,7 @@ from mithril_nb.models.library.objectives.losses import KLDivergence
 from mithril_nb.models.library.operations.arithmetic import Add, Divide, Power, Subtract
 from mithril_nb.models.library.operations.elementwise import Absolute, Buffer, Square
 from mithril_nb.models.library.operations.generators import EyeComplement
+from mithril_nb.models.library.operations.logic import Where
 from mithril_nb.models.library.operations.reductions import Sum
 from mithril_nb.models.library.operations.statics import Size
 from mithril_nb.models.model import Model, Placed
@@ -42,6 +43,7 @@ class NormModifier(Operator):
     """Folds any number into the orders of norms from 1 to 5, so that training cannot leave them.
 
     Numbers from 1 to 5 stay as they are; beyond, it goes back and forth between the two: a triangle wave of period 8.
+    At a turning point the gradient is the slope to its right.
 
     Examples:
         >>> NormModifier()
@@ -70,6 +72,7 @@ class DistanceMatrix(Operator):
     """Measures each point of one set from each of another, by Minkowski's distance to the power of its order.
 
     The root is left out: take `EncoderDistanceMatrix`, or raise to `1 / norm`, for the distance itself.
+    Coordinates that are equal add 0 to the gradient.
 
     Examples:
         >>> [port.name for port in DistanceMatrix().inputs]
@@ -205,7 +208,8 @@ class EncoderDistanceMatrix(Composite):
 class MDSCore(Composite):
     """Says how far distances are from those that are wanted: the stress of multidimensional scaling.
 
-    At `norm` 2 it is Kruskal's stress-1 (1964), as normed by the wanted distances.
+    At `norm` 2 it is Kruskal's stress-1 (1964), as normed by the wanted distances. Where all wanted distances are 0,
+    that norm counts as 1.
 
     Args:
         exact_distances: Whether both are distances; otherwise they are distances to the power of the order.
@@ -234,7 +238,8 @@ class MDSCore(Composite):
         self |= (all_errors := Sum())(input=errors.output)
         self |= (powers := Power())(base=wanted, exponent=order.output)
         self |= (whole := Sum())(input=powers.output)
-        self |= (share := Divide())(numerator=all_errors.output, denominator=whole.output)
+        self |= (norm := Where())(cond=whole.output == 0, input1=1.0, input2=whole.output)
+        self |= (share := Divide())(numerator=all_errors.output, denominator=norm.output)
         self |= Power(robust)(base=share.output, exponent=root.output, output="output")
 
 

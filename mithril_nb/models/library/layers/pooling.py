@@ -1,4 +1,8 @@
-"""Pools: what they keep of each window, channel by channel. Arrays are `(batch, channels, ...)`."""
+"""Pools: what they keep of each window, channel by channel.
+
+Arrays are `(batch, channels, ...)`, or `(channels, ...)` without a batch, as in PyTorch. The gradient of a maximum goes
+to the first of equal items in its window, as in PyTorch; the adaptive pools and windows with gaps share it among them.
+"""
 
 from __future__ import annotations
 
@@ -41,23 +45,24 @@ class _Pool(Operator):
 
     @classmethod
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
-        """`(batch, channels, ...)` gives `(batch, channels, ...)`, a size for each window."""
-        shape, found = channelled(inputs["input"], cls.axes), windows(options, cls.axes)
-        return Inferred(
-            {"output": (LEADING,) if shape is None or found is None else (*shape[:2], *found.counts(shape))}
-        )
+        """`(batch, channels, ...)` gives `(batch, channels, ...)`, a size for each window; the batch may lack."""
+        shape, found = channelled(inputs["input"], cls.axes, needs_batch=False), windows(options, cls.axes)
+        if shape is None or found is None:
+            return Inferred({"output": (LEADING,)})
+        return Inferred({"output": (*shape[: -cls.axes], *found.counts(shape))})
 
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
         """Batch and channels are those of the output."""
-        return _as_output(inputs, outputs)
+        return _as_output(inputs, outputs, cls.axes)
 
 
-def _as_output(inputs: Specs, outputs: Specs) -> Shapes:
-    shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else ()
-    if len(shape) < 3 or len(output) < 2 or LEADING in (shape[0], output[0]):
+def _as_output(inputs: Specs, outputs: Specs, axes: int) -> Shapes:
+    shape, output = inputs["input"].shape, outputs["output"].shape if "output" in outputs else (LEADING,)
+    lead = len(shape) - axes
+    if lead < 1 or len(output) < lead or LEADING in (shape[0], output[0]):
         return {}
-    return {"input": (*output[:2], *shape[2:])}
+    return {"input": (*output[:lead], *shape[lead:])}
 
 
 class _MaxPool(_Pool):
@@ -70,6 +75,8 @@ class _AvgPool(_Pool):
 
 class MaxPool1d(_MaxPool):
     """Takes the greatest item of each window of a series, channel by channel.
+
+    The gradient goes to the first of equal items, as in PyTorch; with `dilation` they share it.
 
     Args:
         kernel_size: Length of the window.
@@ -131,6 +138,8 @@ class AvgPool1d(_AvgPool):
 class MaxPool2d(_MaxPool):
     """Takes the greatest item of each window of an image, channel by channel.
 
+    The gradient goes to the first of equal items, as in PyTorch; with `dilation` they share it.
+
     Args:
         kernel_size: Height and width of the window; one number stands for both.
         stride: Step of the window; by default the window's size.
@@ -190,6 +199,8 @@ class AvgPool2d(_AvgPool):
 
 class MaxPool3d(_MaxPool):
     """Takes the greatest item of each window of a volume, channel by channel.
+
+    The gradient goes to the first of equal items, as in PyTorch; with `dilation` they share it.
 
     Args:
         kernel_size: Depth, height and width of the window; one number stands for all.
@@ -251,6 +262,8 @@ class AvgPool3d(_AvgPool):
 class MaxPool1D(_MaxPool):
     """Takes the greatest item of each window, as `MaxPool1d`; attributes may be connected, as in Mithril.
 
+    The gradient at equal items is that of `MaxPool1d`.
+
     Args:
         kernel_size: Length of the window.
         stride: Step of the window; by default the window's size.
@@ -298,6 +311,8 @@ class _ConnectedPool2D(_Pool):
 
 class MaxPool2D(_ConnectedPool2D):
     """Takes the greatest item of each window, as `MaxPool2d`; attributes may be connected, as in Mithril.
+
+    The gradient at equal items is that of `MaxPool2d`.
 
     Args:
         kernel_size: Height and width of the window; one number stands for both.
@@ -401,7 +416,7 @@ class _Adaptive(Operator):
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
         """Batch and channels are those of the output."""
-        return _as_output(inputs, outputs)
+        return _as_output(inputs, outputs, 2)
 
 
 class AdaptiveAvgPool2d(_Adaptive):
@@ -424,6 +439,8 @@ class AdaptiveAvgPool2d(_Adaptive):
 
 class AdaptiveMaxPool2d(_Adaptive):
     """Takes the greatest item of each window of an image, where as many windows as asked for share the image evenly.
+
+    Equal items share the gradient.
 
     Args:
         output_size: Height and width of the output; one number stands for both.
@@ -467,7 +484,7 @@ class GlobalAvgPool2d(Operator):
     @classmethod
     def refine(cls, options: Options, inputs: Specs, outputs: Specs) -> Shapes:
         """Batch and channels are those of the output."""
-        return _as_output(inputs, outputs)
+        return _as_output(inputs, outputs, 2)
 
 
 def _check_filled(shape: tuple[Dim, ...]) -> None:

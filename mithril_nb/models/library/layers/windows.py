@@ -56,15 +56,15 @@ class Windows:
         return tuple(same_padding(*one) for one in zip(sizes, self.reach, self.stride, strict=True))
 
     def counts(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """Return how many windows fit on each axis after the first two.
+        """Return how many windows fit on each of the last axes.
 
         Raises:
             MismatchError: None fits.
         """
-        reach = self.reach
-        sizes = zip(shape[2:], reach, self.stride, self.pads(shape[2:]), strict=True)
+        reach, lead = self.reach, len(shape) - len(self.size)
+        sizes = zip(shape[lead:], reach, self.stride, self.pads(shape[lead:]), strict=True)
         found = tuple(window_size(size, window, step, *pads) for size, window, step, pads in sizes)
-        for axis, (count, window) in enumerate(zip(found, reach, strict=True), start=2):
+        for axis, (count, window) in enumerate(zip(found, reach, strict=True), start=lead):
             if count == 0:
                 raise MismatchError(
                     "input",
@@ -192,21 +192,28 @@ def refusal(block: Model, key: str, facts: tuple[tuple[str, str], ...], better: 
     )
 
 
-def channelled(spec: TensorSpec, axes: int) -> tuple[Dim, ...] | None:
-    """Return the shape of a batch of arrays with channels; `None` if nothing is known of it.
+def channelled(spec: TensorSpec, axes: int, needs_batch: bool = True) -> tuple[Dim, ...] | None:
+    """Return the shape of a batch of arrays with channels; `None` if it is unknown.
+
+    Args:
+        spec: The array.
+        axes: How many axes there are after the channels.
+        needs_batch: Whether the batch axis is required.
 
     Raises:
-        MismatchError: It has another rank.
+        MismatchError: The array has another rank.
     """
     if spec.shape[:1] == (LEADING,):
         return None
-    if len(spec.shape) != axes + 2:
-        example = [32, 1, *(28,) * axes]
+    if len(spec.shape) != axes + 2 and (needs_batch or len(spec.shape) != axes + 1):
+        example, names = [32, 1, *(28,) * axes], ", ".join(SPATIAL[axes])
+        single = "" if needs_batch else f", or (channels, {names})"
+        other = "" if needs_batch else f" or {axes + 1}"
         raise MismatchError(
             "input",
-            f"(batch, channels, {', '.join(SPATIAL[axes])})",
+            f"(batch, channels, {names}){single}",
             f'shapes={{"input": {example}}}',
-            f"rank {len(spec.shape)} != {axes + 2}",
+            f"rank {len(spec.shape)} != {axes + 2}{other}",
         )
     return spec.shape
 

@@ -80,7 +80,8 @@ class SoftCrossEntropy(Operator):
     """Cross entropy with targets that are probabilities of all classes: what `CrossEntropy(categorical=False)` is.
 
     Args:
-        input_type: Whether the input holds logits, of which the softmax is taken, or probabilities.
+        input_type: `"logits"`, of which the softmax is taken, `"probs"` for probabilities, or `"log_probs"` for their
+            logarithms, as `LogSoftmax` gives.
         weights: How much each class counts; see `CrossEntropy`.
         robust: Whether to go on where a probability is zero; see `CrossEntropy`.
         threshold: How near to zero that is.
@@ -100,7 +101,7 @@ class SoftCrossEntropy(Operator):
 
     def __init__(
         self,
-        input_type: Literal["logits", "probs"] = "logits",
+        input_type: Literal["logits", "probs", "log_probs"] = "logits",
         weights: Any = "",
         robust: bool = False,
         threshold: Threshold | None = None,
@@ -139,7 +140,8 @@ class CrossEntropy(SoftCrossEntropy):
     """Says for each sample how surprising its class is.
 
     Args:
-        input_type: Whether the input holds logits, of which the softmax is taken, or probabilities.
+        input_type: `"logits"`, of which the softmax is taken, `"probs"` for probabilities, or `"log_probs"` for their
+            logarithms, as `LogSoftmax` gives.
         weights: How much each class counts: a number for each; `""` for all the same; `"auto"` for
             `samples / (classes * samples of this class)`, counted in the batch (King and Zeng, 2001). A `Mean` after it
             divides by the number of samples, not by the sum of their weights.
@@ -161,7 +163,7 @@ class CrossEntropy(SoftCrossEntropy):
 
     def __init__(
         self,
-        input_type: Literal["logits", "probs"] = "logits",
+        input_type: Literal["logits", "probs", "log_probs"] = "logits",
         weights: Any = "",
         robust: bool = False,
         threshold: Threshold | None = None,

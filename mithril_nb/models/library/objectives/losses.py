@@ -51,7 +51,7 @@ class SquaredError(Paired):
 
 
 class AbsoluteError(Paired):
-    """Takes the distance of each item from its target.
+    """Takes the distance of each item from its target. The gradient where both are equal is 0, as in PyTorch.
 
     Examples:
         >>> AbsoluteError()
@@ -103,7 +103,8 @@ class LogCosh(Paired):
 class QuantileLoss(Paired):
     """Weighs what lies below the target against what lies above it: at its least, the input is a quantile.
 
-    The pinball loss of Koenker and Bassett (1978); at 0.5 it is half the absolute error.
+    The pinball loss of Koenker and Bassett (1978); at 0.5 it is half the absolute error. Where input and target are
+    equal, the gradient is the mean of those on both sides.
 
     Args:
         quantile: The share of targets that shall lie below the input.
@@ -123,6 +124,8 @@ class QuantileLoss(Paired):
 
 class HingeLoss(Paired):
     """Punishes scores that are on the wrong side, or nearer to it than 1 (Rosasco et al., 2004). Targets are -1 and 1.
+
+    The gradient at the margin, where target · input is 1, is 0, as that of `Relu` at 0.
 
     Examples:
         >>> HingeLoss()
@@ -246,7 +249,7 @@ class InfoNCE(Operator):
 
 
 class L1(Composite):
-    """Sums the absolute values of all items (the penalty of the lasso: Tibshirani, 1996).
+    """Sums the absolute values of all items (the penalty of the lasso: Tibshirani, 1996). The gradient at 0 is 0.
 
     Examples:
         >>> [node.name for node in L1().graph.nodes]

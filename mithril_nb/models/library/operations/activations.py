@@ -44,7 +44,7 @@ class _Elementwise(Elementwise):
 
 
 class Relu(_Elementwise):
-    """Keeps what is positive and sets the rest to zero.
+    """Rectified linear unit: max(x, 0). The gradient at 0 is 0, as in JAX and PyTorch.
 
     Examples:
         >>> Relu()
@@ -57,6 +57,8 @@ class Relu(_Elementwise):
 
 class Gelu(_Elementwise):
     """Weights each item by the normal distribution's chance to be below it (Hendrycks and Gimpel, 2016).
+
+    At -∞ it is NaN, as in JAX and PyTorch.
 
     Args:
         approximate: Whether to use the tanh formula in place of the exact one.
@@ -98,7 +100,7 @@ class Tanh(_Elementwise):
 
 
 class Relu6(_Elementwise):
-    """Keeps items between 0 and 6, and sets those beyond to these.
+    """Rectified linear unit with a maximum of 6. The gradient at 0 and 6 is 0, as in PyTorch.
 
     Examples:
         >>> Relu6()
@@ -110,10 +112,10 @@ class Relu6(_Elementwise):
 
 
 class LeakyRelu(_Elementwise):
-    """Keeps what is positive and makes the rest smaller.
+    """Leaky rectified linear unit: x where x >= 0, slope · x elsewhere. The gradient at 0 is 1, as in JAX.
 
     Args:
-        slope: What the rest is multiplied by.
+        slope: The factor of negative items. If it is connected, it has a gradient: the sum of the negative items.
 
     Examples:
         >>> LeakyRelu()
@@ -141,7 +143,7 @@ class Softplus(_Elementwise):
 
 
 class SiLU(_Elementwise):
-    """Weights each item by its sigmoid; also called Swish (Elfwing et al., 2017).
+    """Weights each item by its sigmoid; also called Swish (Elfwing et al., 2017). At -∞ it is NaN, as in PyTorch.
 
     Examples:
         >>> SiLU()
@@ -153,7 +155,7 @@ class SiLU(_Elementwise):
 
 
 class Mish(_Elementwise):
-    """Weights each item by the tanh of its softplus (Misra, 2019).
+    """Weights each item by the tanh of its softplus (Misra, 2019). At -∞ it is NaN, as in PyTorch.
 
     Examples:
         >>> Mish()
@@ -165,7 +167,7 @@ class Mish(_Elementwise):
 
 
 class Elu(_Elementwise):
-    """Keeps what is positive; the rest nears -alpha (Clevert et al., 2015).
+    """Exponential linear unit (Clevert et al., 2015). The gradient at 0 is alpha.
 
     Args:
         alpha: What the rest nears, without its sign.
@@ -184,6 +186,8 @@ class Elu(_Elementwise):
 
 class Selu(_Elementwise):
     """Is a scaled Elu that keeps mean 0 and variance 1 from block to block (Klambauer et al., 2017).
+
+    The gradient at 0 is that of the exponential, 1.7581.
 
     Examples:
         >>> Selu()
@@ -213,7 +217,7 @@ class Celu(_Elementwise):
 
 
 class HardSigmoid(_Elementwise):
-    """Is a sigmoid of straight lines.
+    """Piecewise linear approximation of the sigmoid. The gradient at -3 and 3 is 0, as in PyTorch.
 
     Examples:
         >>> HardSigmoid()
@@ -225,7 +229,7 @@ class HardSigmoid(_Elementwise):
 
 
 class HardTanh(_Elementwise):
-    """Keeps items between -1 and 1, and sets those beyond to these.
+    """Limits items to the range from -1 to 1. The gradient at -1 and 1 is 1, as in JAX.
 
     Examples:
         >>> HardTanh()
@@ -237,7 +241,7 @@ class HardTanh(_Elementwise):
 
 
 class HardSwish(_Elementwise):
-    """Weights each item by its `HardSigmoid` (Howard et al., 2019).
+    """Weights each item by its `HardSigmoid` (Howard et al., 2019). At -∞ it is NaN, as in JAX.
 
     Examples:
         >>> HardSwish()
@@ -261,7 +265,7 @@ class LogSigmoid(_Elementwise):
 
 
 class Softsign(_Elementwise):
-    """Squeezes each item between -1 and 1, slower than tanh.
+    """Squeezes each item between -1 and 1, slower than tanh. At -∞ and ∞ it is NaN, as in PyTorch.
 
     Examples:
         >>> Softsign()
@@ -288,6 +292,8 @@ class _AlongAxis(_Elementwise):
 class Softmax(_AlongAxis):
     """Turns scores along an axis into positive weights that sum to 1.
 
+    A row is NaN where one of its items is ∞, or all are -∞, as in JAX and PyTorch.
+
     Args:
         axis: The axis; -1 is the last one.
 
@@ -301,7 +307,7 @@ class Softmax(_AlongAxis):
 
 
 class LogSoftmax(_AlongAxis):
-    """Takes the logarithm of `Softmax`, exact also where that is near 0.
+    """Takes the logarithm of `Softmax`, exact also where that is near 0. It is NaN where `Softmax` is.
 
     Args:
         axis: The axis; -1 is the last one.

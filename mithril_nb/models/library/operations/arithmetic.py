@@ -93,7 +93,7 @@ class Divide(Broadcasting):
 
 
 class FloorDivide(Broadcasting):
-    """Divides two arrays item by item and rounds down.
+    """Divides two arrays item by item and rounds down. The gradient is 0 everywhere.
 
     Examples:
         >>> FloorDivide()
@@ -119,7 +119,7 @@ class Mod(Broadcasting):
 
 
 class Minimum(Broadcasting):
-    """Takes the lesser of each pair of items; NaN where one is NaN.
+    """Takes the lesser of each pair of items; NaN where one is NaN. Two that are equal share the gradient.
 
     Examples:
         >>> Minimum()
@@ -132,7 +132,7 @@ class Minimum(Broadcasting):
 
 
 class Maximum(Broadcasting):
-    """Takes the greater of each pair of items; NaN where one is NaN.
+    """Takes the greater of each pair of items; NaN where one is NaN. Two that are equal share the gradient.
 
     Examples:
         >>> Maximum()
@@ -147,6 +147,7 @@ class Maximum(Broadcasting):
 class Power(Broadcasting):
     """Raises the items of one array to those of another.
 
+    At a base of 0 the gradient by the base is 0 for an exponent of 0 and infinite for one below 1, as in PyTorch.
     With `robust`, values and gradients are finite for every finite base, at zero and below too. With the threshold t:
     `sign(b) |b|ᵉ` where `|b| >= t`; nearer to zero `b tᵉ⁻¹` if `e > 0`, a line through zero, and `sign(b) tᵉ` else.
     For an even whole e, b stands for `|b|`; `sign(0) = 1`. So `b ** 2` and `b ** 3` are as ever, and no power of
@@ -174,22 +175,24 @@ class Sqrt(Elementwise):
     """Takes the square root of each item.
 
     With `robust`, values and gradients are finite for every finite x, at zero and below too: with t, the dtype's least
-    normal number, it is `sign(x) √|x|` where `|x| >= t`, and the line `x / √t` between.
+    normal number, it is `sign(x) √|x|` where `|x| >= t`, and the line `x / √t` between. Otherwise the gradient at 0 is
+    infinite, and the root of a negative item is NaN.
 
     Args:
         robust: Whether to use the form above.
+        threshold: The t above; by default, and at least, the dtype's least normal number.
 
     Examples:
-        >>> Sqrt()
-        Sqrt(robust=False)
+        >>> Sqrt(robust=True, threshold=1e-6)
+        Sqrt(robust=True, threshold=1e-06)
     """
 
     op = "sqrt"
     formula = "y = √x"
     gives = "floating"
 
-    def __init__(self, robust: bool = False, name: str | None = None):
-        Operator.__init__(self, name, robust=robust)
+    def __init__(self, robust: bool = False, threshold: Threshold | None = None, name: str | None = None):
+        Operator.__init__(self, name, robust=robust, threshold=threshold)
 
 
 class Log(Elementwise):
@@ -197,22 +200,24 @@ class Log(Elementwise):
 
     With `robust`, values and gradients are finite for every finite x, at zero and below too: with t, the dtype's least
     normal number, it is `2 log t - log(2t - x)` where `x < t`: the curve, turned by 180° around its point at t. Its
-    slope has no jump there, and stays above zero, so that training finds its way back.
+    slope has no jump there, and stays above zero, so that training finds its way back. Otherwise it is -∞ at 0, where
+    the gradient is infinite, and NaN below.
 
     Args:
         robust: Whether to use the form above.
+        threshold: The t above; by default, and at least, the dtype's least normal number.
 
     Examples:
         >>> Log(robust=True)
-        Log(robust=True)
+        Log(robust=True, threshold=None)
     """
 
     op = "log"
     formula = "y = log x"
     gives = "floating"
 
-    def __init__(self, robust: bool = False, name: str | None = None):
-        Operator.__init__(self, name, robust=robust)
+    def __init__(self, robust: bool = False, threshold: Threshold | None = None, name: str | None = None):
+        Operator.__init__(self, name, robust=robust, threshold=threshold)
 
 
 class StableReciprocal(Elementwise):
@@ -221,7 +226,8 @@ class StableReciprocal(Elementwise):
     Nearer to zero than the threshold the result is that at the threshold, of the item's sign, and its gradient zero.
 
     Args:
-        threshold: By default the dtype's epsilon; 2/√max in float16, where the slope at epsilon would overflow.
+        threshold: By default the dtype's epsilon. It is at least `2 / √max`, with the dtype's largest number: below
+            that the derivative overflows.
 
     Examples:
         >>> StableReciprocal()
@@ -239,6 +245,8 @@ class StableReciprocal(Elementwise):
 
 class Clamp(Elementwise):
     """Keeps items within bounds: what is beyond a bound becomes the bound. NaN stays NaN.
+
+    At a bound the gradient is ½, as that of `jnp.clip`.
 
     Whole numbers stay whole: the bounds then move inwards to whole ones.
 

@@ -220,7 +220,7 @@ class StopGradient(Elementwise):
 
 
 class Absolute(Elementwise):
-    """Drops the sign of each item; of a complex number it takes the length.
+    """Drops the sign of each item; of a complex number it takes the length. The gradient at 0 is 0, as in PyTorch.
 
     Examples:
         >>> Absolute()
@@ -255,7 +255,7 @@ class Negate(Elementwise):
 
 
 class Sign(Elementwise):
-    """Gives -1, 0 or 1, as each item is below, at or above zero.
+    """Gives -1, 0 or 1, as each item is below, at or above zero. The gradient is 0 everywhere.
 
     Examples:
         >>> Sign()
@@ -280,7 +280,7 @@ class Square(Elementwise):
 
 
 class Floor(Elementwise):
-    """Rounds each item down.
+    """Rounds each item down. The gradient is 0 everywhere.
 
     Examples:
         >>> Floor()
@@ -292,7 +292,7 @@ class Floor(Elementwise):
 
 
 class Ceil(Elementwise):
-    """Rounds each item up.
+    """Rounds each item up. The gradient is 0 everywhere.
 
     Examples:
         >>> Ceil()
@@ -304,7 +304,7 @@ class Ceil(Elementwise):
 
 
 class Round(Elementwise):
-    """Rounds each item to the nearest whole number, a half to the even one.
+    """Rounds each item to the nearest whole number, a half to the even one. The gradient is 0 everywhere.
 
     Examples:
         >>> Round()
@@ -343,7 +343,7 @@ class Expm1(Elementwise):
 
 
 class Log1p(Elementwise):
-    """Gives log(1 + x), exact also where x is near 0.
+    """Gives log(1 + x), exact also where x is near 0; -∞ at -1, where the gradient is infinite, and NaN below.
 
     Examples:
         >>> Log1p()
@@ -356,7 +356,7 @@ class Log1p(Elementwise):
 
 
 class Rsqrt(Elementwise):
-    """Gives one over the square root of each item.
+    """Gives one over the square root of each item: ∞ at 0, where the gradient is -∞, and NaN below.
 
     Examples:
         >>> Rsqrt()

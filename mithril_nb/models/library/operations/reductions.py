@@ -215,7 +215,7 @@ class Prod(Reduction):
 
 
 class Max(Reduction):
-    """Takes the greatest of all items, or along axes; NaN where one is NaN.
+    """Takes the greatest of all items, or along axes; NaN where one is NaN. Equal ones share the gradient.
 
     Args:
         axis: The axis, or several; `None` for all.
@@ -233,7 +233,7 @@ class Max(Reduction):
 
 
 class Min(Reduction):
-    """Takes the least of all items, or along axes; NaN where one is NaN.
+    """Takes the least of all items, or along axes; NaN where one is NaN. Equal ones share the gradient.
 
     Args:
         axis: The axis, or several; `None` for all.

@@ -1,0 +1,58 @@
+"""A block at inputs where its formula has a kink, a pole or no value, beside a float64 reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mithril_nb.models import Model
+
+Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One block at one set of inputs.
+
+    Attributes:
+        name: Unique; begins with the kind of the block.
+        block: The block.
+        given: Its inputs by port; floating ones in float64.
+        values: The expected outputs by port, computed by NumPy in float64.
+        slopes: The expected gradients of the weighted sum of the port `output`, by port. An input that is left out is
+            not differentiated.
+        weights: The factors of the items of `output` in that sum.
+        tolerance: Relative and absolute.
+    """
+
+    name: str
+    block: Model
+    given: Arrays
+    values: Mapping[str, Any]
+    slopes: Mapping[str, Any] = field(default_factory=dict)
+    weights: Any = 1.0
+    tolerance: float = 2e-6
+
+
+def rounded(array: Any) -> np.ndarray:
+    """Return numbers as float32 holds them, in float64; truth values and numbers of int32 unchanged."""
+    array = np.asarray(array)
+    return array if array.dtype in ("bool", "int32") else array.astype("float32").astype("float64")
+
+
+def point(
+    name: str,
+    block: Model,
+    given: Mapping[str, Any],
+    values: Any,
+    weights: Any = 1.0,
+    tolerance: float = 2e-6,
+    **slopes: Any,
+) -> Point:
+    """Return a point; `values` that are no mapping are those of the port `output`."""
+    values = values if isinstance(values, Mapping) else {"output": values}
+    arrays = {port: rounded(array) for port, array in given.items()}
+    return Point(name, block, arrays, values, slopes, rounded(weights), tolerance)
