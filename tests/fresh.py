@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def run_fresh(code: str, *arguments: str, **environment: str) -> str:
+def run_fresh(code: str, *arguments: str, timeout: float = 120, **environment: str) -> str:
     """Return what the code prints; a warning or a failure in it fails the test."""
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code, *arguments],
@@ -16,7 +16,7 @@ def run_fresh(code: str, *arguments: str, **environment: str) -> str:
         env={**os.environ, "JAX_PLATFORMS": "cpu", **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=timeout,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -98,11 +98,12 @@ class Comparison(Shown):
             "fusions": [one.to_dict() for one in self.fusions],
         }
 
-    def beside(self, field: str = "bytes_accessed", width: int = 720) -> Any:
+    def beside(self, field: str | None = None, width: int = 720) -> Any:
         """Return a picture of both side by side, block by block, a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
-            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"params"` or `"time_s"`.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"params"` or `"time_s"`; by default the time
+                if both sides were measured, else the bytes.
             width: Width in px.
 
         Raises:
@@ -110,6 +111,8 @@ class Comparison(Shown):
         """
         # As in display.py: what draws stands above this room, and is looked for when something is drawn.
         pictures = importlib.import_module("mithril_nb.viz.costs.beside")
+        if field is None:
+            field = "bytes_accessed" if self.total.delta.time_s is None else "time_s"
         return pictures.beside(pictures.pair_of(self.to_dict(), field), width)
 
     @property
@@ -117,7 +120,11 @@ class Comparison(Shown):
         """All of it in words: by the title of each table its rows, the first of which has the titles of columns."""
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
-        found = {f"{self.before} -> {self.after}": [head, *((path, *_cells(change)) for path, change in rows)]}
+        table = [head, *((path, *_cells(change)) for path, change in rows)]
+        if self._is_timed:
+            times = [("µs before", "after", "change"), *(_times(change) for _, change in rows)]
+            table = [(row[0], *more, *row[1:]) for row, more in zip(table, times, strict=True)]
+        found = {f"{self.before} -> {self.after}": table}
         if self.fusions:
             saved = told_sum(self.saved_by_fusion)
             found[f"fusions: {len(self.fusions)}, bytes saved: {saved}"] = [
@@ -135,6 +142,11 @@ class Comparison(Shown):
         more = len(self.fusions) - _MOST_FUSIONS
         same = ("nothing changes: every figure here is the same before and after",) if self._is_same else ()
         return *((f"and {more} more fusions",) if more > 0 else ()), *same, *self._overlap
+
+    @property
+    def _is_timed(self) -> bool:
+        """Whether one of the two was measured."""
+        return self.total.before.time_s is not None or self.total.after.time_s is not None
 
     @property
     def _is_same(self) -> bool:
@@ -203,6 +215,15 @@ def _cells(change: Change) -> tuple[str, ...]:
         told_sum(before.bytes_accessed, before.unknown_bytes), told_sum(after.bytes_accessed, after.unknown_bytes),
         _signed(delta.bytes_accessed),
     )  # fmt: skip
+
+
+def _times(change: Change) -> tuple[str, ...]:
+    before, after, delta = (one.time_s for one in (change.before, change.after, change.delta))
+    return _microseconds(before), _microseconds(after), _microseconds(delta, "+")
+
+
+def _microseconds(seconds: float | None, sign: str = "") -> str:
+    return "unknown" if seconds is None else f"{1e6 * seconds:{sign},.1f}"
 
 
 def _signed(value: int | None) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.cost.blocks import ByBlock, no_block, with_outer
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
+from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -24,6 +25,7 @@ from mithril_nb.cost.records import (
     notes_of_params,
     once_of,
     rows_by_block,
+    share_of,
     sum_of_figures,
     sum_of_rows,
     unknown_of,
@@ -65,8 +67,8 @@ class Cost(Shown):
         >>> import jax.numpy as jnp
         >>> from mithril_nb.stages import inspect
         >>> cost = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4)), name="layer").cost()
-        >>> cost.total.flops, cost.total.transcendentals, cost.total.bytes_accessed
-        (48, 8, 168)
+        >>> cost.total.flops, cost.total.transcendentals, cost.total.bytes_accessed, cost.macs
+        (48, 8, 168, 24)
         >>> [(row.opcode, row.formula) for row in cost.rows]
         [('dot_general', '2·B·M·N·K'), ('tanh', 'n transcendentals')]
     """
@@ -159,6 +161,15 @@ class Cost(Shown):
         return replace(self._sum_of_rows(self.rows), params=params)
 
     @cached_property
+    def macs(self) -> int | None:
+        """Multiply-accumulate operations of matrix products and convolutions, with padding; one is 2 FLOPs.
+
+        Biases, activations and norms count nothing; `mithril_nb.cost.multiply_adds` has the convention and each count.
+        `None` if some are unknown, or if XLA counted: `inspection.cost().macs` counts the equations.
+        """
+        return None if self.symbolic is None else macs_of(self.rows, self.symbolic.equations_of(PRODUCTS))
+
+    @cached_property
     def by_block(self) -> Mapping[str, Figures]:
         """The self cost of each block, without the blocks inside it. Shares of a fusion are split exactly."""
         known = {path: figures for path, figures in self._every.items() if path != UNATTRIBUTED}
@@ -179,8 +190,9 @@ class Cost(Shown):
 
     @property
     def nothing(self) -> Figures:
-        """What a block costs of which there is no row; if nobody knows the parameters, it may have some."""
-        return Figures(params=0 if self.params is not None else None)
+        """Figures of a block without rows; its parameters are unknown where those of the program are."""
+        time_s = None if all(row.time_s is None for row in self.rows) else 0.0
+        return Figures(params=0 if self.params is not None else None, time_s=time_s)
 
     @cached_property
     def by_role(self) -> Mapping[str, Figures]:
@@ -246,14 +258,7 @@ class Cost(Shown):
             The share with `""` if all costs are known, with `"≤"` if unknown ones are elsewhere, with `"≥"` if they are
             all in this block; `None` if they are in both, so that nobody can tell.
         """
-        total = self.total
-        if not total.unknown:
-            return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
-        if figures.flops is None or not total.flops or figures.shared or 0 < figures.unknown < total.unknown:
-            return None, ""
-        share = figures.flops / total.flops
-        is_exact = share == 1.0 if figures.unknown else share == 0.0
-        return share, "" if is_exact else "≥" if figures.unknown else "≤"
+        return share_of(figures, self.total)
 
     @property
     def unattributed_share(self) -> float | None:

@@ -1,16 +1,22 @@
-"""Multiply-adds as papers count them: of matrix products and convolutions alone, those with padding included.
+"""Multiply-accumulate operations (MACs) of matrix products and convolutions, those with padding included.
 
-"4.1 GMACs" of a ResNet-50 is this figure. XLA, and so our FLOPs, leave out what meets padding and count all other
-arithmetic as well; the difference stands here equation by equation.
+The convention is that of papers and torchvision: "4.1 GMACs" of a ResNet-50 is this figure. One MAC is a multiplication
+and an addition, so 2 FLOPs. Matrix products and convolutions count, attention's two products among them; biases,
+activations, norms, pooling and embeddings count nothing. All roles count: a training step has about three times the
+MACs of its forward pass.
+
+fvcore calls one MAC a flop. fvcore and thop add operations for norms; ptflops adds biases and activations too.
+XLA, and so our FLOPs, leave out products with padding and count all other arithmetic: `multiply_adds` itemises the
+difference.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.counting import cost_of
 from mithril_nb.cost.records import CostRow
 from mithril_nb.stages.records import Equation, Role
 
@@ -65,9 +71,23 @@ def multiply_adds(inspection: Inspection) -> tuple[MultiplyAdds, ...]:
         >>> [(one.count, one.padding) for one in multiply_adds(found)], found.cost().total.flops
         ([(6912, 1104)], 11616)
     """
-    equations = {one.id: one for one in inspection.equations if one.primitive in PRODUCTS}
-    rows = [row for row in cost_of(inspection).rows if row.id in equations]
-    return tuple(_counted(equations[row.id], row) for row in rows)
+    return _all_counted(inspection.cost().rows, inspection.equations)
+
+
+def macs_of(rows: Iterable[CostRow], equations: Iterable[Equation]) -> int | None:
+    """Return the sum of `count` over all matrix products and convolutions; `None` if one is unknown.
+
+    Args:
+        rows: What each equation costs.
+        equations: The equations.
+    """
+    counts = [one.count for one in _all_counted(rows, equations)]
+    return None if None in counts else sum(count or 0 for count in counts)
+
+
+def _all_counted(rows: Iterable[CostRow], equations: Iterable[Equation]) -> tuple[MultiplyAdds, ...]:
+    products = {one.id: one for one in equations if one.primitive in PRODUCTS}
+    return tuple(_counted(products[row.id], row) for row in rows if row.id in products)
 
 
 def _counted(equation: Equation, row: CostRow) -> MultiplyAdds:

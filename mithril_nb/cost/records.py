@@ -188,6 +188,17 @@ class Source:
     unknown_bytes: int = field(default=0, kw_only=True)
 
 
+def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
+    """Return the share of the FLOPs of a whole that a part has, and which bound it is; see `Cost.share_of`."""
+    if not total.unknown:
+        return (figures.flops or 0) / total.flops if total.flops else 0.0, ""
+    if figures.flops is None or not total.flops or figures.shared or 0 < figures.unknown < total.unknown:
+        return None, ""
+    share = figures.flops / total.flops
+    is_exact = share == 1.0 if figures.unknown else share == 0.0
+    return share, "" if is_exact else "≥" if figures.unknown else "≤"
+
+
 def known_sum(values: Iterable[int | None]) -> int | None:
     """Return the sum of what is known; `None` if that is nothing, and there is something unknown.
 

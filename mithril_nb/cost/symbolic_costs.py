@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -113,6 +113,11 @@ class SymbolicProgram:
         if self.check is not None and sizes:
             self.check(sizes)
         return SymbolicProgram(self.name, self.equations, self.inputs, dict(sizes), self.kinds)
+
+    def equations_of(self, primitives: Collection[str]) -> tuple[Equation, ...]:
+        """Return its equations of some primitives, with numbers for the names of sizes that have them."""
+        put = _Numbers(self.sizes)
+        return tuple(put.equation(one, one.repeats) for one in self.equations if one.primitive in primitives)
 
     @cached_property
     def kinds(self) -> Kinds:

@@ -290,8 +290,9 @@ class Repeat(Control):
         spec = found.outputs[f"body_{out}"]
         if isinstance(spec, TensorSpec):
             _same(first, specs[first], spec)
-            both = meet(specs[first].shape, spec.shape, {}) or spec.shape
-            return InferredBody({out: TensorSpec(both, spec.dtype)}, found, _count(block), found.problems)
+            both = meet(specs[first].shape, spec.shape, {})
+            shape = spec.shape if both is None else both
+            return InferredBody({out: TensorSpec(shape, spec.dtype)}, found, _count(block), found.problems)
         return InferredBody({out: _array(block, out, spec)}, found, _count(block), found.problems)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
+from weakref import WeakKeyDictionary
 
 from mithril_nb.graph.closing import is_array
 from mithril_nb.graph.order import run_order
@@ -55,7 +56,10 @@ class Flat:
         return {op.path: op for op in self.ops}
 
 
-@lru_cache(maxsize=64)
+_KNOWN: WeakKeyDictionary[LogicalGraph, Flat] = WeakKeyDictionary()
+"""Goes with the graph: models that are no longer used keep no memory."""
+
+
 def flat(graph: LogicalGraph) -> Flat:
     """Return the ops of a graph and of all graphs inside it.
 
@@ -69,6 +73,13 @@ def flat(graph: LogicalGraph) -> Flat:
         >>> [op.path for op in flat(MLP(4, [3], 2).graph).ops]
         ['linear_0', 'relu_0', 'linear_1']
     """
+    known = _KNOWN.get(graph)
+    if known is None:
+        known = _KNOWN[graph] = _flat(graph)
+    return known
+
+
+def _flat(graph: LogicalGraph) -> Flat:
     work = _Flattening([], {}, {})
     fed = {port.name: Endpoint(BOUNDARY, port.name) for port in graph.inputs if port.role == "data"}
     arrays = {port.name: parameter_name("", port.name) for port in graph.inputs if port.role in _ARRAYS}

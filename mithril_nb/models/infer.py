@@ -273,7 +273,9 @@ class _Work:
         if name in self.sizes:
             return self.sizes[name]
         note = self.flat.notes.get(name)
-        return TensorSpec((note.shape if note else None) or ANYTHING, (note.dtype if note else None) or self.dtype)
+        if note is None:
+            return TensorSpec(ANYTHING, self.dtype)
+        return TensorSpec(ANYTHING if note.shape is None else note.shape, note.dtype or self.dtype)
 
     def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[Operator]) -> None:
         """Note a parameter or a state; one that several blocks share must have one shape."""
@@ -286,7 +288,7 @@ class _Work:
             if both is None:
                 advice = f"set_shapes({{{name!r}: {list(shape)!r}}}), or leave it out."
                 self.unlike("shape", place, str(note.shape), str(shape), advice, end)
-            shape = both or shape
+            shape = shape if both is None else both
         if note and note.dtype not in (None, self.dtype):
             advice = f'ml.compile(model, ml.JaxBackend(dtype="{note.dtype}")), which all parameters have then.'
             self.unlike("dtype", place, str(note.dtype), self.dtype, advice, end)
@@ -383,11 +385,12 @@ class _Work:
                 "other sizes before it." if end.node else "another shape for this input."
             )
             self.unlike("shape", repr(place), str(note.shape), str(spec), advice, end)
+            both = spec.shape
         if end.node and note.dtype and note.dtype != spec.dtype:
             advice = f'a Cast(dtype="{note.dtype}") behind it, as in x.cast("{note.dtype}").'
             self.unlike("dtype", repr(place), note.dtype, str(spec), advice, end)
-            return replace(spec, shape=both or spec.shape)
-        return TensorSpec(both or spec.shape, note.dtype or spec.dtype)
+            return replace(spec, shape=both)
+        return TensorSpec(both, note.dtype or spec.dtype)
 
     def unlike(self, what: str, place: str, said: str, has: str, advice: str, end: Endpoint) -> None:
         """Note that something is not as a person said."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -12,8 +12,10 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
+import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.cost import multiply_adds
+from mithril_nb.models import Conv2d, Linear, Model, MultiHeadAttention
 from mithril_nb.stages import Inspection, inspect
 
 CORPUS = corpus(full=True)
@@ -195,3 +197,38 @@ def test_backward_convolutions_have_the_multiply_adds_of_the_forward_one() -> No
 
     found = multiply_adds(inspect(jax.grad(loss, (0, 1)), spec(4, 3, 3, 3), spec(2, 3, 9, 9)))
     assert [one.count for one in found] == [2 * 5 * 5 * 9 * 3 * 4] * 3
+
+
+def dense() -> tuple[Model, list[int], int]:
+    return Linear(10), [32, 784], 32 * 784 * 10
+
+
+def convolution() -> tuple[Model, list[int], int]:
+    return Conv2d(16, 3, stride=2, padding=1), [4, 8, 32, 32], 4 * 16 * 16 * 16 * 8 * 3 * 3
+
+
+def attention() -> tuple[Model, list[int], int]:
+    projections, pairs = 4 * 4 * 16 * 64 * 64, 2 * 4 * 16 * 16 * 64
+    return MultiHeadAttention(64, heads=8), [4, 16, 64], projections + pairs
+
+
+@pytest.mark.parametrize("make", [dense, convolution, attention])
+def test_the_macs_of_a_block_are_those_of_its_formula(make: Callable[[], tuple[Model, list[int], int]]) -> None:
+    model, shape, macs = make()
+    assert ml.inspect(model, shapes={"input": shape}).cost().macs == macs
+
+
+def test_macs_of_published_networks_of_loops_and_of_named_sizes() -> None:
+    assert of_corpus("ResNet-50, forward").cost().macs == IMAGES * resnet50_forward() // 2
+    square = spec(8, 8)
+    twice = inspect(
+        lambda x, w: lax.scan(lambda c, _: (jnp.tanh(c @ w) + 1, None), x, None, length=2)[0], square, square
+    )
+    assert twice.cost().macs == 2 * 8**3
+    assert twice.cost("compiled").macs is None
+    endless = inspect(lambda x: lax.while_loop(lambda c: c.sum() < 3, lambda c: c @ c, x), square)
+    assert endless.cost().macs is None
+    assert inspect(jnp.tanh, square).cost().macs == 0
+    named = jax.ShapeDtypeStruct((*jax.export.symbolic_shape("N"), 3, 8, 8), "float32")
+    cost = inspect(lambda x, w: lax.conv(x, w, (1, 1), "SAME"), named, spec(4, 3, 3, 3)).cost()
+    assert (cost.macs, cost.at(N=2).macs) == (None, 2 * 4 * 8 * 8 * 3 * 3 * 3)

@@ -327,3 +327,32 @@ def test_rates_follow_from_costs_times_and_peaks(loop: Profile) -> None:
     assert loop.rate.bytes_per_s == loop.total.bytes_accessed / loop.total.time_s
     for path, spread in loop.spreads.items():
         assert spread.lower <= spread.median <= spread.upper, path
+
+
+def test_a_comparison_of_profiles_has_times(loop: Profile) -> None:
+    slower = replace(loop, rows=tuple(replace(row, time_s=row.time_s and 2 * row.time_s) for row in loop.rows))
+    found = loop.compare(slower)
+    assert found.total.delta.time_s == loop.total.time_s
+    assert found.by_block["inside"].delta.time_s == pytest.approx(loop.by_block["inside"].time_s)
+    (head, *rows) = found.tables["looping: measured -> looping: measured"]
+    assert head[:4] == ("block", "µs before", "after", "change")
+    micros = 1e6 * loop.total.time_s
+    assert rows[-1][:4] == ("total", f"{micros:,.1f}", f"{2 * micros:,.1f}", f"+{micros:,.1f}")
+    assert str(found.beside()).startswith("looping: time by block: measured, measured\n")
+    assert "+100.0 %" in str(found.beside())
+    assert "µs before" in found._repr_mimebundle_()["text/html"]
+
+
+def test_a_comparison_with_costs_that_were_not_measured(loop: Profile) -> None:
+    counted = replace(loop, rows=tuple(replace(row, time_s=None) for row in loop.rows))
+    (_, *rows) = next(iter(loop.compare(counted).tables.values()))
+    assert rows[-1][:4] == ("total", f"{1e6 * loop.total.time_s:,.1f}", "unknown", "unknown")
+    assert str(loop.compare(counted).beside()).startswith("looping: bytes accessed by block: ")
+    (head, *_) = next(iter(counted.compare(counted).tables.values()))
+    assert head[1] == "FLOPs before"
+
+
+def test_a_block_that_one_profile_lacks_took_no_time(loop: Profile) -> None:
+    without = replace(loop, rows=tuple(row for row in loop.rows if "inside" not in dict(row.blocks)), params={})
+    assert "inside" not in without.by_block
+    assert loop.compare(without).by_block["inside"].after.time_s == 0

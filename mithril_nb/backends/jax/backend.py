@@ -91,7 +91,7 @@ class JaxBackend(ArrayMaker):
                     advice=f"JaxBackend(dtype={precision!r})",
                 )
             dtype, precision = precision, None
-        self.default_dtype = as_dtype(dtype or "float32")
+        self.default_dtype = as_dtype("float32" if dtype is None else dtype)
         if "float" not in self.default_dtype:
             raise UnknownOptionError(
                 f"cannot compute gradients in dtype {str(self.default_dtype)!r}.",
