@@ -35,6 +35,7 @@ from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
 from mithril_nb.display import Shown, finite
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED
 
 if TYPE_CHECKING:
@@ -228,14 +229,13 @@ class Cost(Shown):
         """
         if path == "":
             return self.total
-        inside = {block for block in self._every if _is_within(block, path)}
-        if not inside and not any(_is_within(block, path) for block in self.order):
+        inside = {block for block in self._every if is_within(block, path)}
+        if not inside and not any(is_within(block, path) for block in self.order):
             if default is not None:
                 return default
             known = with_outer((*self._every, *self.order))
-            raise no_block(
-                f"costs of {self.program!r}", path, known, 'cost.subtree("{}")', 'cost.subtree("") is the whole.'
-            )
+            what = f"costs of {self.program!r}"
+            raise no_block(what, path, known, 'cost.subtree("{}")', 'cost.subtree("") is the whole.')
         found = self._sum(self._every[block] for block in inside) if inside else self.nothing
         if not (found.unknown or found.unknown_bytes) or len(inside) < 2:
             return found
@@ -477,10 +477,6 @@ def _costs(given: object, what: str) -> Cost:
         (("needs", "a Cost"), ("given", type(given).__name__)),
         'inspection.cost("lowered").compare(inspection.cost("compiled"))',
     )
-
-
-def _is_within(block: str, path: str) -> bool:
-    return block == path or block.startswith(f"{path}/")
 
 
 def _picture(name: str) -> Any:

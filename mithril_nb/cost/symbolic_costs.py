@@ -21,6 +21,7 @@ from mithril_nb.cost.formulas.symbols import (
 )
 from mithril_nb.cost.records import NO_TRIP_COUNT, CostRow, unknown_params
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.graph.paths import is_within
 from mithril_nb.graph.spec import Dim, TensorSpec
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.pipeline import fitting_numbers
@@ -170,7 +171,7 @@ class SymbolicProgram:
             why = unknown_params(self.inputs)
             if why is not None and not role:
                 return total([]), [why[0]]
-            own = [one.spec for one in self.inputs if one.is_param and _is_inside(one.block, path)]
+            own = [one.spec for one in self.inputs if one.is_param and is_within(one.block, path)]
             put = _Numbers(self.sizes)
             return total([] if role else [count(put.spec(spec)) for spec in own]), []
         return self._added(self._chosen(path, role), field)
@@ -266,7 +267,7 @@ class SymbolicProgram:
         """How many equations of each kind a block has, and whether the branch that they are in counts."""
         found: dict[_Kind, int] = {}
         for one, place in self.kinds.members:
-            if _is_inside(one.block, path) and role in (None, one.role):
+            if is_within(one.block, path) and role in (None, one.role):
                 key = place, self._branches.get(one.id, True)
                 if key[1] is not False:
                     found[key] = found.get(key, 0) + 1
@@ -396,10 +397,6 @@ def _with_outer(paths: Sequence[str]) -> list[str]:
     """Return paths, and those of the blocks around them."""
     parts = [path.split("/") for path in paths]
     return [*dict.fromkeys("/".join(names[: count + 1]) for names in parts for count in range(len(names)))]
-
-
-def _is_inside(block: str, path: str) -> bool:
-    return not path or block == path or block.startswith(f"{path}/")
 
 
 def _dearest(branches: Mapping[str, Polynomial]) -> str | None:

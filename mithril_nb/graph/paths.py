@@ -45,6 +45,16 @@ def split_path(path: str) -> tuple[str, ...]:
     return tuple(name_of(part) for part in path.split("/")) if path else ()
 
 
+def is_within(path: str, group: str) -> bool:
+    """Return whether a path is a group's or that of a block inside it; `""` is the group of all blocks.
+
+    Examples:
+        >>> is_within("mlp_0/linear_1", "mlp_0"), is_within("mlp_0", "mlp_0"), is_within("mlp_01", "mlp_0")
+        (True, True, False)
+    """
+    return not group or path == group or path.startswith(f"{group}/")
+
+
 def parameter_name(path: str, port: str) -> str:
     """Return the name of the parameter at a port of a block.
 

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mithril_nb.errors import Diagnostic, ShapeError, UnknownDtypeError, UnknownOpError
+from mithril_nb.errors import Diagnostic, ShapeError, UnknownDtypeError
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
@@ -21,7 +21,7 @@ from mithril_nb.models.flat import Flat, FlatOp, flat, origin
 from mithril_nb.models.folding import all_values, as_arrays, folded
 from mithril_nb.models.initializers import initializer_of
 from mithril_nb.models.op import OPS, UNKNOWN, Inferred, Initializer, Operator
-from mithril_nb.models.port_checks import check_dtype, check_fed, check_option
+from mithril_nb.models.port_checks import check_dtype, check_fed, check_option, rule_of
 from mithril_nb.models.starting import activated, activated_inside, is_activated, without_activation
 
 ANYTHING: tuple[Dim, ...] = (LEADING,)
@@ -161,7 +161,7 @@ class _Work:
                 return
 
     def forward(self, op: FlatOp) -> None:
-        rule = _rule(op)
+        rule = rule_of(op)
         data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
         given = {port: spec for port, spec in data.items() if spec is not None}
         outputs = [Endpoint(op.path, port.name) for port in op.block.outputs]
@@ -302,7 +302,7 @@ class _Work:
             self.sizes.setdefault(name, TensorSpec(shape, self.dtype))
         new = Parameter(name, op.path, port, TensorSpec(shape, self.dtype), initializer, trainable)
         first = self.arrays.setdefault(name, new)
-        if port in shapes and first.port not in _rule(self.flat.op_at[first.path]).initializers:
+        if port in shapes and first.port not in rule_of(self.flat.op_at[first.path]).initializers:
             # The block whose parameter it is says how it starts, not one that reads it before.
             self.arrays[name] = first = replace(new, spec=first.spec)
         if not first.spec.is_concrete and new.spec.is_concrete:
@@ -489,14 +489,3 @@ class _Work:
 
     def is_state(self, array: Parameter) -> bool:
         return array.path in self.found and array.port in self.found[array.path].states
-
-
-def _rule(op: FlatOp) -> type[Operator]:
-    if op.block.op not in OPS:
-        raise UnknownOpError(
-            f"block {op.path!r} is made of an op {op.block.op!r} that does not exist.",
-            (("known", "list(mithril_nb.models.op.OPS)"),),
-            "one of these.",
-            block=op.path,
-        )
-    return OPS[op.block.op]

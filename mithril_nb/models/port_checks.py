@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from mithril_nb.errors import short_repr
+from mithril_nb.errors import UnknownOpError, short_repr
 from mithril_nb.graph.spec import ITEM_BYTES, Dim, Spec, TensorSpec, Value
 from mithril_nb.models.dims import MismatchError, agree
 from mithril_nb.models.fields import fields_of, unmet_need
+from mithril_nb.models.flat import FlatOp
+from mithril_nb.models.op import OPS, Operator
 from mithril_nb.models.registry import KINDS
 
 
@@ -63,3 +65,19 @@ def check_option(kind: str, port: str, value: Value) -> None:
         return
     if need := unmet_need(field, value):
         raise MismatchError(port, need, f"connect a number, or leave {port!r} open.", f"{short_repr(value)} is none")
+
+
+def rule_of(op: FlatOp) -> type[Operator]:
+    """Return the rules of an op.
+
+    Raises:
+        UnknownOpError: No such op is registered.
+    """
+    if op.block.op not in OPS:
+        raise UnknownOpError(
+            f"block {op.path!r} is made of an op {op.block.op!r} that does not exist.",
+            (("known", "list(mithril_nb.models.op.OPS)"),),
+            "one of these.",
+            block=op.path,
+        )
+    return OPS[op.block.op]

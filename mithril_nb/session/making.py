@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from mithril_nb.cost import Cost
 from mithril_nb.errors import UnknownOptionError
@@ -18,6 +19,7 @@ from mithril_nb.stages.pipeline import NEEDS
 _REST_S = 0.15
 """How long the hand must rest before XLA compiles: a compilation cannot be given up half way."""
 
+_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}
 _OF_MACHINE_CODE = frozenset({"llvm", "asm"})
 """Stages that XLA has to make machine code for; the others are there in three fifths of the time without it."""
 
@@ -125,6 +127,17 @@ class StageMaker:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the stages that are wanted are made; return whether they were in time."""
         return self._worker.wait_until_idle(timeout_s)
+
+    def figures(self) -> dict[str, Any]:
+        """Return the times and costs of the programs whose texts are shown, for the status line."""
+        cost = self.cost
+        made = {what: self._made.get(stage) for what, stage in _TIMED.items()}
+        return {
+            **{f"{what}_s": found[1].elapsed.get(what) if found else None for what, found in made.items()},
+            "flops": cost.total.flops if cost else None,
+            "bytes": cost.total.bytes_accessed if cost else None,
+            "attributed": cost.attributed_share if cost else None,
+        }
 
     def end(self) -> None:
         """Give up what is under way, and end the thread."""

@@ -154,7 +154,7 @@ class Session:
                 stages=self._maker.states,
                 passes=self._passes_view(),
                 run=self.training.view(),
-                status=self._status(),
+                status=self._maker.figures(),
                 undo_label=history.undo.label if history.undo else "",
                 redo_label=history.redo.label if history.redo else "",
             )
@@ -481,17 +481,6 @@ class Session:
             self._fail(error)
             self._publish()
 
-    def _status(self) -> dict[str, Any]:
-        cost = self._maker.cost
-        # Of the program whose text is there: while another is made, its figures stay, as its text does.
-        made = {what: self._maker.made(stage) for what, stage in _TIMED.items()}
-        return {
-            **{f"{what}_s": found[1].elapsed.get(what) if found else None for what, found in made.items()},
-            "flops": cost.total.flops if cost else None,
-            "bytes": cost.total.bytes_accessed if cost else None,
-            "attributed": cost.attributed_share if cost else None,
-        }
-
 
 _COMMANDS = (
     "undo", "redo", "select", "expand", "collapse", "move", "tidy", "dismiss", "want_stage", "leave_stage",
@@ -499,4 +488,3 @@ _COMMANDS = (
 )  # fmt: skip
 _MORE_EDITS = ("undo", "redo", "apply_what_if", "load_example", "restore_edits")
 """Commands that change the design, and are not edits of `session.design`."""
-_TIMED = {"trace": "jaxpr", "lower": "stablehlo", "optimize": "hlo", "compile": "hlo"}

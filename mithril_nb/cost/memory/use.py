@@ -18,6 +18,7 @@ from mithril_nb.cost.memory.makers import Makers
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import UNATTRIBUTED
@@ -90,9 +91,7 @@ class MemoryUse(Shown):
 
     def subtree(self, path: str) -> int:
         """Return the bytes that a block holds at the peak with all blocks inside it; `""` gives the whole program."""
-        return sum(
-            size for block, size in self.at_peak.items() if not path or block == path or block.startswith(f"{path}/")
-        )
+        return sum(size for block, size in self.at_peak.items() if is_within(block, path))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as plain data."""
