@@ -42,7 +42,7 @@ TOO_WIDE = """(selector) => {
     const root = document.querySelector(selector), room = root.clientWidth + 1;
     const isTooWide = (one) => one.matches('.mnb-header, .mnb-bar, .mnb-notice, .mnb-tabs, .mnb-canvas')
         ? one.scrollWidth > room
-        : one.getBoundingClientRect().width > 1.5 * room;  // a table of many columns scrolls
+        : one.getBoundingClientRect().width > 3 * room;  // a table of many columns scrolls
     const wide = [...root.querySelectorAll('*')].filter((one) => !one.closest('.cm-content') && isTooWide(one));
     return wide.map((one) => `${one.tagName}.${one.getAttribute('class')}`);
 }"""
