@@ -283,7 +283,7 @@ describe("the workbench", () => {
   });
 
   test("gives advice when the kernel is gone, refuses edits visibly, and stays readable", () => {
-    session.change({ autosave: { offer: null, path: "digits/.mithril_nb/digits-3f.json", problem: "", edits: 7 } });
+    session.change({ autosave: { offer: null, path: "digits/.mithril_nb/digits-3f.json", problem: "", edits: 7 }, can_undo: true });
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
     expect(strip.hidden).toBe(false);
@@ -300,7 +300,7 @@ describe("the workbench", () => {
   });
 
   test("says that edits could not be saved, and names those that got no answer", async () => {
-    session.change({ autosave: { offer: null, path: "/d/x.json", problem: "/d/x.json: Read-only file system", edits: 1 } });
+    session.change({ autosave: { offer: null, path: "/d/x.json", problem: "/d/x.json: Read-only file system", edits: 1 }, can_undo: true });
     session.alive = false;
     click('[data-mnb-action="undo"]');
     session.emit("comm:close");
@@ -320,6 +320,7 @@ describe("the workbench", () => {
   });
 
   test("labels itself as replaced, and does no command any more", () => {
+    session.change({ can_undo: true });
     session.message({ type: "replaced" });
     session.emit("comm:close");
     const strip = find('[data-mnb-part="connection"]');
