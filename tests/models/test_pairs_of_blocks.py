@@ -153,9 +153,10 @@ def test_what_a_reader_needs_and_a_block_cannot_give():
     model |= Clamp()(input="x", min_val="glu_0.output")
     (problem,) = infer(model.graph, {}).problems
     assert str(problem) == (
-        "Glu at 'glu_0' cannot give what 'clamp_0.min_val' needs.\n"
-        "    output  () is needed\n"
-        "    input   an array that has axis -1      rank 0\n"
+        "Glu at 'glu_0' cannot give the shape that is needed.\n"
+        "    needed by  clamp_0.min_val\n"
+        "    output     ()\n"
+        "    input      an array that has axis -1      rank 0\n"
         "    Try: connect another output to 'clamp_0.min_val'."
     )
 
