@@ -43,6 +43,7 @@ def nested(levels: int) -> list[Any]:
 
 WRONG = (
     None, 3, -1, 2.5, math.nan, math.inf, True, "", "x", b"x", [], {}, [1], [[1]], ["x", None], 10**400, object(),
+    10**5_000,
     nested(5_000), "\ud800", "a" * 5_000, "блок", "a/b", "..", "%", "²", "\x00", {1: 2}, [10**30, 10**30], [0],
     [2] * 100, "[[1,", "[" * 3_000, ("a",), range(3), 1j, set(), len, [["", "batch", "²"]], [["", "input.²", 3]],
 )  # fmt: skip

@@ -331,8 +331,7 @@ class _Work:
             rule = OPS[op.block.op]
             if rule.refine.__func__ is Operator.refine.__func__:  # pyright: ignore
                 continue
-            data = {port.name: self.spec_of(op, port.name) for port in op.block.inputs if port.role == "data"}
-            given = {port: spec for port, spec in data.items() if spec is not None}
+            given = {p.name: spec for p in op.block.inputs if p.role == "data" and (spec := self.spec_of(op, p.name))}
             outputs = {port.name: self.known.get(Endpoint(op.path, port.name)) for port in op.block.outputs}
             inputs, outputs = (
                 {port: spec for port, spec in specs.items() if isinstance(spec, TensorSpec)}
@@ -428,17 +427,16 @@ class _Work:
 
     def unmet(self, op: FlatOp, outputs: Mapping[str, TensorSpec], found: MismatchError) -> Diagnostic:
         """Return the problem of an op that cannot give the shapes that other blocks need of it."""
-        ends = {Endpoint(op.path, port) for port in outputs}
         readers = [
             f"{self.at(one.path)}.{component(port)}"
             for one in self.flat.ops
-            for port, source in one.sources.items()
-            if source in ends
+            for port in (port for port, end in one.sources.items() if end.node == op.path)
         ]
         return Diagnostic(
-            f"{op.block.kind} at {self.at(op.path)!r} cannot give what {', '.join(map(repr, readers))} needs.",
+            f"{op.block.kind} at {self.at(op.path)!r} cannot give the shape that is needed.",
             (
-                *((port, f"{spec.shape} is needed") for port, spec in outputs.items()),
+                ("needed by", ", ".join(readers) or "set_shapes"),
+                *((port, str(spec.shape)) for port, spec in outputs.items()),
                 (found.port, found.need + (f"      {found.detail}" if found.detail else "")),
             ),
             f"connect another output to {readers[0]!r}." if readers else found.advice,

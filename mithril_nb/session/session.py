@@ -230,9 +230,7 @@ class Session:
             return partial(self.edit, name)
         if name in _COMMANDS:
             return getattr(self, name)
-        if name in self._desks:
-            return self._desks[name]
-        return self._published(self.training.commands[name])
+        return self._desks.get(name) or self._published(self.training.commands[name])
 
     @property
     def _commands(self) -> list[str]:
@@ -286,8 +284,7 @@ class Session:
     def redo(self) -> None:
         """Go one undone change on."""
         with self._lock:
-            change = self._history.redo
-            again = change.renamed if change else None
+            again = self._history.redo.renamed if self._history.redo else None
             self._set_history(self._history.redone(), self._view.renamed(*again) if again else self._view)
 
     def set_design(self, design: Design, label: str = "set from Python") -> None:
