@@ -109,7 +109,24 @@ def remove_leftovers(folder: Path, *, is_exclusive: bool = False) -> None:
                 shutil.rmtree(found, ignore_errors=True)
 
 
-def lock_file(file: IO[bytes]) -> bool | None:
+@contextmanager
+def folder_lock(folder: Path, wait_s: float = 1.0) -> Iterator[None]:
+    """Hold a folder while its files are read and replaced, so that no update of another process is lost.
+
+    Waits at most a second: an update that is late is better than none. Windows cannot lock a folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
+    try:
+        until = time.monotonic() + wait_s
+        while descriptor is not None and lock_file(descriptor) is False and time.monotonic() < until:
+            time.sleep(0.01)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def lock_file(file: IO[bytes] | int) -> bool | None:
     """Lock an open file until it is closed or its process ends, however it ends.
 
     Returns:
@@ -118,7 +135,7 @@ def lock_file(file: IO[bytes]) -> bool | None:
     try:
         if fcntl is not None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        else:
+        elif not isinstance(file, int):
             file.seek(_FAR)
             msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # pyright: ignore[reportAttributeAccessIssue,reportPossiblyUnboundVariable]
     except OSError as error:

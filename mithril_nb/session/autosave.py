@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from mithril_nb.atomic_write import remove_leftovers, write_text
+from mithril_nb.atomic_write import folder_lock, remove_leftovers, write_text
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.models.source import to_source
 from mithril_nb.session.design import Design, design_from_dict, design_to_dict
@@ -174,19 +174,30 @@ class Autosave:
         return sorted(found.values(), key=lambda one: one.saved_at, reverse=True)
 
     def _update(self, id: str, version: SavedDesign | None) -> None:
-        # Another kernel may write the same file: its versions are kept.
-        versions = [one for one in self._versions() if one.id != id]
-        versions = ([version] if version else []) + versions
-        kept = {one.id: one for one in versions[:_VERSIONS_KEPT]}
-        _IN_MEMORY[self.path] = kept
         self.problem = ""
-        try:
-            if kept:
-                _write(self.path, {"format": FORMAT, "versions": [asdict(one) for one in kept.values()]})
-            else:
-                self.path.unlink(missing_ok=True)
-        except OSError as error:
-            self.problem = f"{self.path}: {error.strerror or error}"
+        with _UPDATING:
+            try:
+                _make_folder(self.path.parent)
+                with folder_lock(self.path.parent):
+                    self._write(id, version)
+            except OSError as error:
+                self._keep(id, version)
+                self.problem = f"{self.path}: {error.strerror or error}"
+
+    def _keep(self, id: str, version: SavedDesign | None) -> list[SavedDesign]:
+        # Another kernel may write the same file: its versions are kept.
+        versions = [version] if version else []
+        versions += [one for one in self._versions() if one.id != id]
+        _IN_MEMORY[self.path] = {one.id: one for one in versions[:_VERSIONS_KEPT]}
+        return versions[:_VERSIONS_KEPT]
+
+    def _write(self, id: str, version: SavedDesign | None) -> None:
+        kept = self._keep(id, version)
+        if kept:
+            data = {"format": FORMAT, "versions": [asdict(one) for one in kept]}
+            write_text(self.path, json.dumps(data, ensure_ascii=False), errors="backslashreplace")
+        else:
+            self.path.unlink(missing_ok=True)
 
     def _write_soon(self, wanted: Callable[[], bool]) -> None:
         # A newer save replaces this job before or during the pause; the one that remains writes the latest design.
@@ -202,6 +213,7 @@ class Autosave:
 
 _IN_MEMORY: dict[Path, dict[str, SavedDesign]] = {}
 """Versions by file and id: the file may be read-only."""
+_UPDATING = threading.Lock()
 _AUTOSAVES: weakref.WeakSet[Autosave] = weakref.WeakSet()
 
 
@@ -276,11 +288,8 @@ def _version(data: Mapping[str, Any]) -> SavedDesign:
     return replace(one, labels=tuple(one.labels), declined=bool(one.declined))
 
 
-def _write(path: Path, data: Mapping[str, Any]) -> None:
-    """Replace a file by JSON data, in one step."""
-    folder = path.parent
+def _make_folder(folder: Path) -> None:
     if not folder.exists():
         folder.mkdir(parents=True)
         # As the caches of pytest and ruff do: a commit of the notebook leaves this folder out.
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")
-    write_text(path, json.dumps(data, ensure_ascii=False), errors="backslashreplace")
