@@ -107,7 +107,7 @@ def assert_cost(
             bound    at most 500
             over by  500 (100.0 %)
             most in  relu  1,000  100.0 %
-            Try: flops=1_000 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.
+            Try: flops=1_000  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block
     """
     refuse_misspelt("ml.assert_cost", options, assert_cost, target, "1_000_000")
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}

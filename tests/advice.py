@@ -250,7 +250,9 @@ def follow(text: str, names: Mapping[str, Any]) -> dict[str, str]:
         chain = "\n".join((*seen.values(), f"{statement}\n{error}"))
         assert problem.summary not in seen, f"advice leads back to a problem before it:\n{chain}"
         assert len(seen) < MOST_STEPS, f"advice leads to ever new problems:\n{chain}"
-        if seen and not problem.advice:  # a different problem, whose facts have to do
+        if (
+            seen and not tried and (not problem.advice or is_instruction(problem.advice))
+        ):  # a different problem, whose facts have to do
             return sites
         assert problem.advice, f"an error without advice:\n{chain}"
         seen[problem.summary] = f"{statement}\n{error}"
@@ -338,7 +340,8 @@ def names() -> dict[str, Any]:
     import mithril_nb as ml
     import mithril_nb.models as models
     from mithril_nb.graph.check import check as check_graph
-    from mithril_nb.graph.edit import add, connect, disconnect, inside, rename, swap
+    from mithril_nb.graph.edit import add, connect, disconnect, rename, swap
+    from mithril_nb.graph.nesting import inside
     from mithril_nb.graph.records import Block, Edge, Endpoint, LogicalGraph, Node, Port
     from mithril_nb.models.infer import infer
     from mithril_nb.models.naming import input_specs
@@ -354,6 +357,7 @@ def names() -> dict[str, Any]:
     return found | dict(
         ml=ml, jax=jax, jnp=jnp, np=np, optax=optax, models=models, JaxBackend=ml.JaxBackend,
         Block=Block, Edge=Edge, Endpoint=Endpoint, LogicalGraph=LogicalGraph, Node=Node, Port=Port,
-        check_graph=check_graph, add_to_graph=add, connect=connect, disconnect=disconnect, inside=inside, rename=rename, swap=swap,
+        check_graph=check_graph, add_to_graph=add, connect=connect, disconnect=disconnect, inside=inside,
+        rename=rename, swap=swap,
         edge=edge, infer=infer, shapes=shapes, new_path=lambda name: Path(name).absolute(), cli=_cli,
     )  # fmt: skip

@@ -182,7 +182,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
         raise UnknownOptionError(
             f"{short_repr(shape)} is no shape for input {name!r}.",
             (("because", "; ".join(refused)), ("needs", "whole numbers, or names of sizes such as batch")),
-            'shape=[32, 784]',
+            "shape=[32, 784]",
             port=name,
         )
     shapes = {**dict(design.shapes), name: tuple(shape)}

@@ -181,7 +181,7 @@ CASES = [
         UnknownBlockError: the model has no block 'q'.
             inside  m%2Fn/inner
             blocks  'a/b', 'r'
-            Try: one of these names.
+            Try: 'a/b'
         """,
     ),
     (

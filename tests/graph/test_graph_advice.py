@@ -92,7 +92,7 @@ CASES = {
         rename(graph, "r", "s")
         # Try: rename(graph, "r", {})
         """,
-    "graph/edit.py:inside": """
+    "graph/nesting.py:_inside_of": """
         graph = (Model() | Relu(name="r")).graph
         inside(graph, ("r",), lambda graph: graph)
         # Try: swap(graph, "r", Tanh().block)

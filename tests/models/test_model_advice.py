@@ -266,16 +266,16 @@ INFERENCE = {
         infer(add_to_graph(LogicalGraph(), Block("Alien", (), (Port("input"),), (Port("output"),), op="alien"))[0], dict())
         # Try: infer(add_to_graph(LogicalGraph(), Relu().block)[0], dict([])).raise_problems()
         """,
-    "models/infer.py:_check_dtype": """
+    "models/port_checks.py:check_dtype": """
         shapes(Model() | Linear(3)(input="x", output="h") | Embedding(3, 4)(input="h"), x=[2, 3])
         # Try: model = Model() | Linear(3)(input="x", output="h"); x = model.h; model |= Embedding(3, 4)(input={})
         """,
-    "models/infer.py:_check_dtype | an input": """
+    "models/port_checks.py:check_dtype | an input": """
         array = jnp.ones((2, 3))
         ml.inspect(Embedding(3, 4), array)
         # Try: array = {}; ml.inspect(Embedding(3, 4), array).cost()
         """,
-    "models/infer.py:_check_fed": """
+    "models/port_checks.py:check_fed": """
         model = Model() | Relu()(input="z", output="w") | Linear(3, use_bias=False)(input="x", weight="w")
         shapes(model, x=[2, 4], z=[9, 2])
         # Try: shapes(model, x=[2, 4], z=[4, 3])
@@ -295,7 +295,7 @@ FILES = {
         model = Linear(3)
         ml.save(model, "a/b/model.json")
         """,
-    "models/files.py:load#2": """
+    "models/files.py:load": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         wrong = new_path("wrong.json"); wrong.write_text("model = 3")
         ml.load(wrong)
@@ -304,26 +304,36 @@ FILES = {
         model = Linear(3)
         ml.save(model, None)
         """,
-    "models/files.py:_note_from": """
+    "models/reading.py:_Reader.note": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         data = (Model() | Linear(3)).set_types(input="int32").to_dict(); data["graph"]["notes"][0]["dtype"] = "int31"
         Model.from_dict(data)
         # Try: {}
         """,
-    "models/files.py:_graph_from": """
+    "models/reading.py:unfit": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["name"] = ""
         Model.from_dict(data)
         """,
-    "models/files.py:_node_from": """
+    "models/reading.py:_Reader.block": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["kind"] = "Linaer"
         Model.from_dict(data)
         """,
-    "models/files.py:_broken": """
+    "models/reading.py:broken": """
         path = new_path("model.json"); ml.save(Linear(3), path)
         data = (Model() | Linear(3)).to_dict(); data["graph"] = None
         Model.from_dict(data)
+        """,
+    "models/files.py:_checked_limits": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        ml.load(path, limits=3)
+        """,
+    "models/limits.py:LoadLimits.__post_init__": """
+        ml.LoadLimits(nodes=-1)
+        """,
+    "graph/spec.py:check_rank": """
+        ml.compile(Linear(3), shapes={"input": [1] * 200})
         """,
 }
 

@@ -191,7 +191,7 @@ REFUSALS = [
         """
         DeviceNotFoundError: device_mesh=(3, 3) needs 9 devices, there are 8.
             present  cpu:0, cpu:1, cpu:2, cpu:3, cpu:4, cpu:5, cpu:6, cpu:7
-            Try: device_mesh=8  # or XLA_FLAGS=--xla_force_host_platform_device_count=9, set before Python starts
+            Try: device_mesh=(1, 8)  # or XLA_FLAGS=--xla_force_host_platform_device_count=9, set before Python starts
         """,
     ),
     (
@@ -239,7 +239,7 @@ REFUSALS = [
         """
         UnknownOptionError: cannot place MLP by list.
             needs  a model, and a device for each name
-            Try: backend.place_model(model, {"linear_0": 0})
+            Try: backend.place_model(model, {'linear_0': 0})
         """,
     ),
     (

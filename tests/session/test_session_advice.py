@@ -21,9 +21,15 @@ CASES = {
     "session/cost_whatif.py:checked_changes": f"""{SESSION}
         session.do("apply_what_if", changes=[3])
         """,
-    "session/design.py:set_attribute": f"""{SESSION}
+    "session/design.py:_place": f"""{SESSION}
         session.do("set_attribute", path="", name="dimension", value=3)
-        # Try: session.do("set_attribute", path="linear_0", name="dimension", value=3)
+        """,
+    "session/passes.py:PassDesk._ask": f"""{SESSION}
+        session.do("request_fate", stage="hlo", index=0)
+        # Try: session.do("want_passes")
+        """,
+    "session/commands.py:check_command": f"""{SESSION}
+        session.do("slect", paths=["linear_0"])
         """,
     "session/design.py:set_attribute.change": f"""{SESSION}
         session = Session(design_of(Model() | (Model(name="body") | Linear(3)), {{}}), ml.JaxBackend())
@@ -31,7 +37,7 @@ CASES = {
         # Try: session.do("set_attribute", path="body/linear_0", name="dimension", value=4)
         """,
     "session/design.py:set_shape": f"""{SESSION}
-        session.do("set_shape", name="input", shape="x")
+        session.do("set_shape", name="input", shape=[-1, 2])
         """,
     "session/design.py:set_program": f"""{SESSION}
         session.do("set_program", program="backwards")

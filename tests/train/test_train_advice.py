@@ -40,7 +40,7 @@ CHECKPOINTS = {
         Checkpoints = ml.Checkpoints
         ml.Checkpoints("a", every_s=-1)
         """,
-    "train/checkpoints.py:Saver.open": f"""{DATA}
+    "train/checkpoints.py:Saver.reading": f"""{DATA}
         new_path("file").write_text("")
         ml.fit(model, data, checkpoint="file/runs", **options).wait()
         """,
@@ -148,6 +148,10 @@ DATA_CASES = {
         model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
         ml.fit(model, (np.ones((6, 4)), np.ones((6, 3))), batch_size=3)
         # Try: ml.fit(model, (np.ones((6, 4)), np.ones((6, 3))), batch_size=3, loss=lambda outputs, targets: outputs["a"].mean())
+        """,
+    "train/losses.py:Loss.prediction": """
+        model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
+        ml.fit(model, (np.ones((6, 4)), np.array([0, 1] * 3)), batch_size=3, output="c")
         """,
     "train/fit.py:fit": f"""{DATA}
         ml.fit(model, data, validation=1.5, **options)

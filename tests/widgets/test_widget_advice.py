@@ -17,6 +17,10 @@ CASES = {
     "widgets/workbench.py:workbench": 'ml.workbench(Linear(3), backend="jax")',
     "errors.py:refuse_unknown": 'ml.JaxBackend(devce="cpu")',
     "errors.py:refuse_unknown | like no other": "ml.JaxBackend(zzz=1)\n# Try: ml.JaxBackend(seed=1)",
+    "widgets/workbench.py:workbench#2": """
+        model = Linear(3)
+        ml.workbench(model, autosave=3)
+        """,
 }
 
 
