@@ -262,7 +262,7 @@ INFERENCE = {
         """,
     "models/infer.py:_Work.mismatch": "shapes(Linear(3, input_size=4), input=[2, 5])",
     "models/infer.py:_Work.unset": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
-    "models/infer.py:_rule": """
+    "models/port_checks.py:rule_of": """
         infer(add_to_graph(LogicalGraph(), Block("Alien", (), (Port("input"),), (Port("output"),), op="alien"))[0], dict())
         # Try: infer(add_to_graph(LogicalGraph(), Relu().block)[0], dict([])).raise_problems()
         """,
