@@ -107,7 +107,7 @@ def assert_cost(
             bound    at most 500
             over by  500 (100.0 %)
             most in  relu  1,000  100.0 %
-            Try: flops=1_000 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.
+            Try: flops=1_000  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block
     """
     refuse_misspelt("ml.assert_cost", options, assert_cost, target, "1_000_000")
     bounds = {"flops": flops, "bytes_accessed": bytes_accessed, "params": params, "peak_bytes": peak_bytes}
@@ -152,7 +152,7 @@ def _pair(name: str, bound: Any) -> tuple[float | None, float | None]:
         raise UnknownOptionError(
             f"ml.assert_cost cannot take {name}={short_repr(bound)}.",
             (("needs", "the most that it may be, or a pair of the least and the most, neither below 0"),),
-            f"{name}=1_000_000, or {name}=(900_000, 1_000_000)",
+            f"{name}=1_000_000  # or {name}=(900_000, 1_000_000)",
         )
     return pair[0], pair[1]
 
@@ -168,7 +168,7 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     nobody_knows = unknown_params(inspection.inputs) if name == "params" else None
     if nobody_knows is not None:
         why, example = nobody_knows
-        advice = f"ml.assert_cost(ml.inspect(..., {example}), params=...), or there params=() if nothing holds any."
+        advice = f"inspect it with {example}, or with params=() if nothing holds any."
         return _Measured(None, source, (why,), {}, advice)
     each = {path or UNATTRIBUTED: getattr(figures, name) for path, figures in cost.by_block.items()}
     each[UNATTRIBUTED] = getattr(cost.unattributed, name)
@@ -221,10 +221,10 @@ def _problem(
     if value is not None and end is not None:
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than it {'may' if is_over else 'should'}."
         facts.append(("over by" if is_over else "under by", _far(value, end)))
-        advice = f"{name}={value:_} if that is meant"
+        advice = f"{name}={value:_}  # if that is intended; {_shown(name, found.source)} shows every block"
     else:
         summary = f"may break its bound of {noun}: not all are known."
-        advice = f"leave out {name}="
+        advice = f"leave out {name}=; {_shown(name, found.source)} shows every block."
     if found.unknown:
         facts.append(("unknown", "\n".join(found.unknown)))
     if found.blocks:
@@ -232,7 +232,7 @@ def _problem(
     return Diagnostic(
         f"program {inspection.name!r} {summary}",
         tuple(facts),
-        found.advice or f"{advice}; {_shown(name, found.source)} tells of every block.",
+        found.advice or advice,
         code=CostBoundError.__name__,
     )
 
@@ -243,7 +243,7 @@ def _without_numbers(program: str, name: str, found: _Measured, low: float | Non
     facts = [(name, f"{found.formula or 'unknown'} ({found.source})"), ("bound", _bound_text(low, high))]
     advice = f"a number for {' and '.join(found.numbers)}"
     if found.formula and not found.is_known_at:  # what is known is the least that it can be, and keeps no bound
-        advice = f"leave out {name}=; {_shown(name, found.source)} tells of every block"
+        advice = f"leave out {name}=; {_shown(name, found.source)} shows every block"
     elif found.formula:
         least, most = ("" if low is None else f"{_literal(low)} <= "), ("" if high is None else f" <= {_literal(high)}")
         advice += f", or assert {least}ml.inspect(...).cost().at({sizes}).total.{name}{most}"

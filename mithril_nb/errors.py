@@ -360,7 +360,7 @@ def refuse_unknown(name: str, unknown: Mapping[str, object], function: Callable[
     raise UnknownOptionError(
         f"{name} takes no argument {first!r}.",
         (("takes", ", ".join(takes)),),
-        f"{name}({near[0]}=...)" if near else "one of these.",
+        f"{near[0]}={short_repr(unknown[first], 40)}" if near else "one of these.",
     )
 
 

@@ -37,7 +37,7 @@ class ByBlock(ByName[Value]):
             raise UnknownBlockError(
                 f"{self._of} have no figures of block {path!r} by itself, only of blocks inside it.",
                 (("blocks", _named(known)),),
-                f'cost.subtree("{path}"), which adds them up.',
+                f'cost.subtree("{path}")  # adds them up',
             )
         call = f'{self._called}["{{}}"]' if nearest_path(path, known) in known else 'cost.subtree("{}")'
         raise no_block(self._of, path, known, call, f"[*{self._called}]")

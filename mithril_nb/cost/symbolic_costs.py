@@ -345,7 +345,7 @@ class SymbolicProgram:
         raise UnknownOptionError(
             f"the sizes of program {self.name!r} are not those that were given.",
             tuple(facts),
-            f"cost.at({example})" if self.symbols else "cost.total, which needs no sizes",
+            f"cost.at({example})" if self.symbols else "cost.total  # needs no sizes",
         )
 
 

@@ -45,7 +45,7 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
     raise ConnectionError(
         f"the model has no connection {short_repr(text)}.",
         (("names", listed(dict.fromkeys(known))),),
-        f"{near[0]!r}" if near else "one of these names." if known else "add a block first.",
+        repr((near or known)[0]) if known else "add a block first.",
     )
 
 
@@ -121,9 +121,7 @@ def expose(graph: LogicalGraph, end: Endpoint) -> LogicalGraph:
     raise ConnectionError(
         f"cannot expose '{end}': it is {'a parameter' if end.node else 'an input'} of the model, not an output.",
         (("outputs of blocks", listed(f"'{source}'" for source in _outputs(graph))),),
-        f'model |= Buffer()(input="{end}", output="y"), which gives an input on.'
-        if not end.node
-        else "read it from params, as parameters are no outputs.",
+        f'model |= Buffer()(input="{end}", output="y")' if not end.node else "read it from the params.",
         block=end.node,
         port=end.port,
     )

@@ -85,7 +85,7 @@ def add(
             raise NameTakenError(
                 f"cannot name the output {str(source)!r} {label!r}: {str(taken)!r} has that name.",
                 (("names", ", ".join(repr(known) for known in labels)),),
-                f"{block.kind}(...)({port.name}={label + '_2'!r})",
+                f"{written(block)}({port.name}={label + '_2'!r})",
                 block=component(name),
                 port=port.name,
             )
@@ -114,7 +114,7 @@ def check_new(
         raise NameTakenError(
             f"cannot add {block.kind} as {name!r}: the model has a block of that name.",
             (("blocks", ", ".join(repr(known) for known in nodes)),),
-            f"name={free()!r}, or leave the name out.",
+            f"name={free()!r}",
             block=component(name),
         )
     if block.graph is not None and block.graph.depth >= DEEPEST:
@@ -131,7 +131,7 @@ def check_new(
             raise ConnectionError(
                 f"{block.kind} {name!r} has no port {port!r}.",
                 (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs) or "none")),
-                f"{block.kind}(...)({next(iter(inputs), 'output')}={connections[port]!r})",
+                f"{written(block)}({next(iter(inputs), 'output')}={connections[port]!r})",
                 block=component(name),
                 port=port,
             )
@@ -229,7 +229,7 @@ def rename(graph: LogicalGraph, old: str, new: str) -> LogicalGraph:
         raise NameTakenError(
             f"cannot rename block {old!r} to {new!r}: " + ("a name is needed." if not new else "that name is taken."),
             (("blocks", ", ".join(repr(node.name) for node in graph.nodes)),),
-            f"{free_name(graph, graph.by_name[old].block.kind)!r}, which is free.",
+            repr(free_name(graph, graph.by_name[old].block.kind)),
             block=component(old),
         )
 
@@ -319,7 +319,7 @@ def node_of(graph: LogicalGraph, name: str) -> Node:
         raise UnknownBlockError(
             f"the model has no block {name!r}.",
             (("blocks", ", ".join(repr(known) for known in graph.by_name) or "none"),),
-            f"{near[0]!r}" if near else "one of these names." if graph.nodes else "add a block first.",
+            repr((near or [*graph.by_name])[0]) if graph.nodes else "add a block first.",
         )
     return node
 
@@ -344,6 +344,19 @@ def _stem(kind: str) -> str:
         else:
             words[-1] += char
     return "_".join(words).lower()
+
+
+def written(block: Block) -> str:
+    """Return a call that makes a block, as code to paste; `"block"` if a call cannot state what is inside.
+
+    Examples:
+        >>> written(Block("Linear", (("dimension", 3),), (), (), op="linear"))
+        'Linear(dimension=3)'
+    """
+    if block.graph is not None and not block.attributes:
+        return "block"
+    text = f"{block.kind}({', '.join(f'{key}={value!r}' for key, value in block.attributes)})"
+    return text if len(text) <= 80 else "block"
 
 
 def default_name(kind: str, number: int) -> str:

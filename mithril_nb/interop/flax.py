@@ -14,7 +14,7 @@ from mithril_nb.interop.layers import Chain, Imported, Layer, convolution, paddi
 from mithril_nb.physical import PhysicalModel
 
 Arrays = Mapping[str, Any]
-_ADVICE = "ml.from_flax(nnx_module), ml.from_flax(linen_module, variables), or ml.from_flax(variables, into=pm)"
+_ADVICE = "ml.from_flax(nnx_module)  # or ml.from_flax(linen_module, variables), or ml.from_flax(variables, into=pm)"
 _NORMS = ("LayerNorm", "RMSNorm", "GroupNorm", "BatchNorm")
 
 

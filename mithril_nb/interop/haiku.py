@@ -59,7 +59,7 @@ def from_haiku(
         raise UnknownOptionError(
             "cannot bring a Haiku function over without a model.",
             (("because", "what a function does cannot be read from its parameters"),),
-            "compose the same with blocks: ml.from_haiku(params, into=ml.compile(model, shapes=...))",
+            "into=ml.compile(model, shapes=shapes)  # with a model of the same layers",
         )
     state = state or {}
     owners = [name.removesuffix(end) for name in state for end in _AVERAGES if name.endswith(end)]

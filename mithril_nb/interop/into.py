@@ -70,7 +70,7 @@ def filled(
         raise UnknownOptionError(
             f"cannot put parameters into {short_repr(pm)}.",
             (("needs", "a compiled model"),),
-            f"ml.from_{library.lower()}(..., into=ml.compile(model, shapes=...))",
+            "into=ml.compile(model, shapes=shapes)",
         )
     ops = {op.path: op for op in flat(pm.graph).ops}
     targets: dict[str, list[Parameter]] = {}
@@ -121,7 +121,8 @@ def _matched(
             raise UnexpectedInputError(
                 f"names={{...}} speaks of {missing!r}, which has no parameters.",
                 (("known", ", ".join(map(repr, known)) or "none"),),
-                "one of these.",
+                f"names={{{(here if here in by_path else next(iter(by_path), here))!r}: "
+                f"{(there if there in targets else next(iter(targets), there))!r}}}",
             )
     found = {there: by_path[here] for here, there in names.items()}
     waiting: dict[str, list[str]] = {}
@@ -144,7 +145,7 @@ def _matched(
             raise UnexpectedInputError(
                 f"{library} has {len(theirs)} layers of kind {kind!r}, the model {len(mine)}.",
                 ((library, ", ".join(one.path for one in theirs) or "none"), ("model", ", ".join(mine) or "none")),
-                'names={"there": "here"}, or a model with the same layers.',
+                "a model with the same layers.",
             )
         if is_sorted:
             _check_order(library, dict(zip(mine, theirs, strict=True)))
@@ -160,7 +161,7 @@ def _check_order(library: str, matched: Mapping[str, Layer]) -> None:
                 f"{library} does not tell which comes first: {one.path!r} or {other.path!r}.",
                 (("because", "both have the same shapes, and jax.tree.map and jit sort layers by their names"),
                  ("blocks", ", ".join(map(repr, matched)))),
-                f"names={{{one.path!r}: {here!r}, {other.path!r}: {there!r}}}, or the other way round.",
+                f"names={{{one.path!r}: {here!r}, {other.path!r}: {there!r}}}  # or the other way round",
             )  # fmt: skip
 
 
@@ -225,7 +226,7 @@ def _reordered(orders: Mapping[Endpoint, Order], op: FlatOp, layer: Layer) -> La
     raise ShapeError(
         f"the order of the rows of {layer.path!r} is not known.",
         (("because", because),),
-        f"Transpose({axes}) behind the image: from there on all is in the same order."
+        f"Transpose({axes})  # behind the image: from there on the order is the same"
         if rank
         else "ml.compile(model, shapes=...) with the sizes of the images.",
         block=op.path,

@@ -20,7 +20,7 @@ from mithril_nb.errors import DataError, ModelFileError, UnknownOptionError, sho
 from mithril_nb.models.naming import flat_params
 
 FORMAT, VERSION = "mithril_nb.params", 1
-_ADVICE = "ml.load_params(path) of a file that ml.save_params(params, path) wrote."
+_ADVICE = "ml.load_params(path)  # of a file that ml.save_params(params, path) wrote"
 _DTYPES = {
     "BOOL": "bool", "I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64", "U8": "uint8", "U16": "uint16",
     "U32": "uint32", "U64": "uint64", "F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64",
@@ -109,7 +109,7 @@ def _names(path: str, data: bytes) -> dict[str, str]:
         raise ModelFileError(
             f"{path!r} was not written by ml.save_params.",
             (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(about) if about else "nothing of the kind")),
-            "safetensors.numpy.load_file(path), and give its arrays the names of the parameters.",
+            "safetensors.numpy.load_file(path)  # then give its arrays the names of the parameters",
         )
     if about.get("version") != str(VERSION):
         raise ModelFileError(
@@ -135,7 +135,7 @@ def _loaded(path: str, name: str, view: Mapping[str, Any]) -> jax.Array:
         raise DataError(
             f"{name!r} in {path!r} is {dtype.name}, which JAX would make {dtype.name.replace('64', '32')}.",
             (("because", "its x64 mode is off"),),
-            'ml.JaxBackend(dtype="float64") first, or jax.config.update("jax_enable_x64", True).',
+            'jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
         )
     return jnp.asarray(array)
 

@@ -79,11 +79,11 @@ def profile(
         raise
     except Exception as error:
         failure = failure_of(error)
-        why, advice = ": it does not compile", 'inspection.cost(source="analytic"), which needs no compiler.'
+        why, advice = ": it does not compile", 'inspection.cost(source="analytic")  # needs no compiler'
         if isinstance(error, OtherProgramError):  # it did compile
             why, advice = (
                 " with this inspection",
-                "inspection = ml.inspect(...), and then ml.profile(inspection) before anything else.",
+                "inspect the program again, and pass it to ml.profile before anything else.",
             )
         raise StageUnavailableError(
             f"program {inspection.name!r} cannot be profiled{why}.", ((failure.kind, failure.message),), advice
@@ -137,7 +137,7 @@ def _check(runs: int, warm_up: int, peaks: Any) -> None:
         raise UnknownOptionError(
             f"ml.profile cannot take peaks={given}.",
             (("needs", "what ml.machine() gives"),),
-            "ml.profile(inspection, peaks=ml.machine()), or nothing: it is found out then.",
+            "ml.profile(inspection, peaks=ml.machine())  # or leave peaks= out: they are then measured",
         )
 
 
@@ -156,7 +156,7 @@ def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -
         raise UnknownOptionError(
             f"program {target.name!r} is inspected already, and takes no options.",
             (("given", ", ".join(f"{name}=" for name in options)),),
-            "ml.inspect(model, ..., optimizer=...), and then ml.profile(inspection).",
+            "pass the options to ml.inspect, and its result alone to ml.profile.",
         )
     return target, args
 

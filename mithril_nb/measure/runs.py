@@ -86,7 +86,7 @@ class Runner:
             raise ProfilingError(
                 f"program {self._name!r} failed when it was run to be measured (run {self.times_run}).",
                 ((failure.kind, failure.message), ("your arrays", "are as they were")),
-                "inspection.compiled(*args), which shows where it fails.",
+                "inspection.compiled(*args)  # shows where it fails",
             ) from error
         return elapsed_s
 
@@ -149,7 +149,7 @@ def _recorded(runner: Runner, count: int, walls: list[float], module: str, ids: 
             raise ProfilingError(
                 "the profiler of JAX is in use; a process has only one.",
                 (("RuntimeError", str(error)),),
-                "jax.profiler.stop_trace(), then ml.profile again.",
+                "jax.profiler.stop_trace()  # then ml.profile again",
             ) from error
         done = False
         try:

@@ -104,7 +104,7 @@ def _fitting(inspection: Inspection, args: tuple[Any, ...], avals: Sequence[Any]
             ("takes", ", ".join(f"{one.name} {one.spec}" for one in inputs) or "nothing"),
             ("given", ", ".join(_told(leaf) for leaf in leaves)),
         ),
-        "ml.profile(inspection), which makes up values of the right shapes.",
+        "ml.profile(inspection)  # with placeholder values of the right shapes",
     )
 
 

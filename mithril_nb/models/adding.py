@@ -65,7 +65,7 @@ class Adding:
             raise ConnectionError(
                 f"{connection!r} is not part of this model.",
                 (("because", f"the {connection.model.kind} block was not added to it"),),
-                "model |= block first; then connect to block.output.",
+                "model |= block  # then connect to block.output",
                 port=connection.port,
             )
         end = Endpoint(block, connection.port)
@@ -201,7 +201,7 @@ def _noted(note: Note, key: IOKey, place: str, said: dict[str, Any]) -> Note:
 
 
 def _contradiction(key: IOKey, place: str, word: str, before: Any, now: Any) -> ConnectionError:
-    again = f'"{key.name}", as it was said before; or IOKey("{key.name}_2", {word}={short_repr(now)}).'
+    again = f'IOKey("{key.name}_2", {word}={short_repr(now)})  # or "{key.name}", as declared before'
     return ConnectionError(
         f"IOKey({place!r}) says another {word}= than was said before.",
         (("before", f"{word}={short_repr(before)}"), ("now", f"{word}={short_repr(now)}")),

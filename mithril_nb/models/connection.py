@@ -284,7 +284,7 @@ class IOKey:
             raise UnknownOptionError(
                 f"IOKey cannot take name={short_repr(self.name)}.",
                 (("needs", "text, the name of a connection"),),
-                'IOKey("x"), or IOKey(value=3.0) for a number that it always has.',
+                'IOKey("x")  # or IOKey(value=3.0) for a constant',
             )
 
 

@@ -150,7 +150,7 @@ class Scan(Control):
                 raise UnknownOptionError(
                     f"Scan cannot take {what} of {port!r}: the body has no such port.",
                     (("inputs", ", ".join(inputs) or "none"), ("outputs", ", ".join(outputs))),
-                    advice if what == "carry" else f"fixed={list(inputs)[-1:]!r}, or leave it out.",
+                    advice if what == "carry" else f"fixed={list(inputs)[-1:]!r}  # or leave it out",
                     port=port,
                 )
         for port, count in Counter((*pairs.values(), *{*whole})).items():
@@ -207,7 +207,7 @@ class Scan(Control):
                 continue
             if len(spec.shape) <= axis:
                 raise MismatchError(
-                    port, f"at least {axis + 1} axes", f"Scan(..., axis={max(0, len(spec.shape) - 1)})", f"axis {axis}"
+                    port, f"at least {axis + 1} axes", f"axis={max(0, len(spec.shape) - 1)}", f"axis {axis}"
                 )
             if isinstance(length, int) and isinstance(spec.shape[axis], int) and spec.shape[axis] != length:
                 raise MismatchError(
@@ -233,7 +233,7 @@ class Scan(Control):
                 raise MismatchError(
                     next(one for one in specs if one not in whole),
                     f"a body whose {port.name!r} has {axis} axes or more",
-                    f"Scan(..., axis={len(spec.shape)}), with that axis first; or a body that keeps its axes.",
+                    f"axis={len(spec.shape)}  # with that axis first; or a body that keeps its axes",
                     f"each round gives {spec.shape}, which has no place for axis {axis}",
                 )
             else:
@@ -326,7 +326,7 @@ class Cond(Control):
                 raise NameTakenError(
                     "Cond cannot run a block that has an input 'condition': its own is called so.",
                     ((part, ", ".join(port.name for port in block.inputs if port.role == "data")),),
-                    f"{part}=Model() | inner(condition='{part}_condition'), with the block as inner.",
+                    f"{part}=Model() | inner(condition='{part}_condition')  # inner is the block",
                     port="condition",
                 )
         if {port.name for port in then.outputs} != {port.name for port in otherwise.outputs}:

@@ -119,7 +119,7 @@ def op(name: str, /, **attributes: Any) -> Model:
         raise UnknownOpError(
             f"there is no op {name!r}.",
             (("known", f"{len(OPS)} ops; see list(mithril_nb.models.op.OPS)"),),
-            f"ml.op({near[0]!r})" if near else f'register it: @backend.register_op("{name}")',
+            f"ml.op({near[0]!r})" if near else f'register it with @backend.register_op("{name}").',
         )
     given = [one for one in attributes if one != "name"]
     if given and issubclass(kind, Custom):
@@ -127,7 +127,7 @@ def op(name: str, /, **attributes: Any) -> Model:
             f"the op {name!r} takes no attributes.",
             (("given", ", ".join(given)),
              ("because", "it is a function that somebody registered: its inputs are its arguments without a default")),
-            f"ml.op({name!r}); and leave out the default of {given[0]!r} in the function, which makes it an input.",
+            f"ml.op({name!r})  # without a default in the function, {given[0]!r} is an input",
         )  # fmt: skip
     return kind(**attributes)
 

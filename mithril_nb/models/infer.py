@@ -286,11 +286,11 @@ class _Work:
         if note and note.shape is not None:
             both = meet(shape, note.shape, {})
             if both is None:
-                advice = f"set_shapes({{{name!r}: {list(shape)!r}}}), or leave it out."
+                advice = f"model.set_shapes({{{name!r}: {list(shape)!r}}})  # or leave it out"
                 self.unlike("shape", place, str(note.shape), str(shape), advice, end)
             shape = shape if both is None else both
         if note and note.dtype not in (None, self.dtype):
-            advice = f'ml.compile(model, ml.JaxBackend(dtype="{note.dtype}")), which all parameters have then.'
+            advice = f'ml.compile(model, ml.JaxBackend(dtype="{note.dtype}"))  # the dtype of all parameters'
             self.unlike("dtype", place, str(note.dtype), self.dtype, advice, end)
         trainable = port not in found.states and not (note and note.is_trainable is False)
         initializer = rule.initializers.get(port, Initializer("normal"))
@@ -380,13 +380,13 @@ class _Work:
         place = self.at(origin(end)) if end.node else origin(end)
         both = spec.shape if note.shape is None else meet(spec.shape, note.shape, self.names)
         if both is None:
-            advice = f"set_shapes({{{origin(end)!r}: {list(spec.shape)!r}}}), or " + (
-                "other sizes before it." if end.node else "another shape for this input."
+            advice = f"model.set_shapes({{{origin(end)!r}: {list(spec.shape)!r}}})  # or " + (
+                "other sizes before it" if end.node else "another shape for this input"
             )
             self.unlike("shape", repr(place), str(note.shape), str(spec), advice, end)
             both = spec.shape
         if end.node and note.dtype and note.dtype != spec.dtype:
-            advice = f'a Cast(dtype="{note.dtype}") behind it, as in x.cast("{note.dtype}").'
+            advice = f'x.cast("{note.dtype}")  # or a Cast(dtype="{note.dtype}") behind it'
             self.unlike("dtype", repr(place), note.dtype, str(spec), advice, end)
             return replace(spec, shape=both)
         return TensorSpec(both, note.dtype or spec.dtype)

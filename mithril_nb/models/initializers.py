@@ -127,7 +127,7 @@ def _checked(initializer: object, name: str, given: dict[str, float]) -> tuple[s
         raise UnknownOptionError(
             f"there is no initializer {name!r}.",
             (("known", ", ".join(INITIALIZERS)),),
-            f"{near[0]!r}" if near else "one of these.",
+            repr((near or [*INITIALIZERS])[0]),
         )
     for key, value in given.items():
         if key not in INITIALIZERS[name]:

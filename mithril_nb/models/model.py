@@ -420,7 +420,7 @@ def _checked_model(other: object) -> Model:
         raise UnknownOptionError(
             f"cannot add {other!r} to a model.",
             (("needs", "a block, or a block with connections"),),
-            'model += Linear(64), or model |= Linear(64)(input="x")',
+            'model += Linear(64)  # or model |= Linear(64)(input="x")',
         )
     return other
 

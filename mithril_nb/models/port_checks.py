@@ -31,9 +31,9 @@ def check_dtype(port: str, spec: TensorSpec, wanted: str, is_computed: bool) -> 
         raise MismatchError(
             port,
             f"{kind} {'values' if kind == 'truth' else 'numbers'} ({wanted})",
-            f'a Cast(dtype="{wanted}") before it, as in x.cast("{wanted}").'
+            f'x.cast("{wanted}")  # or a Cast(dtype="{wanted}") before it'
             if is_computed
-            else f'array.astype("{wanted}"), or an input of its own for this block.',
+            else f'array.astype("{wanted}")  # or a separate input for this block',
             f"dtype {spec.dtype}",
         )
 

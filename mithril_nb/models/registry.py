@@ -30,7 +30,7 @@ def kind_named(kind: str) -> type[Model]:
     raise UnknownBlockError(
         f"unknown kind of block {kind!r}.",
         (("known", "list(mithril_nb.models.KINDS)"), ("yours", "a class of your own is imported or defined first")),
-        f"{near[0]}(...)" if near else "one of these kinds.",
+        repr((near or [*KINDS])[0]),
     )
 
 

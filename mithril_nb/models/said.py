@@ -163,6 +163,6 @@ def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: boo
                 ("parameters", ", ".join(arrays) or "none"),
                 ("inputs", ", ".join(inputs) or "none"),
             ),
-            f"{near[0]!r}" if near else "one of these names.",
+            repr(next(iter([*near, *blocks, *inputs]))) if blocks or inputs else "add a block first.",
         ) from None
     return annotate(graph, end, is_trainable=value)

@@ -134,7 +134,7 @@ class Calls:
             raise ShapeError(
                 f"input {name!r} has another shape than the model was compiled for.",
                 (("given", str(given)), ("compiled for", str(compiled))),
-                "static_shapes=False compiles for each shape anew; or pad the batch.",
+                "static_shapes=False  # compiles for each shape; or pad the batch",
                 port=name,
             )
         return arrays
@@ -209,7 +209,7 @@ class Calls:
             raise MissingInputError(
                 f"the model needs {_count(names, 'state')}, got {len(held)}.",
                 (("missing", _listed(missing)), ("given", _listed(held))),
-                "pm.evaluate(params, inputs, state=run.model_state), or state=pm.initial_state() before any training.",
+                "pm.evaluate(params, inputs, state=pm.initial_state())  # after training: state=run.model_state",
                 block=missing[0].rpartition(".")[0].replace(".", "/"),
             )
         if unknown:
@@ -241,9 +241,9 @@ class Calls:
                 if other
                 else f"parameter {parameter.name!r} does not fit the model.",
                 (("given", str(shapes[parameter.name])), ("needed", str(parameter.spec.shape)), *self._inputs(specs)),
-                f"an input of shape {compiled[other[0]].shape}, or parameters of {self._with(specs)}."
+                f"params = {self._with(specs)}.randomize_params()  # or an input of shape {compiled[other[0]].shape}"
                 if other
-                else "params = pm.randomize_params(), or inputs of the shape that these were made for.",
+                else "params = pm.randomize_params()  # or inputs of the shape that these were made for",
                 parameter.path,
                 parameter.port,
                 code="ShapeError",
@@ -336,7 +336,7 @@ def as_array(what: str, given: Any, port: str) -> jax.Array:
         raise UnknownOptionError(
             f"{what} is no array of numbers.",
             (("given", told),),
-            'np.asarray(values, dtype="float32"), of rows that have one length.',
+            'np.asarray(values, dtype="float32")  # of rows of one length',
             port=port,
         ) from None
 

@@ -98,7 +98,7 @@ def compile(
         raise UnknownOptionError(
             "a model whose parts are placed on devices one by one cannot be spread over a mesh as well.",
             (("placed", ", ".join(placement)), ("mesh", str(dict(backend.mesh.shape)))),
-            "ml.compile(placed_model, ml.JaxBackend()), or the model that is not placed with this backend.",
+            "ml.compile(placed_model, ml.JaxBackend())  # or compile the model that is not placed with this backend",
         )
     if placement and jit:
         notice("jit=True has no effect: a model that is placed on several devices runs op by op.")

@@ -80,7 +80,9 @@ def _check_parallelism(parallelism: Any, backend: JaxBackend) -> None:
         )
     axes = () if backend.mesh is None else tuple(backend.mesh.shape.values())
     if len(axes) < (2 if parallelism == "mixed" else 1):
-        example = {"data": "(8,)", "model": "(1, 4)", "mixed": "(2, 2)"}[parallelism]
+        count = len(jax.devices())
+        first = 2 if parallelism == "mixed" and count % 2 == 0 else 1
+        example = (count,) if parallelism == "data" else (first, count // first)
         raise UnknownOptionError(
             f"parallelism={parallelism!r} needs a mesh of devices{' with two axes' if parallelism == 'mixed' else ''}.",
             (("has", f"device_mesh={axes}" if axes else "one device"), ("devices", f"{len(jax.devices())}")),
@@ -132,7 +134,7 @@ def _tpu_options(given: Mapping[str, Any] | None, backend: JaxBackend, paralleli
         raise UnknownOptionError(
             f"tpu_options['replicate_inputs']=True and parallelism={parallelism!r} contradict each other.",
             (("because", f"parallelism={parallelism!r} splits each input over the devices"),),
-            'parallelism="model", or leave one of them out.',
+            'parallelism="model"  # or leave one of them out',
         )
     return wanted and backend.mesh is not None
 
@@ -171,6 +173,6 @@ def _known(name: str, given: Any, keys: Iterable[str]) -> dict[str, Any]:
             raise UnknownOptionError(
                 f"{name} has no option {key!r}.",
                 (("takes", ", ".join(keys)),),
-                f'{name}={{"{near[0]}": ...}}' if near else "one of these.",
+                f'{name}={{"{(near or keys)[0]}": ...}}',
             )
     return {key: value for key, value in given.items() if value is not None}

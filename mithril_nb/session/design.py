@@ -182,7 +182,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
         raise UnknownOptionError(
             f"{short_repr(shape)} is no shape for input {name!r}.",
             (("because", "; ".join(refused)), ("needs", "whole numbers, or names of sizes such as batch")),
-            f'shapes={{"{name}": [32, 784]}}',
+            "shape=[32, 784]",
             port=name,
         )
     shapes = {**dict(design.shapes), name: tuple(shape)}
@@ -197,7 +197,7 @@ def set_program(design: Design, program: str) -> Change:
     """
     if program not in PROGRAMS:
         raise UnknownOptionError(
-            f"unknown program {short_repr(program)}.", (("known", ", ".join(PROGRAMS)),), "one of these."
+            f"unknown program {short_repr(program)}.", (("known", ", ".join(PROGRAMS)),), f'program="{PROGRAMS[0]}"'
         )
     return Change(replace(design, program=program), "program")
 

@@ -84,7 +84,7 @@ def not_traced(name: str, error: Exception) -> StageUnavailableError:
     return StageUnavailableError(
         f"program {name!r} cannot be traced.",
         ((failure.kind, failure.message), *where),
-        'print(inspection.stage("jaxpr").text), which shows what is known up to there.',
+        'print(inspection.stage("jaxpr").text)  # shows how far tracing came',
     )
 
 
@@ -100,5 +100,5 @@ def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableErro
     return StageUnavailableError(
         f"program {name!r} has no {what}.",
         ((failure.kind, failure.message),),
-        'inspection.stage("hlo"), which says whether it compiles.',
+        'inspection.stage("hlo")  # shows whether it compiles',
     )

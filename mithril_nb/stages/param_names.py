@@ -30,7 +30,7 @@ def names_of_params(params: Any) -> tuple[str, ...]:
         raise UnknownOptionError(
             f"params={' '.join(short_repr(params, 40).split())} does not say what holds the parameters of a program.",
             (("needs", "the name of an argument, or several; () if there are none"),),
-            'params="w", or params=("encoder", "decoder")',
+            'params="w"  # or params=("encoder", "decoder")',
         )
     return tuple(names)
 
@@ -72,7 +72,7 @@ def check_params(program: str, arguments: Sequence[str], inputs: Sequence[str], 
     raise UnknownOptionError(
         f"program {program!r} takes no {strange!r} that could hold its parameters.",
         (("arguments", _listed(arguments) or "none"), *((("inputs", _listed(inside)),) if inside else ())),
-        f"{example_of_params(arguments, inputs)}, or params=() if it has none.",
+        f"{example_of_params(arguments, inputs)}  # or params=() if it has none",
     )
 
 

@@ -351,10 +351,10 @@ def with_numbers(sizes: Iterable[str], check: Callable[[Mapping[str, int]], None
 
     Examples:
         >>> with_numbers(["batch"])
-        'inspection.cost().at(batch=32), or inspect it with numbers.'
+        'inspection.cost().at(batch=32)  # or inspect it with numbers'
     """
     numbers = ", ".join(f"{name}={number}" for name, number in fitting_numbers(sizes, check).items())
-    return f"inspection.cost().at({numbers}), or inspect it with numbers."
+    return f"inspection.cost().at({numbers})  # or inspect it with numbers"
 
 
 def _timed(name: str, make: Callable[[], Read], before_s: float = 0.0) -> Stage:

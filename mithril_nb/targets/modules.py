@@ -217,7 +217,7 @@ def _check_called(name: str, scopes: Scopes) -> None:
         raise StageUnavailableError(
             f"the function around the module {name!r} calls a copy of it, whose parameters nobody can train.",
             (("as", "eqx.filter_jit does"),),
-            "jax.vmap(module), or the module itself, without it: a program is jitted in any case.",
+            "jax.vmap(module)  # or the module itself: a program is jitted in any case",
         )
 
 

@@ -77,5 +77,5 @@ def refuse_misspelt(
             raise UnknownOptionError(
                 f"{called} takes no argument {name!r}.",
                 (("takes", ", ".join(known)),),
-                f"{called}(..., {near}={example})",
+                f"{near}={example}",
             )

@@ -83,7 +83,9 @@ def given_specs(
     for name, value in named.items():
         if name in given:
             raise UnexpectedInputError(
-                f"the input {name!r} is given twice.", advice=door().call("model", f"{name}={name}"), port=name
+                f"the input {name!r} is given twice.",
+                advice=door().call("model", *(f"{one}={one}" for one in {**given, **named})),
+                port=name,
             )
         given[name] = value
     for name, value in given.items():
@@ -159,11 +161,11 @@ def inspect_own(
 def _concrete(model: PhysicalModel) -> PhysicalModel:
     """The model itself, if the shapes of its inputs are known; the first dim may be any batch."""
     for name in _unknown(model):
-        spec = model.input_specs[name]
+        spec, example = model.input_specs[name], _example_shapes(model)
         raise ShapeError(
             f"the shape of input {name!r} is not known in numbers.",
             (("so far", str(spec)),),
-            f"shapes={_example_shapes(model)}, beside the model.",
+            f"shapes={example}{', ' if '  # ' in example else '  # '}beside the model",
             port=name,
         )
     return model
@@ -195,8 +197,13 @@ def _example_shapes(model: PhysicalModel) -> str:
         }
         with suppress(MithrilError):
             compile(model.graph, model.backend, shapes={**known, **tried})
-            return "{" + ", ".join(f'"{name}": {sizes}' for name, sizes in tried.items()) + "}"
-    return "{" + ", ".join(f'"{name}": [...]' for name in names) + "} with numbers that fit"
+            # All inputs: what is pasted in place of the shapes that were given must not lose these.
+            return _written({name: tried.get(name, list(known.get(name, ()))) for name in specs})
+    return _written({name: (...,) for name in names}) + "  # with numbers that fit"
+
+
+def _written(shapes: Mapping[str, Sequence[Any]]) -> str:
+    return "{" + ", ".join(f'"{name}": {[*sizes]}'.replace("Ellipsis", "...") for name, sizes in shapes.items()) + "}"
 
 
 def _is_known(spec: TensorSpec) -> bool:

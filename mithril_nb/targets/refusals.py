@@ -59,7 +59,7 @@ def check_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -
         raise UnknownOptionError(
             f"cannot inspect a jax.stages.{kind}: it has no equations any more, which say what caused each line.",
             (("needs", "a model, a function, a module of Flax, Equinox or Haiku, or what jax.jit(f).trace(x) gives"),),
-            f"{door().call('f', 'x')}, with the function that it was made of.",
+            f"{door().call('f', 'x')}  # with the function that it was compiled from",
         )
     is_inspect = door().name == "ml.inspect"
     if isinstance(target, stages.Inspection):
@@ -72,7 +72,7 @@ def check_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -
         raise UnknownOptionError(
             f"cannot inspect {' '.join(short_repr(target).split())}.",
             (("is", f"{article(kind)} {kind}, which tells of a program and does not hold it"), needs),
-            "ml.inspect(model, x), with the model that it tells of." if is_inspect else door().call("inspection"),
+            "ml.inspect(model, x)  # with the model behind it" if is_inspect else door().call("inspection"),
         )
     if not callable(target):
         raise UnknownOptionError(
@@ -172,7 +172,7 @@ def _gradient(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) ->
             inside = ", ".join(["*x", *by_name])
             advised = [f"jax.grad({name})", *names, *by_name]
             advised = advised if is_number else [f"jax.grad(lambda *x: {name}({inside}).mean())", *names]
-            return f"{door().call(*advised)}, or a function that is the whole step."
+            return f"{door().call(*advised)}  # or a function that is the whole step"
     return f"{door().call('step', 'x')}, where step is a function that is the whole step."
 
 
@@ -186,7 +186,7 @@ def _refuse_around_module(option: str, value: Any, function: Any) -> None:
     advice = door().call(name, *given)
     if is_equinox(module):  # it may take one of the batch at a time: then the function has to map it
         is_mapped = names_in_code(function) & {"vmap", "filter_vmap"}
-        advice += f", or jax.vmap({name}) in its place for a batch."
+        advice += f"  # or jax.vmap({name}) for a batch"
         advice = door().call(f"jax.vmap({name})", *given) if is_mapped else advice
     raise UnknownOptionError(
         f"{title_of(function)!r}, a function around the module {type(module).__name__!r}, takes no {option}=.",
@@ -220,5 +220,5 @@ def refuse_several(options: Mapping[str, Any], module: Any, function: Any) -> No
             ("holds besides", besides),
             (f"{option}= is for", _MODELS),
         ),
-        f"{door().call('function', 'x')}, which counts all of them, or train one module that holds them.",
+        f"{door().call('function', 'x')}  # counts all of them; or train one module that holds them",
     )

@@ -41,7 +41,7 @@ def checked_result(out: Any, title: str, effects: Callable[[], Collection[Any]] 
         raise StageUnavailableError(
             f"{title!r} gives what is not computed before somebody goes through it.",
             (("gives", _told(lazy[0])),),
-            "return list(...), which JAX takes.",
+            "return list(...)  # which JAX takes",
         )
     if leaves and not any(map(is_result, leaves)):
         raise StageUnavailableError(f"{title!r} gives no array.", (("gives", _told(out)),), _advice(leaves[0]))
@@ -86,9 +86,9 @@ def _as_array(number: Any) -> str:
     try:
         is_written = bool(np.isfinite(np.asarray(number, kind)))  # others are no Python as they are printed
     except OverflowError:
-        return f'jax.ShapeDtypeStruct((), "{jax.numpy.result_type(0.0)}"), as {kind} has no room for {number!r}.'
-    array = f"jax.numpy.asarray({number!r}), or " if is_written else ""
-    return f'{array}jax.ShapeDtypeStruct((), "{kind}"), in the place of {number!r}.'
+        return f'jax.ShapeDtypeStruct((), "{jax.numpy.result_type(0.0)}")  # {kind} has no room for {number!r}'
+    shape = f'jax.ShapeDtypeStruct((), "{kind}")'
+    return f"jax.numpy.asarray({number!r})  # or {shape}" if is_written else f"{shape}  # instead of {number!r}"
 
 
 def article(noun: str) -> str:
@@ -113,5 +113,5 @@ def _advice(leaf: Any) -> str:
     if arrays:
         kind = type(leaf).__name__
         found = ", ".join(f'"{name}": result.{name}' for name in arrays)
-        return f"jax.tree_util.register_dataclass({kind}), if it is a dataclass, or return {{{found}}}"
+        return f"return {{{found}}}  # or jax.tree_util.register_dataclass({kind}), if it is a dataclass"
     return "return the arrays that it computes: one, or a tuple, a list or a dict of them."

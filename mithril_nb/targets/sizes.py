@@ -37,9 +37,9 @@ def check_sizes(arguments: Mapping[str, Any], title: str) -> None:
     advice = f'jax.ShapeDtypeStruct({written}, "{leaf.dtype}")'
     if known.sizes:
         made = f'{_tuple([*known.sizes])} = jax.export.symbolic_shape("{", ".join(known.sizes.values())}")'
-        advice = f"{made}, and then {advice}"
+        advice = f"{made}; {advice}"
     else:
-        advice += ", as // divides to whole numbers, and / does not."
+        advice += "  # // divides to whole numbers, / does not"
     kind = "number" if _whole(first) is None else "whole number"
     raise ShapeError(
         f"the argument {name!r} of {title!r} has a size that is no {kind}: {first!r}.",
@@ -102,7 +102,7 @@ def no_array(arguments: Mapping[str, Any], title: str, because: str) -> StageUna
     return StageUnavailableError(
         f"the argument {name!r} of {title!r} holds sizes and no array.",
         (("given", short_repr(value)), ("because", because)),
-        f'jax.ShapeDtypeStruct({sizes}, "float32"), in their place.',
+        f'jax.ShapeDtypeStruct({sizes}, "float32")  # instead of the sizes',
     )
 
 

@@ -58,7 +58,7 @@ def without_trace(
         raise UnknownOptionError(
             f"program {function.__name__!r} was traced with other arguments.",
             (("traced with", _told(positional, named)), ("given", _told(args, kwargs))),
-            f"{door().call('traced')}: it knows its arguments. For others, trace it with them.",
+            f"{door().call('traced')}  # with its own arguments; for others, trace it with them",
         )
     return function, positional, named
 
@@ -124,7 +124,7 @@ def _refuse_shardings(traced: jax.stages.Traced) -> None:
     raise UnknownOptionError(
         f"program {traced.fun_name!r} was traced with shardings, which are not in its equations.",
         (("needs", "the function that was traced, with its shardings"),),
-        f"{door().call('jax.jit(f, in_shardings=...)', 'x')}, with the function itself.",
+        f"{door().call('jax.jit(f, in_shardings=...)', 'x')}  # with the function itself",
     )
 
 

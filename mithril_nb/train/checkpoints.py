@@ -347,7 +347,7 @@ def prepare(
             raise CheckpointError(
                 "the folder holds checkpoints of a run already.",
                 (("folder", str(saver.folder)), ("latest", there[0].name)),
-                "resume=True to go on from there, or a folder of its own for this run.",
+                "resume=True  # or another folder for this run",
             )
         if (saved := latest(saver.folder)) is not None:
             _go_on(saved, course, state, history, saver, is_start_given)

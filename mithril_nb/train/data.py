@@ -168,7 +168,7 @@ def _numbers(values: Any, what: str, problems: Problems) -> np.ndarray:
         problems.add(
             f"{what} holds no numbers.",
             (("dtype", str(array.dtype)), ("first", repr(array.flat[0]) if array.size else "none")),
-            "convert them first: np.asarray(values, dtype=np.float32).",
+            "np.asarray(values, dtype=np.float32)  # convert them first",
         )
         return np.zeros((1,))
     if array.ndim == 0:
@@ -186,7 +186,7 @@ def _check_lengths(data: DataSet, what: str) -> None:
         raise DataError(
             f"{what} has inputs and targets of different lengths.",
             tuple((label, f"{count} samples") for label, count in lengths.items()),
-            f"ml.fit(model, (x[:{least}], y[:{least}])) if the first {least} belong together.",
+            f"ml.fit(model, (x[:{least}], y[:{least}]))  # if the first {least} belong together",
         )
     if not len(data):
         raise DataError(f"{what} is empty: 0 samples.", (), "look at what selected the samples.")
@@ -214,7 +214,7 @@ def _checked_input(array: np.ndarray, spec: TensorSpec | None, what: str, proble
             problems.add(
                 f"{what} has fractions where the model takes whole numbers.",
                 (("data", f"{array.shape} {array.dtype}"), ("model", repr(spec))),
-                f'x.astype("{spec.dtype}") if rounding them towards 0 is right.',
+                f'x.astype("{spec.dtype}")  # if rounding towards 0 is right',
             )
         return whole
     # bfloat16 has no NumPy name of its own: it goes in as float32 and the model casts.
@@ -228,7 +228,7 @@ def _checked_input(array: np.ndarray, spec: TensorSpec | None, what: str, proble
                 ("data", f"{array.shape} {array.dtype}, from {array.min()} to {array.max()}"),
                 ("first", f"[{', '.join(map(str, first))}] is {array[first]}"),
             ),
-            "x = np.unique(x, return_inverse=True)[1].reshape(x.shape) if they only name things.",
+            "x = np.unique(x, return_inverse=True)[1].reshape(x.shape)  # if they only name things",
         )
     _check_finite(cast, array, what, problems)
     return cast
@@ -280,7 +280,7 @@ def _check_range(array: np.ndarray, bounds: tuple[int, int], what: str, problems
                 ("needed", f"from {bounds[0]} to {bounds[1]}"),
                 ("first", f"[{', '.join(map(str, first))}] is {array[first]}, {int(bad.sum())} in all"),
             ),
-            f"Embedding(num_embeddings={array.max() + 1}, ...)" if array.min() >= 0 else "numbers that start at 0.",
+            f"num_embeddings={array.max() + 1}" if array.min() >= 0 else "numbers that start at 0.",
         )
 
 

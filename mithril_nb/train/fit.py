@@ -132,7 +132,7 @@ def fit(
             raise UnknownOptionError(
                 "validation is no fraction that leaves samples on both sides.",
                 (("got", repr(validation)), ("samples", str(len(train)))),
-                "validation=0.2, or validation=(x_test, y_test)",
+                "validation=0.2  # or validation=(x_test, y_test)",
             )
         train, held_out = train.split(validation, seed)
     elif validation is not None:
@@ -187,13 +187,13 @@ def wants_accuracy(metrics: Sequence[str] | None, loss: Loss) -> bool:
         raise UnknownOptionError(
             "metrics are names.",
             (("got", short_repr(metrics)),),
-            'metrics=("accuracy",), or metrics=() for the loss alone.',
+            'metrics=("accuracy",)  # or metrics=() for the loss alone',
         )
     wanted = (metrics,) if isinstance(metrics, str) else tuple(metrics)
     unknown = [name for name in wanted if name != "accuracy"]
     if unknown or (wanted and loss.is_correct is None):
         known = "accuracy" if loss.is_correct is not None else f"none beside loss {loss.name!r}"
         raise UnknownOptionError(
-            f"unknown metric {(unknown or wanted)[0]!r}.", (("known", known),), "metrics=() for the loss alone."
+            f"unknown metric {(unknown or wanted)[0]!r}.", (("known", known),), "metrics=()  # the loss alone"
         )
     return bool(wanted)

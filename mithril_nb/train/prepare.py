@@ -39,7 +39,7 @@ def checked_arrays(name: str, given: Any) -> dict[str, Any]:
         raise UnknownOptionError(
             f"{name} is no dict of arrays by name.",
             (("got", short_repr(given)),),
-            f"{name}=run.{name}, of a run before.",
+            f"{name}=run.{name}  # of an earlier run",
         )
 
     def array(path: Any, leaf: Any) -> jax.Array:
@@ -49,7 +49,7 @@ def checked_arrays(name: str, given: Any) -> dict[str, Any]:
             raise UnknownOptionError(
                 f"{name}{jax.tree_util.keystr(path)} is no array of numbers.",
                 (("got", short_repr(leaf)),),
-                f"{name}=run.{name}, of a run before.",
+                f"{name}=run.{name}  # of an earlier run",
             ) from error
 
     return jax.tree_util.tree_map_with_path(array, dict(given))

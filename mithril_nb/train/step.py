@@ -257,10 +257,11 @@ def concrete(name: str, spec: TensorSpec, batch_size: int) -> jax.ShapeDtypeStru
     if shape and isinstance(shape[0], str):
         shape = (batch_size, *shape[1:])
     if any(isinstance(dim, str) for dim in shape):
+        numbers = [dim if isinstance(dim, int) else 32 for dim in shape]
         raise ShapeError(
             f"input {name!r} has dims that are not known.",
             (("spec", repr(spec)),),
-            f'ml.compile(model, ml.JaxBackend(), shapes={{"{name}": [{", ".join(map(str, shape))}]}}) with numbers',
+            f'ml.compile(model, ml.JaxBackend(), shapes={{"{name}": {numbers}}})',
         )
     return jax.ShapeDtypeStruct(shape, spec.dtype)
 

@@ -67,7 +67,7 @@ def _labels(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
         problems.add(
             f"{what}: the labels are no integers; loss {loss.name!r} takes class labels.",
             [*facts, ("first", repr(targets.flat[0].item()))],
-            'y = y.astype("int32") for classes, or loss="mean_squared_error" for numbers.',
+            'y = y.astype("int32")  # for classes; loss="mean_squared_error" for numbers',
         )
     elif targets.min() < 0 or targets.max() >= width:
         bad = (targets < 0) | (targets >= width)
@@ -94,7 +94,7 @@ def _binary(targets: np.ndarray, name: str, output: Any, loss: Loss, what: str, 
         problems.add(
             f"{what}: the targets are not between 0 and 1; loss {loss.name!r} takes probabilities.",
             [("targets", f"from {targets.min():g} to {targets.max():g}")],
-            'y = (y > 0).astype("float32"), or loss="cross_entropy" for more than two classes.',
+            'y = (y > 0).astype("float32")  # or loss="cross_entropy" for more than two classes',
         )
     return targets
 

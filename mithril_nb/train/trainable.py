@@ -111,7 +111,7 @@ def as_trainable(model: object, *, shapes: Mapping[str, tuple[int, ...]], backen
             raise UnknownOptionError(
                 "backend= has no effect on a model that is compiled already.",
                 (("backend", repr(backend)), ("model", type(model).__name__ + (f" for {own!r}" if own else ""))),
-                "ml.fit(model, data, backend=backend), with the model before ml.compile; or leave backend= out.",
+                "ml.fit(model, data, backend=backend)  # with the model before ml.compile; or leave backend= out",
             )
         return model
     lacks = [name for name in ("forward", "randomize_params", "input_names") if not hasattr(model, name)]

@@ -78,7 +78,7 @@ def batch_of(inspection: Inspection) -> Batch:
             else "no argument consists of arrays that share their first dim."
         ),
         tuple(facts),
-        "ml.what_if(make), where make(batch=32) returns the function and the shapes of its arguments.",
+        "ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments",
     )
 
 

@@ -131,7 +131,7 @@ def checked(
                 (("settings", ", ".join(base) or "none"),),
                 as_written(near[0], swept.get(name, (value,)), name in swept)
                 if near
-                else f"def make(..., {as_written(name, (value,))}), which uses it."
+                else f"def make({as_written(name, (value,))}): ...  # and use it there"
                 if is_made and name.isidentifier()
                 else by_making(name, swept.get(name, (value,)), name in swept),
             )
@@ -144,11 +144,11 @@ def by_making(name: str, values: Sequence[Any], is_swept: bool = False) -> str:
 
     Examples:
         >>> by_making("depth", (3,))
-        'ml.what_if(make), where make(depth=3) returns the program for it.'
+        'ml.what_if(make)  # make(depth=3) returns the program for it'
     """
     setting = as_written(name, values) if name.isidentifier() else "..."
     called = f"ml.sweep(make, {as_written(name, values, is_swept)})" if is_swept else "ml.what_if(make)"
-    return f"{called}, where make({setting}) returns the program for it."
+    return f"{called}  # make({setting}) returns the program for it"
 
 
 def by_name(changes: Any, is_swept: bool = False) -> Settings:
@@ -168,7 +168,7 @@ def by_name(changes: Any, is_swept: bool = False) -> Settings:
         both = [as_written(name, values, is_swept) for name, values in _EXAMPLES.items()]
         raise UnknownOptionError(
             f"settings are told by name, and not as {' '.join(short_repr(changes, 40).split())}.",
-            advice=f"{both[0]}, or {both[1]} for names with a dot.",
+            advice=f"{both[0]}  # or {both[1]} for names with a dot",
         )
     return changes  # pyright: ignore[reportUnknownVariableType]
 

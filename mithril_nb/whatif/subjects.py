@@ -87,8 +87,8 @@ class Made:
             raise UnknownOptionError(
                 f"{self.name}() needs a value for {', '.join(map(repr, missing))}.",
                 (("settings", ", ".join(defaults)),),
-                f"ml.what_if({self.name}, {', '.join(f'{name}=...' for name in missing)}), or, if it is the program, "
-                f"ml.what_if({self.name}, {', '.join(missing)})(batch=64).",
+                f"ml.what_if({self.name}, {', '.join(f'{name}=...' for name in missing)})  # or, if it is the program, "
+                f"ml.what_if({self.name}, {', '.join(missing)})(batch=64)",
             )
         self.base: dict[str, Any] = {**{name: value for name, value in defaults.items() if value is not _NONE}, **given}
 
@@ -150,7 +150,7 @@ class Fixed:
             raise UnknownOptionError(
                 f"{self.name!r} is a whole program: what it saves for its gradient cannot be changed from outside.",
                 (("settings", "batch, dtype, precision"),),
-                "ml.what_if(make), where make(remat=False) returns a step whose loss is jax.checkpoint(loss) with it.",
+                "ml.what_if(make)  # make(remat=False) returns a step, whose loss is jax.checkpoint(loss) with it",
             )
         known = {"batch": None, "dtype": None, "precision": None, **self.base}
         if "batch" in changes and self._batch is None:
@@ -219,7 +219,7 @@ def _check_width(dtype: Any) -> None:
         raise UnknownOptionError(
             f"JAX makes no arrays of {told(dtype)} unless it is told to.",
             (("because", "it computes with 32 bits by default, and would cut these off"),),
-            'jax.config.update("jax_enable_x64", True), before arrays are made; else dtype="float32".',
+            'jax.config.update("jax_enable_x64", True)  # before arrays are created; else dtype="float32"',
         )
 
 

@@ -54,7 +54,7 @@ CASES = [
         """
         UnknownOptionError: device_mesh=True is no mesh.
             needs  how many devices there are along each of its axes
-            Try: device_mesh=(2,), or device_mesh=(2, 4)
+            Try: device_mesh=(1,)  # or (2, 4): the number of devices along each axis
         """,
     ),
     (
@@ -108,7 +108,7 @@ CASES = [
         """
         UnknownOptionError: JaxBackend takes no argument 'devce'.
             takes  dtype, jit, jit_compile, device, platform, precision, seed, debug, device_mesh, xla_flags
-            Try: JaxBackend(device=...)
+            Try: device='cpu'
         """,
     ),
     (
@@ -162,7 +162,7 @@ CASES = [
         """
         UnknownOptionError: cannot compute gradients in dtype 'int32'.
             needs  float16, bfloat16, float32 or float64
-            Try: JaxBackend(dtype="float32"); arrays of other dtypes are made by array(data, dtype="int32").
+            Try: JaxBackend(dtype="float32")  # array(data, dtype="int32") creates arrays of other dtypes
         """,
     ),
     (

@@ -93,7 +93,7 @@ CASES = [
         UnknownOptionError: the op 'scaled' takes no attributes.
             given    factor
             because  it is a function that somebody registered: its inputs are its arguments without a default
-            Try: ml.op('scaled'); and leave out the default of 'factor' in the function, which makes it an input.
+            Try: ml.op('scaled')  # without a default in the function, 'factor' is an input
         """,
     ),
     (
@@ -117,7 +117,7 @@ CASES = [
         """
         UnknownOpError: there is no op 'zzzz'.
             known  COUNT ops; see list(mithril_nb.models.op.OPS)
-            Try: register it: @backend.register_op("zzzz")
+            Try: register it with @backend.register_op("zzzz").
         """,
     ),
     (
@@ -164,7 +164,7 @@ CASES = [
         lambda: backend.register_op("add")(lambda x: x),
         """
         UnknownOptionError: the function takes 1 arrays, the op 'add' has the inputs 'left', 'right'.
-            Try: def add(left, right): ...; or another name.
+            Try: def add(left, right): ...  # or register another name
         """,
     ),
     (
@@ -226,7 +226,7 @@ CASES = [
             because  TracerArrayConversionError: The numpy.ndarray conversion method __array__() was called on traced array with shape float32[4,3]
             where    HERE
             given    'input' (4, 3) float32
-            Try: jax.numpy in the place of numpy: import jax.numpy as jnp; jnp.tanh(x)
+            Try: import jax.numpy as jnp; jnp.tanh(x)  # instead of numpy
         """,  # noqa: E501
     ),
     (
@@ -236,7 +236,7 @@ CASES = [
             because  TracerBoolConversionError: Attempted boolean conversion of traced array with shape bool[].
             where    HERE
             given    'input' (4, 3) float32
-            Try: jnp.where(x > 0, x, -x) in the place of an if on what an array holds.
+            Try: jnp.where(x > 0, x, -x)  # instead of an if on the values of an array
         """,
     ),
     (

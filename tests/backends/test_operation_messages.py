@@ -214,7 +214,7 @@ CASES = [
         UnknownOptionError: JAX makes no arrays of int64 unless it is told to.
             number   1099511627781
             because  it computes with 32 bits by default, and would cut these off
-            Try: backend.enable_x64(), or JaxBackend(dtype="float64") from the start; else dtype="float32".
+            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="float32"
         """,
     ),
     (
@@ -224,7 +224,7 @@ CASES = [
         UnknownOptionError: JAX makes no arrays of int64 unless it is told to.
             number   -1099511627776
             because  it computes with 32 bits by default, and would cut these off
-            Try: backend.enable_x64(), or JaxBackend(dtype="float64") from the start; else dtype="float32".
+            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="float32"
         """,
     ),
     (
@@ -234,7 +234,7 @@ CASES = [
         UnknownOptionError: JAX makes no arrays of int64 unless it is told to.
             number   1099511627776
             because  it computes with 32 bits by default, and would cut these off
-            Try: backend.enable_x64(), or JaxBackend(dtype="float64") from the start; else dtype="float32".
+            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="float32"
         """,
     ),
     (

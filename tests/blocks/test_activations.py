@@ -106,6 +106,6 @@ def test_what_does_not_fit():
         ShapeError: the input 'input' does not fit 'relu.input'.
             given  (2,) int32
             input  floating numbers (float32)      dtype int32
-            Try: array.astype("float32"), or an input of its own for this block.
+            Try: array.astype("float32")  # or a separate input for this block
         """
     )

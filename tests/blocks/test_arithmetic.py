@@ -447,7 +447,7 @@ def test_batches_that_differ_and_numbers_are_no_matrices():
         ShapeError: the input 'left' does not fit 'matrix_multiply.left'.
             given  () float32
             left   at least one axis      rank 0
-            Try: Multiply(), for a single number.
+            Try: Multiply()  # for a single number
         """
     )
 
@@ -470,7 +470,7 @@ def test_truth_values_are_not_subtracted():
         ShapeError: the input 'left' does not fit 'subtract.left'.
             given  (2,) bool
             left   floating or whole or complex numbers      dtype bool
-            Try: x.cast("float32") before it.
+            Try: x.cast("float32")  # before it
         """
     )
 

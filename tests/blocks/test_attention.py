@@ -181,7 +181,7 @@ def test_empty_batches_go_through():
             "the input 'input' does not fit 'split_heads.input'.\n"
             "    given  (2, 3, 10) float32\n"
             "    input  a last axis that 4 heads divide      10 = 4 * 2 + 2\n"
-            "    Try: Linear(12) before it, or other numbers of heads.",
+            "    Try: Linear(12)  # before it, or other numbers of heads",
         ),
         (
             lambda: ml.compile(PositionalEncoding(8, 4), shapes={"input": [2, 5, 8]}),

@@ -276,7 +276,7 @@ MESSAGES = [
         """
         ConnectionError: the stride of a window comes from an array: it is known only while the model runs.
             needs  2 whole numbers from 1 on
-            Try: stride=2, or a connection that carries a value, as that of Size(dim=2).
+            Try: stride=2  # or a connection that carries a value, as that of Size(dim=2)
         """,
     ),
 ]

@@ -135,7 +135,7 @@ REFUSED = {
         """
         ShapeError: Ones at 'ones' cannot use shape=None.
             shape  sizes
-            Try: shape=(2, 3), or connect a shape: shape=x.shape().
+            Try: shape=(2, 3)  # or a connected shape: shape=x.shape()
         """,
     ),
     "a size below 0": (
@@ -151,7 +151,7 @@ REFUSED = {
         """
         ShapeError: Arange at 'arange' cannot use stop=None.
             stop  a number below 2**63
-            Try: Arange(0, 10, 2), or a connected size: stop=x.shape()[0].
+            Try: Arange(0, 10, 2)  # or a connected size: stop=x.shape()[0]
         """,
     ),
     "no step": (
@@ -159,7 +159,7 @@ REFUSED = {
         """
         ShapeError: Arange at 'arange' cannot use step=0.
             step  a number other than 0
-            Try: Arange(0, 10, 2), or a connected size: stop=x.shape()[0].
+            Try: Arange(0, 10, 2)  # or a connected size: stop=x.shape()[0]
         """,
     ),
     "no size": (
@@ -167,7 +167,7 @@ REFUSED = {
         """
         ShapeError: Eye at 'eye' cannot use N=None.
             N  a size from 0
-            Try: N=3, or a connected size: N=x.shape()[0].
+            Try: N=3  # or a connected size: N=x.shape()[0]
         """,
     ),
     "nothing between": (

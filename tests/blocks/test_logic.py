@@ -96,7 +96,7 @@ def test_numbers_are_no_truth_values():
         ShapeError: the input 'left' does not fit 'logical_and.left'.
             given  (2,) float32
             left   truth values (bool)      dtype float32
-            Try: array.astype("bool"), or an input of its own for this block.
+            Try: array.astype("bool")  # or a separate input for this block
         """
     )
 

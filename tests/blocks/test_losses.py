@@ -225,7 +225,7 @@ REFUSED = [
         ShapeError: the input 'target' does not fit 'cross_entropy.target'.
             given   (8, 5) int32
             target  (8, 10)
-            Try: CrossEntropy(axis=-1), for classes that are on the last axis.
+            Try: CrossEntropy(axis=-1)  # for classes on the last axis
         """,
     ),
     (
@@ -234,7 +234,7 @@ REFUSED = [
         ShapeError: the input 'target' does not fit 'cross_entropy.target'.
             given   (8, 10) int32
             target  (8,)
-            Try: CrossEntropy(categorical=False), for targets that are probabilities.
+            Try: CrossEntropy(categorical=False)  # for targets that are probabilities
         """,
     ),
     (
@@ -243,7 +243,7 @@ REFUSED = [
         ShapeError: the input 'target' does not fit 'cross_entropy.target'.
             given   (8,) float32
             target  (8, 10)
-            Try: CrossEntropy(), for targets that are numbers of classes.
+            Try: CrossEntropy()  # for targets that are class indices
         """,
     ),
     (
@@ -252,7 +252,7 @@ REFUSED = [
         ShapeError: the input 'target' does not fit 'cross_entropy.target'.
             given   (8,) float32
             target  whole numbers (int32)      dtype float32
-            Try: array.astype("int32"), or an input of its own for this block.
+            Try: array.astype("int32")  # or a separate input for this block
         """,
     ),
     (
@@ -261,7 +261,7 @@ REFUSED = [
         ShapeError: the input 'input' does not fit 'cross_entropy.input'.
             given  (8, 3) float32
             input  2 classes, one for each of weights
-            Try: weights of 3 numbers, or 'auto'.
+            Try: weights=[1.0, 1.0, 1.0]
         """,
     ),
     (

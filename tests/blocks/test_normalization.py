@@ -158,7 +158,7 @@ MESSAGES = [
         ShapeError: the input 'input' does not fit 'batch_norm.input'.
             given  (2, 4) float32
             input  (batch, 3, ...)      axis 1: 4 != 3
-            Try: BatchNorm(4), or leave num_features out.
+            Try: BatchNorm(4)  # or leave num_features out
         """,
     ),
     (

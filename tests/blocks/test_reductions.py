@@ -256,7 +256,7 @@ def test_unique_needs_a_size():
         ShapeError: the input 'input' does not fit 'unique.input'.
             given  (2, 3) float32
             input  a size for the result: how many items differ is only known when the program runs
-            Try: Unique(size=10), which keeps the 10 least, or fills up what is missing.
+            Try: Unique(size=10, fill_value=0)  # the 10 smallest items, filled up with zeros
         """
     )
     assert message(Unique(4), input=(0,)) == text(

@@ -52,7 +52,7 @@ CASES = [
         lambda: IOKey(3),  # pyright: ignore
         """IOKey cannot take name=3.
     needs  text, the name of a connection
-    Try: IOKey("x"), or IOKey(value=3.0) for a number that it always has.""",
+    Try: IOKey("x")  # or IOKey(value=3.0) for a constant""",
     ),
 ]
 

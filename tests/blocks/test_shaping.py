@@ -125,7 +125,7 @@ def test_a_shape_that_is_data_is_refused_under_jit_and_read_without():
         == textwrap.dedent("""
         ShapeError: 'shape' must be known before the program runs.
             given  an array that the program computes, or is given
-            Try: a number or a shape: shape=2, or shape=x.shape()[0]; or ml.compile(..., jit=False).
+            Try: shape=2  # or shape=x.shape()[0]; or compile with jit=False
     """).strip()
     )
 
@@ -241,7 +241,7 @@ REFUSED = {
         ShapeError: the input 'input' does not fit 'reshape.input'.
             given  ('n', 'm', 3) float32
             input  'm' on axis 0, for shape ('m', 'n', -1)      axis 0: n != m
-            Try: x.reshape(x.shape()[1], x.shape()[0], -1), which says where the sizes come from.
+            Try: x.reshape(x.shape()[1], x.shape()[0], -1)  # which states where the sizes come from
         """,
     ),
     "no shape": (
@@ -249,7 +249,7 @@ REFUSED = {
         """
         ShapeError: Reshape at 'reshape' cannot use shape=None.
             shape  sizes
-            Try: shape=(2, 3), or connect a shape: shape=x.shape().
+            Try: shape=(2, 3)  # or a connected shape: shape=x.shape()
         """,
     ),
     "no such axis": (
@@ -330,7 +330,7 @@ REFUSED = {
         ShapeError: the input 'input' does not fit 'squeeze.input'.
             given  (2, 1) float32
             input  size 1 on axis 0      axis 0: 2 != 1
-            Try: Squeeze(), which takes all axes of size 1 away.
+            Try: Squeeze()  # removes all axes of size 1
         """,
     ),
     "too few axes": (
@@ -375,7 +375,7 @@ REFUSED = {
         ShapeError: the input 'indices' does not fit 'gather.indices'.
             given    (4,) int32
             indices  as many axes as the input (5, 3)      rank 1 != 2
-            Try: ExpandDims().
+            Try: ExpandDims(-1)  # for indices of more axes
         """,
     ),
     "a tuple where an array is needed": (
@@ -384,7 +384,7 @@ REFUSED = {
         ShapeError: cannot connect 'to_tuple_0.output' to 'linear_0.input'.
             output  static (6,)
             input   floating numbers (float32)      dtype int32
-            Try: a Cast(dtype="float32") before it, as in x.cast("float32").
+            Try: x.cast("float32")  # or a Cast(dtype="float32") before it
         """,
     ),
 }  # fmt: skip

@@ -97,7 +97,7 @@ REFUSED = {
         ShapeError: the input 'input' does not fit 'item.input'.
             given  (1, 3) float32
             input  one item      axis 1: 3 != 1
-            Try: Indexer(...) to take one of them.
+            Try: Indexer(0)  # the first item
         """,
     ),
     "no axis": (
@@ -106,7 +106,7 @@ REFUSED = {
         ShapeError: the input 'input' does not fit 'length.input'.
             given  () float32
             input  at least one axis      rank 0
-            Try: Size() counts the items of any array.
+            Try: Size()  # counts the items of any array
         """,
     ),
     "no such axis": (

@@ -86,5 +86,5 @@ def test_too_many_time_steps_are_refused():
         "cannot connect 'tokens.output' to 'positions.input'.\n"
         "    output  (1, 5, 8) float32\n"
         "    input   at most 4 time steps      axis -2: 5 > 4\n"
-        "    Try: LearnedPositions(5), or shorter inputs."
+        "    Try: LearnedPositions(5)  # or shorter inputs"
     )

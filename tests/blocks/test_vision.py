@@ -103,7 +103,7 @@ MESSAGES: list[tuple[str, Any, str]] = [
         """
         UnknownOptionError: cannot add 'relu' to a model.
             needs  a block, or a block with connections
-            Try: model += Linear(64), or model |= Linear(64)(input="x")
+            Try: model += Linear(64)  # or model |= Linear(64)(input="x")
         """,
     ),
     (

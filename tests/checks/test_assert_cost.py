@@ -55,7 +55,7 @@ def test_one_more_is_too_much() -> None:
         "    over by  1 (0.7 %)\n"
         "    most in  net/linear  128  94.1 %\n"
         "             net           8   5.9 %\n"
-        '    Try: flops=136 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.'
+        '    Try: flops=136  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block'
     )
 
 
@@ -67,7 +67,7 @@ def test_one_less_is_too_little() -> None:
         "    under by  64 (32.0 %)\n"
         "    most in   net/linear  128  94.1 %\n"
         "              net           8   5.9 %\n"
-        '    Try: flops=136 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.'
+        '    Try: flops=136  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block'
     )
 
 
@@ -82,14 +82,14 @@ def test_all_that_is_broken_is_told_at_once() -> None:
         "    most in  linear_0  90  54.2 %\n"
         "             linear_1  66  39.8 %\n"
         "             relu_0    10   6.0 %\n"
-        '    Try: flops=166 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.\n'
+        '    Try: flops=166  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block\n'
         "program 'forward' has more parameters than it may.\n"
         "    params   43 (analytic)\n"
         "    bound    at most 42\n"
         "    over by  1 (2.4 %)\n"
         "    most in  linear_0  25  58.1 %\n"
         "             linear_1  18  41.9 %\n"
-        '    Try: params=43 if that is meant; print(ml.inspect(...).cost("analytic")) tells of every block.'
+        '    Try: params=43  # if that is intended; print(ml.inspect(...).cost("analytic")) shows every block'
     )
 
 
@@ -108,7 +108,7 @@ def test_the_peak_of_its_memory() -> None:
         "    over by     584 (19.5 %)\n"
         "    most in     (unattributed)  3,072  85.7 %\n"  # the arguments
         "                product           512  14.3 %\n"
-        "    Try: peak_bytes=3_584 if that is meant; print(ml.inspect(...).memory) tells of every block."
+        "    Try: peak_bytes=3_584  # if that is intended; print(ml.inspect(...).memory) shows every block"
     )
 
 
@@ -122,7 +122,7 @@ def test_an_estimate_of_the_peak_keeps_no_bound() -> None:
         "    bound       at most 1,000,000,000",
     ]
     assert told[3].startswith("    unknown     ")
-    assert told[-1] == "    Try: leave out peak_bytes=; print(ml.inspect(...).memory) tells of every block."
+    assert told[-1] == "    Try: leave out peak_bytes=; print(ml.inspect(...).memory) shows every block."
 
 
 def test_a_model_takes_what_inspect_takes() -> None:
@@ -149,14 +149,14 @@ def test_what_nobody_knows_keeps_no_bound() -> None:
         "             1 × lt: nobody knows how often it runs\n"
         "             1 × dot_general: nobody knows how often it runs\n"
         "    most in  program  64  100.0 %\n"
-        '    Try: leave out flops=; print(ml.inspect(...).cost("analytic")) tells of every block.'
+        '    Try: leave out flops=; print(ml.inspect(...).cost("analytic")) shows every block.'
     )
     assert broken(program, spec(8, 8), params=0) == (
         "program 'program' may break its bound of parameters: not all are known.\n"
         "    params   unknown (analytic)\n"
         "    bound    at most 0\n"
         "    unknown  the argument x is not called 'params'\n"
-        '    Try: ml.assert_cost(ml.inspect(..., params="x"), params=...), or there params=() if nothing holds any.'
+        '    Try: inspect it with params="x", or with params=() if nothing holds any.'
     )
     ml.assert_cost(ml.inspect(program, spec(8, 8), params=()), params=0)
 
@@ -216,7 +216,7 @@ def test_sizes_that_have_only_names_beside_what_nobody_knows() -> None:
         "program 'program' may break its bound of FLOPs: no number is known for B.\n"
         "    flops  8·B + 54 + what nobody knows (1 × eigh: no rule) (analytic)\n"
         "    bound  at most 1,000\n"
-        '    Try: leave out flops=; print(ml.inspect(...).cost("analytic")) tells of every block.\n'
+        '    Try: leave out flops=; print(ml.inspect(...).cost("analytic")) shows every block.\n'
         "program 'program' may break its bound of bytes: no number is known for B.\n"
         "    bytes_accessed  64·B + 956 (analytic)\n"
         "    bound           at most 1,000,000,000\n"
@@ -244,7 +244,7 @@ def test_a_bound_that_is_none(bound: Any) -> None:
     assert str(error.value) == (
         f"ml.assert_cost cannot take flops={bound!r}.\n"
         "    needs  the most that it may be, or a pair of the least and the most, neither below 0\n"
-        "    Try: flops=1_000_000, or flops=(900_000, 1_000_000)"
+        "    Try: flops=1_000_000  # or flops=(900_000, 1_000_000)"
     )
 
 
@@ -263,7 +263,7 @@ def test_a_bound_that_is_misspelt_is_no_argument_of_the_program(others: dict[str
         assert str(error.value) == (
             "ml.assert_cost takes no argument 'flop'.\n"
             "    takes  flops, bytes_accessed, peak_bytes, params, source\n"
-            "    Try: ml.assert_cost(..., flops=1_000_000)"
+            "    Try: flops=1_000_000"
         )
     ml.assert_cost(lambda x, flop: x * flop, ARGS[0], flop=3.0, flops=1e9)  # it has such an argument
 

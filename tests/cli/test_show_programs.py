@@ -244,7 +244,7 @@ def test_stripes_at_a_terminal_know_loss_and_optimizer(capsys, folder, monkeypat
             ["mine:double", "--program", "train-step", "--arg", "f32[3]"],
             "UnknownOptionError: 'double' takes no program=.\n"
             "    program= is for  models, and modules of Flax, Equinox and Haiku\n"
-            "    Try: ml.inspect(jax.grad(lambda *x: double(*x).mean()), x), or a function that is the whole step.\n",
+            "    Try: ml.inspect(jax.grad(lambda *x: double(*x).mean()), x)  # or a function that is the whole step\n",
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--stage", "jaxpr", "--block", "doubel"],

@@ -221,7 +221,7 @@ def test_costs_are_a_mapping_from_each_way_of_counting() -> None:
         (
             "net",
             "costs of 'program' have no figures of block 'net' by itself, only of blocks inside it.",
-            'cost.subtree("net"), which adds them up.',
+            'cost.subtree("net")  # adds them up',
         ),
     ],
 )

@@ -285,7 +285,7 @@ REFUSED = {
         """
         the order of the rows of 'Dense_0' is not known.
             because  'model_0/concat_0' gives the items of an image in an order that is not known
-            Try: Transpose((0, 2, 3, 1)) behind the image: from there on all is in the same order.""",
+            Try: Transpose((0, 2, 3, 1))  # behind the image: from there on the order is the same""",
     ),
     "Reshape that joins the batch": (
         lambda x: conv(x).reshape(4, -1),
@@ -332,7 +332,7 @@ def test_groups_of_rows_are_refused_by_name():
     assert str(error.value) == (
         "the order of the rows of 'GroupNorm_0' is not known.\n"
         "    because  'group_norm_0' works on groups of what was an image\n"
-        "    Try: Transpose((0, 2, 3, 1)) behind the image: from there on all is in the same order."
+        "    Try: Transpose((0, 2, 3, 1))  # behind the image: from there on the order is the same"
     )
 
 

@@ -82,7 +82,7 @@ def lines(*text: str) -> str:
 
 
 NO_FILE = "ModelFileError: 'here.safetensors' is no safetensors file, or a broken one."
-TRY = "Try: ml.load_params(path) of a file that ml.save_params(params, path) wrote."
+TRY = "Try: ml.load_params(path)  # of a file that ml.save_params(params, path) wrote"
 
 
 @pytest.mark.parametrize("cut", [0, 5, 30, -1])
@@ -129,7 +129,7 @@ CASES = [
             "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
             'needs  "format": "mithril_nb.params"',
             "found  {'format': 'pt'}",
-            "Try: safetensors.numpy.load_file(path), and give its arrays the names of the parameters.",
+            "Try: safetensors.numpy.load_file(path)  # then give its arrays the names of the parameters",
         ),
     ),
     (
@@ -138,7 +138,7 @@ CASES = [
             "ModelFileError: 'here.safetensors' was not written by ml.save_params.",
             'needs  "format": "mithril_nb.params"',
             "found  nothing of the kind",
-            "Try: safetensors.numpy.load_file(path), and give its arrays the names of the parameters.",
+            "Try: safetensors.numpy.load_file(path)  # then give its arrays the names of the parameters",
         ),
     ),
     (
@@ -174,7 +174,7 @@ CASES = [
         lines(
             "DataError: 'w' in 'here.safetensors' is float64, which JAX would make float32.",
             "because  its x64 mode is off",
-            'Try: ml.JaxBackend(dtype="float64") first, or jax.config.update("jax_enable_x64", True).',
+            'Try: jax.config.update("jax_enable_x64", True)  # or ml.JaxBackend(dtype="float64") first',
         ),
     ),
     (

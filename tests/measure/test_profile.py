@@ -164,14 +164,14 @@ def test_arguments_that_do_not_fit_are_refused() -> None:
         "program 'product' does not take these arguments.\n"
         "    takes  a (2, 3) float32, b (3, 4) float32\n"
         "    given  (3, 2) float32, 2.5\n"
-        "    Try: ml.profile(inspection), which makes up values of the right shapes."
+        "    Try: ml.profile(inspection)  # with placeholder values of the right shapes"
     )
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(inspection, optimizer="adam")
     assert str(refused.value) == (
         "program 'product' is inspected already, and takes no options.\n"
         "    given  optimizer=\n"
-        "    Try: ml.inspect(model, ..., optimizer=...), and then ml.profile(inspection)."
+        "    Try: pass the options to ml.inspect, and its result alone to ml.profile."
     )
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(inspection, runs=0)
@@ -191,14 +191,14 @@ def test_a_program_that_does_not_compile_says_why() -> None:
         "program 'broken' cannot be traced.\n"
         "    ValueError  no such axis\n"
         f'    at          test_profile.py:{line}: raise ValueError("no such axis")\n'
-        '    Try: print(inspection.stage("jaxpr").text), which shows what is known up to there.'
+        '    Try: print(inspection.stage("jaxpr").text)  # shows how far tracing came'
     )
     with pytest.raises(StageUnavailableError) as refused:
         ml.profile(jnp.tanh, jnp.ones(3), compiler_options={"no_such_option": True})
     told = str(refused.value).splitlines()
     assert told[0] == "program 'tanh' cannot be profiled: it does not compile."
     assert "no_such_option" in told[1]
-    assert told[-1] == '    Try: inspection.cost(source="analytic"), which needs no compiler.'
+    assert told[-1] == '    Try: inspection.cost(source="analytic")  # needs no compiler'
 
 
 def test_a_program_that_xla_made_otherwise_the_second_time_is_to_be_inspected_anew(
@@ -216,7 +216,7 @@ def test_a_program_that_xla_made_otherwise_the_second_time_is_to_be_inspected_an
         "program 'tanh' cannot be profiled with this inspection.\n"
         "    OtherProgramError  XLA made another program when it compiled this one again; "
         "ask for this of a new inspection before anything else\n"
-        "    Try: inspection = ml.inspect(...), and then ml.profile(inspection) before anything else."
+        "    Try: inspect the program again, and pass it to ml.profile before anything else."
     )
     inspection = ml.inspect(jnp.tanh, jnp.ones(3))
     assert ml.profile(inspection, runs=1, warm_up=0, peaks=PEAKS).times_run
@@ -227,7 +227,7 @@ def test_an_option_that_is_misspelt_is_none_of_the_program() -> None:
     with pytest.raises(UnknownOptionError) as refused:
         ml.profile(jnp.tanh, jnp.ones(3), run=3)
     assert str(refused.value) == (
-        "ml.profile takes no argument 'run'.\n    takes  runs, warm_up, peaks\n    Try: ml.profile(..., runs=...)"
+        "ml.profile takes no argument 'run'.\n    takes  runs, warm_up, peaks\n    Try: runs=..."
     )
 
 
@@ -236,7 +236,7 @@ def test_peaks_that_are_none_are_refused_before_anything_runs() -> None:
         ml.profile(jnp.tanh, jnp.ones(3), peaks=3)  # pyright: ignore[reportArgumentType]
     assert str(refused.value) == (
         "ml.profile cannot take peaks=3.\n    needs  what ml.machine() gives\n"
-        "    Try: ml.profile(inspection, peaks=ml.machine()), or nothing: it is found out then."
+        "    Try: ml.profile(inspection, peaks=ml.machine())  # or leave peaks= out: they are then measured"
     )
 
 

@@ -66,7 +66,7 @@ def test_what_failed_is_told() -> None:
         "program 'net' failed when it was run to be measured (run 1).\n"
         "    RuntimeError  RESOURCE_EXHAUSTED: out of memory\n"
         "    your arrays   are as they were\n"
-        "    Try: inspection.compiled(*args), which shows where it fails."
+        "    Try: inspection.compiled(*args)  # shows where it fails"
     )
 
 
@@ -93,7 +93,7 @@ def test_a_profiler_in_use_is_left_alone(temporary: Path) -> None:
     assert str(refused.value) == (
         "the profiler of JAX is in use; a process has only one.\n"
         "    RuntimeError  Profile has already been started. Only one profile may be run at a time.\n"
-        "    Try: jax.profiler.stop_trace(), then ml.profile again."
+        "    Try: jax.profiler.stop_trace()  # then ml.profile again"
     )
     assert list((temporary / "theirs").rglob("*.xplane.pb"))
 

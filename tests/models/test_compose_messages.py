@@ -366,7 +366,7 @@ CASES = [
         """
         UnknownOptionError: cannot add 3 to a model.
             needs  a block, or a block with connections
-            Try: model += Linear(64), or model |= Linear(64)(input="x")
+            Try: model += Linear(64)  # or model |= Linear(64)(input="x")
         """,
     ),
     (
@@ -375,7 +375,7 @@ CASES = [
         """
         UnknownOptionError: cannot add <class 'mithril_nb.models.library.layers.linear.Linear'> to a model.
             needs  a block, or a block with connections
-            Try: model += Linear(64), or model |= Linear(64)(input="x")
+            Try: model += Linear(64)  # or model |= Linear(64)(input="x")
         """,
     ),
     (
@@ -430,7 +430,7 @@ CASES = [
         UnknownBlockError: unknown kind of block 'Linaer'.
             known  list(mithril_nb.models.KINDS)
             yours  a class of your own is imported or defined first
-            Try: Linear(...)
+            Try: 'Linear'
         """,
     ),
     (
@@ -440,7 +440,7 @@ CASES = [
         UnknownBlockError: unknown kind of block 'Qxyzzy'.
             known  list(mithril_nb.models.KINDS)
             yours  a class of your own is imported or defined first
-            Try: one of these kinds.
+            Try: 'Buffer'
         """,
     ),
     (

@@ -289,7 +289,7 @@ CASES = [
         UnknownOptionError: Scan cannot take fixed of 'mask': the body has no such port.
             inputs   x, before
             outputs  sum
-            Try: fixed=['before'], or leave it out.
+            Try: fixed=['before']  # or leave it out
         """,
     ),
     (
@@ -298,7 +298,7 @@ CASES = [
         """
         NameTakenError: Cond cannot run a block that has an input 'condition': its own is called so.
             then  condition, input
-            Try: then=Model() | inner(condition='then_condition'), with the block as inner.
+            Try: then=Model() | inner(condition='then_condition')  # inner is the block
         """,
     ),
     (
@@ -308,7 +308,7 @@ CASES = [
         ShapeError: the input 'input' does not fit 'scan.input'.
             given  (5, 6, 3) float32
             input  a body whose 'output' has 1 axes or more      each round gives (), which has no place for axis 1
-            Try: Scan(..., axis=0), with that axis first; or a body that keeps its axes.
+            Try: axis=0  # with that axis first; or a body that keeps its axes
         """,
     ),
     (

@@ -72,7 +72,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Expecting value: line 1 column 1 (char 0)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -81,7 +81,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Expecting ':' delimiter: line 1 column 41 (char 40)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -90,7 +90,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  'utf-8' codec can't decode byte 0x80 in position 0: invalid start byte
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -99,7 +99,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Expecting value: line 1 column 1 (char 0)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -108,7 +108,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits; use sys.set_int_max_str_digits() to increase the limit
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,  # noqa: E501
     ),
     (
@@ -117,7 +117,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  it is nested too deep
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -127,7 +127,7 @@ CASES = [
         ModelFileError: this is no model.
             needs  "format": "mithril_nb.model"
             found  [1, 2]
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -137,7 +137,7 @@ CASES = [
         ModelFileError: this is no model.
             needs  "format": "mithril_nb.model"
             found  {'format': 'notebook', 'cells': [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -155,7 +155,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected an object with 'nodes', found None
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -164,7 +164,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'nodes' to be a list, found only 'edges', 'labels'
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -173,7 +173,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'nodes' to be a list, found {'a': 1}
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -182,7 +182,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected an object with 'name', found 'linear'
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -191,7 +191,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'name' to be text, found only 'kind', 'attributes'
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -202,7 +202,7 @@ CASES = [
             because  a block has no name.
                          names  '', 'inner'
                          Try: give each a name of its own.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -213,7 +213,7 @@ CASES = [
             because  two blocks are named 'inner'.
                          names  'inner', 'inner'
                          Try: give each a name of its own.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -224,8 +224,8 @@ CASES = [
             because  unknown kind of block 'Linaer'.
                          known  list(mithril_nb.models.KINDS)
                          yours  a class of your own is imported or defined first
-                         Try: Linear(...)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+                         Try: 'Linear'
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -236,8 +236,8 @@ CASES = [
             because  unknown kind of block "__import__('os').system".
                          known  list(mithril_nb.models.KINDS)
                          yours  a class of your own is imported or defined first
-                         Try: one of these kinds.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+                         Try: 'Buffer'
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -246,7 +246,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'graph' to be an object, found only 'name', 'kind', 'op'
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -255,7 +255,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'attributes' to be an object, found [1]
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -266,7 +266,7 @@ CASES = [
             because  cannot make OneHot: missing a required argument: 'num_classes'.
                          takes  num_classes, axis=-1, dtype=None, name=None
                          Try: OneHot(num_classes=64)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -278,7 +278,7 @@ CASES = [
                          takes  dimension=None, use_bias=True, input_size=None, name=None
                          given  dimension=3, use_bias=True, input_size=None, cls=1
                          Try: Linear(dimension=3, use_bias=True, input_size=None)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -290,7 +290,7 @@ CASES = [
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -302,7 +302,7 @@ CASES = [
                          needs  True or False
                          means  Whether to add a bias.
                          Try: Linear(dimension=64, use_bias=True)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -314,7 +314,7 @@ CASES = [
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,  # noqa: E501
     ),
     (
@@ -326,7 +326,7 @@ CASES = [
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -335,7 +335,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected a list of 4 texts, found ['a', 'b', 'c']
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -347,7 +347,7 @@ CASES = [
                          missing  'linear_0.in'
                          blocks   'linear_0', 'inner'
                          Try: connect it to a port of one of the blocks.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -359,7 +359,7 @@ CASES = [
                          missing  'linear_9.output'
                          blocks   'linear_0', 'inner'
                          Try: connect it to a port of one of the blocks.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -370,7 +370,7 @@ CASES = [
             because  the port 'linear_0.input' has 2 connections into it.
                          from  'x', 'y'
                          Try: leave one of them.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -381,7 +381,7 @@ CASES = [
             because  the blocks 'linear_0', 'inner' feed each other in a cycle.
                          cycle  linear_0 -> inner -> linear_0
                          Try: remove one of these connections.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -393,7 +393,7 @@ CASES = [
                          missing  'linear_0.out'
                          blocks   'linear_0', 'inner'
                          Try: name an output of one of the blocks.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -405,7 +405,7 @@ CASES = [
                          missing  'y'
                          blocks   'linear_0', 'inner'
                          Try: name an output of one of the blocks.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -414,7 +414,7 @@ CASES = [
         """
         ModelFileError: this model is broken inside 'inner'.
             because  expected 'edges' to be a list, found 7
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -425,7 +425,7 @@ CASES = [
             because  the block 'relu_0' feeds itself.
                          cycle  relu_0 -> relu_0
                          Try: remove one of these connections.
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (
@@ -443,7 +443,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'name' to be text, found [1]
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
 ]

@@ -64,7 +64,7 @@ CASES = [
                          needs  numbers, texts, or lists of such, at most 64 levels deep
                          means  A number, or numbers in lists in lists, all of one length at each depth.
                          Try: Constant(value=0.0)
-            Try: ml.load(path) of a file that ml.save(model, path) wrote.
+            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),
     (

@@ -61,7 +61,7 @@ CASES = [
         ShapeError: cannot connect 'relu_0.output' to 'linear_1.input'.
             output  (32, 64) float32
             input   (..., 128)      axis 1: 64 != 128
-            Try: Linear(10, input_size=64), or leave input_size out.
+            Try: Linear(10, input_size=64)  # or leave input_size out
         """,
     ),
     (
@@ -71,7 +71,7 @@ CASES = [
         ShapeError: the input 'input' does not fit 'linear.input'.
             given  (32, 784) float32
             input  (..., 128)      axis 1: 784 != 128
-            Try: Linear(10, input_size=784), or leave input_size out.
+            Try: Linear(10, input_size=784)  # or leave input_size out
         """,
     ),
     (
@@ -81,7 +81,7 @@ CASES = [
         ShapeError: cannot connect 'linear_0.output' to 'linear_1.input'.
             output  ('batch', 64) float32
             input   (..., 128)      axis 1: 64 != 128
-            Try: Linear(10, input_size=64), or leave input_size out.
+            Try: Linear(10, input_size=64)  # or leave input_size out
         """,
     ),
     (
@@ -91,7 +91,7 @@ CASES = [
         ShapeError: cannot connect 'model_0/head.output' to 'model_0/linear_0.input'.
             output  ('batch', 64) float32
             input   (..., 128)      axis 1: 64 != 128
-            Try: Linear(10, input_size=64), or leave input_size out.
+            Try: Linear(10, input_size=64)  # or leave input_size out
         """,
     ),
     (
@@ -101,7 +101,7 @@ CASES = [
         ShapeError: cannot connect 'linear_0.output' to 'wrong.input'.
             output  ('n', 3) float32
             input   (..., 4)      axis 1: 3 != 4
-            Try: Linear(4, input_size=3), or leave input_size out.
+            Try: Linear(4, input_size=3)  # or leave input_size out
         the input 'x' does not fit 'add_0.right'.
             x      ('n', 7) float32
             right  a shape that broadcasts with ('n', 3)      axis -1: 3 != 7
@@ -115,7 +115,7 @@ CASES = [
         ShapeError: cannot connect 'a%2Fb.output' to '<b>%2E50%25.input'.
             output  (2, 4) float32
             input   (..., 3)      axis 1: 4 != 3
-            Try: Linear(4, input_size=4), or leave input_size out.
+            Try: Linear(4, input_size=4)  # or leave input_size out
         """,
     ),
     (
@@ -145,7 +145,7 @@ CASES = [
         ShapeError: the input 'input' does not fit 'conv2d.input'.
             given  (2, 1, 8, 8) float32
             input  (batch, 3, height, width)      axis 1: 1 != 3
-            Try: Conv2d(3, in_channels=1), or leave in_channels out.
+            Try: Conv2d(3, in_channels=1)  # or leave in_channels out
         """,
     ),
     (
@@ -205,7 +205,7 @@ CASES = [
         ShapeError: cannot connect 'linear_0.output' to 'embedding_0.input'.
             output  (2, 3) float32
             input   whole numbers (int32)      dtype float32
-            Try: a Cast(dtype="int32") before it, as in x.cast("int32").
+            Try: x.cast("int32")  # or a Cast(dtype="int32") before it
         """,
     ),
     (
@@ -215,7 +215,7 @@ CASES = [
         ShapeError: the input 'x' does not fit 'linear_0.input'.
             x      (2, 3) int32
             input  floating numbers (float32)      dtype int32
-            Try: array.astype("float32"), or an input of its own for this block.
+            Try: array.astype("float32")  # or a separate input for this block
         """,
     ),
     (

@@ -158,7 +158,7 @@ REFUSALS = [
         UnknownOptionError: parallelism='mixed' needs a mesh of devices with two axes.
             has      device_mesh=(8,)
             devices  8
-            Try: ml.compile(model, ml.JaxBackend(device_mesh=(2, 2)), parallelism='mixed')
+            Try: ml.compile(model, ml.JaxBackend(device_mesh=(2, 4)), parallelism='mixed')
         """,
     ),
     (
@@ -183,7 +183,7 @@ REFUSALS = [
         """
         UnknownOptionError: tpu_options['replicate_inputs']=True and parallelism='data' contradict each other.
             because  parallelism='data' splits each input over the devices
-            Try: parallelism="model", or leave one of them out.
+            Try: parallelism="model"  # or leave one of them out
         """,
     ),
     (
@@ -191,7 +191,7 @@ REFUSALS = [
         """
         DeviceNotFoundError: device_mesh=(3, 3) needs 9 devices, there are 8.
             present  cpu:0, cpu:1, cpu:2, cpu:3, cpu:4, cpu:5, cpu:6, cpu:7
-            Try: XLA_FLAGS=--xla_force_host_platform_device_count=9 set before Python starts, or device_mesh=8.
+            Try: device_mesh=(1, 8)  # or XLA_FLAGS=--xla_force_host_platform_device_count=9, set before Python starts
         """,
     ),
     (
@@ -215,7 +215,7 @@ REFUSALS = [
         """
         UnknownOptionError: device_mesh=0 is no mesh.
             needs  how many devices there are along each of its axes
-            Try: device_mesh=(2,), or device_mesh=(2, 4)
+            Try: device_mesh=(1,)  # or (2, 4): the number of devices along each axis
         """,
     ),
     (
@@ -223,7 +223,7 @@ REFUSALS = [
         """
         UnknownBlockError: the model has no block 'linear_9'.
             blocks  'linear_0', 'relu_0', 'linear_1'
-            Try: {'linear_1': 1}; names are given by Linear(64, name=...).
+            Try: {'linear_1': 1}  # Linear(64, name=...) names a block
         """,
     ),
     (
@@ -231,7 +231,7 @@ REFUSALS = [
         """
         DeviceNotFoundError: no device 'cpu:8' on backend 'jax'.
             present  cpu:0, cpu:1, cpu:2, cpu:3, cpu:4, cpu:5, cpu:6, cpu:7
-            Try: device="cpu:0"
+            Try: {'linear_1': "cpu:0"}
         """,
     ),
     (
@@ -239,15 +239,15 @@ REFUSALS = [
         """
         UnknownOptionError: cannot place MLP by list.
             needs  a model, and a device for each name
-            Try: backend.place_model(model, {"encoder": 0, "decoder": 1})
+            Try: backend.place_model(model, {'linear_0': 0})
         """,
     ),
     (
         "data_parallel(len, num_devices=9)",
         """
-        DeviceNotFoundError: device_mesh=(9,) needs 9 devices, there are 8.
+        DeviceNotFoundError: num_devices=9 needs 9 devices, there are 8.
             present  cpu:0, cpu:1, cpu:2, cpu:3, cpu:4, cpu:5, cpu:6, cpu:7
-            Try: XLA_FLAGS=--xla_force_host_platform_device_count=9 set before Python starts, or device_mesh=8.
+            Try: num_devices=8  # or XLA_FLAGS=--xla_force_host_platform_device_count=9, set before Python starts
         """,
     ),
     (
@@ -255,7 +255,7 @@ REFUSALS = [
         """
         UnknownOptionError: num_devices='2' is no number of devices.
             needs  a whole number from 1
-            Try: num_devices=4
+            Try: num_devices=8
         """,
     ),
     (
@@ -270,7 +270,7 @@ REFUSALS = [
         "data_parallel(lambda x: x, num_devices=4)(1.0)",
         """
         ShapeError: an array without axes cannot be split over devices.
-            Try: close over it: lambda x: fn(x, rate)
+            Try: lambda x: fn(x, rate)  # a closure over it
         """,
     ),
     (
@@ -278,7 +278,7 @@ REFUSALS = [
         """
         UnknownOptionError: cannot run None on several devices.
             needs  a function of arrays, and a JaxBackend
-            Try: data_parallel(fn, backend=ml.JaxBackend(), num_devices=4)
+            Try: data_parallel(fn, backend=ml.JaxBackend())
         """,
     ),
 ]

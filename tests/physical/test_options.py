@@ -103,7 +103,7 @@ def test_static_shapes_hold_what_was_said_or_what_came_first():
             "input 'input' has another shape than the model was compiled for.\n"
             "    given         (2, 3)\n"
             "    compiled for  (5, 3)\n"
-            "    Try: static_shapes=False compiles for each shape anew; or pad the batch."
+            "    Try: static_shapes=False  # compiles for each shape; or pad the batch"
         )
         assert pm.evaluate(params, {"input": X})["output"].shape == (5, 2)
 
@@ -241,7 +241,7 @@ CASES = [
         """
         UnknownOptionError: tpu_options has no option 'zzz'.
             takes  replicate_inputs, allow_spmd
-            Try: one of these.
+            Try: tpu_options={"replicate_inputs": ...}
         """,
     ),
     (
@@ -311,14 +311,14 @@ CASES = [
         """
         UnknownOptionError: XLA does not take the flag '--xla_foo=1'.
             because  No such compile option: 'xla_foo'
-            Try: xla_flags=["--xla_cpu_enable_fast_math=true"], or no flags.
+            Try: xla_flags=["--xla_cpu_enable_fast_math=true"]  # or no flags
         """,
     ),
     (
         lambda: ml.JaxBackend(xla_flags=["--xla_force_host_platform_device_count=8"]),
         """
         UnknownOptionError: the XLA flag 'xla_force_host_platform_device_count' comes too late: it is read when JAX starts.
-            Try: os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8" before JAX is imported.
+            Try: os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"  # before JAX is imported
         """,  # noqa: E501
     ),
     (
@@ -326,7 +326,7 @@ CASES = [
         """
         DeviceNotFoundError: device_mesh=(2,) needs 2 devices, there is 1.
             present  cpu:0
-            Try: XLA_FLAGS=--xla_force_host_platform_device_count=2 set before Python starts, or device_mesh=1.
+            Try: device_mesh=1  # or XLA_FLAGS=--xla_force_host_platform_device_count=2, set before Python starts
         """,
     ),
     (
@@ -350,7 +350,7 @@ CASES = [
         """
         UnknownOptionError: JAX makes no arrays of float64 unless it is told to.
             because  it computes with 32 bits by default, and would cut these off
-            Try: backend.enable_x64(), or JaxBackend(dtype="float64") from the start; else dtype="float32".
+            Try: backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="float32"
         """,
     ),
     (

@@ -80,7 +80,7 @@ CASES = [
         """
         UnknownOptionError: compile takes no argument 'shape'.
             takes  model, backend, shapes, jit, verbose, parallelism, jit_options, tpu_options, static_shapes, optimizations, constants, frozen, trainable
-            Try: compile(shapes=...)
+            Try: shapes={'input': [1]}
         """,  # noqa: E501
     ),
     (
@@ -108,7 +108,7 @@ CASES = [
         ShapeError: the input 'input' does not fit 'linear.input'.
             given  (2, 4) float32
             input  (..., 5)      axis 1: 4 != 5
-            Try: Linear(3, input_size=4), or leave input_size out.
+            Try: Linear(3, input_size=4)  # or leave input_size out
         """,
     ),
     (
@@ -251,7 +251,7 @@ CASES = [
             given          (6, 3)
             needed         (4, 3)
             input 'input'  (5, 4) float32
-            Try: params = pm.randomize_params(), or inputs of the shape that these were made for.
+            Try: params = pm.randomize_params()  # or inputs of the shape that these were made for
         """,
     ),
     (
@@ -363,8 +363,8 @@ CASES = [
             given          (4, 3)
             needed         (3, 3)
             input 'input'  (5, 3) float32      compiled for (5, 4) float32
-            Try: an input of shape (5, 4), or parameters of ml.compile(model, backend, shapes={'input': [5, 3]}).
-        """,
+            Try: params = ml.compile(model, backend, shapes={'input': [5, 3]}).randomize_params()  # or an input of shape (5, 4)
+        """,  # noqa: E501
     ),
     (
         "an input of another rank",
@@ -393,7 +393,7 @@ CASES = [
         ShapeError: the input 'input' does not fit 'embedding.input'.
             given  (4,) float32
             input  whole numbers (int32)      dtype float32
-            Try: array.astype("int32"), or an input of its own for this block.
+            Try: array.astype("int32")  # or a separate input for this block
         """,
     ),
     (
@@ -403,7 +403,7 @@ CASES = [
         ShapeError: the input 'x' does not fit 'relu_0.input'.
             x      (5, 4) complex64
             input  floating numbers (float32)      dtype complex64
-            Try: array.astype("float32"), or an input of its own for this block.
+            Try: array.astype("float32")  # or a separate input for this block
         """,
     ),
     (

@@ -369,7 +369,7 @@ def test_what_is_told_last_of_a_run_is_how_it_is():
             "None is no shape for input 'input'.\n"
             "    because  it is no list\n"
             "    needs    whole numbers, or names of sizes such as batch\n"
-            '    Try: shapes={"input": [32, 784]}',
+            "    Try: shape=[32, 784]",
         ),
     ],
 )

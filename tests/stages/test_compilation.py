@@ -234,7 +234,7 @@ def test_another_program_the_second_time_has_no_passes_of_the_first(monkeypatch:
         "program 'program' has no passes.\n"
         "    OtherProgramError  XLA made another program when it compiled this one again; "
         "ask for this of a new inspection before anything else\n"
-        '    Try: inspection.stage("hlo"), which says whether it compiles.'
+        '    Try: inspection.stage("hlo")  # shows whether it compiles'
     )
 
 

@@ -204,7 +204,7 @@ def test_a_function_that_cannot_be_traced_says_so_in_jax_words() -> None:
         "program '<lambda>' cannot be traced.\n"
         "    TypeError  dot_general requires contracting dimensions to have the same shape, got (3,) and (2,).\n"
         "    at         test_inspection.py:1: inspection = inspect(lambda x: x @ x, spec(2, 3))\n"
-        '    Try: print(inspection.stage("jaxpr").text), which shows what is known up to there.'
+        '    Try: print(inspection.stage("jaxpr").text)  # shows how far tracing came'
     )
 
 

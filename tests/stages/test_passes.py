@@ -301,7 +301,7 @@ def test_a_program_without_passes_says_why(tmp_path: Path) -> None:
         "program 'f' has no passes.\n"
         f"    LookupError  XLA was told to write to {str(tmp_path)!r}; "
         "leave 'xla_dump_to' out of the compiler options to have here what it writes\n"
-        '    Try: inspection.stage("hlo"), which says whether it compiles.'
+        '    Try: inspection.stage("hlo")  # shows whether it compiles'
     )
 
 

@@ -151,12 +151,12 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
     "an optimizer of a function, misspelt": (
         lambda: ml.inspect(predict, P, X, optimiser="adam"),
         f"""'predict' {NO_OPTIMIZER}"""
-        "ml.inspect(jax.grad(lambda *x: predict(*x).mean()), P, X), or a function that is the whole step.",
+        "ml.inspect(jax.grad(lambda *x: predict(*x).mean()), P, X)  # or a function that is the whole step",
     ),
     "an optimizer of a loss, misspelt": (
         lambda: ml.assert_cost(loss, P, X, scale=2.0, optimiser="adam", flops=10_000),
         f"""'loss' {NO_OPTIMIZER}"""
-        "ml.assert_cost(jax.grad(loss), P, X, scale=2.0, flops=10000), or a function that is the whole step.",
+        "ml.assert_cost(jax.grad(loss), P, X, scale=2.0, flops=10000)  # or a function that is the whole step",
     ),
     "a misspelt option, asked what it would cost": (
         lambda: ml.what_if(MODEL, shapes=SHAPES, optimiser="adam"),
@@ -209,7 +209,7 @@ def test_what_is_advised_is_said_and_works(what: str) -> None:
     with pytest.raises(MithrilError) as caught:
         run()
     assert str(caught.value) == text
-    advice = str(caught.value).rpartition("Try: ")[2].removesuffix(", or a function that is the whole step.")
+    advice = str(caught.value).rpartition("Try: ")[2].removesuffix("  # or a function that is the whole step")
     found = eval(advice, NAMES)
     if isinstance(found, ml.inspect(MODEL, X).__class__):
         assert found.stage("jaxpr").unavailable is None
@@ -218,7 +218,7 @@ def test_what_is_advised_is_said_and_works(what: str) -> None:
 def test_costs_lead_to_the_model_that_they_are_of() -> None:
     with pytest.raises(MithrilError) as caught:
         ml.inspect(COST)
-    assert str(caught.value) == f"{OF_COST}ml.inspect(model, x), with the model that it tells of."
+    assert str(caught.value) == f"{OF_COST}ml.inspect(model, x)  # with the model behind it"
 
 
 def test_a_function_that_has_no_gradient_is_not_advised_one() -> None:

@@ -17,7 +17,7 @@ from mithril_nb.errors import StageUnavailableError
 
 W = jax.ShapeDtypeStruct((64, 3), "float32")
 DENSE = nnx.Linear(64, 3, rngs=nnx.Rngs(0))
-TRY = '\n    Try: jax.ShapeDtypeStruct((4, 64), "float32"), in their place.'
+TRY = '\n    Try: jax.ShapeDtypeStruct((4, 64), "float32")  # instead of the sizes'
 
 
 def closing(x: Any) -> Any:
@@ -91,7 +91,7 @@ def test_sizes_in_the_place_of_an_array_lead_to_what_has_a_shape(what: str) -> N
     with pytest.raises(StageUnavailableError) as error:
         ml.inspect(fn, *args).cost()
     assert str(error.value) == text + TRY
-    spec = eval(error.value.diagnostics[0].advice.removesuffix(", in their place."))
+    spec = eval(error.value.diagnostics[0].advice.removesuffix("  # instead of the sizes"))
     if "Equinox" not in what and "Python" not in what:
         meant = [{"x": spec} if isinstance(arg, dict) else spec if isinstance(arg, tuple) else arg for arg in args]
         assert ml.inspect(fn, *meant).cost().total.flops != 0

@@ -26,7 +26,7 @@ def test_more_time_steps_than_there_are_positions_are_refused(options: dict[str,
         "cannot connect 'tokens.output' to 'positions.input'.\n"
         "    output  (3, 100, 16) float32\n"
         "    input   at most 64 time steps      axis -2: 100 > 64\n"
-        "    Try: LearnedPositions(100), or shorter inputs."
+        "    Try: LearnedPositions(100)  # or shorter inputs"
     )
     with pytest.raises(ShapeError) as numbers:
         ml.inspect(gpt(), shapes={"input": [3, 100]}, **options)
@@ -93,7 +93,7 @@ def test_what_needs_numbers_leads_to_some_that_the_model_can_have() -> None:
     with pytest.raises(StageUnavailableError) as error:
         found.cost("compiled")
     advice = error.value.diagnostics[0].advice
-    assert advice == "inspection.cost().at(B=4, T=4), or inspect it with numbers."
+    assert advice == "inspection.cost().at(B=4, T=4)  # or inspect it with numbers"
     assert eval(advice.partition(", or")[0], {"inspection": found}).total.flops
     with pytest.raises(UnknownOptionError) as missing:
         found.cost().at(B=2)

@@ -102,14 +102,14 @@ SAID = {
         UnknownOptionError,
         """'norm' takes no loss=.
     loss= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y), or a function that is the whole step.""",
+    Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y)  # or a function that is the whole step""",
     ),
     "a copy of a module with an optimizer": (
         lambda: ml.inspect(eqx.filter_jit(eqx.filter_vmap(LINEAR)), X, optimizer="adam"),
         StageUnavailableError,
         """the function around the module 'Linear' calls a copy of it, whose parameters nobody can train.
     as  eqx.filter_jit does
-    Try: jax.vmap(module), or the module itself, without it: a program is jitted in any case.""",
+    Try: jax.vmap(module)  # or the module itself: a program is jitted in any case""",
     ),
     "a function that closes over a module, with a loss": (
         lambda: ml.inspect(closing, X, loss="mean_squared_error"),
@@ -137,7 +137,7 @@ SAID = {
         UnknownOptionError,
         """program 'norm' takes no 'w' that could hold its parameters.
     arguments  x, y
-    Try: params="x", or params=() if it has none.""",
+    Try: params="x"  # or params=() if it has none""",
     ),
     "parameters in a part of an argument that there is not": (
         lambda: ml.inspect(norm, {"params": X, "step": X}, X, axis=0, params=["y", "x['prams']"]),
@@ -145,14 +145,14 @@ SAID = {
         """program 'norm' takes no "x['prams']" that could hold its parameters.
     arguments  x, y
     inputs     x['params'], x['step']
-    Try: params="x['params']", or params=() if it has none.""",
+    Try: params="x['params']"  # or params=() if it has none""",
     ),
     "parameters in the place of their names": (
         lambda: ml.inspect(norm, X, X, axis=0, params=0.5),
         UnknownOptionError,
         """params=0.5 does not say what holds the parameters of a program.
     needs  the name of an argument, or several; () if there are none
-    Try: params="w", or params=("encoder", "decoder")""",
+    Try: params="w"  # or params=("encoder", "decoder")""",
     ),
     "a model whose parameters are named": (
         lambda: ml.inspect(Linear(3), X, params="input"),
@@ -180,42 +180,42 @@ SAID = {
         ShapeError,
         """the shape of input 'input' is not known in numbers.
     so far  ('...',) float32
-    Try: shapes={"input": [32, 784]}, beside the model.""",
+    Try: shapes={"input": [32, 784]}  # beside the model""",
     ),
     "a model of pictures without shapes": (
         lambda: ml.inspect(Conv2d(8, 3)),
         ShapeError,
         """the shape of input 'input' is not known in numbers.
     so far  ('...',) float32
-    Try: shapes={"input": [32, 28, 28, 1]}, beside the model.""",
+    Try: shapes={"input": [32, 28, 28, 1]}  # beside the model""",
     ),
     "a model of two inputs without shapes": (
         lambda: ml.inspect(Add()),
         ShapeError,
         """the shape of input 'left' is not known in numbers.
     so far  ('...',) float32
-    Try: shapes={"left": [32, 784], "right": [32, 784]}, beside the model.""",
+    Try: shapes={"left": [32, 784], "right": [32, 784]}  # beside the model""",
     ),
     "a model of short texts without shapes": (
         lambda: ml.inspect(GPT(vocabulary=256, context=8, layers=1, heads=1, width=4)),
         ShapeError,
         """the shape of input 'input' is not known in numbers.
     so far  ('...',) int32
-    Try: shapes={"input": [32, 2]}, beside the model.""",
+    Try: shapes={"input": [32, 2]}  # beside the model""",
     ),
     "a model of which some sizes are known": (
         lambda: ml.inspect(partly_known()),
         ShapeError,
         """the shape of input 'x' is not known in numbers.
     so far  ('a', 'b', 5) float32
-    Try: shapes={"x": [32, 32, 5]}, beside the model.""",
+    Try: shapes={"x": [32, 32, 5]}  # beside the model""",
     ),
     "a model that takes none of the shapes that are tried": (
         lambda: ml.inspect(five_dimensions()),
         ShapeError,
         """the shape of input 'x' is not known in numbers.
     so far  ('...',) float32
-    Try: shapes={"x": [...]} with numbers that fit, beside the model.""",
+    Try: shapes={"x": [...]}  # with numbers that fit, beside the model""",
     ),
     "shapes without names": (
         lambda: ml.inspect(Linear(3), shapes=[128, 784]),
@@ -270,7 +270,7 @@ SAID = {
         """'norm' takes no optimizer=.
     given              optimiser='adam'
     optimizer= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y), or a function that is the whole step.""",
+    Try: ml.inspect(jax.grad(lambda *x: norm(*x, axis=0).mean()), x, y)  # or a function that is the whole step""",
     ),
     "an option of a module that is misspelt": (
         lambda: ml.inspect(Twice(), X, optimiser="adam"),
@@ -307,7 +307,7 @@ SAID = {
         UnknownOptionError,
         """'function', a function around the module 'Linear', takes no program=.
     program= is for  models, and modules of Flax, Equinox and Haiku
-    Try: ml.inspect(module, x, program='train step'), or jax.vmap(module) in its place for a batch.""",
+    Try: ml.inspect(module, x, program='train step')  # or jax.vmap(module) for a batch""",
     ),
     "an argument of a function that is misspelt": (
         lambda: ml.inspect(jnp.sum, X, axes=0),
@@ -323,7 +323,7 @@ SAID = {
         """the argument 'x' of 'norm' has a size that is no number: 'B'.
     shape  ('B', 4, 'D')
     needs  whole numbers, or names that jax.export.symbolic_shape makes, all at once
-    Try: (B, D) = jax.export.symbolic_shape("B, D"), and then jax.ShapeDtypeStruct((B, 4, D), "bfloat16")""",
+    Try: (B, D) = jax.export.symbolic_shape("B, D"); jax.ShapeDtypeStruct((B, 4, D), "bfloat16")""",
     ),
     "a size that is no whole number": (
         lambda: ml.inspect(Twice(), jax.ShapeDtypeStruct((2.5,), "float32")),  # pyright: ignore[reportArgumentType]
@@ -331,7 +331,7 @@ SAID = {
         """the argument 'x' of 'Twice' has a size that is no whole number: 2.5.
     shape  (2.5,)
     needs  whole numbers, or names that jax.export.symbolic_shape makes, all at once
-    Try: jax.ShapeDtypeStruct((2,), "float32"), as // divides to whole numbers, and / does not.""",
+    Try: jax.ShapeDtypeStruct((2,), "float32")  # // divides to whole numbers, / does not""",
     ),
     "keyword arguments that have no names": (
         lambda: ml.inspect(norm, X, X, kwargs=[0]),
@@ -401,7 +401,7 @@ SAID = {
         lambda: ml.inspect(Add(), X, left=X, right=X),
         UnexpectedInputError,
         """the input 'left' is given twice.
-    Try: ml.inspect(model, left=left)""",
+    Try: ml.inspect(model, left=left, right=right)""",
     ),
     "an input that is no array": (
         lambda: ml.inspect(Linear(3), [[1.0]]),
@@ -448,7 +448,7 @@ def test_sizes_that_are_advised_work(shape: Any, advised: str) -> None:
     advice = str(caught.value).rpartition("Try: ")[2]
     assert advised in advice
     names: dict[str, Any] = {"jax": jax}
-    first, _, last = advice.rpartition(", and then ")
+    first, _, last = advice.rpartition("; ")
     exec(first, names)  # what a person would paste
     spec = eval(last.partition(", as ")[0], names)
     assert len(spec.shape) == len(shape)
@@ -458,7 +458,7 @@ def test_sizes_that_are_advised_work(shape: Any, advised: str) -> None:
 
 def test_a_size_that_nobody_named_is_the_same_in_all_arguments() -> None:
     spec = jax.ShapeDtypeStruct((None if NAMELESS else "a b", 4), "float32")  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ShapeError, match=r'Try: \(batch,\) = jax\.export\.symbolic_shape\("batch"\), and then'):
+    with pytest.raises(ShapeError, match=r'Try: \(batch,\) = jax\.export\.symbolic_shape\("batch"\);'):
         ml.inspect(jnp.add, spec, spec)
 
 

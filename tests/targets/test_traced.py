@@ -112,7 +112,7 @@ def test_other_arguments_are_refused() -> None:
         "program 'dot' was traced with other arguments.\n"
         "    traced with  float32[2, 3], float32[3]\n"
         "    given        float32[4, 3], float32[3]\n"
-        "    Try: ml.inspect(traced): it knows its arguments. For others, trace it with them."
+        "    Try: ml.inspect(traced)  # with its own arguments; for others, trace it with them"
     )
 
 
@@ -124,7 +124,7 @@ def test_shardings_that_a_trace_does_not_hand_on_are_refused() -> None:
     assert str(caught.value) == (
         "program 'tanh' was traced with shardings, which are not in its equations.\n"
         "    needs  the function that was traced, with its shardings\n"
-        "    Try: ml.inspect(jax.jit(f, in_shardings=...), x), with the function itself."
+        "    Try: ml.inspect(jax.jit(f, in_shardings=...), x)  # with the function itself"
     )
     with pytest.raises(UnknownOptionError, match="was traced with shardings"):
         inspect(jax.jit(jnp.tanh).trace(jax.device_put(jnp.ones(8), sharding)))
@@ -140,6 +140,6 @@ def test_what_is_past_its_equations_is_refused(made: Callable[[Any], Any], kind:
         assert str(caught.value) == (
             f"cannot inspect a jax.stages.{kind}: it has no equations any more, which say what caused each line.\n"
             "    needs  a model, a function, a module of Flax, Equinox or Haiku, or what jax.jit(f).trace(x) gives\n"
-            "    Try: ml.inspect(f, x), with the function that it was made of."
+            "    Try: ml.inspect(f, x)  # with the function that it was compiled from"
         )
     assert inspect(jax.jit(jnp.tanh).trace(x)).cost().total.transcendentals == 16

@@ -28,7 +28,7 @@ def test_a_folder_that_is_taken_needs_resume(small, blobs, two):
         == f"""the folder holds checkpoints of a run already.
     folder  {two}
     latest  step-0000000008.safetensors
-    Try: resume=True to go on from there, or a folder of its own for this run."""
+    Try: resume=True  # or another folder for this run"""
     )
 
 

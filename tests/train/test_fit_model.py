@@ -118,7 +118,7 @@ def test_another_backend_than_the_models_own_is_refused(blobs: Any) -> None:
         "backend= has no effect on a model that is compiled already.\n"
         f"    backend  {ml.JaxBackend(dtype='float16')!r}\n"
         f"    model    PhysicalModel for {pm.backend!r}\n"
-        "    Try: ml.fit(model, data, backend=backend), with the model before ml.compile; or leave backend= out."
+        "    Try: ml.fit(model, data, backend=backend)  # with the model before ml.compile; or leave backend= out"
     )
 
 

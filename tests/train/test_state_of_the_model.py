@@ -230,7 +230,7 @@ def test_a_state_that_does_not_fit_is_refused(blobs: Any) -> None:
         "the model needs 2 states, got 0.\n"
         "    missing  'batch_norm_0.running_mean', 'batch_norm_0.running_var'\n"
         "    given    nothing\n"
-        "    Try: pm.evaluate(params, inputs, state=run.model_state), or state=pm.initial_state() before any training."
+        "    Try: pm.evaluate(params, inputs, state=pm.initial_state())  # after training: state=run.model_state"
     )
     with pytest.raises(UnexpectedInputError) as unknown:
         ml.fit(pm, blobs, model_state={**pm.initial_state(), "mean": np.zeros(5)}).wait()

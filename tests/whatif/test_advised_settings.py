@@ -80,7 +80,7 @@ SWEPT: dict[str, tuple[Callable[[], Any], str]] = {
     "a setting of make": (lambda: ml.sweep(perceptron, btch=[1, 2]), "batch=[1, 2]"),
     "a size": (lambda: ml.sweep(perceptron, batch=[4, "a"]), "batch=[8, 16]"),
     "a dtype": (lambda: ml.sweep(perceptron, precision=["best"]), 'precision=["default", "highest"]'),
-    "of make, like no other": (lambda: ml.sweep(perceptron, zzz=[1, 2]), "def make(..., zzz=1), which uses it."),
+    "of make, like no other": (lambda: ml.sweep(perceptron, zzz=[1, 2]), "def make(zzz=1): ...  # and use it there"),
 }
 
 
@@ -116,7 +116,7 @@ def test_a_sweep_of_what_a_model_was_made_with() -> None:
 
 def test_what_a_program_as_it_stands_cannot_have_is_swept_by_making_it() -> None:
     advice = advice_of(lambda: ml.sweep(ml.inspect(chain(), shapes=SHAPES), heads=[1, 2]))
-    assert advice == "ml.sweep(make, heads=[1, 2]), where make(heads=2) returns the program for it."
+    assert advice == "ml.sweep(make, heads=[1, 2])  # make(heads=2) returns the program for it"
 
 
 def test_what_was_asked_already_is_no_program() -> None:
@@ -135,7 +135,7 @@ def test_changes_of_a_sweep_that_have_no_names(changes: Any) -> None:
         ml.sweep(perceptron, changes=changes)
     assert str(error.value) == (
         f"settings are told by name, and not as {changes!r}.\n"
-        '    Try: batch=[32, 64], or changes={"linear_0.dimension": [256, 512]} for names with a dot.'
+        '    Try: batch=[32, 64]  # or changes={"linear_0.dimension": [256, 512]} for names with a dot'
     )
 
 

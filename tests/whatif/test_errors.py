@@ -51,14 +51,14 @@ cannot inspect the class 'Linear'.
         UnknownOptionError,
         """\
 settings are told by name, and not as [16].
-    Try: batch=64, or {"linear_0.dimension": 512} for names with a dot.""",
+    Try: batch=64  # or {"linear_0.dimension": 512} for names with a dot""",
     ),
     "a setting whose name is a number": (
         lambda: sweep(perceptron, changes={1: [2, 3]}),  # pyright: ignore[reportArgumentType]
         UnknownOptionError,
         """\
 settings are told by name, and not as {1: [2, 3]}.
-    Try: batch=[32, 64], or changes={"linear_0.dimension": [256, 512]} for names with a dot.""",
+    Try: batch=[32, 64]  # or changes={"linear_0.dimension": [256, 512]} for names with a dot""",
     ),
     "an array in the place of its dtype": (
         lambda: what_if(double, spec(4, 3))(dtype=jnp.ones(1)),
@@ -99,7 +99,7 @@ ml.what_if takes no option 'optimiser', and the model has no input of this name.
         """\
 perceptron() has no setting 'kernel'.
     settings  batch, width, dtype, layers
-    Try: def make(..., kernel=3), which uses it.""",
+    Try: def make(kernel=3): ...  # and use it there""",
     ),
     "a value that is no size": (
         lambda: what_if(perceptron)(batch="large"),
@@ -123,7 +123,7 @@ setting 'batch' of perceptron() must be a whole number, not -2.
         """\
 needs() needs a value for 'batch'.
     settings  batch, width
-    Try: ml.what_if(needs, batch=...), or, if it is the program, ml.what_if(needs, batch)(batch=64).""",
+    Try: ml.what_if(needs, batch=...)  # or, if it is the program, ml.what_if(needs, batch)(batch=64)""",
     ),
     "a setting that a program as it stands has not": (
         lambda: what_if(double, spec(4, 3))(btch=8),
@@ -139,7 +139,7 @@ needs() needs a value for 'batch'.
         """\
 'double' has no setting 'width'.
     settings  batch, dtype, precision
-    Try: ml.what_if(make), where make(width=8) returns the program for it.""",
+    Try: ml.what_if(make)  # make(width=8) returns the program for it""",
     ),
     "a setting beside the arguments of a program as it stands": (
         lambda: what_if(double, spec(4, 3), batch=8),
@@ -181,7 +181,7 @@ arrays of numbers with a fraction cannot become 'int32'.
         """\
 JAX makes no arrays of float64 unless it is told to.
     because  it computes with 32 bits by default, and would cut these off
-    Try: jax.config.update("jax_enable_x64", True), before arrays are made; else dtype="float32".""",
+    Try: jax.config.update("jax_enable_x64", True)  # before arrays are created; else dtype="float32\"""",
     ),
     "a precision that there is not": (
         lambda: what_if(perceptron)(precision="best"),
@@ -197,7 +197,7 @@ unknown precision 'best'.
         """\
 'double' is a whole program: what it saves for its gradient cannot be changed from outside.
     settings  batch, dtype, precision
-    Try: ml.what_if(make), where make(remat=False) returns a step whose loss is jax.checkpoint(loss) with it.""",
+    Try: ml.what_if(make)  # make(remat=False) returns a step, whose loss is jax.checkpoint(loss) with it""",
     ),
     "a batch that is not clear": (
         lambda: what_if(lambda x, y: (x + 1, y + 1), spec(4, 3), spec(5, 3))(batch=8),
@@ -206,14 +206,14 @@ unknown precision 'best'.
 it is not clear what the batch of '<lambda>' is: several first dims could be it.
     first dim 4  x (4, 3) float32
     first dim 5  y (5, 3) float32
-    Try: ml.what_if(make), where make(batch=32) returns the function and the shapes of its arguments.""",
+    Try: ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments""",
     ),
     "no batch at all": (
         lambda: what_if(double, spec())(batch=8),
         ShapeError,
         """\
 it is not clear what the batch of 'double' is: no argument consists of arrays that share their first dim.
-    Try: ml.what_if(make), where make(batch=32) returns the function and the shapes of its arguments.""",
+    Try: ml.what_if(make)  # make(batch=32) returns the function and the shapes of its arguments""",
     ),
     "arguments for what has them": (
         lambda: what_if(inspect(double, spec(4, 3)), spec(4, 3)),

@@ -323,7 +323,7 @@ def _too_wide(name: str, other: str, facts: tuple[tuple[str, str], ...] = ()) ->
     return UnknownOptionError(
         f"JAX makes no arrays of {name} unless it is told to.",
         (*facts, ("because", "it computes with 32 bits by default, and would cut these off")),
-        f'backend.enable_x64(), or JaxBackend(dtype="float64") from the start; else dtype="{other}".',
+        f'backend.enable_x64()  # or JaxBackend(dtype="float64") from the start; else dtype="{other}"',
     )
 
 

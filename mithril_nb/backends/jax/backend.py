@@ -96,7 +96,7 @@ class JaxBackend(ArrayMaker):
             raise UnknownOptionError(
                 f"cannot compute gradients in dtype {str(self.default_dtype)!r}.",
                 (("needs", "float16, bfloat16, float32 or float64"),),
-                'JaxBackend(dtype="float32"); arrays of other dtypes are made by array(data, dtype="int32").',
+                'JaxBackend(dtype="float32")  # array(data, dtype="int32") creates arrays of other dtypes',
             )
         if self.default_dtype == "float64":
             jax.config.update("jax_enable_x64", True)
@@ -331,7 +331,7 @@ def _check_ports(name: str, ports: tuple[str, ...]) -> None:
     if len(data) > len(ports):
         raise UnknownOptionError(
             f"the function takes {len(ports)} arrays, the op {name!r} has the inputs {', '.join(map(repr, data))}.",
-            advice=f"def {name}({', '.join(data)}): ...; or another name.",
+            advice=f"def {name}({', '.join(data)}): ...  # or register another name",
         )
 
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 _OTHERS = tuple(f"{Path(module.__file__ or '').parent}{os.sep}" for module in (jax, numpy, mithril_nb))
 """Folders of the functions that no person wrote who brings an op."""
 _OF_TRACING = {
-    jax.errors.TracerArrayConversionError: "jax.numpy in the place of numpy: import jax.numpy as jnp; jnp.tanh(x)",
-    jax.errors.TracerBoolConversionError: "jnp.where(x > 0, x, -x) in the place of an if on what an array holds.",
+    jax.errors.TracerArrayConversionError: "import jax.numpy as jnp; jnp.tanh(x)  # instead of numpy",
+    jax.errors.TracerBoolConversionError: "jnp.where(x > 0, x, -x)  # instead of an if on the values of an array",
     jax.errors.ConcretizationTypeError: "jax.numpy alone, no float() or int(): a size comes from x.shape, not from x.",
 }
 """What to do where a function asks for the numbers of an array, of which only the shape is known while it is traced."""

@@ -76,7 +76,7 @@ def mesh_shape(given: Any) -> tuple[int, ...]:
         raise UnknownOptionError(
             f"device_mesh={given!r} is no mesh.",
             (("needs", "how many devices there are along each of its axes"),),
-            "device_mesh=(2,), or device_mesh=(2, 4)",
+            "device_mesh=(1,)  # or (2, 4): the number of devices along each axis",
         ) from None
     return sizes
 
@@ -92,8 +92,13 @@ def axis_names(shape: Sequence[int]) -> tuple[str, ...]:
     return ("data", *middle, "model") if len(shape) > 1 else ("data",)
 
 
-def make_mesh(shape: Sequence[int], platform: str | None = None) -> Mesh:
+def make_mesh(shape: Sequence[int], platform: str | None = None, option: str = "device_mesh") -> Mesh:
     """Return a mesh of the first devices.
+
+    Args:
+        shape: How many devices there are along each axis.
+        platform: Platform of the devices; by default that of JAX.
+        option: Name of the argument that gave the shape, for a message.
 
     Raises:
         DeviceNotFoundError: There are fewer.
@@ -102,11 +107,13 @@ def make_mesh(shape: Sequence[int], platform: str | None = None) -> Mesh:
     needed = prod(shape)
     if needed > len(devices):
         names = ", ".join(map(device_name, devices))
-        forced = f"XLA_FLAGS=--xla_force_host_platform_device_count={needed} set before Python starts, or "
+        forced = f"  # or XLA_FLAGS=--xla_force_host_platform_device_count={needed}, set before Python starts"
+        given = tuple(shape) if option == "device_mesh" else needed
+        fitting = str((*(1,) * (len(shape) - 1), len(devices))) if len(shape) > 1 else len(devices)
         raise DeviceNotFoundError(
-            f"device_mesh={tuple(shape)} needs {needed} devices, there {_are(len(devices))}.",
+            f"{option}={given} needs {needed} devices, there {_are(len(devices))}.",
             (("present", names),),
-            f"{forced if devices[0].platform == 'cpu' else ''}device_mesh={len(devices)}.",
+            f"{option}={fitting}{forced if devices[0].platform == 'cpu' else ''}",
         )
     # Auto: the compiler finds out how what is between lies. Explicit axes, JAX's default, would ask for each.
     grid = np.array(devices[:needed]).reshape(shape)

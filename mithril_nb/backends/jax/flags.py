@@ -43,7 +43,7 @@ def compiler_options(flags: Any, platform: str) -> dict[str, str]:
         if name == _AT_START:
             raise UnknownOptionError(
                 f"the XLA flag {name!r} comes too late: it is read when JAX starts.",
-                advice=f'os.environ["XLA_FLAGS"] = "--{name}={value or 8}" before JAX is imported.',
+                advice=f'os.environ["XLA_FLAGS"] = "--{name}={value or 8}"  # before JAX is imported',
             )
         if meant == platform:
             options[name] = _spelt(value) if is_set else "True"
@@ -69,5 +69,5 @@ def _try(name: str, value: str, flag: str) -> None:
         raise UnknownOptionError(
             f"XLA does not take the flag {flag!r}.",
             (("because", said),),
-            'xla_flags=["--xla_cpu_enable_fast_math=true"], or no flags.',
+            'xla_flags=["--xla_cpu_enable_fast_math=true"]  # or no flags',
         ) from None

@@ -29,10 +29,11 @@ class PlacedModel(Model):
 def place(model: Model, placement: Mapping[str, int | str | Device], platform: str) -> Model:
     """Return a model that carries a placement; see `JaxBackend.place_model`."""
     if not isinstance(model, Model) or not isinstance(placement, Mapping):
+        name = next(iter(model.graph.by_name), "linear_0") if isinstance(model, Model) else "linear_0"
         raise UnknownOptionError(
             f"cannot place {type(model).__name__} by {type(placement).__name__}.",
             (("needs", "a model, and a device for each name"),),
-            'backend.place_model(model, {"encoder": 0, "decoder": 1})',
+            f"backend.place_model(model, {{{name!r}: 0}})",
         )
     paths = [path for path, _ in model.graph.walk()]
     devices: dict[str, Any] = dict(devices_of(model))
@@ -43,10 +44,10 @@ def place(model: Model, placement: Mapping[str, int | str | Device], platform: s
             raise UnknownBlockError(
                 f"the model has no block {name!r}.",
                 (("blocks", ", ".join(map(repr, paths)) or "none"),),
-                f"{{{(near or paths or ['name'])[0]!r}: {device!r}}}; names are given by Linear(64, name=...).",
+                f"{{{(near or paths or ['name'])[0]!r}: {device!r}}}  # Linear(64, name=...) names a block",
             )
         is_number = isinstance(device, int) and not isinstance(device, bool)
-        devices[path] = find_device(f"{platform}:{device}" if is_number else device)
+        devices[path] = find_device(f"{platform}:{device}" if is_number else device, f'{{{{{str(name)!r}: "{{}}"}}}}')
     placed = PlacedModel(model.name)
     placed._block, placed._members = model.block, dict(model._members)
     placed.placement = devices

@@ -155,7 +155,7 @@ def _windows(call: Call, axes: int, size: tuple[int, ...] | None = None) -> Wind
         raise ConnectionError(
             f"the {mismatch.port} of a window comes from an array: it is known only while the model runs.",
             (("needs", mismatch.need),),
-            f"{mismatch.advice}, or a connection that carries a value, as that of Size(dim=2).",
+            f"{mismatch.advice}  # or a connection that carries a value, as that of Size(dim=2)",
             port=mismatch.port,
         ) from None
     assert found is not None, "a program is traced with the value of each attribute"

@@ -55,7 +55,7 @@ def _folded(op: str, values: list[Any]) -> Any:
         raise ShapeError(
             f"arithmetic of sizes has no result: {error}.",
             (("op", op), ("values", ", ".join(map(repr, values)))),
-            "x.shape()[0] // 2, or another number that is not 0.",
+            "x.shape()[0] // 2  # or another number that is not 0",
         ) from None
 
 

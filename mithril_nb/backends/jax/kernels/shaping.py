@@ -220,7 +220,7 @@ def known(call: Call, option: str) -> Any:
         raise ShapeError(
             f"{option!r} must be known before the program runs.",
             (("given", "an array that the program computes, or is given"),),
-            f"a number or a shape: {option}=2, or {option}=x.shape()[0]; or ml.compile(..., jit=False).",
+            f"{option}=2  # or {option}=x.shape()[0]; or compile with jit=False",
             port=option,
         ) from None
 

@@ -46,7 +46,7 @@ def data_parallel(
         raise UnknownOptionError(
             f"cannot run {wrong!r} on several devices.",
             (("needs", "a function of arrays, and a JaxBackend"),),
-            "data_parallel(fn, backend=ml.JaxBackend(), num_devices=4)",
+            "data_parallel(fn, backend=ml.JaxBackend())",
         )
     platform = backend.device.platform if backend.device else None
     devices = len(jax.devices(platform)) if backend.mesh is None else backend.mesh.size
@@ -55,9 +55,9 @@ def data_parallel(
         raise UnknownOptionError(
             f"num_devices={num_devices!r} is no number of devices.",
             (("needs", "a whole number from 1"),),
-            "num_devices=4",
+            f"num_devices={devices}",
         )
-    mesh = make_mesh((count,), platform)
+    mesh = make_mesh((count,), platform, "num_devices")
     sharding = NamedSharding(mesh, PartitionSpec("data"))
     jitted = jax.jit(fn, compiler_options=backend.compiler_options or None)
 
@@ -65,7 +65,8 @@ def data_parallel(
         array = jax.numpy.asarray(array)
         if not array.ndim:
             raise ShapeError(
-                "an array without axes cannot be split over devices.", advice="close over it: lambda x: fn(x, rate)"
+                "an array without axes cannot be split over devices.",
+                advice="lambda x: fn(x, rate)  # a closure over it",
             )
         check_even("an array", array.shape, 0, count)
         return jax.device_put(array, sharding)

@@ -140,7 +140,7 @@ class SplitHeads(Operator):
             raise MismatchError(
                 "input",
                 f"a last axis that {total} heads divide",
-                f"Linear({-(-width // total) * total}) before it, or other numbers of heads.",
+                f"Linear({-(-width // total) * total})  # before it, or other numbers of heads",
                 f"{width} = {total} * {width // total} + {width % total}",
             )
         size = None if width is None else quotient((width,), (total,))
@@ -275,7 +275,7 @@ class LearnedPositions(_Positions):
     def infer(cls, options: Options, inputs: Specs) -> Inferred:
         """The shape stays; there are `context` rows."""
         _, (time, width) = _ends("input", inputs["input"], 2)
-        _check_time(time, options["context"], f"LearnedPositions({time}), or shorter inputs.")
+        _check_time(time, options["context"], f"LearnedPositions({time})  # or shorter inputs")
         row = whole(options["context"]), width if width is not None else "features"
         return Inferred({"output": inputs["input"].shape}, {"weight": row})
 

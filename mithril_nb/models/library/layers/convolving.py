@@ -107,7 +107,7 @@ class Convolution(Operator):
         has, wanted = shape[1] if shape else None, options.get("in_channels")
         needs = wanted if _is_sized(options) else cls.channels(weight, groups)[0]
         if isinstance(has, int) and isinstance(needs, int) and has != needs:
-            advice = f"{cls.__name__}({options.get('out_channels')}, in_channels={has}), or leave in_channels out."
+            advice = f"{cls.__name__}({options.get('out_channels')}, in_channels={has})  # or leave in_channels out"
             raise MismatchError(
                 "input",
                 f"(batch, {needs}, {', '.join(SPATIAL[cls.axes])})",

@@ -75,7 +75,7 @@ class Linear(Operator):
             raise MismatchError(
                 "input",
                 f"(..., {size})",
-                f"Linear({width}, input_size={last}), or leave input_size out.",
+                f"Linear({width}, input_size={last})  # or leave input_size out",
                 f"axis {len(shape) - 1}: {last} != {size}",
             )
         lead = shape if shape == (LEADING,) else shape[:-1]
@@ -173,12 +173,10 @@ def _mapped(inputs: Specs) -> tuple[Dim, ...]:
         return (LEADING,)
     if len(weight) != 2:
         need = f"({'input_size' if shape[-1] == LEADING else shape[-1]}, dimension)"
-        raise MismatchError("weight", need, "Linear(64), which brings a weight of its own.", f"rank {len(weight)}")
+        raise MismatchError("weight", need, "Linear(64)  # which has its own weight", f"rank {len(weight)}")
     if _is_number(shape[-1], weight[0]) and shape[-1] != weight[0]:
         detail = f"axis 0: {weight[0]} != {shape[-1]}"
-        raise MismatchError(
-            "weight", f"({shape[-1]}, dimension)", "Linear(64), which brings a weight of its own.", detail
-        )
+        raise MismatchError("weight", f"({shape[-1]}, dimension)", "Linear(64)  # which has its own weight", detail)
     bias = inputs["bias"].shape if "bias" in inputs else weight[1:]
     if bias[:1] != (LEADING,) and (len(bias) != 1 or (_is_number(*bias, weight[1]) and bias[0] != weight[1])):
         raise MismatchError("bias", f"({weight[1]},)", "one number for each column of the weight.")

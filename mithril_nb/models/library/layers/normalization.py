@@ -150,7 +150,7 @@ class _Channels(_Norm):
         channels: Dim = "channels" if is_open else shape[1]
         if isinstance(said, int):
             if isinstance(channels, int) and channels != said:
-                advice = f"{cls.__name__}({channels}), or leave num_features out."
+                advice = f"{cls.__name__}({channels})  # or leave num_features out"
                 raise MismatchError("input", f"(batch, {said}, ...)", advice, f"axis 1: {channels} != {said}")
             channels = said
         cls.check(options, shape, channels)

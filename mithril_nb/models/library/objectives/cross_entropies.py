@@ -127,7 +127,7 @@ class SoftCrossEntropy(Operator):
         rest, classes = _without_classes(options, shape)
         _check_count(options["weights"], classes)
         if meet(shape, target, {}) is None:
-            raise MismatchError("target", str(shape), "CrossEntropy(), for targets that are numbers of classes.")
+            raise MismatchError("target", str(shape), "CrossEntropy()  # for targets that are class indices")
         return Inferred({"output": (LEADING,) if rest is None else rest})
 
     @classmethod
@@ -198,9 +198,9 @@ class CrossEntropy(SoftCrossEntropy):
         if found is None:
             advice = "one whole number for each sample."
             if agree(shape, target):
-                advice = "CrossEntropy(categorical=False), for targets that are probabilities."
+                advice = "CrossEntropy(categorical=False)  # for targets that are probabilities"
             elif agree(shape[:-1], target):
-                advice = "CrossEntropy(axis=-1), for classes that are on the last axis."
+                advice = "CrossEntropy(axis=-1)  # for classes on the last axis"
             raise MismatchError("target", str(rest), advice)
         return Inferred({"output": found})
 
@@ -222,7 +222,9 @@ def _without_classes(options: Options, shape: tuple[Dim, ...]) -> tuple[tuple[Di
 def _check_count(weights: Any, classes: Dim | None) -> None:
     if isinstance(weights, tuple) and isinstance(classes, int) and len(weights) != classes:
         raise MismatchError(
-            "input", f"{len(weights)} classes, one for each of weights", f"weights of {classes} numbers, or 'auto'."
+            "input",
+            f"{len(weights)} classes, one for each of weights",
+            f"weights={[1.0] * classes if classes <= 16 else 'auto'!r}",
         )
 
 

@@ -320,7 +320,7 @@ class MatrixMultiply(Operator):
         left, right = inputs["left"].shape, inputs["right"].shape
         for port, spec in inputs.items():
             if not spec.shape:
-                raise MismatchError(port, "at least one axis", "Multiply(), for a single number.", "rank 0")
+                raise MismatchError(port, "at least one axis", "Multiply()  # for a single number", "rank 0")
         one, other = _inner(left, "left"), _inner(right, "right")
         if isinstance(one, int) and isinstance(other, int) and one != other:
             place = -1 if len(right) == 1 else -2

@@ -82,7 +82,7 @@ def check_kind(port: str, spec: TensorSpec, taken: tuple[Kind, ...]) -> None:
         raise MismatchError(
             port,
             words + (", or truth values" if "truth" in taken else ""),
-            'x.cast("float32") before it.',
+            'x.cast("float32")  # before it',
             f"dtype {spec.dtype}",
         )
 

@@ -215,7 +215,7 @@ class Arange(_Made):
             is_number = isinstance(bound, int | float) and not isinstance(bound, bool) and abs(bound) < 2**63
             if not (is_number or isinstance(bound, str)) or (port == "step" and bound == 0):
                 need = "a number below 2**63" if port != "step" else "a number other than 0"
-                raise MismatchError(port, need, "Arange(0, 10, 2), or a connected size: stop=x.shape()[0].")
+                raise MismatchError(port, need, "Arange(0, 10, 2)  # or a connected size: stop=x.shape()[0]")
         is_whole = not any(isinstance(bound, float) for bound in (start, stop, step))
         return _made((steps(start, stop, step),), options["dtype"] or ("int32" if is_whole else None))  # pyright: ignore
 
@@ -363,7 +363,7 @@ def steps(start: int | float | str, stop: int | float | str, step: int | float |
 
 def _size(port: str, value: Value) -> Dim:
     if isinstance(value, bool) or not isinstance(value, int | str) or (isinstance(value, int) and value < 0):
-        raise MismatchError(port, "a size from 0", f"{port}=3, or a connected size: {port}=x.shape()[0].")
+        raise MismatchError(port, "a size from 0", f"{port}=3  # or a connected size: {port}=x.shape()[0]")
     return value
 
 

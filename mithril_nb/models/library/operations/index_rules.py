@@ -36,7 +36,7 @@ def index_items(index: Value) -> tuple[Any, ...]:
         if _is_slice(item):
             _, *bounds = item  # pyright: ignore
             if not all(_is_bound(bound) for bound in bounds) or bounds[2] == 0:
-                raise MismatchError("input", f"a slice of numbers, not {bounds}", "x[1:3], of a step that is not 0.")
+                raise MismatchError("input", f"a slice of numbers, not {bounds}", "x[1:3]")
             found.append(slice(*bounds))
         elif item == LEADING:
             found.append(...)

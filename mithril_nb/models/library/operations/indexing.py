@@ -63,7 +63,7 @@ class Indexer(Rearranging):
         if isinstance(index, TensorSpec):
             if "int" not in index.dtype:
                 raise MismatchError(
-                    "index", "whole numbers", "Where(...) picks by truth values.", f"dtype {index.dtype}"
+                    "index", "whole numbers", "Where()  # selects by truth values", f"dtype {index.dtype}"
                 )
             items = (Rows(index.shape),)
         elif options["index"] == UNKNOWN:
@@ -151,7 +151,10 @@ class Gather(Rearranging):
         assert place is not None
         if len(some) != len(shape):
             raise MismatchError(
-                "indices", f"as many axes as the input {shape}", "ExpandDims().", f"rank {len(some)} != {len(shape)}"
+                "indices",
+                f"as many axes as the input {shape}",
+                "ExpandDims(-1)  # for indices of more axes",
+                f"rank {len(some)} != {len(shape)}",
             )
         one, other = (tuple(1 if at == place else size for at, size in enumerate(sizes)) for sizes in (shape, some))
         try:

@@ -471,7 +471,7 @@ class Unique(Operator):
             raise MismatchError(
                 "input",
                 "a size for the result: how many items differ is only known when the program runs",
-                "Unique(size=10), which keeps the 10 least, or fills up what is missing.",
+                "Unique(size=10, fill_value=0)  # the 10 smallest items, filled up with zeros",
             )
         if size and spec.size == 0 and options["fill_value"] is None:
             raise MismatchError("input", "at least one item", f"Unique(size={size}, fill_value=0.0)", "size 0")

@@ -137,7 +137,7 @@ class Squeeze(Rearranging):
                 raise MismatchError(
                     "input",
                     f"size 1 on axis {place}",
-                    "Squeeze(), which takes all axes of size 1 away.",
+                    "Squeeze()  # removes all axes of size 1",
                     f"axis {place}: {shape[place]} != 1",
                 )
         return Inferred({"output": tuple(size for place, size in enumerate(shape) if place not in places)})

@@ -15,7 +15,7 @@ def as_sizes(port: str, value: Value) -> tuple[Dim, ...]:
     """
     sizes = value if isinstance(value, tuple) else (value,)
     if any(isinstance(size, bool) or not isinstance(size, int | str) for size in sizes):
-        raise MismatchError(port, "sizes", f"{port}=(2, 3), or connect a shape: {port}=x.shape().")
+        raise MismatchError(port, "sizes", f"{port}=(2, 3)  # or a connected shape: {port}=x.shape()")
     return tuple(size for size in sizes if isinstance(size, int | str))
 
 
@@ -92,7 +92,7 @@ def _kept(shape: tuple[Dim, ...], target: tuple[Dim, ...], place: int) -> Dim:
         raise MismatchError(
             "input",
             f"{name!r} on axis {place}, for shape {target}",
-            f"x.reshape({_by_place(shape, target)}), which says where the sizes come from.",
+            f"x.reshape({_by_place(shape, target)})  # which states where the sizes come from",
             f"axis {place}: {shape[place]} != {name}",
         )
     return shape[place]

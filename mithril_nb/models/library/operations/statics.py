@@ -84,7 +84,7 @@ class Length(_Static):
         """The first size."""
         shape = as_array("input", inputs["input"], "float32").shape
         if not shape:
-            raise MismatchError("input", "at least one axis", "Size() counts the items of any array.", "rank 0")
+            raise MismatchError("input", "at least one axis", "Size()  # counts the items of any array", "rank 0")
         return Inferred({"output": _NOT_KNOWN if shape[0] == LEADING else StaticSpec(shape[0])})
 
 
@@ -148,12 +148,12 @@ class Item(_Static):
                 value = value[0]
             if not isinstance(value, tuple):
                 return Inferred({"output": StaticSpec(value, spec.is_known)})
-            raise MismatchError("input", "one item", "Indexer(0) takes the first.", f"{len(value)} != 1")
+            raise MismatchError("input", "one item", "Indexer(0)  # the first item", f"{len(value)} != 1")
         count = _count(spec.shape)
         if isinstance(count, int) and count != 1:
             axis = next((axis for axis, size in enumerate(spec.shape) if size != 1), 0)
             raise MismatchError(
-                "input", "one item", "Indexer(...) to take one of them.", f"axis {axis}: {spec.shape[axis]} != 1"
+                "input", "one item", "Indexer(0)  # the first item", f"axis {axis}: {spec.shape[axis]} != 1"
             )
         return Inferred({"output": TensorSpec((), spec.dtype)})
 

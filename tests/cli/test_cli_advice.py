@@ -1,0 +1,69 @@
+"""What errors of the command line advise works."""
+
+from __future__ import annotations
+
+import pytest
+from advice import check, chosen
+
+MODEL = """
+        ml.save(Model() | Linear(3), "model.json")"""
+CASES = {
+    "cli/report.py:_cannot_write": f"""{MODEL}
+        cli("report model.json --shape input=2,4 -o a/b/c.html")
+        # Try: cli("report model.json --shape input=2,4 {{}}")
+        """,
+    "cli/show.py:_check_options": f"""{MODEL}
+        cli("show model.json --shape input=2,4 --stage cost --block linear_0")
+        # Try: cli("show model.json --shape input=2,4 {{}}")
+        """,
+    "cli/show.py:_check_options#2": f"""{MODEL}
+        cli("show model.json --shape input=2,4 --stage jaxpr --short")
+        # Try: cli("show model.json --shape input=2,4 {{}}")
+        """,
+    "cli/show.py:_nothing_chosen": f"""{MODEL}
+        cli("show model.json --shape input=2,4 --stage hlo --block linaer_0")
+        # Try: cli("show model.json --shape input=2,4 {{}}")
+        """,
+    "cli/show.py:_show_pass": f"""{MODEL}
+        cli("show model.json --shape input=2,4 --pass 99999")
+        # Try: cli("show model.json --shape input=2,4 {{}}")
+        """,
+    "cli/target.py:inspection_of": """
+        cli("show jax.nn:gelu --shape x=2,4")
+        # Try: cli('show jax.nn:gelu {}')
+        """,
+    "cli/target.py:shapes_of": f"""{MODEL}
+        cli("show model.json --shape 2,4 --stage jaxpr")
+        # Try: cli("show model.json {{}} --stage jaxpr")
+        """,
+    "cli/target.py:shapes_of#2": f"""{MODEL}
+        cli("show model.json --shape input=2,a+1 --stage jaxpr")
+        # Try: cli("show model.json {{}} --stage jaxpr")
+        """,
+    "cli/target.py:argument": """
+        cli("show jax.nn:gelu --arg x=f99[3]")
+        # Try: cli('show jax.nn:gelu {}')
+        """,
+    "cli/target.py:_imported": """
+        cli("show nowhere_at_all:gelu")
+        # Try: cli('{}'.removeprefix("mithril-nb "))
+        """,
+    "cli/target.py:_imported#2": """
+        cli("show jax.nn:gelo --arg 'f32[2]'")
+        # Try: cli("show {} --arg 'f32[2]'")
+        """,
+    "cli/target.py:_check_arguments": """
+        cli("show jax.nn:gelu")
+        # Try: cli('show jax.nn:gelu {}')
+        """,
+    "cli/target.py:_open_inputs": f"""{MODEL}
+        cli("show model.json --stage jaxpr")
+        # Try: cli("show model.json --stage jaxpr {{}}")
+        """,
+}
+
+
+@pytest.mark.parametrize("case", chosen(CASES))
+def test_advice_works(case: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(CASES, case)

@@ -1,0 +1,80 @@
+"""What errors of costs advise works."""
+
+from __future__ import annotations
+
+import pytest
+from advice import check, chosen
+
+STEP = """
+        inspection = ml.inspect(Model() | Linear(4, name="up"), shapes={"input": [2, 3]}); cost = inspection.cost()"""
+
+CASES = {
+    "cost/blocks.py:ByBlock.__missing__": """
+        body = Model(name="net") | Linear(4, name="up")
+        cost = ml.inspect(Model() | body, shapes={"input": [2, 3]}).cost()
+        cost.by_block["net"]
+        """,
+    "cost/blocks.py:no_block": f"""{STEP}
+        cost.by_block["upp"]
+        """,
+    "cost/costs.py:Cost.formula": """
+        inspection = ml.inspect(jnp.sin, jnp.ones(3))
+        inspection.cost("lowered").formula()
+        """,
+    "cost/costs.py:Cost.difference": f"""{STEP}
+        inspection.cost("lowered").difference(of="time")
+        """,
+    "cost/costs.py:Cost.difference#2": f"""{STEP}
+        inspection.cost().difference()
+        """,
+    "cost/costs.py:_costs": f"""{STEP}
+        cost.compare(3)
+        # Try: {{}}
+        """,
+    "cost/counting.py:_check_source": f"""{STEP}
+        inspection.cost("guessed")
+        """,
+    "cost/counting.py:_check_source | measured": f"""{STEP}
+        inspection.cost("measured")
+        """,
+    "cost/counting.py:_counted": """
+        inspection = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)
+        inspection.cost("compiled")
+        """,
+    "cost/memory/use.py:memory_of": """
+        from mithril_nb.cost.memory.use import memory_of
+        inspection = ml.inspect(jnp.sin, jnp.ones(3))
+        memory_of(inspection, "guess")
+        """,
+    "cost/roles.py:ByRole.__missing__": f"""{STEP}
+        cost.by_role["forwar"]
+        """,
+    "cost/side_by_side.py:Costs.__getitem__": """
+        inspection = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)
+        costs = inspection.costs()
+        costs["compiled"]
+        """,
+    "cost/side_by_side.py:Costs.__getitem__#2": f"""{STEP}
+        costs = inspection.costs("analytic")
+        costs["compiled"]
+        """,
+    "cost/symbolic_costs.py:SymbolicProgram._check_names": """
+        cost = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2).cost()
+        cost.formula("net")
+        """,
+    "cost/symbolic_costs.py:SymbolicProgram._check": """
+        cost = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2).cost()
+        cost.at(C=3)
+        """,
+    "cost/symbolic_costs.py:SymbolicProgram._check | no sizes": f"""{STEP}
+        cost.at(C=3)
+        """,
+    "cost/tables.py:data_frame": f"""{STEP}
+        cost.to_pandas(by="layer")
+        """,
+}
+
+
+@pytest.mark.parametrize("case", chosen(CASES))
+def test_advice_works(case: str) -> None:
+    check(CASES, case)

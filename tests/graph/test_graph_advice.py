@@ -1,0 +1,146 @@
+"""What errors of edits advise works."""
+
+from __future__ import annotations
+
+import pytest
+from advice import check
+
+CASES = {
+    "graph/annotate.py:find": """
+        model = Model() | Linear(3)(input="x", output="y")
+        model.rename_keys(z="y_2")
+        # Try: model.rename_keys(**{{}: "y_2"})
+        """,
+    "graph/annotate.py:find | no blocks": """
+        Model().rename_keys(z="y")
+        # Try: (Model() | Linear(3)(input="x", output="z")).rename_keys(z="y")
+        """,
+    "graph/annotate.py:label": """
+        model = Model() | Linear(3)(input="x", output="y")
+        model.rename_keys(y="x")
+        """,
+    "graph/annotate.py:expose": """
+        model = Model() | Linear(3)(input="x", output="h")
+        model.expose_keys("x")
+        # Try: {}
+        """,
+    "graph/annotate.py:expose | a parameter": """
+        model = Model() | Linear(3, name="up")(input="x")
+        model.expose_keys("up.weight")
+        # Try: ml.compile(model, shapes={"x": [2, 3]}).randomize_params()["up.weight"]
+        """,
+    "graph/annotate.py:merge": """
+        model = Model() | Linear(3)(input="x", output="a") | Linear(3)(input="y", output="b")
+        model.merge_connections("a", "b")
+        # Try: model.merge_connections("x", "y")
+        """,
+    "graph/check.py:check": """
+        relu = Node("r", Relu().block)
+        check_graph(LogicalGraph((relu,), (edge("r.output", "y"),), (Port("x"),), (Port("y"),)))
+        # Try: check_graph(LogicalGraph((relu,), (edge("x", "r.input"), edge("r.output", "y")), (Port("x"),), (Port("y"),)))
+        """,
+    "graph/check.py:check_parts": """
+        relu = Node("r", Relu().block)
+        check_graph(LogicalGraph((relu,), (edge("q.output", "r.input"), edge("r.output", "y")), (Port("x"),), (Port("y"),)))
+        # Try: check_graph(LogicalGraph((relu,), (edge("x", "r.input"), edge("r.output", "y")), (Port("x"),), (Port("y"),)))
+        """,
+    "graph/check.py:check_parts#2": """
+        parts = (Node("r", Relu().block),), (edge("x", "r.input"), edge("r.output", "y")), (Port("x"),), (Port("y"),)
+        check_graph(LogicalGraph(*parts, (("z", Endpoint("r", "out")),)))
+        # Try: check_graph(LogicalGraph(*parts, (("z", Endpoint("r", "output")),)))
+        """,
+    "graph/check.py:check_parts#3": """
+        relu, ports = Node("r", Relu().block), ((Port("x"), Port("z")), (Port("y"),))
+        check_graph(LogicalGraph((relu,), (edge("x", "r.input"), edge("z", "r.input"), edge("r.output", "y")), *ports))
+        # Try: check_graph(LogicalGraph((relu,), (edge("x", "r.input"), edge("r.output", "y")), *ports))
+        """,
+    "graph/check.py:_check_names": """
+        ends = (edge("x", "r.input"), edge("r.output", "y")), (Port("x"),), (Port("y"),)
+        check_graph(LogicalGraph((Node("r", Relu().block), Node("r", Relu().block)), *ends))
+        # Try: check_graph(LogicalGraph((Node("r", Relu().block),), *ends))
+        """,
+    "graph/edit.py:add": """
+        model = Model() | Linear(3)(input="x", output="h")
+        model |= Relu()(input="x", output="h")
+        """,
+    "graph/edit.py:check_new": """
+        model = Model() | Linear(3, name="body")
+        model |= Relu(name="body")
+        """,
+    "graph/edit.py:check_new#2": """
+        deep, body = Model() | Relu(), Relu()
+        for _ in range(49): deep = Model() | deep
+        model = Model() | deep
+        # Try: Repeat(body, count=50)
+        """,
+    "graph/edit.py:check_new#3": """
+        add_to_graph(LogicalGraph(), Relu().block, connections={"in": "x"})
+        # Try: Model() | {}
+        """,
+    "graph/edit.py:connect": """
+        model = Model() | Relu(name="r")(input="x")
+        connect(model.graph, Endpoint("r", "output"), Endpoint("", "y"))
+        # Try: Model() | Relu(name="r")(input="x", output="y")
+        """,
+    "graph/edit.py:disconnect": """
+        graph = (Model() | Relu(name="r")(input="x") | Relu(name="s")(input="x")).graph
+        disconnect(graph, Endpoint("r", "output"), Endpoint("s", "input"))
+        # Try: disconnect(graph, Endpoint("", "x"), Endpoint("s", "input"))
+        """,
+    "graph/edit.py:rename": """
+        graph = (Model() | Relu(name="r") | Relu(name="s")).graph
+        rename(graph, "r", "s")
+        # Try: rename(graph, "r", {})
+        """,
+    "graph/nesting.py:_inside_of": """
+        graph = (Model() | Relu(name="r")).graph
+        inside(graph, ("r",), lambda graph: graph)
+        # Try: swap(graph, "r", Tanh().block)
+        """,
+    "graph/edit.py:node_of": """
+        graph = (Model() | Relu(name="r")).graph
+        rename(graph, "q", "s")
+        # Try: rename(graph, {}, "s")
+        """,
+    "graph/edit.py:node_of | no blocks": """
+        rename(LogicalGraph(), "q", "s")
+        # Try: rename((Model() | Relu(name="q")).graph, "q", "s")
+        """,
+    "graph/edit.py:checked_name": """
+        model = Model() | Relu()(input="x")
+        model.rename_keys(x=3)
+        # Try: model.rename_keys(x={})
+        """,
+    "graph/edit.py:checked_name#2": """
+        model = Model() | Relu()(input="x")
+        model.rename_keys(x="a.b")
+        """,
+    "graph/edit.py:_check_port": """
+        model = Model() | Relu(name="r")(input="x")
+        model |= Tanh()(input="r.out")
+        # Try: model |= Tanh()(input={})
+        """,
+    "graph/edit.py:_refuse_cycle": """
+        graph = (Model() | Relu(name="r")(input="x", output="h") | Tanh(name="t")(input="h")).graph
+        connect(graph, Endpoint("t", "output"), Endpoint("r", "input"))
+        # Try: connect(graph, Endpoint("", "y"), Endpoint("r", "input"))
+        """,
+    "graph/order.py:run_order": """
+        ring = edge("s.output", "r.input"), edge("r.output", "s.input")
+        check_graph(LogicalGraph((Node("r", Relu().block), Node("s", Relu().block)), ring))
+        # Try: LogicalGraph((Node("r", Relu().block), Node("s", Relu().block)), ring[:1])
+        """,
+    "graph/spec.py:as_dtype": """
+        ml.JaxBackend(dtype="float31")
+        # Try: ml.JaxBackend({})
+        """,
+    "graph/spec.py:as_shape": """
+        model = Linear(3)
+        ml.compile(model, shapes={"input": "batch"})
+        """,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_advice_works(case: str) -> None:
+    check(CASES, case)

@@ -1,0 +1,152 @@
+"""Each piece of advice of an error has a case that runs it; what is left out has a reason."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from pathlib import Path
+from typing import TypeGuard
+
+from advice import all_cases, all_sites, check, is_instruction, keys_of
+
+TESTS = Path(__file__).parent.parent
+LEFT: dict[str, tuple[str, ...]] = {
+    "starts several processes": (
+        "launch/launcher.py:launch",
+        "launch/launcher.py:launch#2",
+        "launch/launcher.py:_places",
+        "launch/launcher.py:_places#2",
+        "launch/launcher.py:_places#3",
+        "launch/launcher.py:_places#4",
+        "launch/verdict.py:failure",
+        "launch/verdict.py:late",
+        "train/processes.py:spread",
+        "train/processes.py:_check_agreement",
+    ),
+    "needs several devices": (
+        "backends/jax/devices.py:split_over",
+        "backends/jax/devices.py:check_even",
+        "physical/spreading.py:Spread.check",
+        "train/prepare.py:check_placement",
+    ),
+    "installs or starts another program": (
+        "cli/lab.py:open_lab",
+        "cli/lab.py:_notebook",
+        "cost/tables.py:data_frame#2",
+        "interop/safetensors.py:_names#2",
+        "models/files.py:from_dict#2",
+        "whatif/sweeps.py:Sweep.to_pandas",
+        "widgets/assets.py:built",
+    ),
+    "is shown and not raised": (
+        "cli/__init__.py:main",
+        "session/analysis.py:Analysis._open_inputs",
+        "session/analysis.py:problem_of",
+        "stages/transforms/stepping.py:TransformSteps._problem",
+        "train/checkpoints.py:Saver._write",
+        "train/failure.py:problem_of",
+        "train/observers.py:Observers._call",
+    ),
+    "measures for seconds": (
+        "measure/profiling.py:profile",
+        "measure/runs.py:Runner.run",
+        "measure/runs.py:_recorded",
+    ),
+    "has no case yet": (
+        "backends/jax/custom.py:_gradients",
+        "backends/jax/kernels/shaping.py:_refused",
+        "backends/jax/watch.py:checking_shapes.around",
+        "cost/memory/use.py:_compiled",
+        "interop/into.py:_check_order",
+        "interop/into.py:_matched#2",
+        "interop/into.py:_reordered",
+        "interop/into.py:_reordered#2",
+        "interop/safetensors.py:_broken",
+        "models/infer.py:_Work.unmet",
+        "models/limits.py:LoadLimits.check",
+        "models/port_checks.py:check_option",
+        "session/analysis.py:Analysis.with_sizes_of",
+        "session/autosave.py:Autosave.accept#2",
+        "session/commands.py:check_command#2",
+        "session/cost_desk.py:_check",
+        "session/cost_whatif.py:WhatIfDesk.what_if",
+        "session/design.py:set_output",
+        "session/training.py:Training._start#3",
+        "train/checkpoints.py:Saver._claim",
+        "train/checkpoints.py:Saver._write#2",
+        "train/folder_lock.py:FolderLock._in_use",
+        "models/fields.py:checked#2",
+        "models/folding.py:as_array",
+        "models/library/layers/convolving.py:Convolution.infer",
+        "models/library/layers/convolving.py:Convolution._given_weight#2",
+        "models/library/operations/index_rules.py:index_items#3",
+        "models/library/operations/index_rules.py:picked_value",
+        "models/library/operations/shape_rules.py:_kept",
+        "targets/symbolic.py:_Dims.dim",
+        "train/prepare.py:check_last_batch",
+    ),
+}
+"""Sites whose advice no case runs, by the reason; no other site may be without a case."""
+COMMANDS = ("pip install ", "mithril-nb ", "-")
+"""How commands and options of a terminal start: they are code too, of another language than Python."""
+
+
+def left() -> set[str]:
+    """Return the sites in `LEFT`."""
+    return {key for keys in LEFT.values() for key in keys}
+
+
+def covered() -> set[str]:
+    """Return the sites that cases name: the keys of the dicts in `test_*_advice.py`."""
+    found: set[str] = set()
+    for path in TESTS.glob("*/test_*_advice.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            keys = node.keys if isinstance(node, ast.Dict) else ()
+            texts = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+            found.update(one for text in texts if ".py:" in text for one in keys_of(text))
+    return found
+
+
+def test_each_advice_has_a_case_that_runs_it() -> None:
+    known = covered() | left()
+    lacking = {key: site.advice for key, site in all_sites().items() if key not in known}
+    assert not lacking, "add cases to tests/<room>/test_<room>_advice.py, see tests/advice.py"
+
+
+def test_advice_of_all_rooms_works(stress, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    cases = all_cases()
+    for case in list(cases)[: stress.size(short=10, long=len(cases))]:
+        check(cases, case)
+    stress.report(cases=len(cases), sites=len(all_sites()), executed=len(covered()), left=len(left()))
+
+
+def test_what_is_left_out_exists_and_has_no_case() -> None:
+    assert sorted(left() - all_sites().keys()) == []
+    assert sorted(left() & covered()) == []
+
+
+def test_cases_name_sites_that_exist() -> None:
+    assert sorted(covered() - all_sites().keys()) == []
+
+
+def test_constant_advice_is_code_or_a_sentence() -> None:
+    strange = []
+    for key, site in all_sites().items():
+        node = ast.parse(site.advice, mode="eval").body
+        parts = (node.body, node.orelse) if isinstance(node, ast.IfExp) else (node,)
+        texts = [one.value for one in parts if _is_text(one)]
+        strange += [f"{key}: {text}" for text in texts if not (is_instruction(text) or _is_code(text))]
+    assert strange == []
+
+
+def _is_text(node: ast.AST) -> TypeGuard[ast.Constant]:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value != ""
+
+
+def _is_code(text: str) -> bool:
+    for code in (text, f"call({text}\n)"):
+        with contextlib.suppress(SyntaxError):
+            ast.parse(code)
+            return True
+    return text.startswith(COMMANDS)

@@ -1,0 +1,346 @@
+"""What errors of models advise works: composing, inferring, files."""
+
+from __future__ import annotations
+
+import pytest
+from advice import check
+
+COMPOSING = {
+    "models/adding.py:Adding.place": """
+        model, block = Model(), Linear(3)
+        model |= Relu()(input=block.output)
+        """,
+    "models/adding.py:_contradiction": """
+        Model() | Linear(2)(input=IOKey("x", shape=["b", 3])) | Linear(2)(input=IOKey("x", shape=["b", 4]))
+        """,
+    "models/calling.py:refuse_call": "OneHot()",
+    "models/connection.py:IOKey.__post_init__": "IOKey(3)",
+    "models/constants.py:_check_numbers": 'Constant("many")',
+    "models/constants.py:_check_numbers#2": "Constant(2**40, dtype='int32')",
+    "models/constants.py:_check_numbers#2 | too many bits": "Constant(10**40)",
+    "models/fields.py:checked": 'models.model.with_attributes(Linear(3), {"width": 4})\n# Try: {}',
+    "models/fields.py:checked#3": 'Linear("many")',
+    "models/model.py:Model.__call__": "Relu()(Linear(3).output)",
+    "models/model.py:Model.__call__#2": "Relu()(input=object)",
+    "models/model.py:Model.__call__#3": 'Relu()(inputs="x")',
+    "models/model.py:Model.__call__#3 | no blocks": 'Model()(inputs="x")\n# Try: (Model() | Relu())(input="x")',
+    "models/model.py:Model.__getitem__": """
+        model = Linear(3)
+        model["outputt"]
+        """,
+    "models/model.py:Model.__getitem__ | no blocks": 'Model()["x"]\n# Try: (Model() | Relu()(input="x"))["x"]',
+    "models/model.py:with_attributes": """
+        models.model.with_attributes(Model() | Linear(3), {"width": 4})
+        # Try: models.model.with_attributes(Linear(3), {"dimension": 4})
+        """,
+    "models/model.py:_checked_model": """
+        model = Model()
+        model += 3
+        # Try: {}
+        """,
+    "models/model.py:_checked_name": 'Model(name="")',
+    "models/portable.py:by_name": """
+        model = Linear(3)
+        model.set_shapes("input")
+        """,
+    "models/portable.py:Portable.set_initializers": """
+        model = Model() | Linear(3)
+        model.set_initializers({"linear_0.wieght": "zeros"})
+        """,
+    "models/portable.py:Portable.set_initializers | no parameters": """
+        (Model() | Relu()).set_initializers({"relu_0": "zeros"})
+        # Try: (Model() | Linear(3)).set_initializers({"linear_0.weight": "zeros"})
+        """,
+    "models/registry.py:kind_named": 'models.registry.kind_named("Linaer")',
+    "models/registry.py:refuse_second": """
+        type("Swish", (Operator,), {"op": "relu"})
+        # Try: {}; type("Swish2", (Operator,), {"op": op})
+        """,
+    "models/registry.py:refuse_second | a kind": """
+        type("Relu", (Operator,), {"op": "relu_3"})
+        # Try: {}: op = "relu_3"
+        """,
+    "models/said.py:_trained": """
+        model = Model() | Linear(3)
+        ml.compile(model, frozen=["linear_9"], shapes={"input": [2, 3]})
+        """,
+    "models/said.py:_trained | no blocks": """
+        Model().set_differentiability(x=False)
+        # Try: (Model() | Relu()(input="x")).set_differentiability(x=False)
+        """,
+    "models/summary.py:_checked": "Relu().summary(depth=-1)",
+    "models/initializers.py:_checked": """
+        model = Model() | Linear(3)
+        model.set_initializers({"linear_0.weight": "he_norml"})
+        """,
+    "models/initializers.py:_refused": """
+        model = Model() | Linear(3)
+        model.set_initializers({"linear_0": "normal(x)"})
+        """,
+    "models/naming.py:by_port": """
+        model = Linear(3)
+        ml.compile(model, shapes=[32, 784])
+        # Try: {}; ml.compile(model, shapes=shapes)
+        """,
+    "models/naming.py:by_port#2": """
+        model = Linear(3)
+        ml.compile(model, shapes={"x": [2, 3]})
+        # Try: {}; ml.compile(model, shapes=shapes)
+        """,
+    "models/naming.py:by_port#3": """
+        model = Model() | Linear(3)(input="x")
+        ml.compile(model, shapes={"x": [2, 3], "input": [2, 3]})
+        # Try: {}; ml.compile(model, shapes=shapes)
+        """,
+    "models/naming.py:flat_params": """
+        pm = ml.compile(Linear(3), shapes={"input": [2, 3]})
+        pm.evaluate([1, 2], {"input": jnp.ones((2, 3))})
+        # Try: {}; pm.evaluate(params, {"input": jnp.ones((2, 3))})
+        """,
+    "models/naming.py:flat_params#2": """
+        pm = ml.compile(Model() | Linear(3, use_bias=False, name="up"), shapes={"input": [2, 3]})
+        weight = jnp.ones((3, 3))
+        pm.evaluate({"up.weight": weight, "up": {"weight": weight}}, {"input": jnp.ones((2, 3))})
+        # Try: {}; pm.evaluate(params, {"input": jnp.ones((2, 3))})
+        # ...: weight
+        """,
+}
+
+CUSTOM = {
+    "models/custom.py:computed": """
+        type("Doubling1", (Operator,), {"compute": lambda self, inputs: inputs, "infer": lambda self: None})
+        # Try: type("Doubling1", (Operator,), {"compute": lambda self, inputs: {"output": inputs["input"]}})()
+        """,
+    "models/custom.py:op": 'ml.op("linaer", dimension=3)\n# Try: {}',
+    "models/custom.py:op | unknown": """
+        ml.op("qxyzzy")
+        # Try: ml.JaxBackend().register_op("qxyzzy")(lambda x: x); ml.op("qxyzzy")
+        """,
+    "models/custom.py:op#2": """
+        ml.JaxBackend().register_op("halved")(lambda x: x / 2)
+        ml.op("halved", by=3)
+        """,
+    "models/custom.py:ports_of": """
+        register = ml.JaxBackend().register_op("sinc2")
+        register(lambda: 3)
+        # Try: {}\\nregister(sinc2)
+        """,
+    "models/custom.py:check_name": """
+        backend = ml.JaxBackend()
+        backend.register_op(lambda x: x)
+        # Try: {}\\ndef my_op(x): return x
+        """,
+    "models/op.py:Operator.__init__": """
+        type("Idle", (Operator,), {})()
+        # Try: class Idle(Operator):\\n    {}\\nIdle()
+        """,
+    "models/op.py:Operator.__init__#2": """
+        class Late(Operator):
+            def __init__(self, width=2, name=None):
+                super().__init__(name)
+            def compute(self, inputs):
+                return {"output": inputs["input"]}
+        Late()
+        # Try: class Late(Operator):\\n    def __init__(self, width=2, name=None):\\n        {}\\n    compute = Late.compute\\nLate()
+        """,
+    "models/op.py:Operator.infer": """
+        class Blank(Operator):
+            op = "blank_1"
+        Blank.infer({}, {})
+        # Try: Blank.infer = classmethod(lambda cls, options, inputs: None); Blank.infer(None, None)
+        """,
+}
+
+CONTROL = {
+    "models/control.py:Control._check_body": "Scan(None)",
+    "models/control.py:Control._check_body#2": "Repeat(Model())",
+    "models/control.py:Scan.__init__": """
+        body = Model() | Add()(left="x", right="before", output="sum")
+        Scan(body, carry={"hidden": "before"})
+        """,
+    "models/control.py:Scan.__init__ | fixed": """
+        body = Model() | Add()(left="x", right="before", output="sum")
+        Scan(body, fixed=["mask"])
+        """,
+    "models/control.py:Scan.__init__ | one input": """
+        Scan(Relu(), carry={"hidden": "input"})
+        # Try: Scan(Relu())
+        """,
+    "models/control.py:Scan.__init__#2": """
+        body = Model() | Add()(left="x", right="before", output="sum")
+        Scan(body, carry={"sum": "before"}, fixed=["before"])
+        # Try: Scan(body, carry={"sum": "before"})
+        """,
+    "models/control.py:Scan.__init__#3": """
+        Scan(Relu(), carry={"output": "input"})
+        # Try: Repeat(Relu(), count=2)
+        """,
+    "models/control.py:Scan.infer_body": "shapes(Scan(Relu(), axis=2), input=[2, 3])",
+    "models/control.py:Scan.infer_body#2": """
+        body = Model() | Add()(left="x", right="y")
+        shapes(Scan(body, axis=1), x=[4, 2], y=[4, 3])
+        # Try: shapes(Scan(body, axis=1), x=[4, 2], y=[4, 2])
+        """,
+    "models/control.py:Scan.infer_body#3": "shapes(Scan(Sum(), axis=1), input=[5, 6, 3])",
+    "models/control.py:Repeat.__init__": "Repeat(Constant(1.0))",
+    "models/control.py:Cond.ports": """
+        inner = Cond(Relu(), Tanh())
+        Cond(inner, Tanh())
+        # Try: Cond(otherwise=Tanh(), {})
+        """,
+    "models/control.py:Cond.ports#2": """
+        other = Model() | Tanh()(output="y")
+        Cond(Relu(), other)
+        # Try: Cond(Relu(), other.rename_keys(y="output"))
+        """,
+    "models/control.py:Cond.infer_body": """
+        shapes(Cond(Relu(), Tanh()), condition=[3], input=[3])
+        # Try: shapes(Cond(Relu(), Tanh()), condition=[], input=[3])
+        """,
+    "models/control.py:Cond.infer_body#2": """
+        shapes(Cond(Relu(), Sum()), condition=[], input=[3])
+        # Try: shapes(Cond(Mean(), Sum()), condition=[], input=[3])
+        """,
+    "models/control.py:_pairs": """
+        body = Model() | Add()(left="x", right="prev_hidden", output="hidden")
+        Scan(body, carry="ab")
+        """,
+    "models/control.py:_names": """
+        body = Model() | Add()(left="x", right="mask")
+        Scan(body, fixed="x")
+        """,
+    "models/control.py:_whole": """
+        body = Relu()
+        Repeat(body, 0)
+        """,
+    "models/control.py:_array": """
+        shapes(Scan(Shape()), input=[5, 6, 3])
+        # Try: shapes(Model() | Shape()(input="input"), input=[5, 6, 3])
+        """,
+    "models/control.py:_same": """
+        shapes(Repeat(Linear(3), 2), input=[2, 4])
+        # Try: shapes(Repeat(Linear(4), 2), input=[2, 4])
+        """,
+}
+
+INFERENCE = {
+    "models/dims.py:place_of": """
+        shapes(SwapAxes(0, 2), input=[3, 4])
+        # Try: shapes(SwapAxes(0, 1), input=[3, 4])
+        """,
+    "models/dims.py:broadcast": """
+        shapes(Add(), left=[3], right=[4])
+        # Try: shapes(Add(), left=[3], right=[3])
+        """,
+    "models/infer.py:_Work.body": """
+        shapes(Repeat(BatchNorm1d(), 2), input=[3, 4])
+        # Try: shapes(Repeat(LayerNorm(), 2), input=[3, 4])
+        """,
+    "models/infer.py:_Work.array": """
+        model = Model() | Linear(4, use_bias=False)(input="x", weight="w") | Linear(5, use_bias=False)(input="x", weight="w")
+        shapes(model, x=[2, 7])
+        # Try: shapes(Model() | Linear(4)(input="x", weight="w") | Linear(4)(input="x", weight="w"), x=[2, 7])
+        """,
+    "models/infer.py:_Work.unlike": """
+        model = (Model() | Linear(3)(output="y")).set_shapes(y=[2, 4])
+        shapes(model, input=[2, 5])
+        # Try: {}\\nshapes(model, input=[2, 5])
+        """,
+    "models/infer.py:_Work.unlike | an input": """
+        model = Model() | Relu()(input=IOKey("x", shape=["n", "n"]))
+        shapes(model, x=[2, 3])
+        # Try: {}\\nshapes(model, x=[2, 3])
+        """,
+    "models/infer.py:_Work.unlike | a parameter": """
+        model = (Model() | Linear(3)).set_shapes({"linear_0.weight": [2, 2]})
+        shapes(model, input=[2, 5])
+        # Try: {}\\nshapes(model, input=[2, 5])
+        """,
+    "models/infer.py:_Work.unlike | dtype": """
+        model = (Model() | Linear(3)).set_types({"linear_0.bias": "float16"})
+        ml.compile(model, shapes={"input": [2, 4]})
+        """,
+    "models/infer.py:_Work.mismatch": "shapes(Linear(3, input_size=4), input=[2, 5])",
+    "models/infer.py:_Work.unset": "shapes(Reshape(shape=(2.5, 3)), input=[6])",
+    "models/port_checks.py:rule_of": """
+        infer(add_to_graph(LogicalGraph(), Block("Alien", (), (Port("input"),), (Port("output"),), op="alien"))[0], dict())
+        # Try: infer(add_to_graph(LogicalGraph(), Relu().block)[0], dict([])).raise_problems()
+        """,
+    "models/port_checks.py:check_dtype": """
+        shapes(Model() | Linear(3)(input="x", output="h") | Embedding(3, 4)(input="h"), x=[2, 3])
+        # Try: model = Model() | Linear(3)(input="x", output="h"); x = model.h; model |= Embedding(3, 4)(input={})
+        """,
+    "models/port_checks.py:check_dtype | an input": """
+        array = jnp.ones((2, 3))
+        ml.inspect(Embedding(3, 4), array)
+        # Try: array = {}; ml.inspect(Embedding(3, 4), array).cost()
+        """,
+    "models/port_checks.py:check_fed": """
+        model = Model() | Relu()(input="z", output="w") | Linear(3, use_bias=False)(input="x", weight="w")
+        shapes(model, x=[2, 4], z=[9, 2])
+        # Try: shapes(model, x=[2, 4], z=[4, 3])
+        """,
+}
+
+FILES = {
+    "models/files.py:from_dict": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        Model.from_dict([1, 2])
+        """,
+    "models/files.py:save": """
+        model = Linear(3)
+        ml.save(None, "model.json")
+        """,
+    "models/files.py:save#2": """
+        model = Linear(3)
+        ml.save(model, "a/b/model.json")
+        """,
+    "models/files.py:load": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        wrong = new_path("wrong.json"); wrong.write_text("model = 3")
+        ml.load(wrong)
+        """,
+    "models/files.py:_check_path": """
+        model = Linear(3)
+        ml.save(model, None)
+        """,
+    "models/reading.py:_Reader.note": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        data = (Model() | Linear(3)).set_types(input="int32").to_dict(); data["graph"]["notes"][0]["dtype"] = "int31"
+        Model.from_dict(data)
+        # Try: {}
+        """,
+    "models/reading.py:unfit": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["name"] = ""
+        Model.from_dict(data)
+        """,
+    "models/reading.py:_Reader.block": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["kind"] = "Linaer"
+        Model.from_dict(data)
+        """,
+    "models/reading.py:broken": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        data = (Model() | Linear(3)).to_dict(); data["graph"] = None
+        Model.from_dict(data)
+        """,
+    "models/files.py:_checked_limits": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        ml.load(path, limits=3)
+        """,
+    "models/limits.py:LoadLimits.__post_init__": """
+        ml.LoadLimits(nodes=-1)
+        """,
+    "graph/spec.py:check_rank": """
+        ml.compile(Linear(3), shapes={"input": [1] * 200})
+        """,
+}
+
+CASES = {**COMPOSING, **CUSTOM, **CONTROL, **INFERENCE, **FILES}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_advice_works(case: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(CASES, case)

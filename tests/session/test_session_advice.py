@@ -1,0 +1,84 @@
+"""What errors of a session advise works."""
+
+from __future__ import annotations
+
+import pytest
+from advice import check, chosen
+
+SESSION = """
+        from mithril_nb.session import Session, design_of
+        from mithril_nb.session.exploring import Exploration
+        model = Model() | Linear(8); model += Relu(); model += MLP(8, [4], 2)
+        session = Session(design_of(model, {"input": [4, 3]}), ml.JaxBackend())"""
+
+CASES = {
+    "session/commands.py:check_arguments": f"""{SESSION}
+        session.do("select", paths=3)
+        """,
+    "session/cost_desk.py:CostDesk.want_cost_picture": f"""{SESSION}
+        session.do("want_cost_picture", key="map", view="beside", sources=["analytic"])
+        """,
+    "session/cost_whatif.py:checked_changes": f"""{SESSION}
+        session.do("apply_what_if", changes=[3])
+        """,
+    "session/design.py:_place": f"""{SESSION}
+        session.do("set_attribute", path="", name="dimension", value=3)
+        """,
+    "session/passes.py:PassDesk._ask": f"""{SESSION}
+        session.do("request_fate", stage="hlo", index=0)
+        # Try: session.do("want_passes")
+        """,
+    "session/commands.py:check_command": f"""{SESSION}
+        session.do("slect", paths=["linear_0"])
+        """,
+    "session/design.py:set_attribute.change": f"""{SESSION}
+        session = Session(design_of(Model() | (Model(name="body") | Linear(3)), {{}}), ml.JaxBackend())
+        session.do("set_attribute", path="body", name="dimension", value=3)
+        # Try: session.do("set_attribute", path="body/linear_0", name="dimension", value=4)
+        """,
+    "session/design.py:set_shape": f"""{SESSION}
+        session.do("set_shape", name="input", shape=[-1, 2])
+        """,
+    "session/design.py:set_program": f"""{SESSION}
+        session.do("set_program", program="backwards")
+        """,
+    "session/design.py:_ends": f"""{SESSION}
+        session.do("connect", source="mlp_0/linear_0.output", target="relu_0.input")
+        # Try: session.do("connect", source="input", target="relu_0.input")
+        """,
+    "session/design.py:design_of": "ml.workbench(3)",
+    "session/exploring.py:Exploration._check": f"""{SESSION}
+        exploration = Exploration(ml.inspect(Linear(3), shapes={{"input": [4, 3]}}))
+        exploration.show_graph(stage="asmm")
+        """,
+    "session/making.py:_check": f"""{SESSION}
+        session.do("want_stage", stage="asmm")
+        """,
+    "session/passes.py:PassDesk.request_fate": f"""{SESSION}
+        session.do("request_fate", stage="asmm", index=0)
+        """,
+    "session/snapshot.py:place_of": f"""{SESSION}
+        session.do("move", path="linear_0", x="a", y=1)
+        """,
+    "session/subjects.py:change_of": f"""{SESSION}
+        session.do("apply_what_if", changes=[["", "dtype", "bfloat16"]])
+        """,
+    "session/training.py:Training._run_to": f"""{SESSION}
+        session.do("pause")
+        # Try: ml.workbench(model, data=(np.ones((8, 3)), np.zeros(8, int)))
+        """,
+    "session/training.py:Training._start": f"""{SESSION}
+        x, y = np.ones((8, 3)), np.zeros(8, int)
+        session.do("train")
+        """,
+    "session/training.py:Training._start#2": f"""{SESSION}
+        session = Session(design_of(Model(), {{}}), ml.JaxBackend(), {{"data": (np.ones((8, 3)), np.zeros(8, int))}})
+        session.do("train")
+        # Try: ml.workbench(model, data=(np.ones((8, 3)), np.zeros(8, int)))
+        """,
+}
+
+
+@pytest.mark.parametrize("case", chosen(CASES))
+def test_advice_works(case: str) -> None:
+    check(CASES, case)

@@ -1,0 +1,157 @@
+"""What errors of `ml.inspect` advise works."""
+
+from __future__ import annotations
+
+import pytest
+from advice import check, chosen
+
+MODULE = """
+        import equinox as eqx, haiku as hk, flax
+        module, x = eqx.nn.Linear(5, 3, key=jax.random.key(0)), jnp.ones((4, 5))"""
+
+CASES = {
+    "targets/calls.py:check_call": """
+        scaled, x = lambda scale, x: scale * x, jnp.ones(3); f = scaled
+        ml.inspect(scaled, scale=2.0)
+        """,
+    "targets/inspection.py:_program_name": """
+        ml.inspect(Linear(3), jnp.ones((2, 3)), program="train_stp")
+        """,
+    "targets/modules.py:foreign": f"""{MODULE}
+        module = eqx.nn.Sequential([eqx.nn.Lambda(jnp.tanh)])
+        ml.inspect(module, x, variables={{}})
+        """,
+    "targets/modules.py:_check_called": f"""{MODULE}
+        ml.inspect(eqx.filter_jit(eqx.filter_vmap(module)), x, optimizer="adam")
+        # Try: ml.inspect({{}}, x, optimizer="adam").cost()
+        """,
+    "targets/options.py:refuse_misspelt": """
+        ml.assert_cost(Linear(3), jnp.ones((2, 3)), flop=1_000_000)
+        # Try: ml.assert_cost(Linear(3), jnp.ones((2, 3)), {})
+        """,
+    "targets/own.py:given_specs": """
+        model, left, right = Add(), jnp.ones(3), jnp.ones(3)
+        ml.inspect(model, left, right, right)
+        """,
+    "targets/own.py:given_specs#2": """
+        model, left, right = Add(), jnp.ones(3), jnp.ones(3)
+        ml.inspect(model, left, left=left, right=right)
+        """,
+    "targets/own.py:given_specs#3": """
+        model = Linear(3)
+        ml.inspect(model, (4, 64))
+        """,
+    "targets/own.py:_refuse_name": """
+        model = Linear(3)
+        ml.inspect(model, shapes={"input": [4, 64]}, optimiser="adam")
+        """,
+    "targets/own.py:inspect_own": """
+        model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
+        ml.inspect(model, shapes={"x": [2, 3]}, optimizer="adam")
+        # Try: ml.inspect(model, shapes={"x": [2, 3]}, optimizer="adam", loss=lambda outputs, targets: outputs["a"].sum()).cost()
+        """,
+    "targets/own.py:_concrete": "ml.inspect(Linear(3))",
+    "targets/refusals.py:check_target": """
+        ml.inspect(Linear, shapes={"input": [4, 64]}, optimizer="adam")
+        """,
+    "targets/refusals.py:check_target#2": """
+        f, x = lambda x: x + 1, jnp.ones(3)
+        ml.inspect(jax.jit(f).lower(x))
+        """,
+    "targets/refusals.py:check_target#3": """
+        inspection = ml.inspect(Linear(3), shapes={"input": [4, 64]})
+        ml.inspect(inspection, jnp.ones(3))
+        """,
+    "targets/refusals.py:check_target#4": """
+        model, x = Linear(3), jnp.ones((4, 64))
+        inspection = ml.inspect(model, x)
+        ml.inspect(inspection.cost())
+        """,
+    "targets/refusals.py:check_target#4 | a bound": """
+        inspection = ml.inspect(Linear(3), jnp.ones((4, 5)))
+        ml.assert_cost(inspection.cost(), flops=132)
+        """,
+    "targets/refusals.py:check_target#5": "ml.inspect(3, jnp.ones(3))",
+    "targets/refusals.py:refuse": f"""{MODULE}
+        module = eqx.nn.MLP(5, 3, 4, 1, key=jax.random.key(0))
+        ml.inspect(module, shapes={{"x": [5]}})
+        """,
+    "targets/refusals.py:refuse_training": f"""{MODULE}
+        ml.inspect(jax.vmap(module), x, optimiser="adam")
+        # Try: ml.inspect(jax.vmap(module), x, {{}}).cost()
+        """,
+    "targets/refusals.py:refuse_training#2": """
+        predict, x = lambda x: jnp.tanh(x), jnp.ones(3); f = predict
+        ml.inspect(predict, x, optimizer="adam")
+        """,
+    "targets/refusals.py:_refuse_around_module": f"""{MODULE}
+        module = eqx.nn.Linear(5, 3, key=jax.random.key(0)); x = jnp.ones((4, 5))
+        ml.inspect(lambda x: jax.vmap(module)(x), x, optimizer="adam")
+        """,
+    "targets/refusals.py:refuse_several": """
+        import equinox as eqx, functools
+        first, second = (eqx.nn.Linear(4, 4, key=jax.random.key(seed)) for seed in (0, 1)); x = jnp.ones((8, 4))
+        @functools.wraps(first)
+        def both(v): return second(first(v))
+        function = jax.vmap(both)
+        ml.inspect(function, x, optimizer="adam")
+        """,
+    "targets/results.py:checked_result": """
+        function, x = lambda x: (row.sum() for row in x), jnp.ones((2, 3))
+        ml.inspect(function, x).cost()
+        # Try: def function(x): {}\\nml.inspect(function, x).cost()
+        # ...: (row.sum() for row in x)
+        """,
+    "targets/results.py:checked_result#2": """
+        ml.inspect(lambda x: "text", jnp.ones(3)).cost()
+        # Try: ml.inspect(lambda x: (x, x + 1), jnp.ones(3)).cost()
+        """,
+    "targets/results.py:checked_result#3": """
+        ml.inspect(lambda x: print(end=""), jnp.ones(3)).cost()
+        # Try: ml.inspect(lambda x: x, jnp.ones(3)).cost()
+        """,
+    "targets/results.py:check_computes": """
+        ml.inspect(lambda x: x + 1, 3).cost()
+        # Try: ml.inspect(lambda x: x + 1, {}).cost()
+        """,
+    "targets/sizes.py:check_sizes": """
+        x = jax.ShapeDtypeStruct(("B", 4), "float32")
+        ml.inspect(jnp.tanh, x)
+        # Try: {}
+        """,
+    "targets/sizes.py:check_sizes | a fraction": """
+        x = jax.ShapeDtypeStruct((32 / 2, 4), "float32")
+        ml.inspect(jnp.tanh, x)
+        # Try: ml.inspect(jnp.tanh, {}).cost()
+        """,
+    "targets/sizes.py:no_array": """
+        ml.inspect(jnp.tanh, (4, 64)).cost()
+        # Try: ml.inspect(jnp.tanh, {}).cost()
+        """,
+    "targets/slips.py:_refuse": "ml.inspect(jnp.sum, jnp.ones(3), kwargs=[0])",
+    "targets/slips.py:_refuse | a name": "ml.inspect(jnp.sum, jnp.ones(3), name=3)",
+    "targets/slips.py:_refuse | a device": 'ml.inspect(jnp.sum, jnp.ones(3), device="cpu")',
+    "targets/slips.py:_refuse | options of XLA": "ml.inspect(jnp.sum, jnp.ones(3), compiler_options=[0])",
+    "targets/symbolic.py:_saying_why_not": """
+        ml.inspect(Glu(), shapes={"input": [2, "s"]}).cost()
+        # Try: ml.inspect(Glu(), shapes={"input": [2, 4]}).cost()
+        """,
+    "targets/traced.py:without_trace": """
+        traced = jax.jit(jnp.tanh).trace(jnp.ones(3))
+        ml.inspect(traced, jnp.ones(4))
+        """,
+    "targets/traced.py:_refuse_shardings": """
+        f, x, sharding = jnp.tanh, jnp.ones(8), jax.sharding.NamedSharding(jax.sharding.Mesh(jax.devices()[:1], "i"), jax.sharding.PartitionSpec("i"))
+        ml.inspect(jax.jit(f, in_shardings=sharding).trace(x))
+        # ...: sharding
+        """,
+    "targets/own.py:_concrete | several inputs": """
+        model = Model() | Linear(8) | Linear(3)
+        ml.inspect(model, shapes={"input": [4, 8]})
+        """,
+}
+
+
+@pytest.mark.parametrize("case", chosen(CASES))
+def test_advice_works(case: str) -> None:
+    check(CASES, case)

@@ -1,0 +1,239 @@
+"""What errors of training advise works."""
+
+from __future__ import annotations
+
+import pytest
+from advice import check, chosen
+
+DATA = """
+        model, x, y = Linear(3), np.ones((6, 4), "float32"), np.array([0, 1, 2, 0, 1, 2])
+        data, options = (x, y), dict(batch_size=3, epochs=1)"""
+RUN = f"""{DATA}
+        run = ml.fit(model, data, **options); run.wait()"""
+FIT = "ml.fit(model, (x, y), **options)"
+
+FOLDER = f"""{DATA}
+        import tempfile; folder = tempfile.mkdtemp(dir=".")
+        ml.fit(model, data, checkpoint=folder, seed=1, **options).wait()"""
+
+CHECKPOINTS = {
+    "train/checkpoint_file.py:like": f"""{DATA}
+        import tempfile; folder = tempfile.mkdtemp(dir=".")
+        ml.fit(MLP(4, [8], 3), data, checkpoint=folder, seed=1, **options).wait()
+        ml.fit(MLP(4, [9], 3), data, checkpoint=folder, resume=True, seed=1, **options).wait()
+        # Try: ml.fit(MLP(4, [9], 3), data, checkpoint="another-folder", resume=True, seed=1, **options).wait()
+        """,
+    "train/checkpoint_file.py:broken": f"""{FOLDER}
+        import pathlib; files = [*pathlib.Path(folder).glob("*.safetensors")]
+        for file in files: file.write_bytes(b"cut")
+        ml.fit(model, data, checkpoint=folder, resume=True, **options).wait()
+        # Try: [file.unlink() for file in files]; ml.fit(model, data, checkpoint=folder, resume=True, **options).wait()
+        """,
+    "train/checkpoints.py:Checkpoints.__post_init__": f"""{DATA}
+        ml.fit(model, data, checkpoint=3, **options)
+        """,
+    "train/checkpoints.py:Checkpoints.__post_init__#2": """
+        Checkpoints = ml.Checkpoints
+        ml.Checkpoints("a", keep=0)
+        """,
+    "train/checkpoints.py:Checkpoints.__post_init__#3": """
+        Checkpoints = ml.Checkpoints
+        ml.Checkpoints("a", every_s=-1)
+        """,
+    "train/checkpoints.py:Saver.reading": f"""{DATA}
+        new_path("file").write_text("")
+        ml.fit(model, data, checkpoint="file/runs", **options).wait()
+        """,
+    "train/checkpoints.py:prepare": f"""{DATA}
+        ml.fit(model, data, resume=True, **options)
+        """,
+    "train/checkpoints.py:prepare#2": f"""{FOLDER}
+        ml.fit(model, data, checkpoint=folder, seed=1, **options).wait()
+        """,
+    "train/checkpoints.py:_go_on": f"""{FOLDER}
+        ml.fit(model, data, checkpoint=folder, resume=True, seed=1, batch_size=3, epochs=3).wait()
+        ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
+        # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, batch_size=3, epochs=3).wait()
+        """,
+    "train/checkpoints.py:_of_another_run": f"""{FOLDER}
+        ml.fit(model, data, checkpoint=folder, resume=True, seed=2, **options).wait()
+        # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
+        """,
+}
+
+DATA_CASES = {
+    "train/data.py:read_data": f"""{DATA}
+        ml.fit(model, x)
+        """,
+    "train/data.py:read_data | validation": f"""{DATA}
+        x_val, y_val = data
+        ml.fit(model, data, validation=x, **options)
+        """,
+    "train/data.py:read_data#2": """
+        model, x, y = Add(), np.ones((6, 4), "float32"), np.ones((6, 4), "float32")
+        ml.fit(model, (x, y))
+        # Try: ml.fit(model, {})
+        # ...: x
+        # ...: x
+        """,
+    "train/data.py:read_data#3": f"""{DATA}
+        ml.fit(model, ({{"image": x, "more": x}}, y), **options)
+        # Try: ml.fit(model, {{}}, **options)
+        # ...: x
+        """,
+    "train/data.py:_check_lengths": f"""{DATA}
+        ml.fit(model, (x, y[:5]), **options)
+        """,
+    "train/data.py:_check_lengths#2": f"""{DATA}
+        ml.fit(model, (x[x[:, 0] > 3], y[x[:, 0] > 3]), **options)
+        # Try: ml.fit(model, (x[x[:, 0] < 3], y[x[:, 0] < 3]), **options)
+        """,
+    "train/data.py:_numbers#2": f"""{DATA}
+        values = x.astype(str)
+        ml.fit(model, (values, y), **options)
+        # Try: ml.fit(model, ({{}}, y), **options)
+        """,
+    "train/data.py:_numbers": f"""{DATA}
+        ml.fit(model, ([[1.0], [2.0, 3.0]], y[:2]), **options)
+        # Try: ml.fit(model, ([[1.0, 0.0], [2.0, 3.0]], y[:2]), batch_size=2)
+        """,
+    "train/data.py:_checked_input": f"""{DATA}
+        model = ml.compile(Linear(3), shapes={{"input": ["batch", 4]}})
+        ml.fit(model, (x.reshape(6, 2, 2), y), **options)
+        # Try: x = x.reshape(6, 2, 2); ml.fit(model, ({{}}, y), **options)
+        """,
+    "train/data.py:_checked_input#2": f"""{DATA}
+        model, x = ml.compile(Model() | Embedding(5, 4) | Mean(axis=1), shapes={{"input": ["batch", 4]}}), x + 0.5
+        ml.fit(Sequential(Embedding(5, 4), Mean(axis=1)), (x, y), **options)
+        # Try: ml.fit(Sequential(Embedding(5, 4), Mean(axis=1)), ({{}}, y), **options)
+        """,
+    "train/data.py:_check_range": f"""{DATA}
+        tokens = np.array([[1, 2], [3, 9]] * 3)
+        ml.fit(Sequential(Embedding(num_embeddings=5, dim=4), Mean(axis=1)), (tokens, y), **options)
+        """,
+    "train/data.py:_check_finite": f"""{DATA}
+        x[0, 0] = np.nan
+        {FIT}
+        """,
+    "train/targets.py:_labels + train/data.py:Problems.add": f"""{DATA}
+        y = np.eye(3)[y]
+        {FIT}
+        """,
+    "train/targets.py:_labels#2": """
+        x, y, options = np.ones((6, 2, 4), "float32"), np.zeros((6, 2, 1, 1), int), dict(batch_size=3)
+        ml.fit(Linear(3), (x, y), **options)
+        """,
+    "train/targets.py:_labels#3": f"""{DATA}
+        y = y / 2
+        ml.fit(model, (x, y), loss="cross_entropy", **options)
+        """,
+    "train/targets.py:_labels#4": f"""{DATA}
+        y = y + 5
+        {FIT}
+        # Try: ml.fit(Linear(8), (x, y), **options)
+        """,
+    "train/targets.py:_binary": f"""{DATA}
+        y = np.array([[0.0], [3.0]] * 3)
+        ml.fit(Linear(1), (x, y), loss="binary_cross_entropy", **options)
+        """,
+    "train/data.py:_checked_input#3": f"""{DATA}
+        model, x = Sequential(Embedding(5, 4), Mean(axis=1)), x.astype("int64") * 2**40
+        {FIT}
+        """,
+    "train/targets.py:_like_output": f"""{DATA}
+        y = np.ones((6, 1, 3))
+        ml.fit(model, (x, y), loss="mean_squared_error", **options)
+        """,
+    "train/targets.py:check_targets": """
+        model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
+        ml.fit(model, (np.ones((6, 4)), np.ones((6, 3))), batch_size=3)
+        # Try: ml.fit(model, (np.ones((6, 4)), np.ones((6, 3))), batch_size=3, loss=lambda outputs, targets: outputs["a"].mean())
+        """,
+    "train/losses.py:Loss.prediction": """
+        model = Model() | Linear(3)(input="x", output="a") | Linear(2)(input="x", output="b")
+        ml.fit(model, (np.ones((6, 4)), np.array([0, 1] * 3)), batch_size=3, output="c")
+        """,
+    "train/fit.py:fit": f"""{DATA}
+        ml.fit(model, data, validation=1.5, **options)
+        """,
+    "train/fit.py:fit#2": f"""{DATA}
+        ml.fit(model, data, batch_size=9)
+        """,
+}
+
+OPTIONS = {
+    "train/fit.py:wants_accuracy": f"""{DATA}
+        ml.fit(model, data, metrics=3, **options)
+        """,
+    "train/fit.py:wants_accuracy#2": f"""{DATA}
+        ml.fit(model, data, metrics="f1", **options)
+        """,
+    "train/losses.py:resolve_loss": f"""{DATA}
+        ml.fit(model, data, loss="cross_entopy", **options)
+        """,
+    "train/losses.py:resolve_loss#2": f"""{DATA}
+        ml.fit(model, (x, np.ones((6, 3))), loss=lambda a, b, c: 0, **options)
+        """,
+    "train/losses.py:resolve_loss#3": f"""{DATA}
+        ml.fit(model, (x, np.ones((6, 3))), loss=3, **options)
+        """,
+    "train/losses.py:loss_value": f"""{DATA}
+        ml.fit(model, (x, np.ones((6, 3))), loss=lambda a, b: (a, b), **options)
+        """,
+    "train/optimizers.py:resolve_optimizer": f"""{DATA}
+        ml.fit(model, data, optimizer=optax.adam(0.1), learning_rate=0.1, **options)
+        """,
+    "train/optimizers.py:check_rate": f"""{DATA}
+        ml.fit(model, data, learning_rate=-1, **options)
+        """,
+    "train/optimizers.py:_check_schedule": f"""{DATA}
+        ml.fit(model, data, learning_rate=lambda step: "fast", **options)
+        """,
+    "train/optimizers.py:_factory": f"""{DATA}
+        ml.fit(model, data, optimizer="adm", **options)
+        """,
+    "train/optimizers.py:_factory#2": f"""{DATA}
+        ml.fit(model, data, optimizer=3, **options)
+        """,
+    "train/optimizers.py:_made": f"""{DATA}
+        ml.fit(model, data, optimizer=lambda rate: rate["a"], **options)
+        """,
+    "train/optimizers.py:_made#2": f"""{DATA}
+        ml.fit(model, data, optimizer=lambda rate: None, **options)
+        """,
+    "train/prepare.py:check_count": f"""{DATA}
+        ml.fit(model, data, batch_size=0)
+        # Try: ml.fit(model, (np.ones((20, 4)), np.zeros(20, int)), {{}})
+        """,
+    "train/prepare.py:checked_arrays": f"""{RUN}
+        ml.fit(model, data, params=3, **options)
+        """,
+    "train/prepare.py:checked_arrays.array": f"""{RUN}
+        ml.fit(model, data, params={{"weight": "w", "bias": "b"}}, **options)
+        """,
+    "train/step.py:concrete": """
+        model, x = Relu(), np.ones((6, 4), "float32")
+        ml.train.programs(ml.compile(model, shapes={"input": ["batch", "time"]}))
+        """,
+    "train/trainable.py:as_trainable": f"""{DATA}
+        backend = ml.JaxBackend(); pm = ml.compile(model, shapes={{"input": ["batch", 4]}})
+        ml.fit(pm, data, backend=backend, **options)
+        """,
+    "train/trainable.py:as_trainable#2": """
+        model, data = Linear(3), (np.ones((64, 64)), np.zeros(64, int))
+        ml.fit("mlp", data)
+        """,
+    "train/failure.py:divergence": f"""{DATA}
+        run = ml.fit(model, (x, np.ones((6, 3))), loss="mean_squared_error", optimizer="sgd", learning_rate=4.0, batch_size=6, epochs=300)
+        run.wait()
+        # Try: run.wait(raises=False) if 0 else None; {{}}; run.wait()
+        """,
+}
+
+CASES = {**CHECKPOINTS, **DATA_CASES, **OPTIONS}
+
+
+@pytest.mark.parametrize("case", chosen(CASES))
+def test_advice_works(case: str, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(CASES, case)

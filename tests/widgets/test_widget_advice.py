@@ -1,0 +1,29 @@
+"""What errors of widgets advise works."""
+
+from __future__ import annotations
+
+import pytest
+from advice import check
+
+CASES = {
+    "widgets/explorer.py:explore": """
+        fn, args = (lambda x: x.sum()), (jnp.ones(3),)
+        ml.explore(3, through=("grad",))
+        """,
+    "widgets/live.py:watch": """
+        model, data = Linear(3), (np.ones((64, 4)), np.zeros(64, int))
+        ml.watch(3)
+        """,
+    "widgets/workbench.py:workbench": 'ml.workbench(Linear(3), backend="jax")',
+    "errors.py:refuse_unknown": 'ml.JaxBackend(devce="cpu")',
+    "errors.py:refuse_unknown | like no other": "ml.JaxBackend(zzz=1)\n# Try: ml.JaxBackend(seed=1)",
+    "widgets/workbench.py:workbench#2": """
+        model = Linear(3)
+        ml.workbench(model, autosave=3)
+        """,
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_advice_works(case: str) -> None:
+    check(CASES, case)
