@@ -62,9 +62,11 @@ INSTEAD = {
     'by_block["net"]': 'cost.by_block["linear_0"]',
     'c.subtree("net")': 'cost.subtree("linear_0")',
     'cost.formula("hidden")': 'cost.formula("linear_0")',
-    "wb.cost.formula(path)": 'wb.cost.formula("linear_0")',
-    "cost.subtree(path, default)": 'cost.subtree("linear_0", default)',
+    "ml.load_params(path)": "ml.load_params(params_file)",
+    "ml.load(path, limits=...)": "ml.load(model_file, limits=...)",
     "model.left": "model.kind",
+    'ml.workbench(model, output="logits", loss=...)': 'ml.workbench(model, output="output", loss=...)',
+    'ml.fit(model, data, output="logits")': 'ml.fit(pm, data, output="output")',
     'set_types(tokens="int32")': 'fresh("tokens").set_types(tokens="int32")',
     'expose_keys("h", last="output")': 'fresh().expose_keys("h", last="output")',
     'rename_keys(input="image", output="logits")': 'fresh().rename_keys(input="image", output="logits")',
@@ -109,6 +111,8 @@ VALUES = {
     "into": "ml.compile(ml.models.Linear(10), shapes={'input': [32, 64]})",
     "compiler_options": "{}",
     "moved": "{}",
+    "loss": '"cross_entropy"',
+    "limits": "ml.models.LoadLimits()",
     "input": "'x'",
     "output": "'y'",
 }
@@ -173,7 +177,8 @@ def is_notation(text: str) -> bool:
 class Examples:
     """Names for inline code; each object is made once, when a document first names it."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._made: dict[str, Any] = {}
 
     @functools.cached_property
@@ -306,9 +311,16 @@ def _flax(_: Examples) -> Any:
     return flax.linen.Dense(10)
 
 
-def _path(names: Examples) -> str:
-    names["ml"].save_params(names["params"], "params.safetensors")
-    return "params.safetensors"
+def _params_file(names: Examples) -> str:
+    path = names.folder / "params.safetensors"
+    names["ml"].save_params(names["params"], path)
+    return str(path)
+
+
+def _model_file(names: Examples) -> str:
+    path = names.folder / "model.json"
+    names["ml"].save(names["model"], path)
+    return str(path)
 
 
 def _equinox(_: Examples) -> Any:
@@ -342,7 +354,9 @@ _EXAMPLES: Mapping[str, Callable[[Examples], Any]] = {
     "module": _equinox,
     "flax_module": _flax,
     "variables": lambda names: names["flax_module"].init(names["jax"].random.key(0), names["x"]),
-    "path": _path,
+    "path": lambda _: "linear_0",
+    "params_file": _params_file,
+    "model_file": _model_file,
     "gpt": lambda names: names["ml"].models.GPT(vocabulary=16, context=8, layers=1, heads=2, width=8),
     "data": lambda names: (names["numpy"].ones((64, 64), "float32"), names["numpy"].arange(64) % 10),
     "inputs": lambda names: {"input": names["x"]},

@@ -46,8 +46,8 @@ COMMANDS = sorted(
 
 
 @pytest.fixture(scope="module")
-def examples() -> Examples:
-    return Examples()
+def examples(tmp_path_factory: pytest.TempPathFactory) -> Examples:
+    return Examples(tmp_path_factory.mktemp("examples"))
 
 
 @pytest.mark.parametrize("code", PYTHON)
