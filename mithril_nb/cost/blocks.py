@@ -87,11 +87,6 @@ def _is_around(path: str, known: Iterable[str]) -> bool:
     return any(one.startswith(f"{path}/") for one in known)
 
 
-def is_within(block: str, path: str) -> bool:
-    """Return whether a block is the one at `path` or inside it."""
-    return block == path or block.startswith(f"{path}/")
-
-
 def with_outer(paths: Iterable[str]) -> list[str]:
     """Return paths of blocks with those of the blocks around them, which come first.
 

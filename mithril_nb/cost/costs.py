@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from mithril_nb.cost.blocks import ByBlock, is_within, no_block, with_outer
+from mithril_nb.cost.blocks import ByBlock, no_block, with_outer
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
 from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
