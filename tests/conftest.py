@@ -54,6 +54,7 @@ ROOMS = [
     "session",
     "widgets",
     "cli",
+    "documents",
 ]
 """What is quick and what others build on comes first; a room that is not named comes after these."""
 

@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
-QUICK_ROOMS = {"backends", "blocks", "cost", "interop", "physical", "seeds", "session", "stages", "targets", "train"}
+QUICK_ROOMS = {
+    *("backends", "blocks", "cost", "documents", "interop", "physical"),
+    *("seeds", "session", "stages", "targets", "train"),
+}
 """Rooms whose tests ask what a program computes, or what XLA's passes make of it, and not what LLVM makes of that."""
-ANSWERS = {"backends", "blocks", "interop", "physical", "seeds", "train"}
+ANSWERS = {"backends", "blocks", "documents", "interop", "physical", "seeds", "train"}
 """Those of them that ask only what a program computes. With MITHRIL_NB_EXAMPLES set they run what users run."""
 ALSO_ANSWERS = {"test_transforms.py"}
 """Files of the other rooms that ask the same."""

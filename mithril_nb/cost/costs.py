@@ -422,7 +422,7 @@ class Cost(Shown):
         """Return a picture of the machine's roofline with each block below it, a `Drawing` too.
 
         Args:
-            peaks: What the machine can do, as `mithril_nb.measure.machine()` gives it, or `flops_per_s`, `bytes_per_s`
+            peaks: What the machine can do, as `ml.machine()` returns it, or `flops_per_s`, `bytes_per_s`
                 and `source` by name. By default a profile's, or what `ml.machine()` measured of the program's device.
             width: Width in px.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from mithril_nb.errors import Diagnostic, ShapeError, UnknownDtypeError
 from mithril_nb.graph.paths import component
-from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph
+from mithril_nb.graph.records import BOUNDARY, BlockSpecs, Endpoint, LogicalGraph, Note
 from mithril_nb.graph.spec import LEADING, Dim, Spec, StaticSpec, TensorSpec
 from mithril_nb.models.control import Control
 from mithril_nb.models.dims import MismatchError, agree, meet, renamed
@@ -272,9 +272,7 @@ class _Work:
         name = op.arrays[port]
         if name in self.sizes:
             return self.sizes[name]
-        note = self.flat.notes.get(name)
-        if note is None:
-            return TensorSpec(ANYTHING, self.dtype)
+        note = self.flat.notes.get(name, Note())
         return TensorSpec(ANYTHING if note.shape is None else note.shape, note.dtype or self.dtype)
 
     def array(self, op: FlatOp, port: str, name: str, found: Inferred, rule: type[Operator]) -> None:

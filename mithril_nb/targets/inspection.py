@@ -53,8 +53,8 @@ def inspect(
 
     Args:
         target: A `Model`, a `PhysicalModel`, any function that JAX can trace, a module of Flax nnx or linen, of
-            Equinox, or a Haiku transform; or what JAX has traced, by `jax.jit(f).trace(...)` or
-            `jax.make_jaxpr(f)(...)`, which knows its arguments. Equinox modules are called as they are:
+            Equinox, or a Haiku transform; or what JAX has traced, by `jax.jit(f).trace(x)` or
+            `jax.make_jaxpr(f)(x)`, which knows its arguments. Equinox modules are called as they are:
             `jax.vmap(module)` takes a batch, and has the programs of a module.
         *args: What it is called with; for a model its inputs in order.
         kwargs: What it is called with by name, where a name is one of those below.

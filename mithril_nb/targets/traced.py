@@ -22,7 +22,7 @@ _FIRST_NAME = re.compile(r"\w+")
 def without_trace(
     target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
-    """What `jax.jit(f).trace(...)` or `jax.make_jaxpr(f)(...)` gave is a function of what it was traced with.
+    """What `jax.jit(f).trace(x)` or `jax.make_jaxpr(f)(x)` gave is a function of what it was traced with.
 
     Args:
         target: It, or anything else, which is given back as it is.

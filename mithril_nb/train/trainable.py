@@ -24,7 +24,8 @@ class Trainable(Protocol):
     the data is then checked against them.
 
     A model that hands arrays from one step to the next (BatchNorm) says so by `initial_state()`, which gives them by
-    name, and has `forward_with_state(params, inputs, state, key=, training=)`, which gives outputs and state.
+    name, and has `forward_with_state(params, inputs, state, key=key, training=True)`, which returns
+    outputs and state.
 
     A model some of whose parameters stay as they are may list them by `parameters`, each with `name` and
     `is_trainable`.

@@ -98,7 +98,8 @@ class Change(Shown):
     def compiled(self) -> Later[Change]:
         """What XLA makes of it, a `Change` as well: the compiler is started behind when this is first asked for.
 
-        `.is_done` says whether it is there, `.result(timeout=60)` waits for it. Figures are those of one device.
+        `change.compiled.is_done` is true once it exists; `change.compiled.result(timeout=60)` waits for it. Figures
+        are those of one device.
         """
         assert self._compiled is not None, "a change of compiled programs is what XLA makes of it"
         return self._compiled.start()

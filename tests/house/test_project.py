@@ -6,7 +6,6 @@ import ast
 import json
 import re
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -45,15 +44,6 @@ def test_the_first_screen_of_the_readme() -> None:
     screen = "\n".join(lines[:30])
     assert "make lab" in screen
     assert "make test" in screen
-
-
-@pytest.mark.parametrize("number", range(len(code_of_readme())))
-def test_the_code_of_the_readme_runs(number: int, tmp_path: Path) -> None:
-    code = code_of_readme()[number]
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])

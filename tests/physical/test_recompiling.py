@@ -81,6 +81,6 @@ def test_a_model_that_is_compiled_again_leaves_nothing(stress, what, long):
     assert found["objects"] <= OBJECTS_PER_RECOMPILE
     stress.report(recompiles=count, **{f"{name}_each": round(value, 4) for name, value in found.items()})
     if count == long:  # a dozen recompiles are too few for a slope
-        bare = measured("bare", 100, long)
+        bare = measured("bare", 100, 300)
         stress.report(**{f"bare_jax_{name}_each": round(value, 4) for name, value in bare.items()})
         assert found["mib"] <= MIB_PER_RECOMPILE

@@ -101,7 +101,7 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
 
 @rule("fft", flops="8·n·rounds", note="floor(log2) of the length, over all axes")
 def fourier(equation: Equation) -> Letters:
-    """Complex multiply-adds in `floor(log2)` rounds, as XLA counts them: `8·n·rounds`."""
+    """Complex multiply-adds in `floor(log2(length))` rounds, as XLA counts them: `8·n·rounds`."""
     lengths: Any = equation.param["fft_lengths"]
     return {"n": count(equation.inputs[0]), "rounds": times(call("rounds", as_size(one)) for one in lengths)}
 
