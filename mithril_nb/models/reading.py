@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
 
 from mithril_nb.errors import MithrilError, ModelFileError, listed, short_repr
 from mithril_nb.graph.check import check_parts
 from mithril_nb.graph.closing import closed
 from mithril_nb.graph.edit import composite
-from mithril_nb.graph.paths import join_path
+from mithril_nb.graph.paths import component, join_path
 from mithril_nb.graph.records import BOUNDARY, Block, Edge, Endpoint, LogicalGraph, Node, Note
 from mithril_nb.graph.spec import as_dtype, as_shape
 from mithril_nb.models.composite import Composite
@@ -28,9 +28,7 @@ def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:
     Raises:
         ModelFileError: The data is broken, contradicts itself, or exceeds a limit.
     """
-    reader = _Reader(limits)
-    reader.measure(data)
-    return reader.graph(data, "", 1)
+    return _Reader(limits).model(data)
 
 
 def part_of(data: Any, key: str, kind: type, path: str = "") -> Any:
@@ -64,6 +62,29 @@ def broken(what: str, path: str) -> ModelFileError:
     return ModelFileError(f"this model is broken{_place(path)}.", (("because", what),), ADVICE, block=path)
 
 
+class _Level(NamedTuple):
+    """The data of a graph, and where it is."""
+
+    data: Any
+    around: _Level | None
+    name: str
+    depth: int
+
+    @property
+    def path(self) -> str:
+        """Path of the block whose graph it is; not kept, as a file can have many long ones."""
+        names, level = list[str](), self
+        while level.around is not None:
+            names.append(level.name)
+            level = level.around
+        return "/".join(map(component, reversed(names)))
+
+
+def _count(levels: list[_Level], key: str) -> int:
+    parts = (level.data.get(key) for level in levels if isinstance(level.data, dict))
+    return sum(len(part) for part in parts if isinstance(part, list))
+
+
 class _Reader:
     """One model that is read.
 
@@ -76,21 +97,35 @@ class _Reader:
         self.nodes = 0  # with those that blocks create inside themselves
         self.ports = 0
         self.blocks: dict[tuple[str, str], Block] = {}  # equal blocks are built once
+        self.graphs: dict[int, LogicalGraph] = {}  # of the levels that are built, by the identity of their data
 
-    def measure(self, data: Any) -> None:
-        """Raise if all levels together have too many nodes or edges, before any of them is built."""
-        levels = list(_levels(data))
-        for name, keys, what in (
-            ("nodes", ("nodes",), "blocks"),
-            ("edges", ("edges", "labels", "notes"), "connections, labels and notes"),
-        ):
-            parts = (level.get(key) for level in levels for key in keys)
-            self.limits.check(name, sum(len(part) for part in parts if isinstance(part, list)), what)
-        self.nodes = sum(len(level["nodes"]) for level in levels if isinstance(level.get("nodes"), list))
+    def model(self, data: Any) -> LogicalGraph:
+        """Build all levels, each after those inside it. Deep recursion would make every call slow in Python 3.11."""
+        levels = self.levels(data)
+        self.nodes = _count(levels, "nodes")
+        self.limits.check("nodes", self.nodes, "blocks")
+        edges = sum(_count(levels, key) for key in ("edges", "labels", "notes"))
+        self.limits.check("edges", edges, "connections, labels and notes")
+        for level in reversed(levels):
+            self.graphs[id(level.data)] = self.graph(level.data, level.path)
+        return self.graphs[id(data)]
 
-    def graph(self, data: Any, path: str, depth: int) -> LogicalGraph:
-        self.limits.check("depth", depth, "levels of models in models", path)
-        nodes = tuple(self.node(node, path, depth) for node in part_of(data, "nodes", list, path))
+    def levels(self, data: Any) -> list[_Level]:
+        """Return a graph and all graphs inside it, outer before inner, as far as the data has the form of one."""
+        found = [_Level(data, None, "", 1)]
+        for level in found:  # which grows
+            self.limits.check("depth", level.depth, "levels of models in models", level.path)
+            self.limits.check("nodes", len(found) - 1, "blocks", is_all=False)  # data in Python may contain itself
+            nodes = level.data.get("nodes") if isinstance(level.data, dict) else None
+            for node in nodes if isinstance(nodes, list) else ():
+                if isinstance(node, dict) and isinstance(node.get("graph"), dict):
+                    name = node.get("name")
+                    name = name[: self.limits.name_length] if isinstance(name, str) else ""  # refused later if longer
+                    found.append(_Level(node["graph"], level, name, level.depth + 1))
+        return found
+
+    def graph(self, data: Any, path: str) -> LogicalGraph:
+        nodes = tuple(self.node(node, path) for node in part_of(data, "nodes", list, path))
         edges = [
             Edge(Endpoint(a, b), Endpoint(c, d))
             for a, b, c, d in (self.texts(e, 4, path) for e in part_of(data, "edges", list, path))
@@ -140,14 +175,14 @@ class _Reader:
                 f"the note of '{end}' cannot be read{_place(path)}.", (("because", str(error)),), ADVICE, block=path
             ) from error
 
-    def node(self, data: Any, path: str, depth: int) -> Node:
+    def node(self, data: Any, path: str) -> Node:
         name, kind = (self.text(part_of(data, key, str, path), path) for key in ("name", "kind"))
         where = join_path(path, name)
         check_keys(data, ("name", "kind", "attributes", "op", "graph"), where)
         attributes = part_of(data, "attributes", dict, path) if "attributes" in data else {}
         graph = None
         if kind == "Model" or "graph" in data:
-            graph = self.graph(part_of(data, "graph", dict, path), where, depth + 1)
+            graph = self.graphs[id(part_of(data, "graph", dict, path))]
         runs_others = kind in KINDS and issubclass(KINDS[kind], Control)
         if "op" in data:  # older files leave it to the kind
             runs_others = runs_others and bool(part_of(data, "op", str, path))
@@ -227,18 +262,6 @@ class _Reader:
             for text in data:
                 self.text(text, path)
         return data
-
-
-def _levels(data: Any) -> Iterator[Mapping[str, Any]]:
-    """Yield the data of a graph and of all graphs inside it, as far as it has the form of one."""
-    left = [data]
-    while left:
-        level = left.pop()
-        if isinstance(level, dict):
-            yield level
-            nodes = level.get("nodes")
-            nodes = nodes if isinstance(nodes, list) else ()
-            left.extend(node["graph"] for node in nodes if isinstance(node, dict) and "graph" in node)
 
 
 def _check_names(inputs: Collection[str], labels: list[tuple[str, Endpoint]], path: str) -> None:

@@ -177,7 +177,7 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
     for dim in () if refused else shape:
         is_number = isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0
         if not is_number and not (isinstance(dim, str) and _is_size_name(dim)):
-            refused.append(f"{dim!r} is neither a whole number from 0 on nor a name")
+            refused.append(f"{short_repr(dim)} is neither a whole number from 0 on nor a name")
     if refused:
         raise UnknownOptionError(
             f"{short_repr(shape)} is no shape for input {name!r}.",
