@@ -52,7 +52,7 @@ def is_within(path: str, group: str) -> bool:
         >>> is_within("mlp_0/linear_1", "mlp_0"), is_within("mlp_0", "mlp_0"), is_within("mlp_01", "mlp_0")
         (True, True, False)
     """
-    return not group or path == group or path.startswith(f"{group}/")
+    return group == "" or path == group or path.startswith(f"{group}/")
 
 
 def parameter_name(path: str, port: str) -> str:
