@@ -171,9 +171,14 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
     Raises:
         UnknownOptionError: The shape is none, or has more than 64 axes.
     """
+    return Change(_with_shape(design, name, shape, "shape=[32, 784]"), f"shape of {name}", is_gesture=True)
+
+
+def _with_shape(design: Design, name: str, shape: Sequence[Any], advice: str) -> Design:
     if isinstance(shape, list | tuple):
         check_rank(name, shape)
-    refused = [] if isinstance(shape, Sequence) else ["it is no list"]
+    is_list = isinstance(shape, Sequence) and not isinstance(shape, str | bytes)
+    refused = [] if is_list else ["it is no list"]
     for dim in () if refused else shape:
         is_number = isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0
         if not is_number and not (isinstance(dim, str) and _is_size_name(dim)):
@@ -182,11 +187,11 @@ def set_shape(design: Design, name: str, shape: Sequence[Any]) -> Change:
         raise UnknownOptionError(
             f"{short_repr(shape)} is no shape for input {name!r}.",
             (("because", "; ".join(refused)), ("needs", "whole numbers, or names of sizes such as batch")),
-            "shape=[32, 784]",
+            advice,
             port=name,
         )
     shapes = {**dict(design.shapes), name: tuple(shape)}
-    return Change(replace(design, shapes=tuple(shapes.items())), f"shape of {name}", is_gesture=True)
+    return replace(design, shapes=tuple(shapes.items()))
 
 
 def set_program(design: Design, program: str) -> Change:
@@ -373,5 +378,5 @@ def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, S
         name = (model.name if isinstance(model, Model) else None) or "model"
     design = Design(graph, name=name)
     for port, shape in (shapes or {}).items():
-        design = set_shape(design, port, shape).design
+        design = _with_shape(design, port, shape, f'shapes={{"{port}": [32, 784]}}')
     return design

@@ -110,17 +110,17 @@ BACKEND = {
 
 COMPUTING = {
     "backends/jax/custom.py:_named": """
-        class Wrong(Operator):
+        class WrongNames(Operator):
             def compute(self, inputs): return {"out": inputs["input"]}
-        ml.compile(Wrong()).evaluate(dict(), {"input": jnp.ones(3)})
-        # Try: def compute(self, inputs): {}\\nWrong.compute = compute\\nml.compile(Wrong()).evaluate(dict(), {"input": jnp.ones(3)})
+        ml.compile(WrongNames()).evaluate(dict(), {"input": jnp.ones(3)})
+        # Try: def compute(self, inputs): {}\\nWrongNames.compute = compute\\nml.compile(WrongNames()).evaluate(dict(), {"input": jnp.ones(3)})
         # ...: inputs["input"]
         """,
     "backends/jax/custom.py:_named#2": """
-        class NoArray(Operator):
+        class ReturnsNoArray(Operator):
             def compute(self, inputs): return {"output": "x"}
-        ml.compile(NoArray()).evaluate(dict(), {"input": jnp.ones(3)})
-        # Try: NoArray.compute = lambda self, inputs: inputs["input"]; ml.compile(NoArray()).evaluate(dict(), {"input": jnp.ones(3)})
+        ml.compile(ReturnsNoArray()).evaluate(dict(), {"input": jnp.ones(3)})
+        # Try: ReturnsNoArray.compute = lambda self, inputs: inputs["input"]; ml.compile(ReturnsNoArray()).evaluate(dict(), {"input": jnp.ones(3)})
         """,
     "backends/jax/custom.py:_specs": """
         backend = ml.JaxBackend(); backend.register_op("picky")(lambda x: x.reshape(2, 7))

@@ -123,7 +123,8 @@ def test_a_run_says_whether_it_is_of_the_model_now(session):
             {"bogus": 1},
             "command 'pause' cannot be done: got an unexpected keyword argument 'bogus'.\n"
             "    given  bogus\n"
-            "    takes  nothing",
+            "    takes  nothing\n"
+            "    Try: leave the arguments out.",
         ),
     ],
 )

@@ -42,7 +42,8 @@ class Kernel:
 
 
 @pytest.fixture
-def kernel() -> Iterator[Kernel]:
+def kernel(tmp_path, monkeypatch) -> Iterator[Kernel]:
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     kernel = Kernel()
     yield kernel
     kernel.close()
