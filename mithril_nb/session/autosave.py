@@ -14,8 +14,9 @@ import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from mithril_nb.session.design import Design, design_from_dict, design_to_dict
 from mithril_nb.session.worker import Worker
 
 FORMAT = "mithril_nb.autosave"
+FOLDER = ".mithril_nb"
+"""The folder beside a notebook that holds what is saved for its cells."""
 _VERSIONS_KEPT = 5
 _PAUSE_S = 0.25
 """At least this long between two writes: a slider makes sixty edits a second."""
@@ -57,8 +60,8 @@ class SavedDesign:
 class Autosave:
     """Keeps the newest version of one session's design in a file, at most a second after each edit.
 
-    The file is replaced as a whole, so it is never half written. A file that cannot be written or read is reported in
-    `problem`; editing continues.
+    The file is replaced as a whole, so it is never half written. A file that cannot be written, or that is not an
+    autosave file, is reported in `problem` and left unchanged; versions are then kept in memory.
 
     Args:
         path: The file.
@@ -90,6 +93,7 @@ class Autosave:
         self._writing = threading.Lock()
         self._lock = threading.Lock()
         self._pending: tuple[Design, int, tuple[str, ...]] | None = None
+        self._contained: SavedDesign | None = None  # the version that this session has restored
         self._written_at = -_PAUSE_S
         self._worker = Worker("mithril_nb-autosave")
         remove_leftovers(self.path.parent)
@@ -115,16 +119,22 @@ class Autosave:
         with self._writing:
             with self._lock:
                 pending, self._pending = self._pending, None
-            if pending is not None:
-                mine = saved_design(*pending, id=self._id)
-                self._update(self._id, mine if mine.source != self._code else None)
-                self._written_at = time.monotonic()
+            if pending is None:
+                return
+            mine: SavedDesign | None = saved_design(*pending, id=self._id)
+            if mine.source == self._code:
+                mine = None
+            changes = {self._id: mine}
+            if self._contained is not None:  # offered again if the user takes the restored edits back
+                changes[self._contained.id] = replace(self._contained, declined=mine is not None)
+            self._update(changes)
+            self._written_at = time.monotonic()
 
     def decline(self) -> None:
         """Keep the offered version in the file, and do not offer it again."""
         if self.offer is not None:
             with self._writing:
-                self._update(self.offer.id, replace(self.offer, declined=True))
+                self._update({self.offer.id: replace(self.offer, declined=True)})
             self.offer = None
 
     def view(self) -> dict[str, Any]:
@@ -133,14 +143,16 @@ class Autosave:
             "edits": self.offer.edits,
             "saved_at": self.offer.saved_at,
             "labels": list(self.offer.labels),
-            "source": self.offer.source,
             "difference": self._difference,
             "can_restore": self.offer.design is not None,
         }
         return {"offer": offer, "path": str(self.path), "problem": self.problem}
 
-    def accept(self) -> Design:
-        """Return the offered design, and offer it no more: from the next save on, this session's version contains it.
+    @contextmanager
+    def accepted(self) -> Iterator[Design]:
+        """Yield the offered design, and offer it no more unless the block raises.
+
+        The version stays in the file until this session has saved one that contains it.
 
         Raises:
             UnknownOptionError: There is no offer.
@@ -152,11 +164,15 @@ class Autosave:
         if self.offer.design is None:
             raise UnknownOptionError(
                 "these edits cannot be restored: the model has parts that cannot be written to a file.",
-                advice="copy the saved source, and run it in a cell.",
+                advice="copy the lines you need from the difference.",
             )
-        design = design_from_dict(self.offer.design)
-        self.decline()
-        return design
+        offer, design = self.offer, design_from_dict(self.offer.design)
+        self.offer, self._contained = None, offer
+        try:
+            yield design
+        except BaseException:
+            self.offer, self._contained = offer, None
+            raise
 
     def end(self) -> None:
         """Write what is left, and end the thread."""
@@ -167,34 +183,39 @@ class Autosave:
 
     def _versions(self) -> list[SavedDesign]:
         """The versions in memory and in the file, newest first."""
-        found = _read(self.path)
+        found = _read(self.path) or {}
         for one in _IN_MEMORY.get(self.path, {}).values():
             if one.id not in found or found[one.id].saved_at < one.saved_at:
                 found[one.id] = one
         return sorted(found.values(), key=lambda one: one.saved_at, reverse=True)
 
-    def _update(self, id: str, version: SavedDesign | None) -> None:
+    def _update(self, changes: Mapping[str, SavedDesign | None]) -> None:
+        """Add, replace or remove versions by id, in memory and in the file."""
         self.problem = ""
-        with _UPDATING:
-            try:
+        try:
+            with _UPDATING:
+                self._keep(changes)
                 _make_folder(self.path.parent)
                 with folder_lock(self.path.parent):
-                    self._write(id, version)
-            except OSError as error:
-                self._keep(id, version)
-                self.problem = f"{self.path}: {error.strerror or error}"
+                    self._write(self._keep(changes))
+        except Exception as error:  # the thread has no caller: the widget shows the problem
+            self.problem = f"{self.path}: {getattr(error, 'strerror', None) or error}"
 
-    def _keep(self, id: str, version: SavedDesign | None) -> list[SavedDesign]:
+    def _keep(self, changes: Mapping[str, SavedDesign | None]) -> list[SavedDesign]:
         # Another kernel may write the same file: its versions are kept.
-        versions = [version] if version else []
-        versions += [one for one in self._versions() if one.id != id]
-        _IN_MEMORY[self.path] = {one.id: one for one in versions[:_VERSIONS_KEPT]}
-        return versions[:_VERSIONS_KEPT]
+        versions = [one for one in changes.values() if one]
+        versions += [one for one in self._versions() if one.id not in changes]
+        versions = sorted(versions, key=lambda one: one.saved_at, reverse=True)[:_VERSIONS_KEPT]
+        _IN_MEMORY[self.path] = {one.id: one for one in versions}
+        return versions
 
-    def _write(self, id: str, version: SavedDesign | None) -> None:
-        kept = self._keep(id, version)
-        if kept:
-            data = {"format": FORMAT, "versions": [asdict(one) for one in kept]}
+    def _write(self, versions: list[SavedDesign]) -> None:
+        if self.path.exists() and _read(self.path) is None:
+            if self.path.parent.name != FOLDER:
+                raise FileExistsError("the file exists and is not an autosave file, so edits are kept in memory only")
+            self.path.replace(f"{self.path}.bak")
+        if versions:
+            data = {"format": FORMAT, "versions": [asdict(one) for one in versions]}
             write_text(self.path, json.dumps(data, ensure_ascii=False), errors="backslashreplace")
         else:
             self.path.unlink(missing_ok=True)
@@ -264,32 +285,30 @@ def _data(design: Design) -> dict[str, Any] | None:
     return data
 
 
-def _read(path: Path) -> dict[str, SavedDesign]:
-    """The versions in a file by id; none if it is missing or not an autosave file."""
+def _read(path: Path) -> dict[str, SavedDesign] | None:
+    """The versions in a file by id; `None` if it is missing, unreadable or not an autosave file."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
         if data["format"] != FORMAT:
-            return {}
+            return None
         found = [_version(one) for one in data["versions"][:_VERSIONS_KEPT]]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        return None
     return {one.id: one for one in found}
 
 
 def _version(data: Mapping[str, Any]) -> SavedDesign:
-    one = SavedDesign(**data)
-    texts = (one.id, one.source, *one.labels)
-    if (
-        not all(isinstance(text, str) for text in texts)
-        or type(one.edits) is not int
-        or not math.isfinite(one.saved_at)
-    ):
+    known = {field.name: data[field.name] for field in fields(SavedDesign)}  # a later version may have more
+    one = SavedDesign(**{**known, "saved_at": float(known["saved_at"]), "labels": tuple(known["labels"])})
+    are_texts = all(isinstance(text, str) for text in (one.id, one.source, *one.labels))
+    if not are_texts or type(one.edits) is not int or not math.isfinite(one.saved_at):
         raise TypeError("a field has the wrong type")
-    return replace(one, labels=tuple(one.labels), declined=bool(one.declined))
+    return replace(one, declined=bool(one.declined))
 
 
 def _make_folder(folder: Path) -> None:
-    if not folder.exists():
-        folder.mkdir(parents=True)
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    if is_new and folder.name == FOLDER:
         # As the caches of pytest and ruff do: a commit of the notebook leaves this folder out.
         (folder / ".gitignore").write_text("*\n", encoding="utf-8")

@@ -58,6 +58,8 @@ class Change:
         selection: Paths of the blocks that shall be selected; `None` leaves the selection.
         renamed: The path that changed, before and after.
         is_gesture: Whether it comes from a slider, whose many small moves are one step of undo.
+        edits: Number of edits that it is: more than one if it restores edits.
+        restored: Labels of the latest edits that it restores, oldest first.
     """
 
     design: Design
@@ -65,6 +67,8 @@ class Change:
     selection: tuple[str, ...] | None = None
     renamed: tuple[str, str] | None = None
     is_gesture: bool = False
+    edits: int = 1
+    restored: tuple[str, ...] = ()
 
 
 def add_block(design: Design, kind: str, after: str | None = None) -> Change:

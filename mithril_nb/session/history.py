@@ -22,7 +22,8 @@ class Step:
         label: The change in words: `"dimension of linear_0"`.
         renamed: The path that changed, before and after.
         next: The step that follows in the same direction; `None` for the last one.
-        count: Number of steps from this one on.
+        count: Number of edits from this step on.
+        restored: Labels of the edits that the step restored, oldest first; empty for a step that is one edit.
     """
 
     design: Design
@@ -30,6 +31,12 @@ class Step:
     renamed: tuple[str, str] | None = None
     next: Step | None = field(default=None, repr=False)
     count: int = 1
+    restored: tuple[str, ...] = ()
+
+    @property
+    def edits(self) -> int:
+        """Number of edits that this step is."""
+        return self.count - (self.next.count if self.next else 0)
 
 
 @dataclass(frozen=True)
@@ -59,16 +66,16 @@ class History:
 
     @property
     def edits(self) -> int:
-        """Number of changes that undo can take back: all of them."""
+        """Number of edits that undo can take back; restored edits are counted one by one."""
         return self.undo.count if self.undo else 0
 
     def labels(self, most: int) -> tuple[str, ...]:
         """Return the labels of the latest changes, oldest first."""
         found, step = [], self.undo
         while step is not None and len(found) < most:
-            found.append(step.label)
+            found += reversed(step.restored or (step.label,))
             step = step.next
-        return tuple(reversed(found))
+        return tuple(reversed(found[:most]))
 
     def with_change(self, change: Change, now_s: float) -> History:
         """Return the history after a change. A slider's moves, close together and alike, become one step."""
@@ -81,22 +88,23 @@ class History:
             and not self.redo
             and now_s - self.changed_at < _ONE_GESTURE_S
         )
-        undo = self.undo if same_gesture else self._step(change.label, change.renamed, self.undo)
+        undo = self.undo if same_gesture else self._step(change, self.undo, change.edits)
         return History(change.design, undo, None, now_s)
 
     def undone(self) -> History:
         """Return the history one step back; itself at the start."""
         if self.undo is None:
             return self
-        return History(self.undo.design, self.undo.next, self._step(self.undo.label, self.undo.renamed, self.redo))
+        return History(self.undo.design, self.undo.next, self._step(self.undo, self.redo, self.undo.edits))
 
     def redone(self) -> History:
         """Return the history one step on; itself at the end."""
         if self.redo is None:
             return self
-        return History(self.redo.design, self._step(self.redo.label, self.redo.renamed, self.undo), self.redo.next)
+        return History(self.redo.design, self._step(self.redo, self.undo, self.redo.edits), self.redo.next)
 
-    def _step(self, label: str, renamed: tuple[str, str] | None, next: Step | None) -> Step:
+    def _step(self, change: Change | Step, next: Step | None, edits: int) -> Step:
         # A copy of the graph has none of the lookup tables that were computed from it, which take more than itself.
         design = replace(self.present, graph=replace(self.present.graph))
-        return Step(design, label, renamed, next, 1 + (next.count if next else 0))
+        count = edits + (next.count if next else 0)
+        return Step(design, change.label, change.renamed, next, count, change.restored)

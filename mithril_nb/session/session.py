@@ -78,7 +78,6 @@ class Session:
             autosave_of_design.changed = self._publish_all
         self._autosave = autosave_of_design
         self._is_edited_by_user = False
-        self._restored = (0, 0)  # steps of history up to the restored edits, and the number of those
         self._lock = threading.RLock()
         self.training = Training(training or {}, self._tell, self._lock, lambda: self._analysis)
         self.errors: list[BaseException] = []
@@ -175,9 +174,13 @@ class Session:
         waits = (self._maker.wait, self.passes.wait, self.costs.wait, self.what_if.wait)
         return all(wait(timeout_s) for wait in waits)
 
-    def end(self) -> None:
-        """Stop its run and its threads, and free what was computed; the design and the runs stay."""
-        if self.training.run is not None:
+    def end(self, *, stops_run: bool = True) -> None:
+        """Stop its run and its threads, and free what was computed; the design and the runs stay.
+
+        Args:
+            stops_run: Whether a run that trains is stopped.
+        """
+        if self.training.run is not None and stops_run:
             self.training.run.stop()
         self._maker.end()
         self.passes.end()
@@ -199,12 +202,14 @@ class Session:
             What went wrong, or `None`. An error is also shown in the snapshot, and changes nothing else.
         """
         with self._lock:
+            was_edited = self._is_edited_by_user
             try:
                 check_command(name, args, self._commands)
-                # What code does to the design is in the code; from the first edit in the widget on, all of it is saved.
+                # Edits by code are in the code; from the first edit in the widget on, the whole design is saved.
                 self._is_edited_by_user |= name in EDITS or name in _MORE_EDITS
                 self.do(name, **args)
             except Exception as error:  # a front end has nobody else to tell: it is shown, and kept
+                self._is_edited_by_user = was_edited
                 self._fail(error)
                 self._publish()
                 return self._notice
@@ -312,10 +317,10 @@ class Session:
             saved = self._autosave and self._autosave.offer
             if not self._autosave or not saved:
                 raise UnknownOptionError("no edits of an earlier run of this cell are saved.")
-            design = self._autosave.accept()
-            self._restored = self._history.edits + 1, saved.edits
             count = "1 edit" if saved.edits == 1 else f"{saved.edits} edits"
-            self.set_design(design, f"restore {count}")
+            with self._autosave.accepted() as design:
+                change = Change(design, f"restore {count}", edits=saved.edits, restored=saved.labels)
+                self._set_history(self._history.with_change(change, time.monotonic()), self._view)
 
     def decline_edits(self) -> None:
         """Start from the code's design: the saved edits stay in the file, and are not offered again."""
@@ -332,10 +337,7 @@ class Session:
     @property
     def edits(self) -> int:
         """Number of edits since the code's design, restored edits counted one by one; 0 if code made all of them."""
-        if not self._is_edited_by_user:
-            return 0
-        steps, (restored_at, restored) = self._history.edits, self._restored
-        return steps + restored - 1 if restored_at and steps >= restored_at else steps
+        return self._history.edits if self._is_edited_by_user else 0
 
     def select(self, paths: Sequence[str]) -> None:
         """Select blocks; paths that do not exist are left out."""

@@ -36,7 +36,9 @@ def design_data(session: Session) -> dict[str, Any]:
     """Return the design as data by MIME type; nothing if the user has not edited it."""
     if session.edits == 0:
         return {}
-    return {DESIGN_MIME: asdict(saved_design(session.design, session.edits, session.edit_labels))}
+    saved = asdict(saved_design(session.design, session.edits, session.edit_labels))
+    # Without the time, so that an output is sent again only if the design has changed.
+    return {DESIGN_MIME: {name: saved[name] for name in ("edits", "labels", "source", "design")}}
 
 
 @render.register(Session)

@@ -89,6 +89,12 @@ class Training:
     def _tell_of(self, kind: str, value: Any) -> None:
         self._tell(kind, self._with_model(value) if kind == "run" else value)
 
+    def take_over(self, earlier: Training) -> None:
+        """Continue to show and steer a run that the earlier run of the cell has started, if it still trains."""
+        if earlier.run is not None and earlier.run.state in ("running", "paused"):
+            self.run, self.runs, self._graph = earlier.run, list(earlier.runs), earlier._graph
+            self._unfollow = follow(self.run, self._tell_of, self._lock)
+
     def train(self) -> None:
         """Go on with the run; what is done, stopped or failed starts anew, at the rate that the person set last.
 

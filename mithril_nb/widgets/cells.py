@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 from IPython import get_ipython
 
-FOLDER = ".mithril_nb"
-"""The folder beside a notebook that holds what is saved for its cells."""
+from mithril_nb.session.autosave import FOLDER
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,16 @@ def current_cell() -> Cell | None:
     return Cell(path if path and path.is_file() else None, str(metadata["cellId"]), str(header.get("msg_id")))
 
 
-def replace_older() -> None:
-    """Replace the widgets that earlier runs of the current cell made."""
+def replace_older() -> list[Replaceable]:
+    """Replace the widgets that earlier runs of the current cell made, and return them."""
     cell = current_cell()
     run, widgets = _WIDGETS.get(cell.id, ("", [])) if cell else ("", [])
-    if cell and run != cell.run:
-        _WIDGETS[cell.id] = cell.run, []
-        for older in widgets:
-            older.replace()
+    if cell is None or run == cell.run:
+        return []
+    _WIDGETS[cell.id] = cell.run, []
+    for older in widgets:
+        older.replace()
+    return widgets
 
 
 def remember(widget: Replaceable) -> None:

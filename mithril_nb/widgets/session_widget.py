@@ -59,13 +59,19 @@ class SessionWidget(FrontEndWidget):
         """Close the widget because a newer run of its cell made another; views that remain are labelled so."""
         self.send({"type": "replaced"})
         self._twin.replace()
-        self.close()
+        self._close(is_replaced=True)
 
     def close(self) -> None:
         """End what is under way, and close the widget. What was made stays."""
+        self._close(is_replaced=False)
+
+    def _end_session(self, *, is_replaced: bool) -> None:
+        self.session.end()
+
+    def _close(self, *, is_replaced: bool) -> None:
         forget(self)
         self._unlisten()
-        self.session.end()
+        self._end_session(is_replaced=is_replaced)
         self._packer.end(0)
         self._twin.end()
         self.layout.close()  # a widget of its own, which ipywidgets leaves open

@@ -120,6 +120,9 @@ class Workbench(SessionWidget):
         if self._is_attended and (kind == "snapshot" or (kind == "run" and value["state"] != "running")):
             self._twin.refresh()
 
+    def _end_session(self, *, is_replaced: bool) -> None:
+        self.session.end(stops_run=not is_replaced)  # the newer widget takes the run over
+
     def _quick_picture(self) -> Mapping[str, Any] | None:
         """Return the design as it is now if an edit has changed it since the last picture."""
         if self.session.design is self._pictured:
@@ -212,8 +215,14 @@ def workbench(
             (("needs", "the path of a file, or False to save none"),),
             'ml.workbench(model, autosave="design.json")',
         )
-    replace_older()  # so that the edits made in the widget of an earlier run are saved before they are looked for
-    return Workbench(Session(design, backend or JaxBackend(), training, partial(_autosave, autosave)))
+    older = (
+        replace_older()
+    )  # so that the edits made in the widget of an earlier run are saved before they are looked for
+    session = Session(design, backend or JaxBackend(), training, partial(_autosave, autosave))
+    for one in older:
+        if isinstance(one, Workbench):
+            session.training.take_over(one.session.training)
+    return Workbench(session)
 
 
 def _autosave(wanted: bool | str | Path, design: Design) -> Autosave | None:

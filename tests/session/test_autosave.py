@@ -82,6 +82,7 @@ def test_restored_edits_and_new_ones_are_counted_together(open_session):
     assert later.snapshot()["autosave"]["edits"] == 3
     edit(later, "add_block", kind="Relu")
     assert later.snapshot()["autosave"]["edits"] == 4
+    assert later.edit_labels == ("add Relu", "add Tanh", "add Sigmoid", "add Relu")
     later.end()
     assert offer(open_session())["edits"] == 4
 
@@ -148,7 +149,7 @@ def test_the_folder_is_left_out_of_commits(open_session, file):
         "[" * 100_000,
     ],
 )
-def test_a_broken_file_is_ignored_and_replaced(open_session, file, text):
+def test_a_broken_file_is_put_aside(open_session, file, text):
     file.parent.mkdir()
     file.write_text(text)
     session = open_session()
@@ -156,6 +157,78 @@ def test_a_broken_file_is_ignored_and_replaced(open_session, file, text):
     edit(session, "add_block", kind="Relu")
     session.end()
     assert offer(open_session())["edits"] == 1
+    assert file.with_name(f"{file.name}.bak").read_text() == text
+
+
+def test_a_file_of_the_user_is_never_touched(tmp_path, monkeypatch):
+    monkeypatch.setattr(autosave, "_IN_MEMORY", {})
+    path, start = tmp_path / "model.json", design_of(MLP(4, [3], 2), None)
+    path.write_text('{"format": "mithril_nb.model"}')
+    session = Session(start, JaxBackend(), None, lambda design: Autosave(path, design))
+    edit(session, "add_block", kind="Relu")
+    session.end()
+    problem = session.snapshot()["autosave"]["problem"]
+    assert problem == f"{path}: the file exists and is not an autosave file, so edits are kept in memory only"
+    edit(session, "undo")
+    session.end()
+    assert path.read_text() == '{"format": "mithril_nb.model"}'
+    assert [one.name for one in tmp_path.iterdir()] == ["model.json"]
+
+
+def test_a_file_of_a_later_version_keeps_what_is_known(open_session, file):
+    session = open_session()
+    edit(session, "add_block", kind="Relu")
+    session.end()
+    data = json.loads(file.read_text())
+    data["versions"][0]["colour"] = "blue"
+    file.write_text(json.dumps(data))
+    assert offer(open_session())["edits"] == 1
+
+
+@pytest.mark.parametrize("saved_at", [10**400, float("inf"), "now", None])
+def test_a_time_that_is_none_is_refused(open_session, file, saved_at):
+    session = open_session()
+    edit(session, "add_block", kind="Relu")
+    session.end()
+    data = json.loads(file.read_text())
+    data["versions"][0]["saved_at"] = saved_at
+    file.write_text(json.dumps(data))
+    assert offer(open_session()) is None
+
+
+def test_a_restore_that_fails_loses_nothing(open_session, file, monkeypatch):
+    session = open_session()
+    edit(session, "add_block", kind="Relu")
+    session.end()
+    later = open_session()
+
+    def fail(design, version):
+        raise RuntimeError("no memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(later, "_analysed", fail)
+        assert later.run_command("restore_edits", {}) is not None
+    assert offer(later) is not None
+    edit(later, "restore_edits")
+    edit(later, "undo")
+    later.end()
+    assert offer(open_session())["edits"] == 1, "edits that were restored and taken back are offered again"
+
+
+def test_edits_are_counted_after_restoring_undoing_and_failing(open_session):
+    session = open_session()
+    for kind in ("Relu", "Tanh", "Sigmoid"):
+        edit(session, "add_block", kind=kind)
+    session.end()
+    later = open_session()
+    assert later.run_command("add_block", {"kind": "Nothing"}) is not None
+    later.do("add_block", kind="Relu")
+    later.do("undo")
+    assert later.edits == 0, "an edit that failed and edits by code are not the user's"
+    edit(later, "restore_edits")
+    edit(later, "undo")
+    edit(later, "add_block", kind="Linear")
+    assert (later.edits, later.edit_labels) == (1, ("add Linear",))
 
 
 def test_a_file_that_cannot_be_written_is_reported_and_edits_stay_in_memory(tmp_path, monkeypatch):
