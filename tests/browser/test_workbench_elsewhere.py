@@ -37,7 +37,8 @@ def test_a_saved_notebook_shows_the_workbench_with_no_kernel_as_it_was_left(open
     visible = notebook.page.locator(twin).filter(visible=True)
     assert visible.count() == 0, "while the widget lives, its picture has nothing to say"
     notebook.execute("wb.do('rename', path='linear_0', name='entrance')")
-    notebook.page.locator(twin, has_text="entrance").first.wait_for(state="attached")
+    # The graph comes at once, stages and costs when nothing has changed for a while.
+    notebook.page.locator(twin, has_text="entrance").filter(has_text="dot_general").first.wait_for(state="attached")
     assert visible.count() == 0
 
     saved = notebook.save()

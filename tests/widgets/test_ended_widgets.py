@@ -68,6 +68,20 @@ def test_a_workbench_that_ended_holds_little(open_one, stress, way, most_mib):
         assert slope <= most_mib
 
 
+def test_a_run_that_trains_continues_in_the_workbench_of_the_next_run(open_one):
+    wb = open_one()
+    wb.session.training.options.update(data=(np.zeros((32, 29), "float32"), np.zeros(32, "int32")), epochs=10**6)
+    wb.do("train")
+    newer = open_one()
+    assert newer.run is wb.run
+    assert newer.run.state == "running"
+    newer.do("stop")
+    newer.run.wait(60)
+    assert newer.session.snapshot()["run"]["state"] == "stopped"
+    newest = open_one()
+    assert newest.run is None, "a run that ended belongs to the workbench that started it"
+
+
 def test_a_closed_workbench_still_has_its_values(open_one):
     wb = open_one()
     source, model, flops = wb.source, wb.model, wb.cost.total.flops
