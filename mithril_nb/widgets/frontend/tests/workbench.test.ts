@@ -207,6 +207,13 @@ describe("the workbench", () => {
     expect(sent("remove")).toHaveLength(2);
   });
 
+  test("removes no block while the focus is on a slider, a checkbox or a menu", () => {
+    click('[data-mnb-node="gelu_0"]');
+    find(".mnb-root").append(Object.assign(document.createElement("input"), { type: "checkbox" }));
+    for (const control of ['[data-mnb-action="train.rate"]', '[type="checkbox"]', '[data-mnb-action="train.loss"]']) for (const name of ["Delete", "Backspace"]) key(control, name);
+    expect(sent("remove")).toEqual([]);
+  });
+
   test("keeps the focus on undo when there is no more to undo", () => {
     const undo = find('[data-mnb-action="undo"]');
     session.change({ can_undo: true });
