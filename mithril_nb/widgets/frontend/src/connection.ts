@@ -16,7 +16,7 @@ export function editCount(edits: number): string {
   return edits === 1 ? "1 edit" : `${edits} edits`;
 }
 
-/** What to do after the kernel is gone. */
+/** What to do after the kernel or the widget has ended. */
 export function adviceFor({ autosave, can_undo }: Work): string {
   const again = "Run this notebook from the top to continue.";
   if (!autosave && can_undo) return "Your edits are not saved. Copy the source before you run the cell again.";
@@ -50,11 +50,11 @@ export class Connection {
   }
 
   private update(): void {
-    const { connection, refused } = this.kernel;
-    const gone = connection === "lost" || connection === "replaced";
-    this.root.hidden = !gone;
+    const { connection, isGone, refused } = this.kernel;
+    this.root.hidden = !isGone;
     attr(this.root.closest(".mnb-root") ?? this.root, "data-mnb-connection", connection);
     if (connection === "lost") text(this.state, `Disconnected from the kernel. ${adviceFor(this.work())}`);
+    if (connection === "closed") text(this.state, `This widget was closed. ${adviceFor(this.work())}`);
     if (connection === "replaced") text(this.state, "Replaced: a newer run of the cell shows the current widget.");
     attr(this.state, "title", this.work().autosave?.path);
     this.copy.hidden = !this.work().source;

@@ -25,12 +25,20 @@ describe("what to do after the kernel is gone", () => {
 });
 
 describe("the strip", () => {
-  const shown = (work: Work): HTMLElement => {
-    const model = new FakeModel({});
+  const shown = (work: Work, status?: string): HTMLElement => {
+    const model = Object.assign(new FakeModel({}), status && { widget_manager: { kernel: { status } } });
     const strip = new Connection(new Kernel(model), () => work).root;
     model.emit("comm:close");
     return strip;
   };
+
+  test.each([
+    [undefined, "Disconnected from the kernel. "],
+    ["unknown", "Disconnected from the kernel. "],
+    ["idle", "This widget was closed. "],
+  ])("names what ended, where the kernel is %s", (status, what) => {
+    expect(shown({}, status).querySelector("[role=status]")!.textContent).toBe(`${what}Run this notebook from the top to continue.`);
+  });
 
   test("copies a source only where there is one", () => {
     expect([{}, { source: "" }, { source: "x" }].map((work) => shown(work).querySelector<HTMLElement>('[data-mnb-action="connection.copy"]')!.hidden)).toEqual([true, true, false]);

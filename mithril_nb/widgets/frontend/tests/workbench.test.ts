@@ -326,6 +326,21 @@ describe("the workbench", () => {
     expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(/^The run ended with its kernel at step \d+\. Parameters that were not saved are lost\.$/);
   });
 
+  test.each([
+    ["replaced", () => session.message({ type: "replaced" }), "Replaced: see the newer widget."],
+    ["closed", () => Object.assign(session, { widget_manager: { kernel: { status: "busy" } } }), "This widget was closed. The run is not shown here any more."],
+  ])("does not end a run because the widget is %s", (state, happens, message) => {
+    session.change({ run: { ...session.snapshot.run, state: "running", left_s: 180 } });
+    expect(find('[data-mnb-tab="train"]').textContent).toContain("running");
+    happens();
+    session.emit("comm:close");
+    expect([find(".mnb-train").dataset["mnbRun"], find(".mnb-run-state").textContent!.split(" · ")[0]]).toEqual([state, state]);
+    const said = find(".mnb-train .mnb-inline-problem");
+    expect([said.textContent, said.classList.contains("mnb-plain"), said.hidden]).toEqual([message, true, false]);
+    for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
+    expect(find('[data-mnb-tab="train"]').textContent).not.toContain("running");
+  });
+
   test("labels itself as replaced, and does no command any more", () => {
     session.change({ can_undo: true });
     session.message({ type: "replaced" });
