@@ -16,8 +16,8 @@ describe("what to do after the kernel is gone", () => {
     ],
     [
       "edits are saved elsewhere",
-      saved("/home/me/designs/digits.json"),
-      "Your 2 edits are saved in /home/me/designs/digits.json. Run this notebook from the top to continue. This cell then offers to restore them.",
+      saved("/designs/july/digits.json"),
+      "Your 2 edits are saved in /designs/july/digits.json. Run this notebook from the top to continue. This cell then offers to restore them.",
     ],
   ] as [string, Work, string][])("%s", (_, work, advice) => {
     expect(adviceFor(work)).toBe(advice);
