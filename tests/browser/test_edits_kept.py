@@ -101,5 +101,7 @@ def test_a_view_of_a_replaced_workbench_is_labelled(open_notebook):
         }"""
     )
     notebook.wait_for_cells()
-    label = notebook.output(2).get_by_text("Replaced: a newer run of the cell shows the current widget")
-    label.first.wait_for(timeout=20_000)
+    still = notebook.output(2).locator(".mnb-still > p").first
+    expect(still).to_have_text(
+        "Replaced: a newer run of the cell shows the current widget. This is a picture of the old one.", timeout=20_000
+    )

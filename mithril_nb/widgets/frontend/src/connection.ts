@@ -7,20 +7,24 @@ import type { Autosave } from "./types";
 
 /** What a widget can lose with its kernel; a run or a program that is only looked at has neither source nor edits. */
 export interface Work {
-  source: string;
+  source?: string;
   autosave?: Autosave | null;
+  can_undo?: boolean;
 }
 
 export function editCount(edits: number): string {
   return edits === 1 ? "1 edit" : `${edits} edits`;
 }
 
-/** What to do after the kernel is gone. */
-export function adviceFor({ autosave }: Work): string {
+/** What to do after the kernel or the widget has ended. */
+export function adviceFor({ autosave, can_undo }: Work): string {
   const again = "Run this notebook from the top to continue.";
+  if (!autosave && can_undo) return "Your edits are not saved. Copy the source before you run the cell again.";
   if (!autosave || autosave.edits === 0) return again;
   if (autosave.problem) return `Your ${editCount(autosave.edits)} could not be saved (${autosave.problem}). Copy the source before you run the cell again.`;
-  return `Your ${editCount(autosave.edits)} are saved in ${autosave.path.split(/[\\/]/).slice(-2).join("/")}, beside the notebook. ${again} This cell then offers to restore them.`;
+  const [folder, file] = autosave.path.split(/[\\/]/).slice(-2);
+  const place = folder === ".mithril_nb" ? `${folder}/${file}, beside the notebook` : autosave.path;
+  return `Your ${editCount(autosave.edits)} are saved in ${place}. ${again} This cell then offers to restore them.`;
 }
 
 export class Connection {
@@ -35,7 +39,7 @@ export class Connection {
     private readonly work: () => Work,
     private readonly changed: () => void = () => {},
   ) {
-    this.copy = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "connection.copy", onclick: () => void copyFrom(this.copy, this.work().source) }, icon(ICONS.copy), "Copy the source");
+    this.copy = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "connection.copy", onclick: () => void copyFrom(this.copy, this.work().source ?? "") }, icon(ICONS.copy), "Copy the source");
     this.root.append(h("div", {}, this.state, this.refused), this.copy);
     this.leave = kernel.watch(() => this.update());
     this.update();
@@ -46,14 +50,14 @@ export class Connection {
   }
 
   private update(): void {
-    const { connection, refused } = this.kernel;
-    const gone = connection === "lost" || connection === "replaced";
-    this.root.hidden = !gone;
+    const { connection, isGone, refused } = this.kernel;
+    this.root.hidden = !isGone;
     attr(this.root.closest(".mnb-root") ?? this.root, "data-mnb-connection", connection);
     if (connection === "lost") text(this.state, `Disconnected from the kernel. ${adviceFor(this.work())}`);
+    if (connection === "closed") text(this.state, `This widget was closed. ${adviceFor(this.work())}`);
     if (connection === "replaced") text(this.state, "Replaced: a newer run of the cell shows the current widget.");
     attr(this.state, "title", this.work().autosave?.path);
-    this.copy.hidden = this.work().source === "";
+    this.copy.hidden = !this.work().source;
     text(this.refused, refused.length === 0 ? "" : `Not done, because no kernel is connected: ${refused.map((name) => name.replaceAll("_", " ")).join(", ")}.`);
     this.refused.hidden = refused.length === 0;
     if (refused.length > 0) this.changed(); // fields that show what was typed go back to the value of the model

@@ -2,8 +2,11 @@
 
 import type { Reply, WidgetModel } from "./types";
 
-/** "replaced": a newer run of the cell made another widget. */
-export type Connection = "live" | "waiting" | "lost" | "replaced";
+/**
+ * "lost": the kernel of the widget ended or restarted. "closed": only the widget ended. "replaced": a newer run of the cell
+ * made another widget.
+ */
+export type Connection = "live" | "waiting" | "lost" | "closed" | "replaced";
 
 /** A command without a reply after this long means that the kernel is busy or gone. */
 export const PATIENCE_MS = 5000;
@@ -12,6 +15,8 @@ export const PATIENCE_MS = 5000;
 const QUIET = /^(hello|select|expand|collapse|tidy|dismiss|request_.*|want_.*|leave_.*|show_.*|open_node|close_node|what_if)$/;
 
 const DEAD = ["none", "dead", "terminating"];
+/** A kernel that restarts has none of these when the comms close. */
+const ALIVE = ["idle", "busy"];
 
 interface Pending {
   name: string;
@@ -47,7 +52,7 @@ export class Kernel {
   private readonly onCustom = (message: any, buffers: DataView[]): void => this.receive(message, buffers ?? []);
   private readonly onClosed = (): void => {
     this.isClosed = true;
-    this.setConnection("lost");
+    this.lose();
   };
   private readonly onCommLive = (): void => {
     // The event does not say which way the comm changed, and the model's proxy does not show it: ask the kernel.
@@ -87,7 +92,7 @@ export class Kernel {
         this.model.send({ type: "command", id, name, args });
       } catch {
         // A comm that is closed may throw on send: the badge says so, and nothing is lost.
-        this.setConnection("lost");
+        this.lose();
       }
     });
   }
@@ -142,13 +147,19 @@ export class Kernel {
     if (this.connection !== "live" || this.waiting) {
       this.waiting = null;
       this.refused = [];
+      this.isClosed = false;
       this.setConnection("live");
     }
   }
 
   /** Whether no command can be done. */
   get isGone(): boolean {
-    return this.connection === "lost" || this.connection === "replaced";
+    return this.connection === "lost" || this.connection === "closed" || this.connection === "replaced";
+  }
+
+  /** The comm is closed: together with the kernel, or alone. */
+  private lose(): void {
+    this.setConnection(ALIVE.includes(kernelStatus(this.model) ?? "") ? "closed" : "lost");
   }
 
   private refuse(names: string[]): void {
@@ -186,7 +197,7 @@ export class Kernel {
     const status = kernelStatus(this.model);
     // An idle kernel may still be at work on this: handlers run in a subshell of their own. But one that is idle and
     // never said a word does not know this widget, as in a notebook that was saved with its widgets and opened again.
-    const gone = this.commSuspect || DEAD.includes(status ?? "") || (status === "idle" && !this.everHeard);
+    const gone = this.isClosed || this.commSuspect || DEAD.includes(status ?? "") || (status === "idle" && !this.everHeard);
     this.waiting = { name: oldest.name, since: oldest.since };
     if (!gone) {
       this.setConnection("waiting");
@@ -196,8 +207,9 @@ export class Kernel {
   }
 
   private setConnection(connection: Connection): void {
-    if (this.connection === "replaced") return;
-    this.connection = connection;
+    // The first reason stays: a kernel that restarted is idle again soon.
+    const isKept = this.connection === "replaced" || (this.isGone && (connection === "lost" || connection === "closed"));
+    if (!isKept) this.connection = connection;
     if (this.isGone) {
       this.waiting = null;
       const dropped = [...this.pending];

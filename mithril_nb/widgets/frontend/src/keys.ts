@@ -55,7 +55,7 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     case "[": return pane?.walk(-1), pane !== null;
     case "]": return pane?.walk(1), pane !== null;
     case "Delete":
-    case "Backspace": return canvas?.removeSelected() ?? false;
+    case "Backspace": return !(event.target as Element).closest("input, textarea, select") && (canvas?.removeSelected() ?? false);
     case "F2": return canvas?.renameSelected() ?? false;
     case " ":
       if (!train || store.tab !== "train" || (event.target as Element).closest("button, [role=tab], [role=treeitem], tr")) return false;

@@ -26,7 +26,7 @@ export function mountCurves({ model, el }: Mounted): () => void {
   let latest = model.get("run") as Partial<Run> | null;
   const run = (): Run => ({ ...NO_RUN, ...latest });
   const root = h("div", { class: "mnb-root mnb-live", role: "region", "aria-label": "Training run" });
-  const connection = new Connection(kernel, () => ({ source: "" }));
+  const connection = new Connection(kernel, () => ({}));
   const feed = feedCurves(kernel, () => run().points);
   const train = new Train({ kernel, curves: feed.curves, run, canStart: false });
   root.append(connection.root, train.root);

@@ -16,7 +16,7 @@ export function listOf(labels: readonly string[], edits: number): string {
 
 export class Restore {
   readonly root = h("section", { class: "mnb-restore", hidden: true, "aria-label": "Saved edits", "data-mnb-part": "restore" });
-  private readonly said = h("p", { role: "status" });
+  private readonly summary = h("p", { role: "status" });
   private readonly restore: HTMLButtonElement;
   private readonly difference = h("pre", { tabindex: "0", "aria-label": "Difference between the code's model and the saved one" });
   private painted = "";
@@ -26,7 +26,7 @@ export class Restore {
     this.restore = h("button", { type: "button", class: "mnb-button mnb-primary", "data-mnb-action": "restore.edits", onclick: () => this.choose("restore_edits") });
     const start = h("button", { type: "button", class: "mnb-button", "data-mnb-action": "restore.decline", onclick: () => this.choose("decline_edits") }, "Start from the code");
     this.root.append(
-      h("div", { class: "mnb-restore-row" }, this.said, this.restore, start),
+      h("div", { class: "mnb-restore-row" }, this.summary, this.restore, start),
       h("details", {}, h("summary", { "data-mnb-action": "restore.difference" }, "Show the difference"), this.difference),
     );
     this.leave = store.on("snapshot", () => this.update());
@@ -49,7 +49,7 @@ export class Restore {
     if (!offer || key === this.painted) return;
     this.painted = key;
     const when = new Date(offer.saved_at * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-    text(this.said, `An earlier run of this cell saved ${editCount(offer.edits)} on ${when}: ${listOf(offer.labels, offer.edits)}.${offer.can_restore ? "" : " They cannot be restored, because the model has parts that cannot be written to a file: copy what you need from the difference."}`);
+    text(this.summary, `An earlier run of this cell saved ${editCount(offer.edits)} on ${when}: ${listOf(offer.labels, offer.edits)}.${offer.can_restore ? "" : " They cannot be restored, because the model has parts that cannot be written to a file: copy what you need from the difference."}`);
     text(this.restore, `Restore your ${editCount(offer.edits)}`);
     attr(this.restore, "aria-disabled", offer.can_restore ? null : "true");
     this.difference.replaceChildren(...linesOf(offer));

@@ -3,7 +3,7 @@
 import { Clock } from "./clock";
 import { attr, choose, h, icon, ICONS, text } from "./dom";
 import { figure, fromSlider, seconds, short, si, toSlider } from "./format";
-import type { Kernel } from "./kernel";
+import type { Connection, Kernel } from "./kernel";
 import type { Curves } from "./messages";
 import { Plot } from "./plot";
 import type { Run } from "./types";
@@ -12,6 +12,16 @@ const RATE_MIN = 1e-6;
 const RATE_MAX = 1;
 
 const STATE_WORDS: Record<string, string> = { none: "not started", idle: "ready", running: "running", paused: "paused", stopped: "stopped", done: "done", failed: "failed", lost: "ended with the kernel" };
+
+/** A run as it can be shown: one that was running or paused when the connection ended is not followed any more. */
+function shownRun(run: Run, connection: Connection): Run {
+  if (run.state !== "running" && run.state !== "paused") return run;
+  if (connection === "replaced") return { ...run, state: "replaced", message: "Replaced: see the newer widget." };
+  if (connection === "closed") return { ...run, state: "closed", message: "This widget was closed. The run is not shown here any more." };
+  // A run is a thread of its kernel, and ends with it.
+  if (connection === "lost") return { ...run, state: "lost", message: `The run ended with its kernel at step ${run.step.toLocaleString("en-US")}. Parameters that were not saved are lost.` };
+  return run;
+}
 
 export interface TrainOptions {
   kernel: Kernel;
@@ -139,10 +149,8 @@ export class Train {
   }
 
   update(): void {
-    const { isGone } = this.options.kernel;
-    const last = this.options.run();
-    // A run is a thread of its kernel, and ends with it.
-    const run: Run = isGone && (last.state === "running" || last.state === "paused") ? { ...last, state: "lost", message: `The run ended with its kernel at step ${last.step.toLocaleString("en-US")}. Parameters that were not saved are lost.` } : last;
+    const { connection, isGone } = this.options.kernel;
+    const run = shownRun(this.options.run(), connection);
     const { state } = run;
     const alive = state === "running" || state === "paused";
     const ended = state === "stopped" || state === "failed";

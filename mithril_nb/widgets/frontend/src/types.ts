@@ -179,8 +179,8 @@ export interface StageInfo {
   message: string;
 }
 
-/** "lost" is a state of the page: the kernel ended while the run trained. */
-export type RunState = "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "lost";
+/** The last three are states of the page, by its connection, for a run that was running or paused at the end of it. */
+export type RunState = "none" | "idle" | "running" | "paused" | "stopped" | "done" | "failed" | "lost" | "closed" | "replaced";
 
 export interface Run {
   state: RunState;

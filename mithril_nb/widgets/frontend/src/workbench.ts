@@ -84,7 +84,7 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   const tabs = new Tabs(store, [
     { name: "cost", title: "Cost", root: cost.root },
     { name: "passes", title: "Passes", root: passes.root, figure: () => passes.count },
-    { name: "train", title: "Train", root: train.root, figure: () => (store.snapshot.run.state === "running" ? "running" : "") },
+    { name: "train", title: "Train", root: train.root, figure: () => (store.snapshot.run.state === "running" && !kernel.isGone ? "running" : "") },
     { name: "source", title: "Source", root: source.root },
     { name: "problems", title: "Problems", root: problems.root, figure: () => (store.snapshot.problems.length ? String(store.snapshot.problems.length) : "") },
   ]);
@@ -123,7 +123,10 @@ function build(model: WidgetModel, el: HTMLElement, first: Snapshot): () => void
   model.on("change:snapshot", onSnapshot);
   const leaveKernel = [
     store.on("passes", () => tabs.update()),
-    kernel.watch(() => train.update()),
+    kernel.watch(() => {
+      train.update();
+      tabs.update();
+    }),
     kernel.on("run", (message: { run: Run }) => store.takeRun(message.run)),
     store.on(
       "run",

@@ -59,6 +59,11 @@ describe("the explorer", () => {
     await vi.waitFor(() => expect(find('[data-mnb-status="cost"] span').textContent).toBe("24·batch·width² + …"));
     expect(find('[data-mnb-status="cost"]').title).toBe("24·batch·width² + 9·batch·width");
   });
+  test("offers no source to copy after the kernel is gone: a program has none", () => {
+    session.emit("comm:close");
+    expect(find('[data-mnb-part="connection"]').hidden).toBe(false);
+    expect(find('[data-mnb-action="connection.copy"]').hidden).toBe(true);
+  });
   test("tells the time of a module without machine code under a name of its own", () => {
     session.change({ status: { ...status, optimize_s: 0.25, compile_s: null } });
     expect(find('[data-mnb-status="optimize"]').textContent).toBe("optimize250 ms");

@@ -113,6 +113,36 @@ describe("a kernel", () => {
     expect(kernel.connection).toBe("live");
   });
 
+  test.each([
+    [{ kernel: { status: "idle" } }, "closed"],
+    [{ kernel: { status: "busy" } }, "closed"],
+    [{ kernel: { status: "unknown" } }, "lost"],
+    [{ kernel: { status: "starting" } }, "lost"],
+    [{ kernel: { status: "restarting" } }, "lost"],
+    [{ kernel: { status: "autorestarting" } }, "lost"],
+    [{ kernel: { status: "dead" } }, "lost"],
+    [{ kernel: null }, "lost"],
+    [{}, "lost"],
+  ])("decides when its comm closes whether the kernel or only the widget ended: %o is %s", (manager, connection) => {
+    (model as any).widget_manager = manager;
+    model.emit("comm:close");
+    expect([kernel.connection, kernel.isGone]).toEqual([connection, true]);
+  });
+
+  test.each(["closed", "lost", "replaced"])("stays %s whatever its kernel does later, and every command ends", async (connection) => {
+    const manager = { kernel: { status: connection === "lost" ? "unknown" : "idle" } };
+    (model as any).widget_manager = manager;
+    kernel.heard();
+    if (connection === "replaced") model.message({ type: "replaced" });
+    model.emit("comm:close");
+    for (const status of ["idle", "dead"]) {
+      manager.kernel.status = status;
+      const reply = kernel.send("select", {});
+      await vi.advanceTimersByTimeAsync(PATIENCE_MS + 1000);
+      expect([kernel.connection, kernel.waiting, (await reply).ok]).toEqual([connection, null, false]);
+    }
+  });
+
   test("is lost if sending throws, and commands still end", async () => {
     vi.spyOn(model, "send").mockImplementation(() => {
       throw new Error("Cannot send");

@@ -207,6 +207,13 @@ describe("the workbench", () => {
     expect(sent("remove")).toHaveLength(2);
   });
 
+  test("removes no block while the focus is on a slider, a checkbox or a menu", () => {
+    click('[data-mnb-node="gelu_0"]');
+    find(".mnb-root").append(Object.assign(document.createElement("input"), { type: "checkbox" }));
+    for (const control of ['[data-mnb-action="train.rate"]', '[type="checkbox"]', '[data-mnb-action="train.loss"]']) for (const name of ["Delete", "Backspace"]) key(control, name);
+    expect(sent("remove")).toEqual([]);
+  });
+
   test("keeps the focus on undo when there is no more to undo", () => {
     const undo = find('[data-mnb-action="undo"]');
     session.change({ can_undo: true });
@@ -317,6 +324,21 @@ describe("the workbench", () => {
     expect(find('[data-mnb-figure="left"]').textContent).toBe("–");
     for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
     expect(find(".mnb-train .mnb-inline-problem").textContent).toMatch(/^The run ended with its kernel at step \d+\. Parameters that were not saved are lost\.$/);
+  });
+
+  test.each([
+    ["replaced", () => session.message({ type: "replaced" }), "Replaced: see the newer widget."],
+    ["closed", () => Object.assign(session, { widget_manager: { kernel: { status: "busy" } } }), "This widget was closed. The run is not shown here any more."],
+  ])("does not end a run because the widget is %s", (state, happens, message) => {
+    session.change({ run: { ...session.snapshot.run, state: "running", left_s: 180 } });
+    expect(find('[data-mnb-tab="train"]').textContent).toContain("running");
+    happens();
+    session.emit("comm:close");
+    expect([find(".mnb-train").dataset["mnbRun"], find(".mnb-run-state").textContent!.split(" · ")[0]]).toEqual([state, state]);
+    const said = find(".mnb-train .mnb-inline-problem");
+    expect([said.textContent, said.classList.contains("mnb-plain"), said.hidden]).toEqual([message, true, false]);
+    for (const action of ["run", "step", "stop"]) expect(find(`[data-mnb-action="train.${action}"]`).getAttribute("aria-disabled")).toBe("true");
+    expect(find('[data-mnb-tab="train"]').textContent).not.toContain("running");
   });
 
   test("labels itself as replaced, and does no command any more", () => {
