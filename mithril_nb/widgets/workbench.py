@@ -221,4 +221,4 @@ def _autosave(wanted: bool | str | Path, design: Design) -> Autosave | None:
     if not isinstance(wanted, bool):
         return Autosave(Path(wanted), design)
     cell = current_cell() if wanted else None
-    return cell and Autosave(cell.file(), design)
+    return cell and Autosave(cell.file(Workbench), design)
