@@ -38,6 +38,7 @@ class Design:
         name: Name of the model.
         output: Name of the output that is trained on, of a model with several; `""` while none is chosen.
         loss: Name of the loss; `""` for the loss that the workbench was opened with.
+        uses_example_data: Whether it trains on the generated data of the example if the user gave no data.
     """
 
     graph: LogicalGraph
@@ -46,6 +47,7 @@ class Design:
     name: str = "model"
     output: str = ""
     loss: str = ""
+    uses_example_data: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,8 @@ def remove_blocks(design: Design, paths: Sequence[str]) -> Change:
         parent, name = _place(design.graph, "remove", path)
         graph = inside(graph, parent, lambda level, name=name: edit.remove(level, [name], bridge=True))
     what = paths[0] if len(paths) == 1 else f"{len(paths)} blocks"
-    return Change(replace(design, graph=graph), f"remove {what}", ())
+    is_example = design.uses_example_data and bool(graph.nodes)  # a model built from nothing is another one
+    return Change(replace(design, graph=graph, uses_example_data=is_example), f"remove {what}", ())
 
 
 def connect(design: Design, source: str, target: str) -> Change:
@@ -342,7 +345,7 @@ def design_to_dict(design: Design) -> dict[str, Any]:
         True
     """
     shapes = {name: list(shape) for name, shape in design.shapes}
-    chosen = {"program": design.program, "output": design.output, "loss": design.loss}
+    chosen = {name: getattr(design, name) for name in ("program", "output", "loss", "uses_example_data")}
     return {"model": to_dict(design.graph, design.name), "shapes": shapes, **chosen}
 
 
@@ -358,7 +361,8 @@ def design_from_dict(data: Mapping[str, Any]) -> Design:
         design = set_shape(design, port, shape).design
     if data.get("loss"):
         design = set_loss(design, data["loss"]).design
-    design = replace(design, output=str(data.get("output", "")))
+    uses_example_data = data.get("uses_example_data") is True
+    design = replace(design, output=str(data.get("output", "")), uses_example_data=uses_example_data)
     return set_program(design, data.get("program", design.program)).design
 
 

@@ -298,13 +298,14 @@ class Session:
             self._set_history(self._history.with_change(Change(design, label), time.monotonic()), self._view)
 
     def load_example(self) -> None:
-        """Replace the design by a small example; without training data it comes with generated data."""
+        """Replace the design by a small example, which trains on generated data if the user gave no data."""
         with self._lock:
             options = self.training.options
-            data = options["data"] if "data" in options else example_data()
+            is_generated = "data" not in options
+            data = example_data() if is_generated else options["data"]
             example = example_design(data, options.get("loss", "cross_entropy"))
-            self.set_design(replace(example, program=self.design.program), "load an example")
-            options["data"] = data
+            example = replace(example, program=self.design.program, uses_example_data=is_generated)
+            self.set_design(example, "load an example")
 
     def restore_edits(self) -> None:
         """Put the design in place that an earlier session of this workbench saved, as one edit.

@@ -13,6 +13,7 @@ import numpy as np
 from mithril_nb.errors import DataError, UnknownOptionError
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.session.analysis import Analysis
+from mithril_nb.session.example import example_data
 from mithril_nb.train import Run, TrainingEvent, fit
 from mithril_nb.train.history import CURVES
 
@@ -80,7 +81,8 @@ class Training:
         """Return the run as a front end shows it."""
         view = run_view(self.run)
         if self.run is None:
-            view["message"] = "" if "data" in self.options else "give the workbench data=(x, y) to train"
+            has_data = "data" in self.options or self._analysis_now().design.uses_example_data
+            view["message"] = "" if has_data else "give the workbench data=(x, y) to train"
         return self._with_model(view)
 
     def _with_model(self, view: dict[str, Any]) -> dict[str, Any]:
@@ -159,8 +161,10 @@ class Training:
         return self.run
 
     def _start(self) -> Run:
-        analysis = self._analysis_now()
-        if "data" not in self.options:
+        analysis, options = self._analysis_now(), dict(self.options)
+        if "data" not in options and analysis.design.uses_example_data:
+            options["data"] = example_data()
+        if "data" not in options:
             raise DataError(
                 "this workbench has no data to train on.",
                 (("needs", "arrays of samples, and of what is to be predicted"),),
@@ -178,9 +182,9 @@ class Training:
                 (("outputs", ", ".join(map(repr, analysis.inference.outputs))),),
                 f'ml.workbench(model, output="{[*analysis.inference.outputs][-1]}")',
             )
-        options = {key: value for key, value in self.options.items() if key not in ("data", "loss")}
-        analysis = analysis.with_sizes_of(self.options["data"], options.get("batch_size", 32))
-        run = fit(analysis.physical, self.options["data"], loss=analysis.loss, **options)
+        data, _ = options.pop("data"), options.pop("loss", None)
+        analysis = analysis.with_sizes_of(data, options.get("batch_size", 32))
+        run = fit(analysis.physical, data, loss=analysis.loss, **options)
         if self.run is not None:
             run.set_learning_rate(self.run.learning_rate)  # nothing but a person ever changes it
         self.run, self._graph = run, analysis.design.graph

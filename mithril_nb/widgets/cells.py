@@ -1,7 +1,8 @@
-"""Which cell of which notebook runs now, and which widgets an earlier run of it made."""
+"""The notebook cell that runs, and the widgets that its earlier runs made."""
 
 from __future__ import annotations
 
+import glob
 import os
 import re
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ class Cell:
     """A cell that runs.
 
     Attributes:
-        notebook: The notebook's file; `None` if the host does not give it.
+        notebook: The notebook's file, which may have been renamed since the kernel started; `None` if unknown.
         id: The cell's id in the notebook, the same each time it runs.
         run: Identifies this run of the cell.
     """
@@ -27,21 +28,44 @@ class Cell:
     id: str
     run: str
 
-    def file(self) -> Path:
+    def file(self, kind: type) -> Path:
         """Return the file for the next widget that this run makes; the same file for the same widget of each run.
 
+        Args:
+            kind: Class of the widget; widgets of other classes do not change the file.
+
         Examples:
-            >>> Cell(Path("work/digits.ipynb"), "3f2a", "1").file().as_posix()
+            >>> Cell(Path("work/digits.ipynb"), "3f2a", "1").file(object).as_posix()
             'work/.mithril_nb/digits-3f2a.json'
         """
         folder = self.notebook.parent if self.notebook else Path.cwd()
-        stem, number = self.notebook.stem if self.notebook else "notebook", len(_made_by(self))
+        stem = self.notebook.stem if self.notebook else "notebook"
+        number = sum(isinstance(one, kind) for one in _made_by(self))
         id = re.sub(r"[^\w-]", "_", self.id)[-40:]
-        return folder / FOLDER / f"{stem}-{id}{f'-{number}' if number else ''}.json"
+        end = f"-{id}{f'-{number}' if number else ''}.json"
+        exact = folder / FOLDER / f"{stem}{end}"
+        if exact.exists():
+            return exact
+        # The notebook may have had another name when the file was written.
+        found = [path for path in exact.parent.glob(f"*{glob.escape(end)}") if not self._is_of_other(path, end)]
+        return found[0] if len(found) == 1 else exact
+
+    def _is_of_other(self, file: Path, end: str) -> bool:
+        """Return whether the notebook that a file is named after exists and contains this cell: a copy does."""
+        other = file.parent.parent / f"{file.name.removesuffix(end)}.ipynb"
+        try:
+            return f'"{self.id}"' in other.read_text(encoding="utf-8")
+        except (OSError, ValueError):
+            return other.exists()
 
 
 class Replaceable(Protocol):
     """A widget that a newer run of its cell replaces."""
+
+    @property
+    def errors(self) -> list[BaseException]:
+        """Errors of handlers and threads, latest last."""
+        ...
 
     def replace(self) -> None:
         """Free everything but the values that code may still read."""
@@ -61,18 +85,24 @@ def current_cell() -> Cell | None:
     # jupyter_server names the notebook in the environment, VS Code in the user's namespace.
     name = os.environ.get("JPY_SESSION_NAME") or shell.user_ns.get("__vsc_ipynb_file__")
     path = Path(str(name)) if name else None
-    return Cell(path if path and path.is_file() else None, str(metadata["cellId"]), str(header.get("msg_id")))
+    return Cell(path if path and path.parent.is_dir() else None, str(metadata["cellId"]), str(header.get("msg_id")))
 
 
 def replace_older() -> list[Replaceable]:
-    """Replace the widgets that earlier runs of the current cell made, and return them."""
+    """Replace the widgets that earlier runs of the current cell made, and return them.
+
+    Errors of a widget are kept in its `errors`.
+    """
     cell = current_cell()
     run, widgets = _WIDGETS.get(cell.id, ("", [])) if cell else ("", [])
     if cell is None or run == cell.run:
         return []
     _WIDGETS[cell.id] = cell.run, []
     for older in widgets:
-        older.replace()
+        try:
+            older.replace()
+        except Exception as error:  # the new widget and the other old ones do not depend on it
+            older.errors.append(error)
     return widgets
 
 

@@ -47,9 +47,11 @@ class LiveRun(FrontEndWidget):
 
     def replace(self) -> None:
         """Close the widget because a newer run of its cell made another; views that remain are labelled so."""
-        self.send({"type": "replaced"})
-        self._twin.replace()
-        self.close()
+        try:
+            self.send({"type": "replaced"})
+            self._twin.replace()
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Close the widget; the run continues."""

@@ -57,9 +57,11 @@ class SessionWidget(FrontEndWidget):
 
     def replace(self) -> None:
         """Close the widget because a newer run of its cell made another; views that remain are labelled so."""
-        self.send({"type": "replaced"})
-        self._twin.replace()
-        self._close(is_replaced=True)
+        try:
+            self.send({"type": "replaced"})
+            self._twin.replace()
+        finally:
+            self._close(is_replaced=True)
 
     def close(self) -> None:
         """End what is under way, and close the widget. What was made stays."""

@@ -6,6 +6,7 @@ with no kernel, where all it has to show is "model not found". A second output h
 
 from __future__ import annotations
 
+import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -74,6 +75,8 @@ class Twin:
         self._quick_due = 0.0
         self._worker = Worker("mithril-nb twin")
         self._shown: dict[str, Any] | None = None
+        self._showing = threading.Lock()
+        """Held while an update is sent: none follows after `replace` or `end`."""
         self._due = 0.0
 
     def show(self, live: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
@@ -96,15 +99,18 @@ class Twin:
         self._due = time.monotonic() + _STILL_S
 
     def replace(self) -> None:
-        """Label the twin as that of a widget which a newer run of its cell replaced."""
-        if self._shown is not None and "text/html" in self._shown:
-            html = self._shown["text/html"].replace(_RUN, _REPLACED, 1)
-            update_display({**self._shown, "text/html": html}, raw=True, display_id=self._id)
+        """Label the picture as that of a replaced widget; a picture that is still being made is not shown."""
+        with self._showing:
+            shown, self._shown = self._shown, None
+        if shown is not None and "text/html" in shown:
+            html = shown["text/html"].replace(_RUN, _REPLACED, 1)
+            update_display({**shown, "text/html": html}, raw=True, display_id=self._id)
 
     def end(self) -> None:
-        """Leave the twin as it is."""
-        self._shown = None
-        self._worker.end()
+        """Leave the output unchanged from now on, without waiting for a picture that is being made."""
+        with self._showing:
+            self._shown = None
+        self._worker.end(0)
 
     def _update(self, is_wanted: Callable[[], bool]) -> None:
         try:
@@ -128,9 +134,10 @@ class Twin:
             self._show(self._static(lambda: small))
 
     def _show(self, fresh: dict[str, Any]) -> None:
-        if self._shown is not None and fresh != self._shown:
-            self._shown = fresh
-            update_display(fresh, raw=True, display_id=self._id)
+        with self._showing:
+            if self._shown is not None and fresh != self._shown:
+                self._shown = fresh
+                update_display(fresh, raw=True, display_id=self._id)
 
     def _static(self, bundle: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
         found = dict(bundle())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -158,9 +159,8 @@ class Workbench(SessionWidget):
         elif change["new"] is not told and change["new"] != self.session.model:
             design = self.session.design
             new = design_of(change["new"], None)
-            self.session.set_design(
-                type(design)(new.graph, design.shapes, design.program, new.name if new.name != "model" else design.name)
-            )
+            name = new.name if new.name != "model" else design.name
+            self.session.set_design(replace(design, graph=new.graph, name=name, uses_example_data=False))
 
 
 def workbench(
@@ -230,4 +230,4 @@ def _autosave(wanted: bool | str | Path, design: Design) -> Autosave | None:
     if not isinstance(wanted, bool):
         return Autosave(Path(wanted), design)
     cell = current_cell() if wanted else None
-    return cell and Autosave(cell.file(), design)
+    return cell and Autosave(cell.file(Workbench), design)

@@ -7,7 +7,10 @@ import pytest
 from waiting import PATIENCE_S, until
 
 from mithril_nb.backends.jax import JaxBackend
+from mithril_nb.errors import DataError
+from mithril_nb.models import MLP
 from mithril_nb.session import Session, design_of
+from mithril_nb.session.autosave import Autosave
 
 
 def test_the_example_has_stages_costs_and_data_to_train_on():
@@ -42,3 +45,61 @@ def test_the_example_takes_the_sizes_of_data_that_is_there(x, y, loss, kinds, ou
     session.do("step_once")
     until(lambda: session.training.run.step == 1)
     session.end()
+
+
+NO_DATA = "give the workbench data=(x, y) to train"
+
+
+def message(session: Session) -> str:
+    return session.snapshot()["run"]["message"]
+
+
+def test_the_snapshot_that_shows_the_example_has_its_data():
+    session, messages = Session(design_of(None, None), JaxBackend()), list[str]()
+    session.listen(lambda kind, value: messages.append(value["run"]["message"]) if kind == "snapshot" else None)
+    session.do("load_example")
+    assert messages[0] == ""
+    session.end()
+
+
+@pytest.mark.parametrize("way", ["undo", "set_design", "remove"])
+def test_no_other_model_trains_on_the_data_of_the_example(way):
+    session = Session(design_of(None, None), JaxBackend())
+    session.do("load_example")
+    if way == "undo":
+        session.do("undo")
+    if way == "remove":
+        session.do("remove", paths=[node.name for node in session.design.graph.nodes])
+        session.do("add_block", kind="Linear")
+    else:
+        session.set_design(design_of(MLP(64, [8], 3), {"input": [32, 64]}))
+    assert message(session) == NO_DATA
+    with pytest.raises(DataError, match=r"this workbench has no data to train on\."):
+        session.do("train")
+    session.end()
+
+
+def test_redo_and_edits_of_the_example_keep_its_data():
+    session = Session(design_of(None, None), JaxBackend())
+    for command in ("load_example", "undo", "redo"):
+        session.do(command)
+    session.do("rename", path="relu_0", name="act")
+    assert message(session) == ""
+    session.end()
+
+
+@pytest.mark.parametrize("data", [{}, {"data": (np.ones((40, 5), "float32"), np.arange(40) % 4)}])
+def test_a_restored_example_trains_on_its_data_unless_the_user_gave_some(tmp_path, data):
+    def opened(training) -> Session:
+        return Session(design_of(None, None), JaxBackend(), training, lambda d: Autosave(tmp_path / "cell.json", d))
+
+    session = opened(data)
+    session.run_command("load_example", {})
+    session.end()
+    later = opened({})
+    assert later.run_command("restore_edits", {}) is None
+    assert message(later) == ("" if not data else NO_DATA)
+    if not data:
+        later.do("step_once")
+        until(lambda: later.training.run.step == 1)
+    later.end()

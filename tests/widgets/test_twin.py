@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -126,3 +128,39 @@ def test_what_takes_long_comes_later_if_somebody_watches(outputs, monkeypatch, c
         wait_for(lambda: len(outputs) == 3)
         assert outputs[2] == ({"text/plain": "dear"}, outputs[1][1])
     shown.end()
+
+
+@pytest.fixture
+def pending(outputs, monkeypatch) -> Iterator[tuple[Twin, threading.Event]]:
+    """Return a static fallback whose second picture is under way, and the event that completes it."""
+    monkeypatch.setattr(twin, "_STILL_S", 0.0)
+    begun, proceed, pictures = threading.Event(), threading.Event(), iter(["first", "second"])
+
+    def bundle() -> dict[str, str]:
+        if (picture := next(pictures)) == "second":
+            begun.set()
+            assert proceed.wait(PATIENCE_S)
+        return {"text/html": picture}
+
+    shown = Twin(bundle, [])
+    shown.show(VIEW, {})
+    shown.refresh()
+    assert begun.wait(PATIENCE_S)
+    yield shown, proceed
+    proceed.set()
+
+
+def test_ending_does_not_wait_for_a_picture(pending):
+    began = time.monotonic()
+    pending[0].end()
+    assert time.monotonic() - began < 5
+
+
+def test_a_pending_picture_leaves_the_label_of_a_replaced_one(pending, outputs):
+    shown, proceed = pending
+    shown.replace()
+    proceed.set()
+    assert shown._worker.wait_until_idle(PATIENCE_S)
+    assert len(outputs) == 3
+    assert "Replaced: a newer run" in outputs[-1][0]["text/html"]
+    assert "first" in outputs[-1][0]["text/html"]

@@ -13,6 +13,7 @@ import pytest
 import mithril_nb as ml
 from mithril_nb.errors import UnexpectedInputError, UnknownOptionError
 from mithril_nb.models import MLP, Gelu, Linear, Model, Relu
+from mithril_nb.session import design_of
 from mithril_nb.widgets import assets
 from mithril_nb.widgets.assets import built, shared_assets
 
@@ -46,6 +47,18 @@ def ask(wb, command: str, /, **args):
     wb._receive(wb, {"type": "command", "id": 7, "name": command, "args": args}, [])
     assert wb._packer.wait_until_idle(PATIENCE_S)
     return next(content for content, _ in reversed(sent) if content["type"] == "reply")
+
+
+def test_another_model_keeps_the_chosen_output_and_loss():
+    wb = ml.workbench(Linear(3), shapes={"input": [8, 5]})
+    wb.session.do("set_output", output="output")
+    wb.session.do("set_loss", loss="mean_squared_error")
+    before = wb.session.design
+    wb.model = Model.of(design_of(Linear(7), None).graph, "other")
+    after = wb.session.design
+    assert (after.name, after.graph == before.graph) == ("other", False)
+    assert (after.output, after.loss, after.shapes) == ("output", "mean_squared_error", before.shapes)
+    wb.close()
 
 
 def test_live_values_follow_the_widget(wb, model):
