@@ -189,7 +189,7 @@ class Cost(Shown):
         """What no block caused, or nobody knows."""
         return self._every.get(UNATTRIBUTED, self.nothing)
 
-    @property
+    @cached_property
     def nothing(self) -> Figures:
         """Figures of a block without rows; its parameters are unknown where those of the program are."""
         time_s = None if all(row.time_s is None for row in self.rows) else 0.0

@@ -18,6 +18,7 @@ from mithril_nb.models.reading import ADVICE, broken, check_keys, graph_of, part
 
 FORMAT, VERSION = "mithril_nb.model", 2
 """Version 2 has notes, kinds that compose themselves, and blocks that run others; files of version 1 are read too."""
+_CHUNK = 1 << 20
 _SAVE = 'ml.save(model, "model.json")'
 
 
@@ -121,12 +122,15 @@ def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
     return from_dict(data, limits=limits)
 
 
-def _bytes_of(path: str | Path, limits: LoadLimits) -> bytes:
+def _bytes_of(path: str | Path, limits: LoadLimits) -> bytearray:
+    read = bytearray()
     try:
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             limits.check("file_bytes", size, "bytes")
-            read = file.read((size or limits.file_bytes) + 1)  # a pipe and a device have no size
+            most = (size or limits.file_bytes) + 1  # a pipe and a device have no size
+            while chunk := file.read(min(_CHUNK, most - len(read))):
+                read += chunk
     except ModelFileError:
         raise
     except (OSError, ValueError) as error:
@@ -139,7 +143,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the dict of a JSON object, each key of which may be there once."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        twice = next(key for place, (key, _) in enumerate(pairs) if any(key == other for other, _ in pairs[:place]))
+        seen: set[str] = set()
+        twice = next(key for key, _ in pairs if key in seen or seen.add(key))
         raise broken(f"an object has the key {short_repr(twice)} twice", "")
     return found
 

@@ -21,6 +21,7 @@ from safetensors import SafetensorError
 from mithril_nb.atomic_write import remove_leftovers
 from mithril_nb.errors import CheckpointError, Diagnostic, UnknownOptionError
 from mithril_nb.train.checkpoint_file import OtherVersionError, Saved, broken, like, read, to_host, write
+from mithril_nb.train.checksum import content_id
 from mithril_nb.train.course import Course
 from mithril_nb.train.folder_lock import FolderLock
 from mithril_nb.train.history import COLUMNS, History
@@ -100,7 +101,7 @@ class Saver:
         self._taken_at, self._taken, self._farthest = time.monotonic(), -1, -1
         self._thread: threading.Thread | None = None
         self._lock = FolderLock(self.folder)
-        self._known: dict[str, tuple[int, int]] = {}
+        self._known: set[str] = set()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
@@ -126,7 +127,7 @@ class Saver:
             ) from error
         try:
             yield
-            self._known = self._stamps()
+            self._known = set(self._contents())
         finally:
             self.release()
 
@@ -147,7 +148,7 @@ class Saver:
         if not self._is_writer or self._lock.is_held:
             return
         self._lock.acquire()
-        others = {name for name, stamp in self._stamps().items() if self._known.get(name) != stamp}
+        others = [name for content, name in self._contents().items() if content not in self._known]
         if others:
             self._lock.release()
             raise CheckpointError(
@@ -156,10 +157,13 @@ class Saver:
                 f"ml.fit(model, data, checkpoint={str(self.folder)!r}, resume=True) to continue from there.",
             )
 
-    def _stamps(self) -> dict[str, tuple[int, int]]:
-        """Return what changes when another run writes a checkpoint: times and identities of the files."""
-        found = {path.name: path.stat() for path in checkpoints_in(self.folder)}
-        return {name: (one.st_mtime_ns, one.st_ino) for name, one in found.items()}
+    def _contents(self) -> dict[str, str]:
+        """Return the name of each checkpoint in the folder by its content, which is the same in a copy."""
+        found: dict[str, str] = {}
+        for path in checkpoints_in(self.folder):
+            with suppress(OSError):  # one that cannot be read is reported by `latest`
+                found.setdefault(content_id(path), path.name)
+        return found
 
     def _remove_leftovers(self) -> None:
         remove_leftovers(self.folder, is_exclusive=True)
@@ -225,7 +229,9 @@ class Saver:
             arrays = to_host(trees)
             # Params that the next step will find to be NaN are no place to go on from.
             if all(_is_finite(array) for name, array in arrays.items() if name.startswith("params")):
-                write(self.folder / f"step-{facts['step']:010}.safetensors", arrays | {"history": rows}, facts)
+                path = self.folder / f"step-{facts['step']:010}.safetensors"
+                write(path, arrays | {"history": rows}, facts)
+                self._known.add(content_id(path))
                 self._prune(facts["step"])
         except CheckpointError as error:
             first = error.diagnostics[0]
@@ -238,17 +244,13 @@ class Saver:
         except (OSError, SafetensorError) as error:
             because = getattr(error, "strerror", None) or str(error)
             self.problem = Diagnostic(
-                f"the checkpoint of step {facts['step']} could not be written; the training goes on.",
+                f"the checkpoint of step {facts['step']} could not be written; the training continues.",
                 (("folder", str(self.folder)), ("because", because)),
                 "make room, or take away what is in the way; the next checkpoint is tried all the same.",
                 code="CheckpointError",
             )
         else:
             self.problem = None
-        finally:
-            if self._lock.is_held:
-                with suppress(OSError):
-                    self._known = self._stamps()
 
     def _prune(self, step: int) -> None:
         paths = checkpoints_in(self.folder)

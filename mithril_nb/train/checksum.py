@@ -1,12 +1,13 @@
 """A checksum inside a safetensors file that covers each byte of the file, its header included.
 
-The header holds the SHA-256 of the file as it is with zeros instead of the SHA-256.
+The header holds the SHA-256 of the file, calculated with zeros in place of the SHA-256.
 """
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from typing import IO
 
 NAME = "mithril_nb.sha256"
 """Key of the checksum in the metadata of the file. Every version of a checkpoint keeps it."""
@@ -40,12 +41,26 @@ def is_sealed(path: Path) -> bool | None:
     return None if place is None else stated == total
 
 
+def content_id(path: Path) -> str:
+    """Return what differs between sealed files of different content; reads the header only.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with open(path, "rb") as file:
+        return hashlib.sha256(_header(file)).hexdigest()
+
+
+def _header(file: IO[bytes]) -> bytes:
+    """Return the header of a file with its length, and leave the file at the end of the header."""
+    length = file.read(8)
+    return length + file.read(min(int.from_bytes(length, "little"), _LONGEST_HEADER))
+
+
 def _read(path: Path) -> tuple[int | None, bytes, bytes]:
     """Return where the checksum is in a file, the checksum, and what it should be."""
     with open(path, "rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        file.seek(0)
-        header = file.read(8 + min(length, _LONGEST_HEADER))
+        header = _header(file)
         # JSON escapes the quotation marks within texts, so only the key itself reads like this.
         place = header.find(_MARK) + len(_MARK)
         if place < len(_MARK):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -144,6 +145,8 @@ def fit(
     first = jax.tree.map(lambda array: array[:batch_size], train.targets)
     outputs = output_specs(trainable, start, train, batch_size)
     prediction = chosen_loss.prediction(outputs)
+    if len(outputs) == 1:  # to name the only one changes nothing: not the programs, and not the run of a checkpoint
+        chosen_loss = replace(chosen_loss, output=None)
     accuracy = wants_accuracy(metrics, chosen_loss)
     tail: Tail = "pad" if is_per_sample(chosen_loss, prediction, first) else "drop"
     # Processes share a batch out evenly: there, the rows that fill it up do count in BatchNorm's means.

@@ -76,7 +76,7 @@ class FolderLock:
                 found[1](*found[2])
 
     def _try(self) -> None:
-        """Open the file, lock it and write it, which is in vain if its holder removes it at the same moment."""
+        """Open the file, lock it and write it; no lock is held if its holder removes it at the same moment."""
         file = open(self.path, "a+b", buffering=0)
         try:
             is_locked = lock_file(file)

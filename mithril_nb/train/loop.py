@@ -36,6 +36,9 @@ class Stretch:
         history: Where the numbers of each step go.
         is_exact: Whether each step's event comes before the next step is begun. If not, the loop runs ahead of the
             device by up to `AHEAD_S`, and the events follow.
+
+    Attributes:
+        last: The last event, if `leave` closed the stretch.
     """
 
     def __init__(self, course: Course, state: State, control: Control, history: History, *, is_exact: bool):
@@ -46,6 +49,8 @@ class Stretch:
         self._order: tuple[int, np.ndarray] = (0, np.arange(0))
         self._rate: tuple[float, Any] = (math.nan, None)
         self._validation_s = 0.0
+        self._has_begun = False
+        self.last: TrainingEvent | None = None
         self._steps_per_epoch = course.steps_per_epoch
 
     def events(self) -> Iterator[TrainingEvent]:
@@ -60,6 +65,7 @@ class Stretch:
             state.name, state.problem = "running", None
             if state.saver is not None:
                 state.saver.begin()
+            self._has_begun = True
             self.meter.go()
             self.history.truncate(state.step)
             yield self.event("started" if state.step == 0 else "resumed")
@@ -218,17 +224,23 @@ class Stretch:
                 self.state.saver.finish()
             finally:
                 self.state.saver.release()
-        kept = f"run.params holds the params of step {self.state.step}; run.go_on() continues from there."
+        kept = f"run.params holds the params of step {self.state.step}"
+        kept += "; run.go_on() continues from there." if self._has_begun else "."
         return self.event(kind, message="" if kind == "done" else f"{why}; {kept}")
 
-    def leave(self) -> TrainingEvent:
-        """Close a stretch whose consumer went away in the middle, and return what to tell the others."""
+    def leave(self, why: str) -> TrainingEvent:
+        """Close a stretch whose consumer stands still or went away in the middle; return its last event, and keep it.
+
+        Args:
+            why: As in `end`.
+        """
         for _ in self.settle(0):
             pass
         if self.state.unrecorded is not None:
             self.record(self.state.unrecorded)
             self.state.unrecorded = None
-        return self.end("stopped", "the loop over the run was left")
+        self.last = self.end("stopped", why)
+        return self.last
 
     def divergence(self, step: int, rate: float, loss: float) -> Any:
         """Return the message for a loss that is no number any more."""

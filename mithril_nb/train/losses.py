@@ -47,11 +47,11 @@ class Loss:
         """
         if self.output is None:
             return next(iter(outputs.values())) if len(outputs) == 1 else outputs
-        if self.output not in outputs:
+        if not isinstance(self.output, str) or self.output not in outputs:
             raise UnknownOptionError(
-                f"the model has no output {self.output!r}.",
+                f"the model has no output {short_repr(self.output)}.",
                 (("outputs", ", ".join(map(repr, outputs))),),
-                f'output="{get_close_matches(self.output, outputs, 1, 0)[0]}"',
+                f'output="{get_close_matches(str(self.output), outputs, 1, 0)[0]}"',
             )
         return outputs[self.output]
 

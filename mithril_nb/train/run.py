@@ -100,11 +100,11 @@ class Run(Shown):
         elif self._driver is not None and not self._is_at_work:
             self._leave(self._driver)
 
-    def _leave(self, stretch: Stretch) -> None:
-        """End a stretch that nobody drives any more, and unlock the folder for checkpoints."""
+    def _leave(self, stretch: Stretch, why: str = "the loop over the run was left") -> None:
+        """End a stretch that no loop drives, and unlock the folder for checkpoints."""
         try:
             if self.state == "running":
-                self._observers.tell(stretch.leave())
+                self._observers.tell(stretch.leave(why))
         finally:
             self._driver = None
             if (saver := self._state.saver) is not None:
@@ -194,8 +194,12 @@ class Run(Shown):
         return self
 
     def stop(self) -> None:
-        """End the training after the step that is under way; its params are kept."""
+        """End the training after the step that is under way, or at once if a loop stands still; its params are kept."""
         self._control.ask("stop")
+        with self._lock:
+            if self._driver is not None and not self._is_at_work and self.state in ("running", "paused"):
+                self._state.name = "running"
+                self._leave(self._driver, "stopped")
 
     # Looking
 
@@ -398,7 +402,9 @@ class Run(Shown):
             for event in stretch.events():
                 self._observers.tell(event)
                 yield event
-                if self._driver is not stretch:  # somebody has taken over
+                if self._driver is not stretch:  # stopped here, or driven elsewhere
+                    if stretch.last is not None:
+                        yield stretch.last
                     return
                 if event.kind == "paused" and self._ends_on_pause:
                     return
@@ -415,8 +421,9 @@ class Run(Shown):
     def _driven_here(self) -> Iterator[TrainingEvent]:
         with closing(self._drive(is_exact=True)) as events:
             while True:
-                self._is_inside = True
                 try:
+                    with self._lock:  # not while `stop` ends the loop
+                        self._is_inside = True
                     with interrupts_to(self._control):
                         event = next(events, None)
                 finally:

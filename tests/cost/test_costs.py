@@ -341,6 +341,11 @@ def test_seconds_of_rows_are_those_of_blocks_roles_and_the_whole() -> None:
     assert times == {"forward": 0.3, "backward": 0.1, "update": None, "": 0.2}
 
 
+def test_the_figures_of_no_rows_are_found_once() -> None:
+    cost = inspect(nested, spec(2, 3), spec(3, 3)).cost()
+    assert cost.nothing is cost.nothing  # a comparison asks for each block; they are found in all rows
+
+
 def test_nothing_costs_nothing() -> None:
     cost = inspect(lambda x: x, spec(2), params=()).cost()
     assert cost.total == cost.unattributed == cost.subtree("") == cost.subtree("net", Figures()) == Figures()

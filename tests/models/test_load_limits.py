@@ -2,7 +2,10 @@
 
 import gc
 import json
+import os
+import sys
 import textwrap
+import threading
 import time
 import tracemalloc
 from pathlib import Path
@@ -216,6 +219,26 @@ def test_limits_are_load_limits(file):
 def test_a_device_without_end_is_refused():
     with pytest.raises(ModelFileError, match="at least 1,001 bytes"):
         load("/dev/zero", limits=LoadLimits(file_bytes=1_000))
+
+
+def test_no_limit_is_too_large_for_a_file_without_a_size(tmp_path):
+    (tmp_path / "empty.json").touch()
+    os.mkfifo(tmp_path / "pipe")
+    data = json.dumps(model_of(relus(1)))
+    threading.Thread(target=(tmp_path / "pipe").write_text, args=(data,), daemon=True).start()
+    limits = LoadLimits(file_bytes=sys.maxsize)
+    assert load(tmp_path / "pipe", limits=limits) == from_dict(json.loads(data))
+    with pytest.raises(ModelFileError, match="is no JSON"):
+        load(tmp_path / "empty.json", limits=limits)
+
+
+def test_a_key_that_is_there_twice_is_found_in_linear_time(tmp_path):
+    path = tmp_path / "model.json"
+    path.write_text("{" + ", ".join(f'"key {number}": 0' for number in (*range(20_000), 19_999)) + "}")
+    started = time.process_time()
+    with pytest.raises(ModelFileError, match="an object has the key 'key 19999' twice"):
+        load(path)
+    assert time.process_time() - started < 1  # it took 8 s
 
 
 def test_a_long_name_takes_little_memory(file):

@@ -178,7 +178,7 @@ def disk_of(size: int) -> Iterator[None]:
 
 
 def assert_lost(run, caught, folder: Path, because: str) -> None:
-    message = f"""the checkpoint of step 4 could not be written; the training goes on.
+    message = f"""the checkpoint of step 4 could not be written; the training continues.
     folder   {folder}
     because  {because}
     Try: make room, or take away what is in the way; the next checkpoint is tried all the same."""

@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -150,6 +151,9 @@ def test_a_run_that_only_exists_keeps_no_other_out_and_is_refused_later(small, b
     Try: ml.fit(model, data, checkpoint={str(tmp_path)!r}, resume=True) to continue from there."""
     )
     assert (idle.state, idle.step) == ("failed", 0)
+    assert idle.message == (
+        "another run has written checkpoints in the folder of this one; run.params holds the params of step 0."
+    )
     assert [path.read_bytes() for path in checkpoints_in(tmp_path)] == before
     assert not (tmp_path / NAME).exists()
 
@@ -158,6 +162,43 @@ def test_a_run_continues_on_its_own_checkpoints(small, blobs, tmp_path):
     run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=Checkpoints(tmp_path, every_s=1e-9)).wait()
     run.go_on(epochs=1).wait()
     assert (run.state, run.errors, checkpoints_in(tmp_path)[0].name) == ("done", [], "step-0000000008.safetensors")
+
+
+def test_a_checkpoint_that_is_copied_or_touched_is_still_its_own(small, blobs, tmp_path):
+    run = fit(small, blobs, epochs=1, batch_size=16, checkpoint=Checkpoints(tmp_path, keep=1)).wait()
+    path = tmp_path / "step-0000000004.safetensors"
+    os.utime(path, (0, 0))
+    shutil.copy(path, tmp_path / "step-0000000003.safetensors")
+    shutil.copy(path, tmp_path.parent / "kept")
+    run.go_on(epochs=1).wait()
+    shutil.copy(tmp_path.parent / "kept", path)  # from a backup
+    run.go_on(epochs=1).wait()
+    assert (run.state, run.errors, os.listdir(tmp_path)) == ("done", [], ["step-0000000012.safetensors"])
+
+
+def test_stop_unlocks_the_folder_of_a_loop_that_stands_still(small, blobs, two):
+    run = resumed(small, blobs, two, epochs=4)
+    events = iter(run)
+    assert [next(events).kind for _ in range(2)] == ["resumed", "step"]
+    with pytest.raises(CheckpointError, match=r"Try: run.stop\(\) of that run"):
+        resumed(small, blobs, two)
+    run.stop()
+    assert (run.state, run.message) == (
+        "stopped",
+        "stopped; run.params holds the params of step 9; run.go_on() continues from there.",
+    )
+    assert resumed(small, blobs, two, epochs=4).step == 9
+    assert [event.kind for event in events] == ["stopped"]
+    assert run.go_on().wait().state == "done"
+
+
+def test_stop_in_a_loop_that_is_paused_unlocks_the_folder(small, blobs, two):
+    run = resumed(small, blobs, two, epochs=4)
+    for event in run:
+        run.pause()
+        if event.kind == "paused":
+            run.stop()
+            assert (run.state, (two / NAME).exists()) == ("stopped", False)
 
 
 @pytest.mark.parametrize("signal_number", [None, signal.SIGKILL])

@@ -30,9 +30,20 @@ def test_a_loss_takes_the_output_that_is_named():
         assert np.array_equal(before, run.params[name]) == name.startswith("first."), name
 
 
-def test_an_output_that_the_model_does_not_have_is_refused():
+@pytest.mark.parametrize("output", ["logit", 3, ["logits"], ""])
+def test_an_output_that_the_model_does_not_have_is_refused(output):
     with pytest.raises(UnknownOptionError) as caught:
-        ml.fit(two_outputs(), DATA, output="logit", batch_size=16)
+        ml.fit(two_outputs(), DATA, output=output, batch_size=16)
     assert str(caught.value) == (
-        "the model has no output 'logit'.\n    outputs  'first_out', 'logits'\n    Try: output=\"logits\""
+        f"the model has no output {output!r}.\n    outputs  'first_out', 'logits'\n    Try: output=\"logits\""
     )
+
+
+def test_a_checkpoint_is_the_same_whether_or_not_the_only_output_is_named(tmp_path):
+    model = Model() | Linear(3, name="head")(input="x", output=IOKey("logits"))
+    options = {"batch_size": 16, "checkpoint": tmp_path, "resume": True}
+    ml.fit(model, DATA, epochs=1, **options).wait()
+    named = ml.fit(model, DATA, epochs=2, output="logits", **options)
+    assert named.step == 4
+    named.wait()
+    assert ml.fit(model, DATA, epochs=2, **options).step == 8
