@@ -66,6 +66,7 @@ def test_ports_are_those_that_users_of_mithril_know(kind: str):
 def test_arguments_are_those_that_users_of_mithril_know():
     assert Log(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
     assert Sqrt(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
+    assert [kind(True, "root").name for kind in (Log, Sqrt)] == ["root", "root"]
     assert Power(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
     assert StableReciprocal(threshold=1e-6).options == {"threshold": 1e-6}
     assert NanToNum(nan=1.0, posinf=2.0, neginf=3.0).options == {"nan": 1.0, "posinf": 2.0, "neginf": 3.0}
