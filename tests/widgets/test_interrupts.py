@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import signal
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
+from IPython.core.events import EventManager, available_events
 from jupyter_client.manager import KernelManager
+
+from mithril_nb.widgets import interrupts
 
 TRAINING = """
 import numpy as np
@@ -63,3 +69,58 @@ def test_a_run_reports_an_interrupt_between_cells_and_in_a_cell(kernel):
     assert printed == "Training continues in its own thread. Press Stop in its widget, or call run.stop().\n"
     assert kernel.run("print(run.state, run.message)") == f"running {NOTE}\n"
     kernel.run("run.stop()")
+
+
+@pytest.fixture
+def events(monkeypatch) -> Iterator[EventManager]:
+    """Return the events of a shell in which a cell runs; SIGINT is handled as before the test afterwards."""
+    shell = SimpleNamespace(kernel=None)
+    shell.events = EventManager(shell, available_events)
+    monkeypatch.setattr(interrupts, "get_ipython", lambda: shell)
+    monkeypatch.setattr(interrupts, "_LOOK_S", 0.001)
+    before = signal.getsignal(signal.SIGINT)
+    yield shell.events
+    signal.signal(signal.SIGINT, before)
+
+
+def end_cell(events: EventManager) -> None:
+    events.trigger("post_run_cell", SimpleNamespace(error_in_exec=None))
+
+
+def test_the_check_between_cells_ends_where_the_handler_is_another(events, monkeypatch):
+    looks: list[int] = []
+
+    async def cell() -> None:
+        monkeypatch.setattr(interrupts.signal, "getsignal", looks.append)
+        interrupts.report_interrupts()
+        end_cell(events)
+        await asyncio.sleep(0.3)
+        monkeypatch.undo()
+
+    asyncio.run(cell())
+    assert len(looks) == 1
+
+
+def test_a_first_call_without_an_event_loop_is_not_final(events):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    interrupts.report_interrupts()
+    end_cell(events)
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+    async def cell() -> None:
+        interrupts.report_interrupts()
+        end_cell(events)
+        while signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(cell(), 10))
+
+
+def test_a_first_call_without_a_kernel_is_not_final(events, monkeypatch):
+    shell = interrupts.get_ipython()
+    monkeypatch.setattr(interrupts, "get_ipython", lambda: None)
+    interrupts.report_interrupts()
+    monkeypatch.setattr(interrupts, "get_ipython", lambda: shell)
+    interrupts.report_interrupts()
+    interrupts.report_interrupts()
+    assert len(events.callbacks["post_run_cell"]) == 1
