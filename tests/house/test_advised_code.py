@@ -66,7 +66,7 @@ LEFT: dict[str, tuple[str, ...]] = {
         "models/limits.py:LoadLimits.check",
         "models/port_checks.py:check_option",
         "session/analysis.py:Analysis.with_sizes_of",
-        "session/autosave.py:Autosave.accept#2",
+        "session/autosave.py:Autosave.accepted#2",
         "session/commands.py:check_command#2",
         "session/cost_desk.py:_check",
         "session/cost_whatif.py:WhatIfDesk.what_if",
