@@ -36,7 +36,7 @@ CASES = {
         session.do("set_attribute", path="body", name="dimension", value=3)
         # Try: session.do("set_attribute", path="body/linear_0", name="dimension", value=4)
         """,
-    "session/design.py:set_shape": f"""{SESSION}
+    "session/design.py:_with_shape": f"""{SESSION}
         session.do("set_shape", name="input", shape=[-1, 2])
         """,
     "session/design.py:set_program": f"""{SESSION}
