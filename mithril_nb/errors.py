@@ -1,7 +1,7 @@
 """Errors in one form everywhere: what failed and where, the facts, and what to try.
 
 A `Diagnostic` is plain data, so that a notebook, a widget and a terminal show the same. A `MithrilError` carries one.
-No text is longer than `LONGEST` characters: what is left out is counted.
+No text is longer than `LONGEST` characters: what is left out is counted. The fields of a `Diagnostic` are whole.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -49,50 +49,66 @@ class Diagnostic:
     edge: tuple[str, str] | None = None
     code: str = "MithrilError"
 
-    def __post_init__(self) -> None:
-        text = self._text()
-        if len(text) <= LONGEST:
-            return
-        facts = self.facts[:_MOST_FACTS]
-        if more := len(self.facts) - len(facts):
-            facts = (*facts, ("...", f"and {more:,} more"))
-        parts = [self.summary, self.advice, *(part for fact in facts for part in fact)]
-        sizes = [len(part) for part in parts]
-        for _ in range(64):  # the longest part gives way until all fit; a text of many short lines may need some rounds
-            summary, advice, *rest = (_cut(part, size) for part, size in zip(parts, sizes, strict=True))
-            facts = tuple(zip(rest[::2], rest[1::2], strict=True))
-            for name, value in (("summary", summary), ("advice", advice), ("facts", facts)):
-                object.__setattr__(self, name, value)
-            excess, longest = len(self._text()) - LONGEST, max(range(len(sizes)), key=sizes.__getitem__)
-            if excess <= 0 or sizes[longest] <= _LEAST:
-                break
-            sizes[longest] = max(sizes[longest] - excess, sizes[longest] // 2, _LEAST)
-
     def __str__(self) -> str:
-        return _cut(self._text())
+        shown = self.shown()
+        return _text(shown.summary, shown.facts, shown.advice)
 
-    def _text(self) -> str:
-        width = max((len(label) for label, _ in self.facts), default=0)
-        lines = [self.summary]
-        for label, text in self.facts:
-            first, *rest = text.splitlines() or [""]
-            lines.append(f"    {label:<{width}}  {first}".rstrip())
-            lines.extend(f"    {'':<{width}}  {line}" for line in rest)
-        if self.advice:
-            lines.append(f"    Try: {self.advice}")
-        return "\n".join(lines)
+    def shown(self) -> Diagnostic:
+        """Return as much of this as fits into a text of `LONGEST` characters; advice is shown whole, or not at all."""
+        size = len(self.summary) + len(self.advice) + sum(len(label) + len(text) for label, text in self.facts)
+        if size <= LONGEST and len(_text(self.summary, self.facts, self.advice)) <= LONGEST:
+            return self
+        advice = self.advice
+        if len(advice) > LONGEST - 4 * _LEAST:
+            advice = f"see the attribute advice of this diagnostic: it has {len(advice):,} characters."
+        summary, facts = self.summary, self.facts
+        for count in range(min(len(facts), _MOST_FACTS), -1, -1):
+            rest = len(self.facts) - count
+            kept = (*self.facts[:count], ("...", f"and {rest:,} more")) if rest else self.facts
+            summary, facts = _fitted(self.summary, kept, advice)
+            if len(_text(summary, facts, advice)) <= LONGEST:
+                break
+        return replace(self, summary=summary, facts=facts, advice=advice)
 
     def to_dict(self) -> dict[str, object]:
-        """Return the same as JSON-able data, for a front end."""
+        """Return what is shown as JSON-able data, for a front end."""
+        shown = self.shown()
         return {
             "code": self.code,
-            "summary": self.summary,
-            "facts": [list(fact) for fact in self.facts],
-            "advice": self.advice,
+            "summary": shown.summary,
+            "facts": [list(fact) for fact in shown.facts],
+            "advice": shown.advice,
             "block": self.block,
             "port": self.port,
             "edge": list(self.edge) if self.edge else None,
         }
+
+
+def _text(summary: str, facts: tuple[tuple[str, str], ...], advice: str) -> str:
+    """Return the text of a diagnostic."""
+    width = max((len(label) for label, _ in facts), default=0)
+    lines = [summary]
+    for label, text in facts:
+        first, *rest = text.splitlines() or [""]
+        lines.append(f"    {label:<{width}}  {first}".rstrip())
+        lines.extend(f"    {'':<{width}}  {line}" for line in rest)
+    if advice:
+        lines.append(f"    Try: {advice}")
+    return "\n".join(lines)
+
+
+def _fitted(summary: str, facts: tuple[tuple[str, str], ...], advice: str) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """Return a summary and facts, cut off to fit with the advice, as far as each keeps `_LEAST` characters."""
+    parts = [summary, *(part for fact in facts for part in fact)]
+    sizes = [min(len(part), LONGEST) for part in parts]
+    for _ in range(64):  # the longest part gives way until all fit; a text of many short lines may need some rounds
+        summary, *rest = (_cut(part, size) for part, size in zip(parts, sizes, strict=True))
+        facts = tuple(zip(rest[::2], rest[1::2], strict=True))
+        excess, longest = len(_text(summary, facts, advice)) - LONGEST, max(range(len(sizes)), key=sizes.__getitem__)
+        if excess <= 0 or sizes[longest] <= _LEAST:
+            break
+        sizes[longest] = max(sizes[longest] - excess, sizes[longest] // 2, _LEAST)
+    return summary, facts
 
 
 def _cut(text: str, most: int = LONGEST) -> str:
@@ -135,8 +151,9 @@ def short_repr(value: object, most: int = 80) -> str:
         text = repr(_beginning(value, most))
     except RecursionError:
         text = f"a {type(value).__name__} that is too deep to be shown"
-    except ValueError:  # Python does not print whole numbers of more than 4300 digits
-        text = f"{type(value).__name__} with too many digits to be shown"
+    except Exception:  # Python prints no whole number of more than 4300 digits, and a class of the user may fail
+        is_number = isinstance(value, int)
+        text = "int with too many digits to be shown" if is_number else f"a {type(value).__name__} that cannot be shown"
     return text if len(text) <= most else text[: most - 3] + "..."
 
 

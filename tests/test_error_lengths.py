@@ -22,6 +22,7 @@ def test_a_long_fact_is_cut_with_a_count():
         """).strip()
     )
     assert found.to_dict()["facts"] == [["names", f"{'a' * kept}... (10,430 characters more)"], ["more", "short"]]
+    assert found.facts == (("names", "a" * 12_345), ("more", "short"))
 
 
 @pytest.mark.parametrize(
@@ -61,10 +62,32 @@ def test_lists_of_names_end_with_a_count():
     assert listed(["a" * 1_000]) == "a" * 1_000
 
 
+class Bad:
+    def __repr__(self):
+        raise ValueError("no")
+
+
+def test_facts_are_left_out_before_advice_is_cut():
+    facts = tuple((f"fact {number}", "y" * 300) for number in range(50))
+    advice = f"call({', '.join(f'argument_{number}={number}' for number in range(100))})"
+    found = Diagnostic("it fails.", facts, advice)
+    assert len(advice) > 1_500
+    assert (found.facts, found.advice) == (facts, advice)
+    assert str(found).endswith(f"more\n    Try: {advice}")
+    assert len(str(found)) <= LONGEST
+    assert found.to_dict()["advice"] == advice
+    longer = Diagnostic("it fails.", facts, f"call('{advice * 2}')")
+    assert str(longer).splitlines()[-1] == (
+        f"    Try: see the attribute advice of this diagnostic: it has {len(longer.advice):,} characters."
+    )
+    assert len(str(found.to_dict())) <= 2 * LONGEST
+
+
 def test_short_repr_shows_any_value_quickly():
     huge = 10**5_000
     assert short_repr(huge) == "int with too many digits to be shown"
-    assert short_repr([huge]) == "list with too many digits to be shown"
+    assert short_repr([huge]) == "a list that cannot be shown"
+    assert short_repr(Bad()) == "a Bad that cannot be shown"
     assert short_repr(["a" * 10**7] * 10**6, 20) == repr("['aaaaaaaaaaaaaaa...")[1:-1]
     assert short_repr({"key": [1] * 50}, 20) == "{'key': [1, 1, 1,..."
 

@@ -45,7 +45,7 @@ def find(graph: LogicalGraph, text: object) -> Endpoint:
     raise ConnectionError(
         f"the model has no connection {short_repr(text)}.",
         (("names", listed(dict.fromkeys(known))),),
-        repr((near or known)[0]) if known else "add a block first.",
+        repr(near[0]) if near else "use one of the names." if known else "add a block first.",
     )
 
 

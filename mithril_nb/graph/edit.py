@@ -6,12 +6,20 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cache
 
-from mithril_nb.errors import ConnectionError, CycleError, NameTakenError, NestingError, UnknownBlockError, short_repr
+from mithril_nb.errors import (
+    ConnectionError,
+    CycleError,
+    NameTakenError,
+    NestingError,
+    UnknownBlockError,
+    listed,
+    short_repr,
+    similar,
+)
 from mithril_nb.graph.closing import closed, is_array, made_edges
 from mithril_nb.graph.order import path_between
 from mithril_nb.graph.paths import component
@@ -315,11 +323,11 @@ def node_of(graph: LogicalGraph, name: str) -> Node:
     """
     node = graph.by_name.get(name)
     if node is None:
-        near = difflib.get_close_matches(name, graph.by_name, 1, 0.5)
+        near = similar(name, graph.by_name)
         raise UnknownBlockError(
             f"the model has no block {name!r}.",
-            (("blocks", ", ".join(repr(known) for known in graph.by_name) or "none"),),
-            repr((near or [*graph.by_name])[0]) if graph.nodes else "add a block first.",
+            (("blocks", listed(map(repr, graph.by_name))),),
+            repr(near[0]) if near else "use one of the blocks." if graph.nodes else "add a block first.",
         )
     return node
 

@@ -6,13 +6,12 @@ A backend that can hangs its rule in here, by `set_shape_rule`.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 from weakref import WeakSet
 
-from mithril_nb.errors import UnknownOpError, UnknownOptionError
+from mithril_nb.errors import UnknownOpError, UnknownOptionError, similar
 from mithril_nb.graph.spec import LEADING, TensorSpec
 from mithril_nb.models.model import Model
 from mithril_nb.models.op import OPS, Inferred, Operator, Options, Specs
@@ -115,7 +114,7 @@ def op(name: str, /, **attributes: Any) -> Model:
     """
     kind = (OPS.get(name) or KINDS.get(name)) if isinstance(name, str) else None
     if kind is None:
-        near = difflib.get_close_matches(str(name), [*OPS, *KINDS], 1, 0.6)
+        near = similar(str(name), [*OPS, *KINDS], 1, 0.6)
         raise UnknownOpError(
             f"there is no op {name!r}.",
             (("known", f"{len(OPS)} ops; see list(mithril_nb.models.op.OPS)"),),

@@ -127,7 +127,7 @@ def _checked(initializer: object, name: str, given: dict[str, float]) -> tuple[s
         raise UnknownOptionError(
             f"there is no initializer {name!r}.",
             (("known", ", ".join(INITIALIZERS)),),
-            repr((near or [*INITIALIZERS])[0]),
+            repr(near[0]) if near else "use one of the known initializers.",
         )
     for key, value in given.items():
         if key not in INITIALIZERS[name]:

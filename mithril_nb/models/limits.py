@@ -23,7 +23,7 @@ class LoadLimits:
         depth: Levels of models in models, at most 50.
         name_length: Characters of the name of a block, a kind, a port or a dimension.
         text_length: Characters of a text among attributes.
-        list_length: Values in the lists of one attribute.
+        list_length: Values in the lists of all attributes of one block.
         rank: Dimensions of a declared shape, at most 64.
 
     Raises:
@@ -71,12 +71,14 @@ class LoadLimits:
         limit = getattr(self, name)
         if found <= limit:
             return
+        changed = {one.name: getattr(self, one.name) for one in fields(self) if getattr(self, one.name) != one.default}
+        wider = changed | {name: found if is_all else 10 * found}
         can_rise = found <= _MOST.get(name, found)
         raise ModelFileError(
             f"this model is too large{f' inside {block!r}' if block else ''}: "
             f"{'' if is_all else 'at least '}{found:,} {what}.",
             (("limit", f"{limit:,} {what} (LoadLimits.{name})"),),
-            f"ml.load(path, limits=ml.LoadLimits({name}={found if is_all else 10 * found:_}))"
+            f"ml.load(path, limits=ml.LoadLimits({', '.join(f'{key}={value:_}' for key, value in wider.items())}))"
             if can_rise
             else f"a model with at most {limit:,} {what}.",
             block=block,

@@ -246,7 +246,7 @@ class Model(Shown, Portable, Said, metaclass=_Kind):
         raise ConnectionError(
             f"{self.kind} has no connection {short_repr(name)}.",
             (("connections", listed(known)),),
-            f"model[{(near or known)[0]!r}]" if known else "add a block first.",
+            f"model[{near[0]!r}]" if near else "use one of the connections." if known else "add a block first.",
         )
 
     __iter__ = None  # else Python would ask for the connections 0, 1, 2, ...

@@ -30,7 +30,7 @@ def kind_named(kind: str) -> type[Model]:
     raise UnknownBlockError(
         f"unknown kind of block {kind!r}.",
         (("known", "list(mithril_nb.models.KINDS)"), ("yours", "a class of your own is imported or defined first")),
-        repr((near or [*KINDS])[0]),
+        repr(near[0]) if near else "use one of the known kinds.",
     )
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Self
 
-from mithril_nb.errors import ConnectionError, short_repr
+from mithril_nb.errors import ConnectionError, listed, short_repr, similar
 from mithril_nb.graph.annotate import annotate, annotate_array, expose, find, label, merge
 from mithril_nb.graph.edit import Edit, composite, swap
 from mithril_nb.graph.records import Block, LogicalGraph
@@ -155,14 +154,14 @@ def _trained(graph: LogicalGraph, arrays: Collection[str], name: str, value: boo
         parts = [array.split(".") for array in arrays]
         blocks = dict.fromkeys(".".join(part[:count]) for part in parts for count in range(1, len(part)))
         inputs = [port.name for port in graph.inputs]
-        near = difflib.get_close_matches(str(name), [*blocks, *arrays, *inputs], 1, 0.5)
+        near = similar(str(name), [*blocks, *arrays, *inputs])
         raise ConnectionError(
             f"the model has no block, parameter or input {short_repr(name)} to train.",
             (
-                ("blocks", ", ".join(blocks) or "none with parameters"),
-                ("parameters", ", ".join(arrays) or "none"),
-                ("inputs", ", ".join(inputs) or "none"),
+                ("blocks", listed(blocks) if blocks else "none with parameters"),
+                ("parameters", listed(arrays)),
+                ("inputs", listed(inputs)),
             ),
-            repr(next(iter([*near, *blocks, *inputs]))) if blocks or inputs else "add a block first.",
+            repr(near[0]) if near else "use one of the names." if blocks or inputs else "add a block first.",
         ) from None
     return annotate(graph, end, is_trainable=value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +11,7 @@ import jax
 from mithril_nb.backends.backend import check_switch
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.backends.notices import notice
-from mithril_nb.errors import UnknownOptionError
+from mithril_nb.errors import UnknownOptionError, similar
 
 PARALLELISM = ("data", "model", "mixed")
 """Ways to use several devices: split the batch, split the parameters, or both."""
@@ -72,11 +71,11 @@ def _check_parallelism(parallelism: Any, backend: JaxBackend) -> None:
     if parallelism is None:
         return
     if parallelism not in PARALLELISM:
-        near = difflib.get_close_matches(str(parallelism), PARALLELISM, 1, 0.4)
+        near = similar(str(parallelism), PARALLELISM, 1, 0.4)
         raise UnknownOptionError(
             f"unknown parallelism {parallelism!r}.",
             (("known", ", ".join(map(repr, PARALLELISM))),),
-            f"parallelism={near[0] if near else 'data'!r}",
+            f"parallelism={near[0]!r}" if near else "use one of the known names.",
         )
     axes = () if backend.mesh is None else tuple(backend.mesh.shape.values())
     if len(axes) < (2 if parallelism == "mixed" else 1):
@@ -169,10 +168,10 @@ def _known(name: str, given: Any, keys: Iterable[str]) -> dict[str, Any]:
         )
     for key in given:
         if key not in keys:
-            near = difflib.get_close_matches(str(key), keys, 1, 0.5)
+            near = similar(str(key), keys)
             raise UnknownOptionError(
                 f"{name} has no option {key!r}.",
                 (("takes", ", ".join(keys)),),
-                f'{name}={{"{(near or keys)[0]}": ...}}',
+                f'{name}={{"{near[0]}": ...}}' if near else "use one of the options that it takes.",
             )
     return {key: value for key, value in given.items() if value is not None}

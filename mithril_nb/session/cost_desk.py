@@ -304,7 +304,7 @@ class CostDesk(Desk):
 def _why_not(error: Exception) -> SourceState:
     """Return how it stands with costs that cannot be made: the reason alone, where there is one."""
     problem = problem_of(error)
-    reason = "; ".join(value for name, value in problem.facts if name == "reason")
+    reason = "; ".join(value for name, value in problem.shown().facts if name == "reason")
     is_known = isinstance(error, MithrilError)
     return SourceState("unavailable" if is_known else "failed", reason or problem.summary)
 

@@ -163,7 +163,8 @@ class PassDesk(Desk):
         try:
             self._read_through(version, make, wanted)
         except StageUnavailableError as error:
-            self._turn(version, "unavailable", "; ".join(value for _, value in problem_of(error).facts) or str(error))
+            facts = problem_of(error).shown().facts
+            self._turn(version, "unavailable", "; ".join(value for _, value in facts) or str(error))
         except Exception as error:  # nobody else hears of it
             self._turn(version, "failed", str(problem_of(error)))
             self._page.failed(error)

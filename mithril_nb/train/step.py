@@ -257,11 +257,10 @@ def concrete(name: str, spec: TensorSpec, batch_size: int) -> jax.ShapeDtypeStru
     if shape and isinstance(shape[0], str):
         shape = (batch_size, *shape[1:])
     if any(isinstance(dim, str) for dim in shape):
-        numbers = [dim if isinstance(dim, int) else 32 for dim in shape]
         raise ShapeError(
             f"input {name!r} has dims that are not known.",
             (("spec", repr(spec)),),
-            f'ml.compile(model, ml.JaxBackend(), shapes={{"{name}": {numbers}}})',
+            f"give numbers for the dims of {name!r}: ml.compile(model, backend, shapes=...).",
         )
     return jax.ShapeDtypeStruct(shape, spec.dtype)
 

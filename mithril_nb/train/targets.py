@@ -33,7 +33,8 @@ def check_targets(
         problems.add(
             f"loss {loss.name!r} takes one output and one array of targets.",
             (("outputs", ", ".join(map(repr, outputs))), ("targets", _names(data.targets))),
-            f'output="{[*outputs][-1]}", or a function as loss=: it takes a dict of the outputs, and the targets.',
+            "choose an output with output=, or give a function as loss=: "
+            "it takes a dict of the outputs, and the targets.",
         )
         problems.raise_if_any()
     name, output = loss.output or next(iter(outputs)), loss.prediction(outputs)

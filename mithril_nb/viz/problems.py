@@ -34,10 +34,11 @@ def problems_css() -> str:
 
 
 def _card(problem: Diagnostic) -> str:
+    shown = problem.shown()
     link = f' data-block="{escaped(block_key(problem.block))}" tabindex="0"' if problem.block else ""
-    facts = "".join(f"<dt>{escaped(label)}</dt><dd>{escaped(text)}</dd>" for label, text in problem.facts)
-    advice = f"<div>Try: <code>{escaped(problem.advice)}</code></div>" if problem.advice else ""
+    facts = "".join(f"<dt>{escaped(label)}</dt><dd>{escaped(text)}</dd>" for label, text in shown.facts)
+    advice = f"<div>Try: <code>{escaped(shown.advice)}</code></div>" if shown.advice else ""
     return (
-        f"<li{link}><b>{escaped(problem.code)}</b>: {escaped(problem.summary)}"
+        f"<li{link}><b>{escaped(problem.code)}</b>: {escaped(shown.summary)}"
         f"{f'<dl>{facts}</dl>' if facts else ''}{advice}</li>"
     )

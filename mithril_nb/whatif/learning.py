@@ -230,5 +230,5 @@ def _shape(cost: Cost) -> list[Any]:
 def first_line(error: Exception) -> str:
     """Return in one line why something went wrong."""
     diagnostics = getattr(error, "diagnostics", ())
-    told = diagnostics[0].facts[0][1] if diagnostics and diagnostics[0].facts else str(error)
+    told = diagnostics[0].shown().facts[0][1] if diagnostics and diagnostics[0].facts else str(error)
     return (told.strip().splitlines() or [type(error).__name__])[0]

@@ -277,7 +277,7 @@ def reason_of(error: Exception) -> str:
     """Return in one line why something went wrong."""
     if isinstance(error, MithrilError):
         first = error.diagnostics[0]
-        return f"{first.summary} {first.facts[0][1]}" if first.facts else first.summary
+        return f"{first.summary} {first.shown().facts[0][1]}" if first.facts else first.summary
     failure = failure_of(error)
     return f"{failure.kind}: {failure.message}".splitlines()[0]
 

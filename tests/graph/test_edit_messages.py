@@ -99,7 +99,7 @@ CASES = [
         """
         UnknownBlockError: the model has no block 'q'.
             blocks  'a/b', 'r'
-            Try: 'a/b'
+            Try: use one of the blocks.
         """,
     ),
     (
@@ -162,7 +162,7 @@ CASES = [
         """
         UnknownBlockError: the model has no block 'R'.
             blocks  'a/b', 'r'
-            Try: 'a/b'
+            Try: use one of the blocks.
         """,
     ),
     (
@@ -181,7 +181,7 @@ CASES = [
         UnknownBlockError: the model has no block 'q'.
             inside  m%2Fn/inner
             blocks  'a/b', 'r'
-            Try: 'a/b'
+            Try: use one of the blocks.
         """,
     ),
     (
@@ -226,7 +226,7 @@ CASES = [
         """
         UnknownBlockError: the model has no block 'relu'.
             blocks  'a/b', 'r'
-            Try: 'a/b'
+            Try: use one of the blocks.
         """,
     ),
     (

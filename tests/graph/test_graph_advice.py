@@ -8,8 +8,13 @@ from advice import check
 CASES = {
     "graph/annotate.py:find": """
         model = Model() | Linear(3)(input="x", output="y")
-        model.rename_keys(z="y_2")
+        model.rename_keys(yy="y_2")
         # Try: model.rename_keys(**{{}: "y_2"})
+        """,
+    "graph/annotate.py:find | like no other": """
+        model = Model() | Linear(3)(input="x", output="y")
+        model.rename_keys(zzz="y_2")
+        # Try: model.rename_keys(y="y_2")
         """,
     "graph/annotate.py:find | no blocks": """
         Model().rename_keys(z="y")
@@ -99,8 +104,13 @@ CASES = {
         """,
     "graph/edit.py:node_of": """
         graph = (Model() | Relu(name="r")).graph
-        rename(graph, "q", "s")
+        rename(graph, "rr", "s")
         # Try: rename(graph, {}, "s")
+        """,
+    "graph/edit.py:node_of | like no other": """
+        graph = (Model() | Relu(name="r")).graph
+        rename(graph, "q", "s")
+        # Try: rename(graph, "r", "s")
         """,
     "graph/edit.py:node_of | no blocks": """
         rename(LogicalGraph(), "q", "s")

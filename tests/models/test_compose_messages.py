@@ -440,7 +440,7 @@ CASES = [
         UnknownBlockError: unknown kind of block 'Qxyzzy'.
             known  list(mithril_nb.models.KINDS)
             yours  a class of your own is imported or defined first
-            Try: 'Buffer'
+            Try: use one of the known kinds.
         """,
     ),
     (

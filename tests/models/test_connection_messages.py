@@ -239,7 +239,7 @@ CASES = [
             blocks      none with parameters
             parameters  none
             inputs      x
-            Try: 'x'
+            Try: use one of the names.
         """,
     ),
     (
@@ -248,7 +248,7 @@ CASES = [
         """
         ConnectionError: the model has no connection 3.
             names  input, output, linear_0.output, linear_0.input, linear_0.weight, linear_0.bias
-            Try: 'input'
+            Try: use one of the names.
         """,
     ),
     (

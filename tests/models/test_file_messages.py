@@ -236,7 +236,7 @@ CASES = [
             because  unknown kind of block "__import__('os').system".
                          known  list(mithril_nb.models.KINDS)
                          yours  a class of your own is imported or defined first
-                         Try: 'Buffer'
+                         Try: use one of the known kinds.
             Try: ml.load(path)  # of a file that ml.save(model, path) wrote
         """,
     ),

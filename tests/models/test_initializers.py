@@ -98,6 +98,13 @@ CASES = [
             Try: 'he_normal'""",  # noqa: E501
     ),
     (
+        lambda: net().set_initializers({"linear_0.weight": "qqqqq"}),
+        """
+        UnknownOptionError: there is no initializer 'qqqqq'.
+            known  glorot_uniform, glorot_normal, he_uniform, he_normal, lecun_uniform, lecun_normal, orthogonal, truncated_normal, normal, uniform, constant, zeros, ones
+            Try: use one of the known initializers.""",  # noqa: E501
+    ),
+    (
         lambda: net().set_initializers({"linear_0.wieght": "zeros"}),
         """
         ConnectionError: the model has no parameter 'linear_0.wieght' that could start otherwise.

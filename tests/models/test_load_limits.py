@@ -91,11 +91,11 @@ CASES = [
     (
         "connections",
         model_of(relus(3), chain(3)),
-        LoadLimits(edges=1),
+        LoadLimits(nodes=300_000, edges=1),
         """
         this model is too large: 2 connections, labels and notes.
             limit  1 connections, labels and notes (LoadLimits.edges)
-            Try: ml.load(path, limits=ml.LoadLimits(edges=2))
+            Try: ml.load(path, limits=ml.LoadLimits(nodes=300_000, edges=2))
         """,
     ),
     (

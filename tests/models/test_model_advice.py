@@ -52,6 +52,10 @@ COMPOSING = {
         # Try: (Model() | Linear(3)).set_initializers({"linear_0.weight": "zeros"})
         """,
     "models/registry.py:kind_named": 'models.registry.kind_named("Linaer")',
+    "models/registry.py:kind_named | like no other": """
+        models.registry.kind_named("Zzzqqq")
+        # Try: models.registry.kind_named("Linear")
+        """,
     "models/registry.py:refuse_second": """
         type("Swish", (Operator,), {"op": "relu"})
         # Try: {}; type("Swish2", (Operator,), {"op": op})
@@ -331,6 +335,26 @@ FILES = {
         """,
     "models/limits.py:LoadLimits.__post_init__": """
         ml.LoadLimits(nodes=-1)
+        """,
+    "models/limits.py:LoadLimits.check": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        ml.load(path, limits=ml.LoadLimits(nodes=300_000, file_bytes=1))
+        """,
+    "models/limits.py:LoadLimits.check | a limit that cannot rise": """
+        path = new_path("model.json"); model = Model() | Relu()
+        data = model.to_dict(); data["graph"]["notes"] = [{"node": "relu_0", "port": "output", "shape": [1] * 100}]
+        Model.from_dict(data)
+        # Try: Model.from_dict(model.to_dict())
+        """,
+    "models/infer.py:_Work.unmet": """
+        model = Model() | Glu()
+        shapes(model | Clamp()(input="x", min_val="glu_0.output"))
+        # Try: shapes(Model() | Glu() | Clamp()(input="x", min_val="least"))
+        """,
+    "models/port_checks.py:check_option": """
+        model = Model() | Shape()(input="x", output="sizes")
+        shapes(model | Clamp()(input="x", min_val="sizes"), x=[2, 3])
+        # Try: shapes(Model() | Clamp()(input="x", min_val=0.0), x=[2, 3])
         """,
     "graph/spec.py:check_rank": """
         ml.compile(Linear(3), shapes={"input": [1] * 200})

@@ -241,7 +241,7 @@ CASES = [
         """
         UnknownOptionError: tpu_options has no option 'zzz'.
             takes  replicate_inputs, allow_spmd
-            Try: tpu_options={"replicate_inputs": ...}
+            Try: use one of the options that it takes.
         """,
     ),
     (

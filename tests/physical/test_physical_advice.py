@@ -136,7 +136,7 @@ CASES = {
         """,
     "physical/options.py:_known#2 | like no other": """
         ml.compile(Relu(), jit_options={"zzz": 0})
-        # ...: (0,)
+        # Try: ml.compile(Relu(), jit_options={"donate_argnums": (0,)})
         """,
 }
 

@@ -214,13 +214,14 @@ def test_many_inputs() -> None:
     assert str(caught.value) == (
         "loss 'cross_entropy' takes one output and one array of targets.\n"
         "    outputs  'output', 'other'\n    targets  (6,) int64\n"
-        '    Try: output="other", or a function as loss=: it takes a dict of the outputs, and the targets.'
+        "    Try: choose an output with output=, or give a function as loss=: "
+        "it takes a dict of the outputs, and the targets."
     )
     with pytest.raises(ShapeError) as shape:
         programs(Tokens())
     assert str(shape.value) == (
         "input 'tokens' has dims that are not known.\n    spec  ('batch', 'time') int32\n"
-        '    Try: ml.compile(model, ml.JaxBackend(), shapes={"tokens": [32, 32]})'
+        "    Try: give numbers for the dims of 'tokens': ml.compile(model, backend, shapes=...)."
     )
 
 

@@ -211,9 +211,17 @@ OPTIONS = {
     "train/prepare.py:checked_arrays.array": f"""{RUN}
         ml.fit(model, data, params={{"weight": "w", "bias": "b"}}, **options)
         """,
+    "train/folder_lock.py:FolderLock._in_use": f"""{DATA}
+        from mithril_nb.train.folder_lock import FolderLock
+        import time
+        folder = new_path(f"run_{{time.time_ns()}}"); folder.mkdir(); lock = FolderLock(folder); lock.acquire()
+        ml.fit(model, data, checkpoint=folder, **options)
+        # Try: lock.release(); ml.fit(model, data, checkpoint=new_path("another-folder"), **options)
+        """,
     "train/step.py:concrete": """
         model, x = Relu(), np.ones((6, 4), "float32")
         ml.train.programs(ml.compile(model, shapes={"input": ["batch", "time"]}))
+        # Try: ml.train.programs(ml.compile(model, ml.JaxBackend(), shapes={"input": [6, 4]}))
         """,
     "train/trainable.py:as_trainable": f"""{DATA}
         backend = ml.JaxBackend(); pm = ml.compile(model, shapes={{"input": ["batch", 4]}})

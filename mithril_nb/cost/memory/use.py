@@ -311,4 +311,4 @@ def _sizes_told(xla: Memory) -> dict[tuple[str, str], int]:
 
 
 def _reason(error: StageUnavailableError) -> str:
-    return "; ".join(text for _, text in error.diagnostics[0].facts)
+    return "; ".join(text for _, text in error.diagnostics[0].shown().facts)
