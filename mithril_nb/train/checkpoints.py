@@ -127,7 +127,6 @@ class Saver:
             ) from error
         try:
             yield
-            self._known = set(self._contents())
         finally:
             self.release()
 
@@ -141,7 +140,10 @@ class Saver:
             self._claim()
 
     def release(self) -> None:
-        """Unlock the folder: all that was taken is written."""
+        """Unlock the folder: all that was taken is written. What is there now was not written by another run later."""
+        with suppress(OSError):
+            if self._lock.is_held:
+                self._known.update(self._contents())
         self._lock.release()
 
     def _claim(self) -> None:
