@@ -6,6 +6,7 @@ import ctypes
 import gc
 import sys
 import threading
+import time
 from collections.abc import Callable
 
 import ipywidgets
@@ -57,6 +58,9 @@ def test_a_workbench_that_ended_holds_little(open_one, stress, way, most_mib):
         if way == "replaced and kept":
             kept.append(wb)
         del wb
+        until = time.monotonic() + 10
+        while threads and threading.active_count() > threads[0] and time.monotonic() < until:
+            time.sleep(0.01)  # a thread that was ended is gone a moment later
         threads.append(threading.active_count())
         widgets.append(len(ipywidgets.widgets.widget._instances))
         memory.append(resident_mib())
