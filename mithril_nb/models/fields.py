@@ -151,7 +151,7 @@ def unmet_need(field: Field, value: Any) -> str:
     Examples:
         >>> from mithril_nb.models import Dropout
         >>> unmet_need(fields_of(Dropout)[0], 0.5), unmet_need(fields_of(Dropout)[0], "much")
-        ('', 'a number from 0 to 1')
+        ('', 'a number from 0 to 0.99')
     """
     fits = _fitting(field, value) is not None or (value is None and _may_be_none(field))
     return "" if fits else _need(field)
@@ -259,8 +259,13 @@ def _need(field: Field) -> str:
         "value": f"numbers, texts, or lists of such, at most {MOST_AXES} levels deep",
     }[field.type]
     if field.range is not None:
-        words += f" from {field.range.least} to {field.range.most}"
+        words += f" from {_number(field.range.least)} to {_number(field.range.most)}"
     return words + (", or one for all" if count else "") + (", or None" if field.is_optional else "")
+
+
+def _number(value: float) -> str:
+    # `typing` gives the first of two equal annotations for both: a range from 0 may be one from 0.0.
+    return str(int(value)) if value % 1 == 0 else str(value)  # infinity has no remainder
 
 
 def example(field: Field) -> Value:

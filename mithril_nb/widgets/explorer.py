@@ -71,12 +71,13 @@ class Explorer(SessionWidget):
             self._twin.refresh()
 
     def _ipython_display_(self) -> None:
-        self.session.start()
         super()._ipython_display_()
+        self.session.start()  # afterwards: where no page watches, the static picture does not depend on time
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        found = super()._repr_mimebundle_(include, exclude)
         self.session.start()
-        return super()._repr_mimebundle_(include, exclude)
+        return found
 
 
 def _graph_message(picture: Picture) -> Message:

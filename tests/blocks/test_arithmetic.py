@@ -66,7 +66,7 @@ def test_ports_are_those_that_users_of_mithril_know(kind: str):
 def test_arguments_are_those_that_users_of_mithril_know():
     assert Log(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
     assert Sqrt(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
-    assert [kind(True, "root").name for kind in (Log, Sqrt)] == ["root", "root"]
+    assert [kind(True, name="root").name for kind in (Log, Sqrt)] == ["root", "root"]
     assert Power(robust=True, threshold=1e-6).options == {"robust": True, "threshold": 1e-6}
     assert StableReciprocal(threshold=1e-6).options == {"threshold": 1e-6}
     assert NanToNum(nan=1.0, posinf=2.0, neginf=3.0).options == {"nan": 1.0, "posinf": 2.0, "neginf": 3.0}
@@ -482,7 +482,7 @@ def test_arguments_that_do_not_fit():
     assert str(caught.value) == text(
         """
         Power cannot take threshold=-1.0.
-            needs  a number from 0.0 to 1.0, or None
+            needs  a number from 0 to 1, or None
             means  The t above. By default the dtype's least normal number t₀ for `e > 0`, and `t₀ ** (1 / (2 - 2e))` \
 else, so that even `|b|ᵉ⁻¹` does not overflow.
             Try: Power(threshold=0.1)

@@ -122,6 +122,6 @@ def test_a_program_that_cannot_be_traced_shows_how_far_it_came(open_explorer) ->
 def test_keys_pressed_anywhere_in_an_explorer_stay_in_it(open_explorer, stress) -> None:
     notebook = open_explorer()
     notebook.resize(1280, 1300)
-    found = press_everywhere(notebook, ".mnb-explorer", stress.size(short=80, long=10_000))
+    found = press_everywhere(notebook, ".mnb-explorer", stress.size(short=40, long=10_000))
     stress.report(kinds=found["kinds"], presses=found["presses"], wrong=len(found["wrong"]))
     assert found["wrong"] == []

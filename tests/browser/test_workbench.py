@@ -309,7 +309,7 @@ def test_the_inspector_tells_by_which_formula_a_block_is_counted(show_workbench)
     assert notebook.evaluate(f"wb.selection == ({path!r},)")
 
 
-@pytest.mark.parametrize(("cell", "root", "short"), [(OPEN, ".mnb-workbench", 160), (LIVE, ".mnb-live", 80)])
+@pytest.mark.parametrize(("cell", "root", "short"), [(OPEN, ".mnb-workbench", 100), (LIVE, ".mnb-live", 40)])
 def test_keys_pressed_anywhere_in_a_widget_stay_in_it(run_cells, stress, cell: str, root: str, short: int) -> None:
     notebook = run_cells([MODEL, cell], width=1280, height=1300)
     notebook.page.locator(f"{root} button").filter(visible=True).first.wait_for()

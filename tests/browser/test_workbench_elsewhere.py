@@ -62,6 +62,6 @@ def test_notebook_7_shows_the_same_slider_and_workbench(open_notebook, stress) -
     node(notebook, "linear_1").click()
     notebook.wait_for("wb.selection == ('linear_1',)")
     assert [text for text in notebook.problems if "mnb" in text or "mithril" in text] == []
-    found = press_everywhere(notebook, ".mnb-workbench", stress.size(short=80, long=10_000))
+    found = press_everywhere(notebook, ".mnb-workbench", stress.size(short=40, long=10_000))
     stress.report(kinds=found["kinds"], presses=found["presses"], wrong=len(found["wrong"]))
     assert found["wrong"] == []

@@ -187,7 +187,7 @@ CASES = [
         lambda: Dropout(1.5),
         """
         UnknownOptionError: Dropout cannot take p=1.5.
-            needs  a number from 0.0 to 0.99
+            needs  a number from 0 to 0.99
             means  Chance of an item to be dropped.
             Try: Dropout(p=0.5)
         """,
@@ -197,7 +197,7 @@ CASES = [
         lambda: Dropout(float("nan")),
         """
         UnknownOptionError: Dropout cannot take p=nan.
-            needs  a number from 0.0 to 0.99
+            needs  a number from 0 to 0.99
             means  Chance of an item to be dropped.
             Try: Dropout(p=0.5)
         """,

@@ -191,7 +191,7 @@ class Sqrt(Elementwise):
     formula = "y = √x"
     gives = "floating"
 
-    def __init__(self, robust: bool = False, name: str | None = None, threshold: Threshold | None = None):
+    def __init__(self, robust: bool = False, threshold: Threshold | None = None, name: str | None = None):
         Operator.__init__(self, name, robust=robust, threshold=threshold)
 
 
@@ -216,7 +216,7 @@ class Log(Elementwise):
     formula = "y = log x"
     gives = "floating"
 
-    def __init__(self, robust: bool = False, name: str | None = None, threshold: Threshold | None = None):
+    def __init__(self, robust: bool = False, threshold: Threshold | None = None, name: str | None = None):
         Operator.__init__(self, name, robust=robust, threshold=threshold)
 
 
