@@ -7,7 +7,7 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import ipywidgets
 import numpy as np
@@ -26,7 +26,7 @@ def resident_mib() -> float:
 
 
 @pytest.fixture
-def open_one(monkeypatch) -> Callable[[], Workbench]:
+def open_one(monkeypatch) -> Iterator[Callable[[], Workbench]]:
     """Return a function that runs the cell of a workbench once more."""
     runs = iter(range(10**6))
     now = [cells.Cell(None, "3f2a", "first")]
