@@ -67,8 +67,8 @@ class Explorer(SessionWidget):
         super()._hear(kind, value)
         if kind == "graph":
             self.send(*_graph_message(value))
-        elif kind == "snapshot":
-            self._twin.refresh()
+        elif kind == "snapshot" and self._is_attended:
+            self._twin.refresh()  # without a page, the output of a cell stays what it was when the cell ran
 
     def _ipython_display_(self) -> None:
         super()._ipython_display_()

@@ -40,6 +40,7 @@ class SessionWidget(FrontEndWidget):
         quick: Callable[[], Mapping[str, Any] | None] = lambda: None,
     ):
         self.session: Any = session
+        self._is_attended = False  # whether a page has sent a command
         self._bundle = bundle
         self._twin = Twin(bundle, session.errors, first, quick)
         # Packing a large text takes long: in the thread that handles messages all others would wait for it.
@@ -86,6 +87,7 @@ class SessionWidget(FrontEndWidget):
     def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
         if content.get("type") != "command":
             return
+        self._is_attended = True
         self._twin.put_off()
         id, name, args = content.get("id"), str(content.get("name")), dict(content.get("args") or {})
         if name == "hello":

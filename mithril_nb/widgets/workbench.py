@@ -53,7 +53,6 @@ class Workbench(SessionWidget):
     run = traitlets.Instance(Run, allow_none=True)
 
     def __init__(self, session: Session):
-        self._is_attended = False
         self._follows = threading.RLock()
         self._told: tuple[Design | None, Model | None, tuple[str, ...]] = (None, None, ())
         self._pictured = session.design
@@ -98,12 +97,6 @@ class Workbench(SessionWidget):
             MithrilError: It cannot be done; everything is as it was.
         """
         self.session.do(command, **args)
-
-    # From the front end
-
-    def _receive(self, _widget: Any, content: Mapping[str, Any], _buffers: Sequence[Any]) -> None:
-        self._is_attended = True
-        super()._receive(_widget, content, _buffers)
 
     # From the session, on any thread
 
