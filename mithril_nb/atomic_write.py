@@ -29,7 +29,7 @@ LONGEST_WRITE_S = 3600.0
 _HELD = f"{PREFIX}held"
 _TAKEN = (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
 _FAR = 1 << 30
-"""Windows locks bytes, and lets no other process read them: one that is far behind the content."""
+"""On Windows a lock covers bytes that no other process can then read: this offset lies far behind the content."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield part
         if target.exists():
             shutil.copymode(target, part)
-        _sync(part, os.O_RDWR)  # Windows syncs only what is open for writing
+        _sync(part, os.O_RDWR)  # Windows syncs only files that are open for writing
         os.replace(part, target)
         if os.name == "posix":  # Windows cannot open a folder
             with suppress(OSError):  # some file systems cannot sync a folder; the file itself is synced

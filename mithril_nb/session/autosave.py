@@ -121,20 +121,23 @@ class Autosave:
                 pending, self._pending = self._pending, None
             if pending is None:
                 return
-            mine: SavedDesign | None = saved_design(*pending, id=self._id)
-            if mine.source == self._code:
-                mine = None
-            changes = {self._id: mine}
-            if self._contained is not None:  # offered again if the user takes the restored edits back
-                changes[self._contained.id] = replace(self._contained, declined=mine is not None)
-            self._update(changes)
+            self._update(lambda: self._changes(pending))
             self._written_at = time.monotonic()
+
+    def _changes(self, pending: tuple[Design, int, tuple[str, ...]]) -> dict[str, SavedDesign | None]:
+        saved = saved_design(*pending, id=self._id)
+        is_edited = saved.source != self._code
+        changes: dict[str, SavedDesign | None] = {self._id: saved if is_edited else None}
+        if self._contained is not None:  # offered again if the user takes the restored edits back
+            changes[self._contained.id] = replace(self._contained, declined=is_edited)
+        return changes
 
     def decline(self) -> None:
         """Keep the offered version in the file, and do not offer it again."""
         if self.offer is not None:
             with self._writing:
-                self._update({self.offer.id: replace(self.offer, declined=True)})
+                declined = replace(self.offer, declined=True)
+                self._update(lambda: {declined.id: declined})
             self.offer = None
 
     def view(self) -> dict[str, Any]:
@@ -189,10 +192,11 @@ class Autosave:
                 found[one.id] = one
         return sorted(found.values(), key=lambda one: one.saved_at, reverse=True)
 
-    def _update(self, changes: Mapping[str, SavedDesign | None]) -> None:
+    def _update(self, made: Callable[[], Mapping[str, SavedDesign | None]]) -> None:
         """Add, replace or remove versions by id, in memory and in the file."""
         self.problem = ""
         try:
+            changes = made()
             with _UPDATING:
                 self._keep(changes)
                 _make_folder(self.path.parent)

@@ -243,6 +243,23 @@ def test_a_file_that_cannot_be_written_is_reported_and_edits_stay_in_memory(tmp_
     again.end()
 
 
+def test_an_error_while_saving_is_reported_and_the_next_edit_is_saved(open_session, monkeypatch):
+    session = open_session()
+
+    def fail(*args, **options):
+        raise RuntimeError("no source")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(autosave, "saved_design", fail)
+        edit(session, "add_block", kind="Relu")
+        session._autosave.flush()
+        assert session.snapshot()["autosave"]["problem"].endswith(": no source")
+    edit(session, "add_block", kind="Tanh")
+    session.end()
+    assert session.snapshot()["autosave"]["problem"] == ""
+    assert offer(open_session())["edits"] == 2
+
+
 def test_without_saved_edits_there_is_nothing_to_restore(open_session, file):
     with pytest.raises(UnknownOptionError) as error:
         open_session().do("restore_edits")
