@@ -28,10 +28,10 @@ def refuse_call(kind: type, error: TypeError, given: tuple[Any, ...], named: Map
         UnknownOptionError: Always.
     """
     takes = ", ".join(str(one.replace(annotation=one.empty)) for one in inspect.signature(kind).parameters.values())
-    told = listed([*map(_short, given), *(f"{key}={_short(value)}" for key, value in named.items())])
+    shown = listed([*map(_short, given), *(f"{key}={_short(value)}" for key, value in named.items())])
     raise UnknownOptionError(
         f"cannot make {kind.__name__}: {error}.",
-        (("takes", takes or "nothing"), *((("given", told),) if given or named else ())),
+        (("takes", takes or "nothing"), *((("given", shown),) if given or named else ())),
         _corrected_call(kind, given, named) or example_call(kind),
     ) from None
 

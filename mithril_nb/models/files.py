@@ -140,7 +140,7 @@ def _bytes_of(path: str | Path, limits: LoadLimits) -> bytearray:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return the dict of a JSON object, each key of which may be there once."""
+    """Return the dict of a JSON object, whose keys must be unique."""
     found = dict(pairs)
     if len(found) < len(pairs):
         seen: set[str] = set()

@@ -106,7 +106,7 @@ class Analysis:
 
     @cached_property
     def loss(self) -> Loss:
-        """The loss that training makes small, with the output that it takes."""
+        """The loss that training minimises, with the output that it takes."""
         name, output = self.design.loss or self._training.get("loss", "cross_entropy"), self.design.output
         return resolve_loss(name, output if output in self.inference.outputs else None)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from lab import KEEPER, Browser, free_port
+from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import Page
 
 import mithril_nb as ml
@@ -100,8 +101,10 @@ def marimo(tmp_path: Path, chromium: Browser) -> Iterator[Page]:
             try:
                 page.goto(f"http://127.0.0.1:{port}/")
                 break
-            except Exception:
+            except PlaywrightError:  # the server is not up yet
                 page.wait_for_timeout(200)
+        else:
+            raise TimeoutError("marimo did not answer within 20 s")
         yield page
         page.close()
     finally:
