@@ -94,6 +94,7 @@ class Training:
     def take_over(self, earlier: Training) -> None:
         """Continue to show and steer a run that the earlier run of the cell has started, if it still trains."""
         if earlier.run is not None and earlier.run.state in ("running", "paused"):
+            earlier._unfollow()  # else the run holds the earlier session as long as it lives
             self.run, self.runs, self._graph = earlier.run, list(earlier.runs), earlier._graph
             self._unfollow = follow(self.run, self._tell_of, self._lock)
 

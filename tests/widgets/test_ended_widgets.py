@@ -7,6 +7,7 @@ import gc
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 
 import ipywidgets
@@ -77,12 +78,16 @@ def test_a_run_that_trains_continues_in_the_workbench_of_the_next_run(open_one):
     wb = open_one()
     wb.session.training.options.update(data=(np.zeros((32, 29), "float32"), np.zeros(32, "int32")), epochs=10**6)
     wb.do("train")
+    run, session = wb.run, weakref.ref(wb.session)
+    del wb
     newer = open_one()
-    assert newer.run is wb.run
+    assert newer.run is run
     assert newer.run.state == "running"
     newer.do("stop")
     newer.run.wait(60)
     assert newer.session.snapshot()["run"]["state"] == "stopped"
+    gc.collect()
+    assert session() is None, "the run does not hold the session that started it"
     newest = open_one()
     assert newest.run is None, "a run that ended belongs to the workbench that started it"
 
