@@ -208,9 +208,8 @@ def workbench(
             (("needs", "the path of a file, or False to save none"),),
             'ml.workbench(model, autosave="design.json")',
         )
-    older = (
-        replace_older()
-    )  # so that the edits made in the widget of an earlier run are saved before they are looked for
+    # First, so that the edits made in the widget of an earlier run are saved before they are looked for.
+    older = replace_older()
     session = Session(design, backend or JaxBackend(), training, partial(_autosave, autosave))
     for one in older:
         if isinstance(one, Workbench):
