@@ -19,6 +19,7 @@ import ast
 import contextlib
 import functools
 import importlib.util
+import os
 import shlex
 import sys
 import textwrap
@@ -290,7 +291,8 @@ def check(cases: Mapping[str, str], case: str) -> None:
         cases: Snippets by the key of the site, or by `"key | what is special about it"`.
         case: The key of one of them.
     """
-    found = follow(cases[case], names())
+    with mock.patch.object(os, "environ", dict(os.environ)):  # what a case sets there ends with it
+        found = follow(cases[case], names())
     for key in keys_of(case):
         assert key in found, f"{key} built no error, but {', '.join(found) or 'no site'}"
 

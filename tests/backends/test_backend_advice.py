@@ -86,9 +86,9 @@ BACKEND = {
         """,
     "backends/jax/flags.py:compiler_options": 'ml.JaxBackend(xla_flags="--xla_foo")',
     "backends/jax/flags.py:compiler_options#2": """
-        import os; environ, os.environ = os.environ, {}
+        import os
         ml.JaxBackend(xla_flags=["--xla_force_host_platform_device_count=8"])
-        # Try: {}; os.environ = environ; ml.JaxBackend()
+        # Try: {}; ml.JaxBackend()
         """,
     "backends/jax/flags.py:_try": 'ml.JaxBackend(xla_flags=["--xla_foo=1"])',
     "backends/jax/placing.py:place": """

@@ -50,6 +50,9 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
   // Focus rings in the graph are for keys.
   root.addEventListener("pointerdown", () => (root.dataset["mnbInput"] = "pointer"), true);
   root.addEventListener("keydown", () => (root.dataset["mnbInput"] = "keys"), true);
+  // The corner that resizes a panel focuses nothing, and a notebook then focuses its cell.
+  const take = (): void => void setTimeout(() => path.length || root.contains(document.activeElement) || root.focus({ preventScroll: true }));
+  for (const type of ["mousedown", "mouseup"]) root.addEventListener(type, take, true);
   root.addEventListener("keydown", (event) => {
     if (handle(event)) event.preventDefault();
     // JupyterLab and Notebook listen further out (A, B, D D, Enter, Ctrl+Z, ...).

@@ -47,6 +47,21 @@ describe("the focus of a widget", () => {
     expect(focused()).toBe(root);
   });
 
+  test("comes to the root after a click that focuses nothing inside, such as on the corner that resizes", async () => {
+    const cell = document.body.appendChild(h("div", { tabindex: -1 }));
+    for (const type of ["mousedown", "mouseup"]) {
+      cell.focus();
+      section.dispatchEvent(new Event(type, { bubbles: true }));
+      await settled();
+      expect(focused()).toBe(root);
+    }
+    second.focus();
+    section.dispatchEvent(new Event("mousedown", { bubbles: true }));
+    await settled();
+    expect(focused()).toBe(second);
+    cell.remove();
+  });
+
   test("goes to the graph when nothing is left in the part", async () => {
     second.focus();
     section.replaceChildren();
