@@ -10,11 +10,12 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-from mithril_nb.cost.costs import NOT_RUN, Cost, of_equations
+from mithril_nb.cost.costs import Cost, of_equations
 from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
+from mithril_nb.cost.notes import NOT_RUN
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
