@@ -71,6 +71,12 @@ def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
     return known[source]
 
 
+def forget_analytic() -> None:
+    """Drop what equations were counted to cost: a rule has changed."""
+    for known in _KNOWN.values():
+        known.pop("analytic", None)
+
+
 def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
     """Return what a program costs by several ways of counting, side by side; what cannot be counted says why.
 

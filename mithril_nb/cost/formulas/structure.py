@@ -26,8 +26,8 @@ opaque("an exported program, which holds no jaxpr", "call_exported")
 
 @rule(
     "async_copy_scales_to_tmem", "async_copy_smem_to_tmem", "async_copy_sparse_metadata_to_tmem",
-    "async_load", "async_prefetch", "async_store_smem", "async_store_tmem", "bitcast", "broadcast_to", "commit_tmem", "copy_gmem_to_smem",
-    "copy_smem_to_gmem", "dma_start", "einshape_lo", "get", "iota_2x32_shape", "load", "masked_load", "masked_swap",
+    "async_load", "async_prefetch", "async_store_smem", "async_store_tmem", "bitcast", "broadcast_to", "commit_tmem",
+    "copy_gmem_to_smem", "copy_smem_to_gmem", "dma_start", "einshape_lo", "get", "iota_2x32_shape", "load", "masked_load", "masked_swap",
     "matmul_pop", "matmul_pop_fifo", "matmul_push_rhs", "mgpu_atomic_store", "multimem_store", "pack", "pack_dtype",
     "pack_elementwise", "roll", "store", "swap", "unpack", "unpack_dtype", "unpack_elementwise", "unstack",
     "zeros_like", "wgmma_accumulator_deref", "wgmma_accumulator_deref_p", "wgmma_accumulator_store",
