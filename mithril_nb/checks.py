@@ -78,8 +78,8 @@ def assert_cost(
     """Fail if a program costs more than it may: for a test, so that a change that makes it dearer is seen.
 
     Nothing is run. A bound is the most that a figure may be, or a pair of the least and the most, each of which may be
-    `None`. If the cost of some equations is unknown, the sum of the others is compared: above the bound it fails, else a
-    warning names what is unknown. A figure fails if it is unknown for another reason: a size without a number,
+    `None`. If the cost of some equations is unknown, the sum of the others is compared: above the bound it fails, else
+    a warning names what is unknown. A figure fails if it is unknown for another reason: a size without a number,
     parameters that no argument is known to hold, a peak that was not compiled.
 
     Args:
@@ -99,8 +99,8 @@ def assert_cost(
 
     Raises:
         CostBoundError: A figure is out of its bounds, or unknown as described above. It is an `AssertionError`.
-        UnknownOptionError: No such value of `unknown`, no bound at all, or one that is none, or that is misspelt; arguments beside an inspection,
-            which has them.
+        UnknownOptionError: No such value of `unknown`; no bound at all, or one that is none, or that is misspelt;
+            arguments beside an inspection, which has them.
         StageUnavailableError: The program cannot be traced, or not lowered or compiled where that is asked for.
 
     Examples:
@@ -246,7 +246,8 @@ def _problem(
     else:
         summary = f"may break its bound of {noun}: not all are known."
         shown = f"{_shown(name, found.source)} shows every block"
-        advice = f'unknown="warn"  # compares what is known; {shown}' if found.is_of_rows else f"leave out {name}=; {shown}."
+        advice = f'unknown="warn"  # compares what is known; {shown}'
+        advice = advice if found.is_of_rows else f"leave out {name}=; {shown}."
     if found.unknown:
         facts.append(("unknown", "\n".join(found.unknown)))
     if found.blocks:

@@ -68,7 +68,7 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
         raise UnknownOptionError(
             f"ml.register_cost cannot take {name!r}: its cost is that of the equations it holds.",
             (("because", "a rule for it would count them twice"),),
-            _EXAMPLE.format('"dot_general"') + f"  # a primitive that {name!r} holds",
+            _EXAMPLE.format('"ffi_call"') + f"  # or another primitive that {name!r} holds",
         )
     if rule is None:
         USER_RULES.pop(name, None)
@@ -120,7 +120,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
             raise UndecidedError(f"the rule of {name!r} needs numbers") from error
         raise UnknownOptionError(
             f"the rule that ml.register_cost was given for {name!r} raised {type(error).__name__}.",
-            (("error", short_repr(str(error), 80)), ("equation", short_repr(equation.inputs, 80))),
+            (("error", short_repr(str(error), 80)), ("inputs", short_repr(equation.inputs, 80))),
             _EXAMPLE.format(repr(name)),
         ) from error
     if found is None:
@@ -129,14 +129,14 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
     wrong = [key for key in figures if key not in _FIGURES]
     if wrong:
         raise UnknownOptionError(
-            f"the rule that ml.register_cost was given for {name!r} returns {short_repr(wrong[0])}, which is no figure.",
+            f"the rule that ml.register_cost was given for {name!r} returns {short_repr(wrong[0])}, no figure.",
             (("figures", ", ".join(_FIGURES)),),
             f'ml.register_cost({name!r}, lambda equation: {{"{nearest(wrong[0], _FIGURES) or "flops"}": 1_000}})',
         )
     bad = [value for value in figures.values() if not _is_count(value)]
     if bad:
         raise UnknownOptionError(
-            f"the rule that ml.register_cost was given for {name!r} returns {short_repr(bad[0], 40)}, which is no count.",
+            f"the rule that ml.register_cost was given for {name!r} returns {short_repr(bad[0], 40)}, no count.",
             (("needs", "numbers of at least 0, or a dict of them"), ("given", type(bad[0]).__name__)),
             _EXAMPLE.format(repr(name)),
         )

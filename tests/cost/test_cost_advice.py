@@ -37,6 +37,27 @@ CASES = {
     "cost/counting.py:_check_source | measured": f"""{STEP}
         inspection.cost("measured")
         """,
+    "cost/registration.py:register_cost": """
+        ml.register_cost(3, lambda equation: 1)
+        """,
+    "cost/registration.py:register_cost#2": """
+        ml.register_cost("scan", lambda equation: 1)
+        """,
+    "cost/registration.py:register_cost#3": """
+        ml.register_cost("ffi_call", 3)
+        """,
+    "cost/registration.py:_figures": """
+        ml.register_cost("ffi_call", lambda equation: 1 / 0)
+        ml.inspect(jax.ffi.ffi_call("any", jax.ShapeDtypeStruct((4,), "float32")), jnp.ones(4)).cost()
+        """,
+    "cost/registration.py:_figures#2": """
+        ml.register_cost("ffi_call", lambda equation: {"flop": 1})
+        ml.inspect(jax.ffi.ffi_call("any", jax.ShapeDtypeStruct((4,), "float32")), jnp.ones(4)).cost()
+        """,
+    "cost/registration.py:_figures#3": """
+        ml.register_cost("ffi_call", lambda equation: -1)
+        ml.inspect(jax.ffi.ffi_call("any", jax.ShapeDtypeStruct((4,), "float32")), jnp.ones(4)).cost()
+        """,
     "cost/counting.py:_counted": """
         inspection = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)
         inspection.cost("compiled")

@@ -6,7 +6,7 @@ from mithril_nb.cost.formulas.rules import Letters, count, no_bytes, opaque, rul
 from mithril_nb.stages.records import Equation
 
 CALLS = frozenset(
-    "call call_hi_primitive call_hi_primitive_linearized call_jaxpr checkpoint closed_call composite compute_on cond "
+    "call call_hi_primitive_linearized call_jaxpr checkpoint closed_call composite compute_on cond "
     "core_call core_map custom_fusion custom_jvp_call custom_jvp_call_jaxpr custom_lin custom_linear_solve "
     "custom_partitioning custom_vjp_call custom_vjp_call_jaxpr custom_vmap_call emit_pipeline eval_jaxpr fusible "
     "jaxpr_call jit linear_call mpmd_map parallel_loop pipeline_body pjit remat remat2 remat_opt run_scoped "
@@ -25,13 +25,13 @@ opaque("an exported program, which holds no jaxpr", "call_exported")
 
 
 @rule(
-    "async_copy_scales_to_tmem", "async_copy_smem_to_tmem", "async_copy_sparse_metadata_to_tmem",
-    "async_load", "async_prefetch", "async_store_smem", "async_store_tmem", "bitcast", "broadcast_to", "commit_tmem",
-    "copy_gmem_to_smem", "copy_smem_to_gmem", "dma_start", "einshape_lo", "get", "iota_2x32_shape", "load", "masked_load", "masked_swap",
-    "matmul_pop", "matmul_pop_fifo", "matmul_push_rhs", "mgpu_atomic_store", "multimem_store", "pack", "pack_dtype",
-    "pack_elementwise", "roll", "store", "swap", "unpack", "unpack_dtype", "unpack_elementwise", "unstack",
-    "zeros_like", "wgmma_accumulator_deref", "wgmma_accumulator_deref_p", "wgmma_accumulator_store",
-    "wgmma_accumulator_store_p",
+    "async_copy_scales_to_tmem", "async_copy_smem_to_tmem", "async_copy_sparse_metadata_to_tmem", "async_load",
+    "async_prefetch", "async_store_smem", "async_store_tmem", "bitcast", "broadcast_to", "commit_tmem",
+    "copy_gmem_to_smem", "copy_smem_to_gmem", "dma_start", "einshape_lo", "get", "iota_2x32_shape", "load",
+    "masked_load", "masked_swap", "matmul_pop", "matmul_pop_fifo", "matmul_push_rhs", "mgpu_atomic_store",
+    "multimem_store", "pack", "pack_dtype", "pack_elementwise", "roll", "store", "swap", "unpack",
+    "unpack_dtype", "unpack_elementwise", "unstack", "wgmma_accumulator_deref", "wgmma_accumulator_deref_p",
+    "wgmma_accumulator_store", "wgmma_accumulator_store_p", "zeros_like",
     flops="0", note="moves data",
 )  # fmt: skip
 def movement(equation: Equation) -> Letters:

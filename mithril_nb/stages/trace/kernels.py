@@ -1,4 +1,4 @@
-"""The kernel of a `pallas_call` as plain data: its equations, its grid, and how often each block is fetched.
+"""What an equation computes inside, as plain data: a kernel of Pallas, or what JAX 0.12 writes out when it lowers.
 
 Written into the params of the equation, so that a saved program keeps what its cost is computed from.
 """
@@ -6,6 +6,8 @@ Written into the params of the equation, so that a saved program keeps what its 
 from __future__ import annotations
 
 from typing import Any
+
+import jax
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
@@ -23,12 +25,17 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
         equation: JAX's equation.
 
     Returns:
-        For `pallas_call`: `"kernel"`, a tuple for each of its equations; `"grid"`, its sizes, names where they are
-        known only when it runs; `"blocks"`, for each block its shape, its dtype and on how many axes of the grid, from
+        For a primitive that JAX writes out when it lowers, as `SearchSorted` since 0.12, `"kernel"`, and for
+        `pallas_call`: `"kernel"`, a tuple for each of its equations; `"grid"`, its sizes, `None` where
+        an operand gives it; `"blocks"`, for each block its shape, its dtype and on how many axes of the grid, from
         the first, its place depends. For all that have a cost estimate: `"estimate"`, FLOPs, transcendentals and bytes.
     """
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
+    high = params.get("_prim")
+    if equation.primitive.name == "call_hi_primitive" and high is not None:
+        written_out = jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
+        return ((KERNEL, _equations(written_out.jaxpr)),)
     mapping = params.get("grid_mapping")
     if equation.primitive.name != "pallas_call" or mapping is None:
         return estimate
@@ -38,7 +45,7 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
         (*_spec(jax_versions.spec_of(ref.aval)), _axes(one.index_map_jaxpr, len(mapping.grid)))
         for one, ref in zip(mapping.block_mappings, refs, strict=False)
     )
-    grid = tuple(size if isinstance(size, int) else str(size) for size in mapping.grid)
+    grid = tuple(size if isinstance(size, int) else None for size in mapping.grid)
     return (*estimate, (KERNEL, _equations(kernel)), (GRID, grid), (BLOCKS, blocks))
 
 
@@ -63,7 +70,7 @@ def _equations(kernel: Any) -> tuple[Param, ...]:
             tuple(map(_spec, jax_versions.specs_of(site.equation.outvars))),
             site.repeats,
             site.is_call,
-            plain_params(site.equation),
+            plain_params(site.equation) + kernel_params(site.equation),
             site.is_used,
             site.constants,
         )
