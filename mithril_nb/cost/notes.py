@@ -22,7 +22,7 @@ def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> t
     """Return in words what to know of the costs of a program's equations.
 
     Args:
-        rows: What each equation of the program costs, in the order of `program.kinds.members`.
+        rows: What each equation of the program costs, in the order of the members of its kinds.
         program: The program.
     """
     unknown = program.notes if program.symbols else notes_of(rows)
@@ -57,7 +57,7 @@ def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> t
     """Return in words what XLA counts by another convention, by how much, and which counts depend on values.
 
     Args:
-        rows: What each equation of the program costs, in the order of `program.kinds.members`.
+        rows: What each equation of the program costs, in the order of the members of its kinds.
         program: The program.
 
     Examples:

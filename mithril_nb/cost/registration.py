@@ -146,7 +146,7 @@ def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> 
 def _is_count(value: object) -> bool:
     if isinstance(value, Polynomial):
         return True
-    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= value < math.inf
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
 
 
 def _with_sizes(spec: TensorSpec) -> TensorSpec:
