@@ -71,7 +71,6 @@ LEFT: dict[str, tuple[str, ...]] = {
         "session/training.py:Training._start#3",
         "train/checkpoints.py:Saver._claim",
         "train/checkpoints.py:Saver._write#2",
-        "models/fields.py:checked#2",
         "models/folding.py:as_array",
         "models/library/layers/convolving.py:Convolution.infer",
         "models/library/layers/convolving.py:Convolution._given_weight#2",
