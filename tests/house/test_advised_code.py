@@ -56,7 +56,6 @@ LEFT: dict[str, tuple[str, ...]] = {
         "backends/jax/custom.py:_gradients",
         "backends/jax/kernels/shaping.py:_refused",
         "backends/jax/watch.py:checking_shapes.around",
-        "cost/memory/use.py:_compiled",
         "interop/into.py:_check_order",
         "interop/into.py:_matched#2",
         "interop/into.py:_reordered",
