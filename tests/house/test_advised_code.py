@@ -56,8 +56,6 @@ LEFT: dict[str, tuple[str, ...]] = {
         "backends/jax/custom.py:_gradients",
         "backends/jax/kernels/shaping.py:_refused",
         "backends/jax/watch.py:checking_shapes.around",
-        "train/checkpoints.py:Saver._claim",
-        "train/checkpoints.py:Saver._write#2",
         "models/folding.py:as_array",
         "models/library/layers/convolving.py:Convolution.infer",
         "models/library/layers/convolving.py:Convolution._given_weight#2",
@@ -65,7 +63,6 @@ LEFT: dict[str, tuple[str, ...]] = {
         "models/library/operations/index_rules.py:picked_value",
         "models/library/operations/shape_rules.py:_kept",
         "targets/symbolic.py:_Dims.dim",
-        "train/prepare.py:check_last_batch",
     ),
 }
 """Sites whose advice no case runs, by the reason; no other site may be without a case."""
