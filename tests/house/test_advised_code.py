@@ -52,18 +52,6 @@ LEFT: dict[str, tuple[str, ...]] = {
         "measure/runs.py:Runner.run",
         "measure/runs.py:_recorded",
     ),
-    "has no case yet": (
-        "backends/jax/custom.py:_gradients",
-        "backends/jax/kernels/shaping.py:_refused",
-        "backends/jax/watch.py:checking_shapes.around",
-        "models/folding.py:as_array",
-        "models/library/layers/convolving.py:Convolution.infer",
-        "models/library/layers/convolving.py:Convolution._given_weight#2",
-        "models/library/operations/index_rules.py:index_items#3",
-        "models/library/operations/index_rules.py:picked_value",
-        "models/library/operations/shape_rules.py:_kept",
-        "targets/symbolic.py:_Dims.dim",
-    ),
 }
 """Sites whose advice no case runs, by the reason; no other site may be without a case."""
 COMMANDS = ("pip install ", "mithril-nb ", "-")

@@ -353,6 +353,10 @@ FILES = {
         Model.from_dict(data)
         # Try: Model.from_dict(model.to_dict())
         """,
+    "models/folding.py:as_array": """
+        shapes(Model() | Value(None)(output="v") | Relu()(input="v"))
+        # Try: shapes(Model() | Value((1.0, 2.0))(output="v") | Relu()(input="v"))
+        """,
     "models/infer.py:_Work.unmet": """
         model = Model() | Glu()
         shapes(model | Clamp()(input="x", min_val="glu_0.output"))
