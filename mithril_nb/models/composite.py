@@ -12,13 +12,16 @@ from mithril_nb.models.registry import KINDS, refuse_second
 class Composite(Model):
     """A block that is made of others: a subclass composes itself in its constructor.
 
-    A constructor whose arguments are plain data hands them to `super().__init__`, so that the block can be made anew
-    from them, by the inspector's sliders and from a file. One that takes blocks hands nothing on: what is inside is
-    then saved as it is.
+    A constructor whose arguments are plain data passes all of them to `super().__init__`, so that the block can be
+    built again from them, by the inspector's sliders and from a file. A constructor that takes blocks passes none:
+    what is inside is then saved unchanged.
 
     Attributes:
         category: Where the palette lists it; `""` for one that needs blocks to be made of.
         formula: What it computes, for the reader.
+
+    Raises:
+        UnknownOptionError: The constructor passes some of its arguments and not all, or a value that does not fit.
 
     Examples:
         >>> from mithril_nb.models import Linear, Relu

@@ -56,6 +56,7 @@ CASES = {
         session.do("want_stage", stage="asmm")
         """,
     "session/passes.py:PassDesk.request_fate": f"""{SESSION}
+        session.wait(60); session.do("want_passes"); session.wait(60)
         session.do("request_fate", stage="asmm", index=0)
         """,
     "session/snapshot.py:place_of": f"""{SESSION}

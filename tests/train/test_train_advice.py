@@ -250,7 +250,7 @@ OPTIONS = {
         import time
         folder = new_path(f"run_{{time.time_ns()}}"); folder.mkdir(); lock = FolderLock(folder); lock.acquire()
         ml.fit(model, data, checkpoint=folder, **options)
-        # Try: lock.release(); ml.fit(model, data, checkpoint=new_path("another-folder"), **options)
+        # Try: lock.release(); ml.fit(model, data, checkpoint=folder.with_suffix(".2"), **options)
         """,
     "train/step.py:concrete": """
         model, x = Relu(), np.ones((6, 4), "float32")
