@@ -156,7 +156,7 @@ class Saver:
             raise CheckpointError(
                 "another run has written checkpoints in the folder of this one.",
                 (("folder", str(self.folder)), ("latest", max(others))),
-                f"ml.fit(model, data, checkpoint={str(self.folder)!r}, resume=True) to continue from there.",
+                f"ml.fit(model, data, checkpoint={str(self.folder)!r}, resume=True)  # continues from there",
             )
 
     def _contents(self) -> dict[str, str]:
