@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from advice import check, chosen
+
+from mithril_nb.cost.formulas.rules import USER_RULES
 
 STEP = """
         inspection = ml.inspect(Model() | Linear(4, name="up"), shapes={"input": [2, 3]}); cost = inspection.cost()"""
@@ -107,6 +111,12 @@ CASES = {
         cost.to_pandas(by="layer")
         """,
 }
+
+
+@pytest.fixture(autouse=True)
+def no_rules_are_left() -> Iterator[None]:
+    yield
+    USER_RULES.clear()
 
 
 @pytest.mark.parametrize("case", chosen(CASES))

@@ -117,7 +117,7 @@ def test_what_holds_equations_takes_no_rule() -> None:
     assert str(error.value) == (
         "ml.register_cost cannot take 'scan': its cost is that of the equations it holds.\n"
         "    because  a rule for it would count them twice\n"
-        "    Try: ml.register_cost(\"dot_general\", lambda equation: 1_000)  # or another primitive that 'scan' holds"
+        "    Try: ml.register_cost(\"ffi_call\", lambda equation: 1_000)  # or another primitive that 'scan' holds"
     )
 
 

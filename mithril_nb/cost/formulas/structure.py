@@ -102,7 +102,8 @@ def reduce_scatter(equation: Equation) -> Letters:
     "all_gather", "all_gather_done", "all_gather_invariant", "all_gather_reduced", "all_gather_reduced_start",
     "all_gather_start", "all_to_all", "all_to_all_done", "all_to_all_start", "pbroadcast", "pbroadcast_done",
     "pbroadcast_dynamic", "pbroadcast_start", "ppermute", "ppermute_done", "ppermute_start", "precv", "preduced",
-    "psend", "psum_done", "ragged_all_to_all", "reduce_scatter_done",
+    "psend", "psum_done", "ragged_all_to_all", "reduce_scatter_done", "global_array_to_host_local_array",
+    "host_local_array_to_global_array",
     flops="0", note="moves data between devices",
 )  # fmt: skip
 def exchange(equation: Equation) -> Letters:
