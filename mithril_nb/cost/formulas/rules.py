@@ -303,8 +303,11 @@ class Counted:
 
     @property
     def letters(self) -> Letters:
-        """What the letters of the formula stand for."""
-        return {} if self.rule is None else self.rule.letters
+        """What the letters of the formula stand for, without those that only XLA's formula has."""
+        if self.rule is None:
+            return {}
+        names = parse(self.rule.flops).names | parse(self.rule.transcendentals).names
+        return {letter: value for letter, value in self.rule.letters.items() if letter in names}
 
 
 def counted(equation: Equation) -> Counted:
