@@ -9,7 +9,7 @@ import ast
 import linecache
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place
@@ -18,6 +18,9 @@ from mithril_nb.stages.records import Equation, Instruction, Role
 
 _LONGEST = 200
 """Lines of a function or class that are shown in whole; of a longer one only the functions inside that matter."""
+
+MODEL = "model"
+"""What the Python that builds a model is called, as a file is by its name."""
 
 _NOTHING = "# no equation of this program was made by Python of yours"
 
@@ -30,11 +33,13 @@ class Place:
         file: Path of the file, as Python knows it.
         label: What a person calls the file.
         line: Number of the line, from 1.
+        end_line: Last line of the expression that begins there; 0 for the same line.
     """
 
     file: str
     label: str
     line: int
+    end_line: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"{self.label}:{self.line}"
@@ -51,9 +56,12 @@ def source_of_functions(
         failure: What went wrong: below the line that it came from stands why, each line after `!!`.
     """
     made: dict[Place, list[Equation]] = {}
+    ends: dict[Place, int] = {}
     for equation in equations:
         if equation.id in places:
-            made.setdefault(places[equation.id], []).append(equation)
+            place = places[equation.id]
+            made.setdefault(place, []).append(equation)
+            ends[place] = max(ends.get(place, place.line), place.end_line)
     shown: list[str] = []
     found: list[Instruction] = []
     files: dict[str, list[Place]] = {}
@@ -71,7 +79,8 @@ def source_of_functions(
             for number in range(first, last + 1):
                 shown.append(_unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available")
                 if number in by_line:
-                    found.append(_instruction(str(by_line[number]), len(shown), made[by_line[number]]))
+                    count = min(ends[by_line[number]], last) - number + 1
+                    found.append(_instruction(str(by_line[number]), len(shown), made[by_line[number]], count))
                 if failure is not None and failed == (file, number):
                     shown += [f"    !! {line}" for line in failure.reason]
             shown.append("")
@@ -91,7 +100,7 @@ def source_of_model(
     found = []
     for line, block in sorted(blocks.items()):
         inside = [one for one in equations if one.block == block or one.block.startswith(f"{block}/")]
-        found.append(_instruction(f"model:{line}", line, inside))
+        found.append(_instruction(f"{MODEL}:{line}", line, inside))
     return text, tuple(found)
 
 
@@ -100,7 +109,7 @@ def _lines_of(file: str) -> list[str]:
     return linecache.getlines(file)
 
 
-def _instruction(id: str, line: int, made: Sequence[Equation]) -> Instruction:
+def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -> Instruction:
     counted = [one for one in made if not one.is_call] or made
     shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in counted)
     roles: set[Role | None] = {one.role for one in counted}
@@ -112,6 +121,7 @@ def _instruction(id: str, line: int, made: Sequence[Equation]) -> Instruction:
         shares,
         roles.pop() if len(roles) == 1 else None,  # most lines go forward and backward
         "tagged" if shares else None,
+        count,
         source=(id,),
     )
 
