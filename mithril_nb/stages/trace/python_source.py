@@ -71,10 +71,10 @@ def source_of_functions(
     if failure is not None and failed is not None:
         files.setdefault(failed[0], []).append(Place(failed[0], failure.source.rpartition(":")[0], failed[1]))
     for file, here in files.items():
-        lines = _lines_of(file)
+        lines = lines_of_file(file)
         wanted = sorted({place.line for place in here})
         by_line = {place.line: place for place in here if place in made}
-        for first, last in _spans(lines, wanted):
+        for first, last in spans(lines, wanted):
             shown.append(f"# {told_lines(here[0].label, [first])}")
             for number in range(first, last + 1):
                 shown.append(_unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available")
@@ -104,7 +104,8 @@ def source_of_model(
     return text, tuple(found)
 
 
-def _lines_of(file: str) -> list[str]:
+def lines_of_file(file: str) -> list[str]:
+    """Return the lines of a file as it is now, with their line ends; nothing if it is not available."""
     linecache.checkcache(file)  # it may have been edited since the last look
     return linecache.getlines(file)
 
@@ -131,7 +132,7 @@ def _unbroken(code: str) -> str:
     return " ".join(code.splitlines()).rstrip()
 
 
-def _spans(lines: Sequence[str], wanted: Sequence[int]) -> list[tuple[int, int]]:
+def spans(lines: Sequence[str], wanted: Sequence[int]) -> list[tuple[int, int]]:
     """Return first and last lines of the statements around the lines that are wanted, one after another."""
     try:
         with warnings.catch_warnings(action="ignore"):  # said when it was imported
