@@ -211,8 +211,8 @@ class Cost(Drawn):
     def by_line(self) -> ByLine:
         """Figures of each of the user's lines of Python, by `"net.py:12"`; `""` is what has none.
 
-        They add up to `total`. A row that comes from several lines is split into equal parts. Parameters have no line. `print` shows the
-        source with the figures beside it.
+        They add up to `total`. A row that comes from several lines is split into equal parts. Parameters have no line.
+        `print` shows the source with the figures beside it.
         """
         return figures_by_line(self)
 

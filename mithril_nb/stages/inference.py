@@ -61,10 +61,12 @@ class Draft:
         if len(self.equations) == 1 and self.equations[0] in equations:  # nearly always
             only = equations[self.equations[0]]
             transforms, source = only.transforms, (only.place,) if only.source else ()
+            library_source = (only.library_source,) if only.library_source else ()
         else:
             known = [equations[id] for id in self.equations or self.near if id in equations]
             transforms = max((equation.transforms for equation in known), key=len, default=())
             source = tuple(dict.fromkeys(equation.place for equation in known if equation.source))
+            library_source = tuple(dict.fromkeys(one.library_source for one in known if one.library_source))
         return Instruction(
             self.id,
             self.opcode,
@@ -79,6 +81,7 @@ class Draft:
             self.attributes,
             transforms,
             source,
+            library_source,
         )
 
 

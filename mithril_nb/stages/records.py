@@ -115,6 +115,7 @@ class Instruction:
         transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, ...
         source: The user's lines of Python that it comes from, as `"file.py:12"`, or `"file.py:12-14"` for an expression
             of several lines.
+        library_source: Lines of libraries that these lines called, as `"optax/_src/transform.py:12"`.
     """
 
     id: str
@@ -130,6 +131,7 @@ class Instruction:
     attributes: tuple[tuple[str, str], ...] = ()
     transforms: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
+    library_source: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> MappingProxyType[str, float]:

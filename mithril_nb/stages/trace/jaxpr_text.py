@@ -141,6 +141,7 @@ class _Printer:
                 params,
                 record.transforms,
                 (record.place,) if record.source else (),
+                (record.library_source,) if record.library_source else (),
             )
             self._found.insert(place, found)  # before those of its bodies
             self._makers.update(dict.fromkeys(equation.outvars, site.id))
