@@ -36,7 +36,9 @@ class SourceLines:
 
     def behind_equations(self, equations: Iterable[Equation]) -> SourceLines:
         """Return the lines behind equations of the same program."""
-        return replace(self, of={one.id: (one.source,) for one in equations if one.source})
+        shared: dict[str, tuple[str, ...]] = {}
+        found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
+        return replace(self, of=found)
 
     def behind_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
         """Return the lines behind instructions of a stage of the same program."""

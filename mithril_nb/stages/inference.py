@@ -159,6 +159,11 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
             return
 
 
+def near_of(others: Iterable[Draft]) -> tuple[str, ...]:
+    """Return the equations of some drafts, and of those without any the equations near them, as `Draft.near`."""
+    return tuple(dict.fromkeys(id for one in others for id in one.equations or one.near))
+
+
 def _ask(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
     if draft.shares or draft.is_settled:
         return False
@@ -173,6 +178,6 @@ def _ask(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
             draft.origin = "inferred"
             if not draft.equations and len(near) == 1 and len(draft.operands) <= 1:
                 draft.equations = near[0].equations
-            draft.near = tuple(dict.fromkeys(id for other in near for id in other.equations or other.near))
+            draft.near = near_of(near)
             return True
     return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
@@ -16,7 +16,7 @@ from mithril_nb.stages.trace.equations import Site, plain_params, sites_of
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
 from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
-from mithril_nb.stages.trace.user_lines import lines_of
+from mithril_nb.stages.trace.user_lines import Lines, lines_of
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
 _MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
@@ -54,7 +54,6 @@ class Program:
         equations: The same as records.
         by_id: The same by id.
         inputs: What it takes.
-        lines: The lines of Python behind each equation, by its id.
         labels: What the files are called that its lines of Python stand in, by path.
         model: The Python that builds the model that it is a program of, or `""`; the label of its lines is `"model"`.
         tags: How its equations are marked in later stages.
@@ -64,11 +63,12 @@ class Program:
         self.trace = trace
         self.top, self.sites = sites_of(trace.closed.jaxpr)
         attribution = Attribution(trace, self.top, self.sites)
-        self.lines = lines_of(trace, self.top)
-        self.labels = jax_versions.file_labels(one.user.file for one in self.lines.values() if one.user is not None)
+        lines = lines_of(trace, self.top)
+        self.labels = jax_versions.file_labels(one.user.file for one in lines.values() if one.user is not None)
         self.model = "" if source is None else source[0]
         self._adding = {block: line for line, block in source[1].items()} if source is not None else {}
-        self.equations = tuple([self._record(site, *attribution[site.id]) for site in self.sites])
+        self._told: dict[Lines, tuple[str, str, Range | None]] = {}  # most equations share a line with others
+        self.equations = tuple([self._record(site, lines[site.id], *attribution[site.id]) for site in self.sites])
         self.by_id = {equation.id: equation for equation in self.equations}
         self.inputs = self._inputs(attribution, params)
         self.tags = trace.tags
@@ -76,18 +76,28 @@ class Program:
     @property
     def places(self) -> dict[str, Place]:
         """The user's line behind each equation, by its id."""
-        found = ((id, lines.user) for id, lines in self.lines.items())
-        return {
-            id: Place(one.file, self.labels[one.file], one.line, one.end_line) for id, one in found if one is not None
-        }
+        files = {label: path for path, label in self.labels.items()}
+        found: dict[str, Place] = {}
+        for one in self.equations:
+            label, _, line = one.source.rpartition(":")
+            if label in files:
+                found[one.id] = Place(files[label], label, int(line), one.source_range[2] if one.source_range else 0)
+        return found
 
-    def _record(self, site: Site, block: str, role: Role | None, origin: Origin | None) -> Equation:
-        user, library = self.lines[site.id]
-        known = "" if library is None else _library_source(library.file, library.line)
-        source = self._model_source(block) if self._adding else ""
-        if user is None or source:
-            return record_of(site, block, role, origin, source, known)
-        return record_of(site, block, role, origin, f"{self.labels[user.file]}:{user.line}", known, user[1:])
+    def _record(self, site: Site, lines: Lines, block: str, role: Role | None, origin: Origin | None) -> Equation:
+        told = self._told.get(lines)
+        if told is None:
+            told = self._told[lines] = self._sources(lines)
+        if self._adding:
+            source = self._model_source(block)
+            told = (source, told[1], None) if source else told
+        return record_of(site, block, role, origin, *told)
+
+    def _sources(self, lines: Lines) -> tuple[str, str, Range | None]:
+        """Return the user's line, the line of the library, and the range of the user's expression."""
+        user, library = lines
+        known = "" if library is None else f"{jax_versions.library_label(library.file)}:{library.line}"
+        return ("", known, None) if user is None else (f"{self.labels[user.file]}:{user.line}", known, user[1:])
 
     def _model_source(self, block: str) -> str:
         """Return the line that adds a block to the model, or the innermost block around it that a line adds."""
@@ -171,8 +181,3 @@ def record_of(
         library_source,
         source_range,
     )
-
-
-@lru_cache(maxsize=8192)
-def _library_source(file: str, line: int) -> str:
-    return f"{jax_versions.library_label(file)}:{line}"
