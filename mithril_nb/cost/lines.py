@@ -115,10 +115,8 @@ class ByLine(Shown, ByName[Figures]):
 
     def _code(self, file: str, wanted: Sequence[int]) -> list[dict[str, Any]]:
         code = self._cost.lines.code(file)
-        return [
-            {"file": file, "line": first, "text": [line.rstrip() for line in code[first - 1 : last]]}
-            for first, last in spans(code, wanted)
-        ]
+        parts = ((first, [line.rstrip() for line in code[first - 1 : last]]) for first, last in spans(code, wanted))
+        return [{"file": file, "line": first, "text": text} for first, text in parts if text]
 
 
 def figures_by_line(cost: Cost) -> ByLine:
@@ -150,6 +148,8 @@ def figures_by_line(cost: Cost) -> ByLine:
         )
         for source in sorted({**rows, **parts}, key=order)
     }
+    if found.get("") == Figures():  # XLA's parameters and constants cost nothing
+        del found[""]
     return ByLine(found, cost)
 
 

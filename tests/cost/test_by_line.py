@@ -151,6 +151,14 @@ def test_costs_that_were_pickled_keep_them() -> None:
     assert "h = x @ w" in str(cost.by_line)
 
 
+def test_source_that_is_not_available_leaves_the_figures() -> None:
+    space: dict[str, Any] = {"jnp": jnp}
+    exec(compile("def fn(x):\n    return jnp.sin(x) * 2\n", "<string>", "exec"), space)
+    lines = str(inspect(space["fn"], X).cost().by_line).splitlines()
+    assert len(lines) == 4
+    assert _squeezed(lines[2]).endswith("2 <string>:2: the source is not available")
+
+
 def test_they_are_plain_data() -> None:
     data = inspect(net, X, X).cost().by_line.to_dict()
     assert [(one["source"], one["flops"], one["share_bound"]) for one in data["lines"]] == [

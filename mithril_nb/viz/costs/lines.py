@@ -62,11 +62,16 @@ def lines_html(data: Data) -> str:
     return f'<div class="mnb"><style>{base_css()}{cost_css()}{_CSS}</style>{"".join(_table(data))}</div>'
 
 
+_MOST_HEAT = 35
+"""How much of the colour of costs, in percent, the most expensive line has behind it: its text must stay legible."""
 _CSS = (
     f".mnb .lines td.code{{text-align:left;white-space:pre;font-family:{MONO};font-size:12px}}"
     ".mnb .lines td.n{color:var(--muted)}.mnb .lines td.file{text-align:left;color:var(--muted)}"
     ".mnb .lines tbody td{border-bottom:0;padding-top:1px;padding-bottom:1px}"
-    + "".join(f".mnb .lines .{look}{{color:var(--c{look})}}" for look in "kftmsc")
+    ".mnb .lines thead th:first-child,.mnb .lines td:first-child:not(.file){text-align:right}"
+    ".mnb .lines .total td{font-weight:600;border-top:1px solid var(--muted)}"
+    # The tables of costs have bars of class `f` and `m` too.
+    + "".join(f".mnb .cost.lines td.code .{look}{{background:none;color:var(--c{look})}}" for look in "kftmsc")
 )
 
 
@@ -80,7 +85,9 @@ def _table(data: Data) -> Iterator[str]:
         if kind == "file":
             yield f'<tr><td class="file" colspan="{len(shown) + 3}">{escaped(text)}</td></tr>'
             continue
-        heat = round(60 * (figures.get("share") or 0.0) / largest) if figures and largest and kind == "code" else 0
+        heat = (
+            round(_MOST_HEAT * (figures.get("share") or 0.0) / largest) if figures and largest and kind == "code" else 0
+        )
         style = f' style="background:color-mix(in srgb,var(--cost) {heat}%,transparent)"' if heat else ""
         yield f'<tr class="{kind}"{style}>'
         for (_, key, _, _), cell in zip((*shown, ("", "", "", str)), _cells(figures, shown), strict=True):
