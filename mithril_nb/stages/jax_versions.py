@@ -273,7 +273,12 @@ def start_of(jaxpr: Any) -> str:
 
 
 def library_label(path: str) -> str:
-    """Return the path of a file of a library, from the name of the library on: `optax/_src/transform.py`."""
+    """Return the path of a file of a library, from the name of the library on.
+
+    Examples:
+        >>> library_label(jax.nn.__file__)
+        'jax/nn/__init__.py'
+    """
     parts = path.replace(os.sep, "/").split("/")
     library = library_of(path)
     return "/".join(parts[parts.index(library) :]) if library in parts else parts[-1]
