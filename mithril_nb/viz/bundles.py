@@ -8,6 +8,7 @@ from typing import Any
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.lines import lines_html, lines_text
 from mithril_nb.viz.costs.memory.timeline import memory_timeline
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.profile import profile_html, profile_text
@@ -117,6 +118,11 @@ def _cost(cost: Any) -> Bundle:
     return {"text/plain": cost_text(data), "text/html": cost_html(data)}
 
 
+def _by_line(found: Any) -> Bundle:
+    data = found.to_dict()
+    return {"text/plain": lines_text(data), "text/html": lines_html(data)}
+
+
 def _drawing(drawing: Drawing) -> Bundle:
     return {"text/plain": drawing.text, "text/html": drawing.html, "image/svg+xml": drawing.svg}
 
@@ -151,6 +157,7 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Pass": _pass,
     "Kernel": _kernel,
     "Buffer": lambda buffer: {"text/plain": str(buffer)},
+    "ByLine": _by_line,
     "Change": lambda found: _drawing(change(found.to_dict())),
     "Cost": _cost,
     "Costs": _cost,
