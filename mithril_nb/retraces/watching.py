@@ -1,0 +1,213 @@
+"""Watch one function, or all functions that run in a block."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import types
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+from mithril_nb.display import Shown
+from mithril_nb.retraces.recorder import Recorder
+from mithril_nb.retraces.records import FunctionReport, Retrace, WatchReport
+from mithril_nb.stages import jit_events
+from mithril_nb.stages.jax_versions import library_of
+from mithril_nb.stages.jit_events import JitCall, Source, thread
+
+MOST_FUNCTIONS = 1_000
+"""Functions that a `with ml.watch()` block tells apart; later ones are counted."""
+
+
+class _Call:
+    """Observes one call of a watched function on its thread."""
+
+    __slots__ = ("has_missed", "number", "watched")
+
+    def __init__(self, watched: Watched, number: int | None):
+        self.watched, self.number, self.has_missed = watched, number, False
+
+    def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
+        if not self.watched.is_of(call) or not self._is_innermost():
+            return None
+        self._miss()
+        return self.watched.recorder.trace(call, self.number)
+
+    def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
+        if name == self.watched.recorder.name and self._is_innermost():
+            self._miss()
+            self.watched.recorder.lower(seconds, call, self.number)
+
+    def on_compile(self, name: str, seconds: float, from_disk: bool) -> None:
+        if name == self.watched.recorder.name and self._is_innermost():
+            self._miss()
+            self.watched.recorder.compile(seconds, from_disk)
+
+    def _is_innermost(self) -> bool:
+        """Return whether this is the innermost call of its function in progress, which a recursive one need not be."""
+        return next(one for one in reversed(thread.scopes) if getattr(one, "watched", None) is self.watched) is self
+
+    def _miss(self) -> None:
+        if self.number is not None and not self.has_missed:
+            self.has_missed = True
+            self.watched.recorder.count_miss()
+
+
+class Watched(Shown):
+    """A jitted function that counts its calls, traces, lowerings and compilations. Made by `ml.watch`.
+
+    It is called as the function is, and has its attributes: `lower`, `trace`, `eval_shape`, `clear_cache`, ...
+    Printed or as the output of a cell, it shows its report.
+
+    Attributes:
+        recorder: Its counts.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        jit_events.listen()
+        self._jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
+        self._function: Any = getattr(self._jitted, "_fun", None)
+        size = getattr(self._jitted, "_cache_size", lambda: 0)()
+        known = self._jitted if self._function is None else self._function
+        name, source = jit_events.name_of(known), jit_events.source_of(known)
+        self.recorder = Recorder(name, source, is_seen=size > 0, counts_calls=True)
+        functools.update_wrapper(self, self._jitted, updated=())
+        self.__wrapped__ = self._jitted
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Call the function."""
+        scopes = thread.scopes
+        scopes.append(_Call(self, self.recorder.count_call()))
+        try:
+            return self._jitted(*args, **kwargs)
+        finally:
+            scopes.pop()
+
+    def lower(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Lower the function for the given arguments, as `jax.jit(f).lower` does; its trace is counted."""
+        return self._ahead(self._jitted.lower, args, kwargs)
+
+    def trace(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Trace the function for the given arguments, as `jax.jit(f).trace` does; the trace is counted."""
+        return self._ahead(self._jitted.trace, args, kwargs)
+
+    def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Return the shapes of the results, as `jax.jit(f).eval_shape` does; the trace is counted."""
+        return self._ahead(self._jitted.eval_shape, args, kwargs)
+
+    def report(self) -> FunctionReport:
+        """Return the counts so far, and the retraces with their reasons."""
+        return self.recorder.report()
+
+    def reset(self) -> None:
+        """Count from 0 again."""
+        self.recorder.reset()
+
+    @property
+    def calls(self) -> int:
+        """The number of calls so far."""
+        return self.report().calls or 0
+
+    @property
+    def retraces(self) -> tuple[Retrace, ...]:
+        """The retraces so far, the first 100 of them."""
+        return self.report().retraces
+
+    def is_of(self, call: JitCall) -> bool:
+        """Return whether JAX traces this function, and not another that it calls.
+
+        A library such as Equinox or Flax jits a function of its own, which has the name of the user's.
+        """
+        return call.name == self.recorder.name if self._function is None else call.function is self._function
+
+    def _ahead(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        scopes = thread.scopes
+        scopes.append(_Call(self, None))
+        try:
+            return method(*args, **kwargs)
+        finally:
+            scopes.pop()
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_jitted":  # not made yet, as in a copy
+            raise AttributeError(name)
+        return getattr(self._jitted, name)
+
+    def __repr__(self) -> str:
+        return f"Watched({self._jitted!r})"
+
+
+def unwatched(function: Any) -> Any:
+    """Return the jitted function behind a watched one; anything else unchanged."""
+    return function.__wrapped__ if isinstance(function, Watched) else function
+
+
+class Watch(Shown):
+    """Watches all jitted functions that are called inside a `with` block, on all threads. Made by `ml.watch()`.
+
+    Printed or as the output of a cell, it shows its report.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread = threading.local()
+        self._recorders: dict[tuple[str, Source], Recorder] = {}
+        self._left_out = 0
+
+    def __enter__(self) -> Watch:
+        jit_events.observe(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        jit_events.ignore(self)
+
+    def report(self) -> WatchReport:
+        """Return a report of each function that was traced, lowered or compiled so far, the longest time first."""
+        with self._lock:
+            recorders, left_out = [*self._recorders.values()], self._left_out
+        reports = sorted((one.report() for one in recorders), key=lambda one: -one.time_s)
+        return WatchReport(tuple(reports), left_out)
+
+    @property
+    def retraces(self) -> tuple[Retrace, ...]:
+        """The retraces of the user's functions so far."""
+        return self.report().retraces
+
+    def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
+        """Count a trace; a function of a library inside another trace is part of that trace."""
+        if call.is_nested and library_of(call.source[0]) is not None:
+            return None
+        recorder = self._recorder(call.name, call.source)
+        return None if recorder is None else recorder.trace(call)
+
+    def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
+        """Count a lowering."""
+        recorder = self._recorder(name, source)
+        if recorder is not None:
+            recorder.lower(seconds, call)
+
+    def on_compile(self, name: str, seconds: float, from_disk: bool) -> None:
+        """Count a compilation: of the function of this name that this thread lowered last."""
+        lowered: dict[str, Source] = vars(self._thread)
+        recorder = self._recorder(name, lowered.get(name, ("", 0)))
+        if recorder is not None:
+            recorder.compile(seconds, from_disk)
+
+    def _recorder(self, name: str, source: Source) -> Recorder | None:
+        vars(self._thread)[name] = source
+        with self._lock:
+            found = self._recorders.get((name, source))
+            if found is None:
+                if len(self._recorders) >= MOST_FUNCTIONS:
+                    self._left_out += 1
+                    return None
+                found = self._recorders[name, source] = Recorder(name, source)
+            return found
+
+    def __repr__(self) -> str:
+        return f"Watch({len(self._recorders)} functions)"
