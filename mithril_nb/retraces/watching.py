@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 import types
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,8 +19,33 @@ from mithril_nb.stages import jit_events
 from mithril_nb.stages.jax_versions import library_of
 from mithril_nb.stages.jit_events import JitCall, Source, thread
 
+MOST_FOLLOWERS = 4
+"""Outputs that follow one watched function; older ones stay as they are."""
 MOST_FUNCTIONS = 1_000
 """Functions that a `with ml.watch()` block tells apart; later ones are counted."""
+
+
+class Following(Shown):
+    """Mixin: the output of a cell is updated after each trace, lowering and compilation."""
+
+    def __init__(self) -> None:
+        self._followers: deque[Callable[[], None]] = deque(maxlen=MOST_FOLLOWERS)
+
+    def follow(self, changed: Callable[[], None]) -> None:
+        """Call a function after each trace, lowering and compilation, on the thread where it happened.
+
+        Args:
+            changed: The function. Only the last four stay: a cell that runs again adds one.
+        """
+        self._followers.append(changed)
+
+    def changed(self) -> None:
+        """Call the followers."""
+        for follower in tuple(self._followers):
+            follower()
+
+    def _ipython_display_(self) -> None:
+        importlib.import_module("mithril_nb.widgets.live_report").LiveReport(self).show()
 
 
 class _Call:
@@ -32,18 +59,19 @@ class _Call:
     def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
         if not self.watched.is_of(call) or not self._is_innermost():
             return None
+        timed = self.watched.recorder.trace(call, self.number)
         self._miss()
-        return self.watched.recorder.trace(call, self.number)
+        return timed
 
     def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
         if name == self.watched.recorder.name and self._is_innermost():
-            self._miss()
             self.watched.recorder.lower(seconds, call, self.number)
+            self._miss()
 
     def on_compile(self, name: str, seconds: float, from_disk: bool) -> None:
         if name == self.watched.recorder.name and self._is_innermost():
-            self._miss()
             self.watched.recorder.compile(seconds, from_disk)
+            self._miss()
 
     def _is_innermost(self) -> bool:
         """Return whether this is the innermost call of its function in progress, which a recursive one need not be."""
@@ -53,9 +81,10 @@ class _Call:
         if self.number is not None and not self.has_missed:
             self.has_missed = True
             self.watched.recorder.count_miss()
+        self.watched.changed()
 
 
-class Watched(Shown):
+class Watched(Following):
     """A jitted function that counts its calls, traces, lowerings and compilations. Made by `ml.watch`.
 
     It is called as the function is, and has its attributes: `lower`, `trace`, `eval_shape`, `clear_cache`, ...
@@ -66,6 +95,7 @@ class Watched(Shown):
     """
 
     def __init__(self, function: Callable[..., Any]):
+        super().__init__()
         jit_events.listen()
         self._jitted: Any = function if hasattr(function, "lower") else jax.jit(function)
         self._function: Any = getattr(self._jitted, "_fun", None)
@@ -147,13 +177,14 @@ def unwatched(function: Any) -> Any:
     return function.__wrapped__ if isinstance(function, Watched) else function
 
 
-class Watch(Shown):
+class Watch(Following):
     """Watches all jitted functions that are called inside a `with` block, on all threads. Made by `ml.watch()`.
 
     Printed or as the output of a cell, it shows its report.
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._lock = threading.Lock()
         self._thread = threading.local()
         self._recorders: dict[tuple[str, Source], Recorder] = {}
@@ -183,13 +214,18 @@ class Watch(Shown):
         if call.is_nested and library_of(call.source[0]) is not None:
             return None
         recorder = self._recorder(call.name, call.source)
-        return None if recorder is None else recorder.trace(call)
+        if recorder is None:
+            return None
+        timed = recorder.trace(call)
+        self.changed()
+        return timed
 
     def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
         """Count a lowering."""
         recorder = self._recorder(name, source)
         if recorder is not None:
             recorder.lower(seconds, call)
+            self.changed()
 
     def on_compile(self, name: str, seconds: float, from_disk: bool) -> None:
         """Count a compilation: of the function of this name that this thread lowered last."""
@@ -197,6 +233,7 @@ class Watch(Shown):
         recorder = self._recorder(name, lowered.get(name, ("", 0)))
         if recorder is not None:
             recorder.compile(seconds, from_disk)
+            self.changed()
 
     def _recorder(self, name: str, source: Source) -> Recorder | None:
         vars(self._thread)[name] = source

@@ -60,7 +60,8 @@ def retraces_html(report: Any) -> str:
     if rows and not any(one.retraces or one.left_out for one in own):
         parts.append("<p>no retraces</p>")
     parts += [f"<p>{escaped(note)}</p>" for note in _notes(report)]
-    return f'<div class="mnb"><style>{base_css()}{summary_css()}</style>{"".join(parts)}</div>'
+    caption = ".mnb .made caption{text-align:left;font-weight:600;padding:4px 0}"
+    return f'<div class="mnb"><style>{base_css()}{summary_css()}{caption}</style>{"".join(parts)}</div>'
 
 
 def _functions(report: Any) -> tuple[list[Any], list[Cells]]:

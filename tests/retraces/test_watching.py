@@ -276,9 +276,15 @@ def test_backward_pass_is_counted_by_a_block():
 
 
 def test_block_ends_with_an_error():
-    with pytest.raises(ValueError, match="inside"), ml.watch() as seen:
-        jax.jit(lambda x: x + 31)(X)
-        raise ValueError("inside")
+    seen = ml.watch()
+
+    def fail():
+        with seen:
+            jax.jit(lambda x: x + 31)(X)
+            raise ValueError("inside")
+
+    with pytest.raises(ValueError, match="inside"):
+        fail()
     jax.jit(lambda x: x + 32)(X)
     assert sum(one.library is None for one in seen.report().functions) == 1
 
