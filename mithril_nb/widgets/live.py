@@ -127,8 +127,8 @@ def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched |
     A watched function is called as before: results, donation, static arguments, errors and attributes such as `lower`
     are those of the jitted function. It counts calls, cache hits, traces, lowerings and compilations with their time.
     For each retrace it finds the user's line and the reason: the call is compared with the most similar earlier one.
-    A call costs about 1 µs more, which is 1.3 times a call of an empty program on a CPU; a retrace costs about
-    0.3 ms more. No array is kept, and memory is bounded: of each function 100 retraces, the rest is counted.
+    A call costs about 1 µs more, which is 1.3 times a call of an empty program on a CPU; a trace costs about 0.3 ms
+    more. No array is kept, and memory is bounded: 100 retraces of each function are kept, the rest are counted.
 
     A block, `with ml.watch() as seen:`, watches every function that is traced or compiled in it, on all threads.
     Its calls and cache hits are unknown, because JAX reports no event for a cache hit. In a notebook, after
