@@ -19,6 +19,7 @@ _MOST_SIGNATURES = 64
 _MOST_FUNCTIONS = 256
 _UNSEEN = "the earlier calls were not watched, so there is nothing to compare with"
 _DROPPED = "an equal call was {} before; JAX's cache no longer holds it (cleared, or too many entries)"
+_OR_STATIC = ", or a static argument is not equal to the earlier one"
 
 
 class _Entry:
@@ -43,12 +44,22 @@ class Recorder:
     Args:
         name: The name of the function.
         source: File and first line of its definition, `("", 0)` if unknown.
+        wrapper: The name of the function around it, if it is wrapped.
         is_seen: Whether JAX holds traces of the function from before it was watched.
         counts_calls: Whether each call is counted, rather than events only.
     """
 
-    def __init__(self, name: str, source: tuple[str, int], *, is_seen: bool = False, counts_calls: bool = False):
-        self.name, self.source, self._title = name, source, name
+    def __init__(
+        self,
+        name: str,
+        source: tuple[str, int],
+        *,
+        wrapper: str = "",
+        is_seen: bool = False,
+        counts_calls: bool = False,
+    ):
+        self.name, self.source = name, source
+        self._title = f"{name} in {wrapper}" if wrapper else name
         self._is_seen, self._counts_calls = is_seen, counts_calls
         self._lock = threading.RLock()  # the `repr` of a static argument may call the function
         self._thread = threading.local()
@@ -163,13 +174,17 @@ class Recorder:
             return _UNSEEN if self._is_seen else None
         if not is_known:
             clauses = [f"a new function object: {function_text(call.function)}", *clauses]
-        return sentence(clauses) or _DROPPED.format("traced")
+        return sentence(clauses) or self._dropped(True)
 
     def _reason_of_lowering(self, call: JitCall) -> str | None:
         clauses = self._remember(False, call)
         if clauses is None:
             return _UNSEEN if self._is_seen else None
-        return sentence(clauses) or _DROPPED.format("compiled")
+        return sentence(clauses) or self._dropped(False)
+
+    def _dropped(self, is_trace: bool) -> str:
+        has_static = any(one.static is not None for one in self._signatures[is_trace][-1].arguments)
+        return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
 
     def _remember(self, is_trace: bool, call: JitCall) -> list[str] | None:
         """Return how a call differs from the most similar earlier one, `None` if there is none; remember it."""

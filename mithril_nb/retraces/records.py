@@ -16,7 +16,7 @@ class Retrace:
         file: Path of the user's file with the call; `""` if the whole stack is library code.
         line: The line in that file, from 1; 0 if unknown.
         place: File and line as they are printed, such as `"train.py:12"` or `"cell [3]:2"`.
-        call: The number of the call, from 1; `None` if calls are not counted, or if this was no call but `.lower(...)`.
+        call: The number of the call, from 1; `None` in a block, and if the function was lowered ahead of time.
         is_traced: Whether the function was traced again; if not, it was lowered and compiled only.
         trace_s: Seconds of the trace; `None` if JAX reports none, as inside another trace or under `jax.grad`.
         lower_s: Seconds of lowering; `None` if the call lowered nothing.
@@ -47,11 +47,11 @@ class FunctionReport(Shown):
     """How often a jitted function was called, traced, lowered and compiled, and why again. Made by `ml.watch`.
 
     Attributes:
-        name: The name of the function.
+        name: The name of the function; `"f in grad_f"` for the function that `jax.grad(f)` returns.
         place: File and line of its definition, such as `"train.py:12"`; `""` if unknown.
         library: The installed library that defines it; `None` for a function of the user.
         calls: Number of calls; `None` if unknown: JAX reports no event for a cache hit.
-        hits: Number of calls without a trace, lowering or compilation; `None` if unknown.
+        hits: Number of calls that returned without a trace, lowering or compilation; `None` if unknown.
         traces: Number of times that the Python function ran to be traced.
         lowerings: Number of conversions to StableHLO.
         compilations: Number of compilations by XLA, those read from disk included.

@@ -60,24 +60,25 @@ class _Call:
         if not self.watched.is_of(call) or not self._is_innermost():
             return None
         timed = self.watched.recorder.trace(call, self.number)
-        self._miss()
+        self.miss()
         return timed
 
     def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
-        if name == self.watched.recorder.name and self._is_innermost():
+        if self.watched.is_named(name, source) and self._is_innermost():
             self.watched.recorder.lower(seconds, call, self.number)
-            self._miss()
+            self.miss()
 
-    def on_compile(self, name: str, seconds: float, from_disk: bool) -> None:
-        if name == self.watched.recorder.name and self._is_innermost():
+    def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
+        if self.watched.is_named(name, source) and self._is_innermost():
             self.watched.recorder.compile(seconds, from_disk)
-            self._miss()
+            self.miss()
 
     def _is_innermost(self) -> bool:
         """Return whether this is the innermost call of its function in progress, which a recursive one need not be."""
         return next(one for one in reversed(thread.scopes) if getattr(one, "watched", None) is self.watched) is self
 
-    def _miss(self) -> None:
+    def miss(self) -> None:
+        """Note that the call is no cache hit."""
         if self.number is not None and not self.has_missed:
             self.has_missed = True
             self.watched.recorder.count_miss()
@@ -108,23 +109,26 @@ class Watched(Following):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
-        scopes = thread.scopes
-        scopes.append(_Call(self, self.recorder.count_call()))
+        scopes, call = thread.scopes, _Call(self, self.recorder.count_call())
+        scopes.append(call)
         try:
             return self._jitted(*args, **kwargs)
+        except BaseException:
+            call.miss()
+            raise
         finally:
             scopes.pop()
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Lower the function for the given arguments, as `jax.jit(f).lower` does; its trace is counted."""
+        """Lower the function for the given arguments, as the jitted function does; its trace is counted."""
         return self._ahead(self._jitted.lower, args, kwargs)
 
     def trace(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Trace the function for the given arguments, as `jax.jit(f).trace` does; the trace is counted."""
+        """Trace the function for the given arguments, as the jitted function does; the trace is counted."""
         return self._ahead(self._jitted.trace, args, kwargs)
 
     def eval_shape(self, /, *args: Any, **kwargs: Any) -> Any:
-        """Return the shapes of the results, as `jax.jit(f).eval_shape` does; the trace is counted."""
+        """Return the shapes of the results, as the jitted function does; the trace is counted."""
         return self._ahead(self._jitted.eval_shape, args, kwargs)
 
     def report(self) -> FunctionReport:
@@ -152,6 +156,11 @@ class Watched(Following):
         """
         return call.name == self.recorder.name if self._function is None else call.function is self._function
 
+    def is_named(self, name: str, source: Source) -> bool:
+        """Return whether a program that JAX lowers or compiles is of this function."""
+        known = self.recorder
+        return name == known.name and (self._function is None or source == known.source or not source[0])
+
     def _ahead(self, method: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         scopes = thread.scopes
         scopes.append(_Call(self, None))
@@ -167,6 +176,9 @@ class Watched(Following):
         if name == "_jitted":  # not made yet, as in a copy
             raise AttributeError(name)
         return getattr(self._jitted, name)
+
+    def __reduce__(self) -> Any:
+        return Watched, (self._jitted,)
 
     def __repr__(self) -> str:
         return f"Watched({self._jitted!r})"
@@ -187,7 +199,7 @@ class Watch(Following):
         super().__init__()
         self._lock = threading.Lock()
         self._thread = threading.local()
-        self._recorders: dict[tuple[str, Source], Recorder] = {}
+        self._recorders: dict[tuple[str, Source, str], Recorder] = {}
         self._left_out = 0
 
     def __enter__(self) -> Watch:
@@ -213,7 +225,7 @@ class Watch(Following):
         """Count a trace; a function of a library inside another trace is part of that trace."""
         if call.is_nested and library_of(call.source[0]) is not None:
             return None
-        recorder = self._recorder(call.name, call.source)
+        recorder = self._recorder(call.name, call.source, call)
         if recorder is None:
             return None
         timed = recorder.trace(call)
@@ -222,28 +234,30 @@ class Watch(Following):
 
     def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
         """Count a lowering."""
-        recorder = self._recorder(name, source)
+        recorder = self._recorder(name, source, call)
         if recorder is not None:
             recorder.lower(seconds, call)
             self.changed()
 
-    def on_compile(self, name: str, seconds: float, from_disk: bool) -> None:
-        """Count a compilation: of the function of this name that this thread lowered last."""
-        lowered: dict[str, Source] = vars(self._thread)
-        recorder = self._recorder(name, lowered.get(name, ("", 0)))
+    def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
+        """Count a compilation."""
+        recorder = self._recorder(name, source, None)
         if recorder is not None:
             recorder.compile(seconds, from_disk)
             self.changed()
 
-    def _recorder(self, name: str, source: Source) -> Recorder | None:
-        vars(self._thread)[name] = source
+    def _recorder(self, name: str, source: Source, call: JitCall | None) -> Recorder | None:
+        """Return the counts of a function; without a call, those of the last one of this name on this thread."""
+        latest: dict[tuple[str, Source], str] = vars(self._thread).setdefault("latest", {})
+        wrapper = latest.get((name, source), "") if call is None else call.wrapper
+        latest[name, source] = wrapper
         with self._lock:
-            found = self._recorders.get((name, source))
+            found = self._recorders.get((name, source, wrapper))
             if found is None:
                 if len(self._recorders) >= MOST_FUNCTIONS:
                     self._left_out += 1
                     return None
-                found = self._recorders[name, source] = Recorder(name, source)
+                found = self._recorders[name, source, wrapper] = Recorder(name, source, wrapper=wrapper)
             return found
 
     def __repr__(self) -> str:

@@ -45,7 +45,8 @@ class JitCall:
     Attributes:
         function: The Python function that is jitted.
         name: The name of the program in JAX.
-        source: File and first line of the function.
+        source: File and first line of the function; of the inner one if it is wrapped, as in `jax.jit(jax.grad(f))`.
+        wrapper: The name of the function or class around it, such as `"grad_f"`, the innermost first; `""` if none.
         args: The arguments by position, static ones included.
         kwargs: The arguments by name.
         parameters: The names of the positional parameters; fewer than `args` if unknown or variadic.
@@ -59,6 +60,7 @@ class JitCall:
     function: Any
     name: str
     source: Source
+    wrapper: str
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     parameters: tuple[str, ...]
@@ -80,8 +82,15 @@ class Observer(Protocol):
         """Receive a finished lowering; the call is `None` for the backward pass and for ahead-of-time lowering."""
         ...
 
-    def on_compile(self, name: str, seconds: float, from_disk: bool) -> None:
-        """Receive a finished compilation, and whether it was read from JAX's persistent compilation cache."""
+    def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
+        """Receive a finished compilation of what this thread lowered last under this name.
+
+        Args:
+            name: The name of the program.
+            source: The source of the function.
+            seconds: The time.
+            from_disk: Whether it was read from JAX's persistent compilation cache.
+        """
         ...
 
 
@@ -91,12 +100,14 @@ class Thread(threading.local):
     Attributes:
         scopes: Observers of the calls in progress, the outermost first.
         open: Trace events of JAX that have not ended, each with the real traces that started in it.
+        lowered: The source of the function that was lowered last, by its name.
         from_disk: Whether the compilation in progress was read from the persistent cache.
     """
 
     def __init__(self) -> None:
         self.scopes: list[Observer] = []
         self.open: list[list[list[Callable[[float], None]]]] = []
+        self.lowered: dict[str, Source] = {}
         self.from_disk = False
 
 
@@ -220,26 +231,27 @@ def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
                 report(seconds)
     elif event == _LOWER:
         if found := _observers():
-            call = _running(name)
-            source = _lowered() if call is None else call.source
+            source = _lowered()
+            call = _running(name, source)
+            thread.lowered[name] = source if call is None else call.source
             for one in found:
-                one.on_lower(name, source, seconds, call)
+                one.on_lower(name, thread.lowered[name], seconds, call)
     elif event == _COMPILE:
         from_disk, thread.from_disk = thread.from_disk, False
         for one in _observers():
-            one.on_compile(name, seconds, from_disk)
+            one.on_compile(name, thread.lowered.get(name, ("", 0)), seconds, from_disk)
 
 
 def _function_name(module: str) -> str:
     return module.removeprefix("jit(").removesuffix(")") if module.startswith("jit(") else module
 
 
-def _running(name: str) -> JitCall | None:
-    """Return the call of the jitted function of this name that runs on this thread."""
+def _running(name: str, source: Source) -> JitCall | None:
+    """Return the call on this thread of the jitted function of this name, and of this source if it is known."""
     for frame in _frames(sys._getframe(1)):
         if frame.f_code.co_name == "cache_miss" and "jit_info" in frame.f_locals:
             values = frame.f_locals
-            if name_of(values["fun"]) == name:
+            if name_of(values["fun"]) == name and source in (("", 0), source_of(values["fun"])):
                 return _call(frame, values["fun"], values["jit_info"], values["args"], values["kwargs"])
     return None
 
@@ -265,6 +277,7 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
         function,
         name_of(function),
         source_of(function),
+        _wrapper(function),
         args,
         kwargs,
         _positional(info.fun_signature),
@@ -274,6 +287,24 @@ def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwa
         place,
         is_nested,
     )
+
+
+def _wrapper(function: Any) -> str:
+    names: list[str] = []
+    while not isinstance(function, functools.partial) and hasattr(function, "__wrapped__"):
+        names.append(_own_name(function))
+        function = function.__wrapped__
+    return " in ".join(reversed(names))
+
+
+def _own_name(function: Any) -> str:
+    """Return the name in the code of a function, which `functools.wraps` does not change."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return type(function).__name__
+    if code.co_name == "reraise_with_filtered_traceback" and "fun" in code.co_freevars:
+        return _own_name(function.__closure__[code.co_freevars.index("fun")].cell_contents)
+    return code.co_name
 
 
 def _positional(signature: Any) -> tuple[str, ...]:

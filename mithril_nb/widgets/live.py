@@ -142,7 +142,7 @@ def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched |
 
     Returns:
         The widget of a run; the watched function; or the object for the `with` statement. The latter two have
-        `report()` and `retraces`, and show their report when printed and as the output of a cell.
+        `report` and `retraces`, and show their report when printed and as the output of a cell.
 
     Raises:
         UnknownOptionError: The target is neither a run nor a function.

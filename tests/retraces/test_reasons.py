@@ -258,6 +258,23 @@ def test_cleared_cache():
     ]
 
 
+def test_static_objects_that_only_their_class_can_tell_apart():
+    class Odd:
+        def __repr__(self):
+            return "Odd()"
+
+        def __hash__(self):
+            return 5
+
+        def __eq__(self, other):
+            return self is other
+
+    assert watched(lambda x, odd: x, call(X, Odd()), call(X, Odd()), static_argnums=1) == [
+        "an equal call was traced before; JAX's cache no longer holds it (cleared, or too many entries), "
+        "or a static argument is not equal to the earlier one"
+    ]
+
+
 def test_traced_before_it_was_watched():
     jitted = jax.jit(fresh(f))
     jitted(X)

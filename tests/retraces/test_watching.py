@@ -84,7 +84,9 @@ def test_behaviour_is_that_of_the_jitted_function():
     np.testing.assert_array_equal(jax.jit(lambda x: step(x, 3)["y"])(X), 3 * X)
     with pytest.raises(AttributeError, match="no attribute 'colour'"):
         _ = step.colour
-    assert copy.copy(step) is not step
+    again = copy.deepcopy(step)
+    np.testing.assert_array_equal(again(X, 3)["y"], 3 * X)
+    assert again.calls == 1
 
 
 def test_ahead_of_time_is_no_call():
@@ -139,7 +141,7 @@ def test_errors_pass_through_and_are_counted():
         step("text")
     assert jit_events.thread.scopes == []
     assert jit_events.thread.open == []
-    assert counts(step.report()) == (3, 1, 2, 1, 1), "JAX refused the text before it traced"
+    assert counts(step.report()) == (3, 0, 2, 1, 1), "JAX refused the text before it traced: no cache hit"
     assert step.retraces[0].lower_s is None
     step(X[:1])
     assert step.retraces[-1].reason == "argument 1 `x` changed from f32[2] to f32[1,2]"
@@ -181,6 +183,17 @@ def test_equinox_and_flax():
             step(x)
         assert counts(step.report()) == (3, 1, 2, 2, 2)
         assert len(step.retraces) == 1
+
+
+def test_callback_that_calls_a_watched_function_of_the_same_name():
+    inner = ml.watch(jax.jit(lambda x: x * 2))
+
+    def callback(x):
+        return np.asarray(inner(np.ones(7, np.float32)))[:3]
+
+    outer = ml.watch(jax.jit(lambda x: jax.pure_callback(callback, jax.ShapeDtypeStruct((3,), jnp.float32), x)))
+    np.testing.assert_array_equal(outer(jnp.ones(3)), np.full(3, 2))
+    assert counts(inner.report()) == counts(outer.report()) == (1, 0, 1, 1, 1)
 
 
 def test_threads():
@@ -273,6 +286,20 @@ def test_backward_pass_is_counted_by_a_block():
     assert counts(own) == (None, None, 1, 2, 2)
     assert own.untimed_traces == 1
     assert own.retraces == ()
+
+
+def test_block_tells_a_function_from_its_gradient():
+    def loss(x):
+        return (x * x).sum()
+
+    with ml.watch() as seen:
+        jax.jit(loss)(X)
+        jax.jit(jax.grad(loss))(X)
+        jax.jit(jax.value_and_grad(loss))(X)
+    own = [one for one in seen.report().functions if one.library is None]
+    assert sorted(one.name for one in own) == ["loss", "loss in grad_f", "loss in value_and_grad_f"]
+    assert [counts(one) for one in own] == [(None, None, 1, 1, 1)] * 3
+    assert seen.retraces == ()
 
 
 def test_block_ends_with_an_error():
