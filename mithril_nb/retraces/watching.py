@@ -200,14 +200,20 @@ class Watch(Following):
         self._lock = threading.Lock()
         self._thread = threading.local()
         self._recorders: dict[tuple[str, Source, str], Recorder] = {}
-        self._left_out = 0
+        self._left_out = self._depth = 0
 
     def __enter__(self) -> Watch:
-        jit_events.observe(self)
+        with self._lock:
+            self._depth += 1
+            if self._depth == 1:
+                jit_events.observe(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        jit_events.ignore(self)
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                jit_events.ignore(self)
 
     def report(self) -> WatchReport:
         """Return a report of each function that was traced, lowered or compiled so far, the longest time first."""

@@ -60,7 +60,10 @@ def retraces_html(report: Any) -> str:
     if rows and not any(one.retraces or one.left_out for one in own):
         parts.append("<p>no retraces</p>")
     parts += [f"<p>{escaped(note)}</p>" for note in _notes(report)]
-    caption = ".mnb .made caption{text-align:left;font-weight:600;padding:4px 0}"
+    caption = (
+        ".mnb .made caption{text-align:left;color:var(--ink);font-weight:600;padding:4px 0}"
+        ".mnb .made th:last-child{text-align:left}"
+    )
     return f'<div class="mnb"><style>{base_css()}{summary_css()}{caption}</style>{"".join(parts)}</div>'
 
 

@@ -325,6 +325,16 @@ def test_blocks_nest():
     assert [len(one) for one in own] == [2, 1]
 
 
+def test_one_watch_in_several_blocks():
+    seen = ml.watch()
+    for size in (2, 3):
+        with seen, seen:
+            jax.jit(lambda x: x + 43)(jnp.ones(size))
+        jax.jit(lambda x: x + 44)(jnp.ones(size))
+    own = [one for one in seen.report().functions if one.library is None]
+    assert [counts(one) for one in own] == [(None, None, 2, 2, 2)]
+
+
 def test_listeners_are_registered_once():
     for _ in range(3):
         ml.watch(jax.jit(lambda x: x))
