@@ -311,7 +311,7 @@ def test_training_without_data_says_what_to_give():
     assert str(caught.value) == (
         "this workbench has no data to train on.\n"
         "    needs  arrays of samples, and of what is to be predicted\n"
-        "    Try: ml.workbench(model, data=(x, y))"
+        "    Try: data=(x, y)  # in ml.workbench(...)"
     )
 
 
