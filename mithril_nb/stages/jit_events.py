@@ -138,9 +138,12 @@ def listen() -> None:
         if util.test_event_listener is not _on_event:
             _next[:] = [] if util.test_event_listener is None else [util.test_event_listener]
             util.test_event_listener = _on_event
+        # Each on its own: `jax.monitoring.clear_event_listeners` leaves those of scalars.
         if _on_duration not in monitoring.get_event_duration_listeners():
             jax.monitoring.register_event_duration_secs_listener(_on_duration)
+        if _on_plain not in monitoring.get_event_listeners():
             jax.monitoring.register_event_listener(_on_plain)
+        if _on_start not in monitoring.get_scalar_listeners():
             jax.monitoring.register_scalar_listener(_on_start)
 
 

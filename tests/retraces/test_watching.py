@@ -344,6 +344,15 @@ def test_listeners_are_registered_once():
     assert util.test_event_listener is jit_events._on_event
 
 
+def test_listeners_that_were_cleared_are_registered_again():
+    jax.monitoring.clear_event_listeners()
+    step = ml.watch(jax.jit(lambda x: x + 52))
+    step(X)
+    assert step.report().compile_s > 0
+    assert monitoring.get_scalar_listeners().count(jit_events._on_start) == 1
+    assert jit_events.thread.open == []
+
+
 def test_another_listener_of_traces_is_still_called(monkeypatch):
     heard = []
     monkeypatch.setattr(util, "test_event_listener", lambda name, *args: heard.append(name))
