@@ -20,6 +20,7 @@ from mithril_nb.viz.inspection_summary import summary_html, summary_text
 from mithril_nb.viz.listing import MOST_LINES, cut_text, listing_html, listing_text
 from mithril_nb.viz.picture import Picture, picture
 from mithril_nb.viz.records import Diagram
+from mithril_nb.viz.retraces import retraces_html, retraces_text
 from mithril_nb.viz.svg import diagram_svg
 from mithril_nb.viz.text import block_text, graph_text
 from mithril_nb.viz.transform_steps import steps_html, steps_text
@@ -141,6 +142,10 @@ def _transforms(steps: Any) -> Bundle:
     return {"text/plain": steps_text(steps), "text/html": steps_html(steps)}
 
 
+def _watched(report: Any) -> Bundle:
+    return {"text/plain": retraces_text(report), "text/html": retraces_html(report)}
+
+
 def _physical(model: Any) -> Bundle:
     made = picture(model.graph, model.input_specs)
     return {**picture_bundle(made, "physical model"), "text/plain": repr(model)}
@@ -166,6 +171,10 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Drawing": _drawing,
     "MemoryUse": lambda use: _drawing(memory_timeline(use.to_dict())),
     "Run": _run,
+    "FunctionReport": _watched,
+    "WatchReport": _watched,
+    "Watch": lambda watch: _watched(watch.report()),
+    "Watched": lambda watched: _watched(watched.report()),
     "Sweep": lambda found: _drawing(sweep(found.to_dict())),
     "TransformStep": lambda step: _transforms([step]),
     "TransformSteps": _transforms,
