@@ -1,7 +1,7 @@
 /** What crosses the border to the kernel: the snapshot trait, the commands, the messages. */
 
 export type Role = "forward" | "backward" | "update";
-export type Origin = "tagged" | "inferred";
+export type Origin = "tagged" | "inferred" | "kernel";
 export type StageName = string;
 
 export interface Port {

@@ -4,6 +4,7 @@ import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { afterEach, describe, expect, test } from "vitest";
 import { barsOf, margin, setStripes } from "../src/margin";
+import { INFERRED, KERNEL, PINNED, marks, setFlags } from "../src/marks";
 
 describe("bars", () => {
   test("are one for lines below each other with the same stripe", () => {
@@ -43,4 +44,13 @@ describe("the margin", () => {
     expect(shown().split("\n").length).toBeLessThan(1000);
     expect(view.dom.querySelector<HTMLElement>(".mnb-margin")!.style.getPropertyValue("--digits")).toBe("5");
   });
+});
+
+test("a linked line shows whether its link is inferred, or its kernel's", () => {
+  const view = new EditorView({ state: EditorState.create({ doc: "one\ntwo\nthree", extensions: [marks] }) });
+  view.dispatch({ effects: setFlags.of(new Uint8Array([0, PINNED, PINNED | INFERRED, PINNED | KERNEL])) });
+  const lines = [...view.contentDOM.querySelectorAll<HTMLElement>(".mnb-linked")];
+  expect(lines.map((line) => line.dataset["mnbOrigin"])).toEqual([undefined, "inferred", "kernel"]);
+  expect(lines.map((line) => line.classList.contains("mnb-kernel"))).toEqual([false, false, true]);
+  view.destroy();
 });
