@@ -57,7 +57,7 @@ class Attribution:
             roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in said.items()}
         else:
             updates = _optimizer_work(sites)
-            roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _gives_new_inputs(trace))
+            roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
         self._functions = {
             id: "/".join((*path, *said[id].path)) or trace.function
             for id, path in functions.items()
@@ -301,10 +301,12 @@ def _role(scopes: Scopes) -> Role:
     return "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
 
 
-def _gives_new_inputs(trace: Trace) -> bool:
-    """Whether a program gives back an array of the shape, dtype and last name of one that it takes."""
-    taken = {(leaf.spec, _last_name(leaf)) for leaf in trace.inputs}
-    return any((leaf.spec, _last_name(leaf)) in taken for leaf in trace.outputs)
+def _new_versions(trace: Trace) -> list[list[int]]:
+    """Return for each input the places of the outputs that have its shape, dtype and last name."""
+    given: dict[Any, list[int]] = {}
+    for place, leaf in enumerate(trace.outputs):
+        given.setdefault((leaf.spec, _last_name(leaf)), []).append(place)
+    return [given.get((leaf.spec, _last_name(leaf)), []) for leaf in trace.inputs]
 
 
 def _last_name(leaf: Leaf) -> str:
