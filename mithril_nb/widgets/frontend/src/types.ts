@@ -347,6 +347,7 @@ export interface Fate {
   index: number;
   said: [what: string, name: string, number: number][];
   fused: number[];
+  became: string;
 }
 
 export interface Reply {
