@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from mithril_nb.targets.results import NUMBERS, checked_result, results_of
-from mithril_nb.targets.scopes import is_module
+from mithril_nb.targets.scopes import is_machinery, is_module
 from mithril_nb.targets.sizes import check_sizes, telling_of_sizes
 
 try:  # Without this one a function that is jitted with options for XLA can only be looked at as it is.
@@ -38,7 +38,7 @@ class Arguments:
         kwargs: Its keyword arguments.
         apart: Names of arguments that are neither traced nor static: `whole` receives them.
         static: Names or places of further arguments that are static, as `static_arguments` gives them.
-        are_numbers_static: Whether numbers of Python are static, as in a call of a module.
+        are_numbers_static: Whether numbers of Python are static, as in a call of a module or of `eqx.filter_jit(f)`.
 
     Raises:
         ShapeError: A size is neither a number nor a name that JAX accepts.
@@ -80,6 +80,7 @@ class Arguments:
         check_sizes(self.by_name, self._title)
         self._places = (*range(len(args)), *self._keywords)
         static = {*static, *static_of_jit(fn, len(args))}
+        are_numbers_static |= is_machinery(type(fn)) and hasattr(fn, "lower")  # `eqx.filter_jit`
         self._parts = [
             None if name in apart else _Part.of(value, place in static, are_numbers_static, is_jitted(fn))
             for place, name, value in zip(self._places, self.all_names, self.values, strict=True)
@@ -98,14 +99,15 @@ class Arguments:
             apart: The arguments that are neither traced nor static, by name.
         """
         given = dict(zip(self.names, traced, strict=True))
-        return self._call(
+        return self.call(
             [
                 apart[name] if part is None else part.whole(given.get(name))
                 for name, part in zip(self.all_names, self._parts, strict=True)
             ]
         )
 
-    def _call(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def call(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return values in the order of `values` as arguments and keyword arguments."""
         count = len(values) - len(self._keywords)
         return tuple(values[:count]), dict(zip(self._keywords, values[count:], strict=True))
 
@@ -127,14 +129,14 @@ class Arguments:
         @functools.wraps(fn, updated=())
         def function(*args: Any, **kwargs: Any) -> Any:
             values = (*args, *(kwargs[name] for name in self._keywords))
-            args, kwargs = self._call([part.whole(value) for part, value in zip(parts, values, strict=True)])
+            args, kwargs = self.call([part.whole(value) for part, value in zip(parts, values, strict=True)])
             with telling_of_sizes(self.by_name, self._title):
                 return results_of(checked_result(fn(*args, **kwargs), self._title))
 
         function.__name__ = self._title
         parts = [part for part in self._parts if part is not None]
         given = dict(zip(self.names, traced, strict=True))
-        args, kwargs = self._call([given.get(name) for name in self.all_names])
+        args, kwargs = self.call([given.get(name) for name in self.all_names])
         # JAX gives them as `None` as well, and leaves them out of the arguments of what it compiles.
         static = [place for place, part in zip(self._places, parts, strict=True) if part.kept and not part.arrays]
         numbers = [place for place in static if isinstance(place, int)]
@@ -278,13 +280,15 @@ def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def is_jitted(fn: Any) -> bool:
-    """Whether a function is what `jax.jit` gave."""
-    return not isinstance(fn, MethodType) and all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape"))
+    """Whether a function is what `jax.jit` gave; what `nnx.jit` gave traces otherwise."""
+    is_one = not isinstance(fn, MethodType) and all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape"))
+    return is_one and not hasattr(fn, "jitted_fn")
 
 
 def static_of_jit(fn: Any, count: int) -> set[int | str]:
     """Return the places and the names of the arguments that are static in a jitted function."""
-    info = getattr(fn, "_jit_info", None) if is_jitted(fn) else None  # JAX has no public way to ask.
+    # JAX has no public way to ask; `nnx.jit` holds the `jax.jit` of a function that splits its modules.
+    info = getattr(fn if is_jitted(fn) else getattr(fn, "jitted_fn", None), "_jit_info", None)
     numbers = {number % count for number in getattr(info, "static_argnums", ()) if -count <= number < count}
     return {*numbers, *getattr(info, "static_argnames", ())}
 

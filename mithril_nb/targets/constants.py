@@ -201,11 +201,14 @@ class NumbersNeeded:
 
     def _advice(self, names: Sequence[str]) -> str:
         given, fn = self._arguments, self._arguments.fn
-        args, kwargs = given.whole(*given.traced)
+        args, kwargs = given.call(given.values)
         own, variable = argument_names(fn, args), variable_of(fn)
-        mixed = [name for name in names if not _is_hashable(given.by_name[name])]
-        if mixed:
-            return _as_constant(fn, args, kwargs, mixed[0], shown(given.by_name[mixed[0]]))
+        name = next((name for name in names if not _is_hashable(given.by_name[name])), None)
+        value = given.by_name.get(name)
+        if name is not None and _is_number(value):
+            return _as_constant(fn, args, kwargs, name, shown(value))
+        if name is not None:
+            return f"make the number in {name!r} an argument of its own, and name that in static_argnames=."
         places = tuple(own.index(name) for name in names if name in own)
         found = signature_of(fn)
         kinds = {} if found is None else {one.name: one.kind for one in found.parameters.values()}
