@@ -12,7 +12,7 @@ import jax
 from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
 from mithril_nb.targets.arguments import Arguments, argument_names, is_jitted, signature_of, static_of_jit, title_of
 from mithril_nb.targets.calls import shown, variable_of
-from mithril_nb.targets.doors import Door
+from mithril_nb.targets.doors import Door, door
 from mithril_nb.targets.modules import is_foreign
 from mithril_nb.targets.own import is_own
 from mithril_nb.targets.results import NUMBERS, results_of
@@ -82,11 +82,11 @@ def static_arguments(
         return frozenset()
     written = ", ".join(f"{name}={short_repr(value)}" for name, value in given.items())
     names = argument_names(fn, args)
-    if is_jitted(fn):
+    if is_jitted(getattr(fn, "__func__", fn)):
         raise UnknownOptionError(
             f"{title_of(fn)!r} is jitted: its own jax.jit declares what is static.",
             (("given", written),),
-            f"ml.inspect(jax.jit({variable_of(fn)}.__wrapped__, {written}), {', '.join(names)})",
+            door().call(f"jax.jit({variable_of(fn)}.__wrapped__, {written})", *names),
         )
     try:
         static = frozenset(static_of_jit(jax.jit(fn, **options), len(args)))
@@ -103,7 +103,7 @@ def static_arguments(
             raise UnknownOptionError(
                 f"jax.jit rejects {name!r} of {title_of(fn)!r} as a static argument: it is not hashable.",
                 (("given", f"{name}={shown(value)}"),),
-                _as_constant(fn, args, kwargs, name, shown(value)),
+                _as_constant(door(), fn, args, kwargs, name, value),
             )
     return static
 
@@ -116,14 +116,16 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
-def _as_constant(fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, value: str) -> str:
-    """Return a call of `ml.inspect` in which an argument is a constant of the program."""
-    names = argument_names(fn, args)
+def _as_constant(
+    entry: Door, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, constant: Any
+) -> str:
+    """Return a call in which an argument is a constant of the program."""
+    names, value = argument_names(fn, args), shown(constant)
     inside = [value if one == name else one for one in names]
     inside += [f"{key}={value if key == name else key}" for key in kwargs]
     outside = [one for one in (*names, *kwargs) if one != name]
     function = f"lambda {', '.join(outside)}: {variable_of(fn)}({', '.join(inside)})"
-    return f"ml.inspect({', '.join([function, *outside])})"
+    return entry.call(function, *outside)
 
 
 class NumbersNeeded:
@@ -206,7 +208,7 @@ class NumbersNeeded:
         name = next((name for name in names if not _is_hashable(given.by_name[name])), None)
         value = given.by_name.get(name)
         if name is not None and _is_number(value):
-            return _as_constant(fn, args, kwargs, name, shown(value))
+            return _as_constant(self._entry, fn, args, kwargs, name, value)
         if name is not None:
             return f"make the number in {name!r} an argument of its own, and name that in static_argnames=."
         places = tuple(own.index(name) for name in names if name in own)
@@ -229,4 +231,4 @@ def _first_line(error: BaseException) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return all(isinstance(leaf, NUMBERS) for leaf in jax.tree.leaves(value))
+    return all(type(leaf) in NUMBERS for leaf in jax.tree.leaves(value))  # those that are written as they print

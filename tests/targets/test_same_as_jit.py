@@ -158,6 +158,14 @@ def test_random_calls_make_the_programs_of_jit(stress: Any) -> None:
     assert {*kinds} == {"array", "container", "jitted", "keyword", "number", "partial", "static"}
 
 
+def test_a_gradient_by_whole_numbers_has_no_tangent_and_no_arithmetic() -> None:
+    found = ml.inspect(jax.grad(lambda n, x: (x * n).sum(), allow_int=True), 3, X)
+    assert [str(one.spec) for one in found.outputs] == ["() float0"]
+    assert found.stage("jaxpr").text.endswith("  in ((b'',):float0[]) }\n")
+    assert found.cost().total.flops == 0
+    assert found.compiled(3, X).dtype == jax.dtypes.float0
+
+
 # Sharded programs
 
 
