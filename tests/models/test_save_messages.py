@@ -35,24 +35,25 @@ CASES = [
         """
         ModelFileError: cannot read 'a\\x00b'.
             because  embedded null byte
+            Try: ml.load('model.json')
         """,
     ),
     (
         "a version that is a truth value",
         lambda: from_dict({**MODEL, "version": True}),
         """
-        ModelFileError: this model was written in version True of the format.
-            read here  version 1 to 2
-            Try: pip install --upgrade mithril-nb
+        ModelFileError: this model is broken.
+            because  expected 'version' to be a whole number from 1 on, found True
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
         "a version with a point",
         lambda: from_dict({**MODEL, "version": 1.0}),
         """
-        ModelFileError: this model was written in version 1.0 of the format.
-            read here  version 1 to 2
-            Try: pip install --upgrade mithril-nb
+        ModelFileError: this model is broken.
+            because  expected 'version' to be a whole number from 1 on, found 1.0
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -64,7 +65,7 @@ CASES = [
                          needs  numbers, texts, or lists of such, at most 64 levels deep
                          means  A number, or numbers in lists in lists, all of one length at each depth.
                          Try: Constant(value=0.0)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (

@@ -191,11 +191,38 @@ def test_an_input_without_a_shape_is_a_problem_with_a_way_out(session):
     session.do("disconnect", source="relu_0.output", target="linear_1.input")
     (problem,) = session.analysis.problems
     assert str(problem) == (
-        "'linear_1.input' is connected to nothing, and input 'linear_1_input' has no shape.\n"
+        "'linear_1.input' is connected to no block, and input 'linear_1_input' of the model has no shape.\n"
         "    known  nothing\n"
-        "    Try: connect 'relu_0.output' to 'linear_1.input', or set_shape(\"linear_1_input\", [32, 64])"
+        '    Try: wb.do("connect", source="relu_0.output", target="linear_1.input")'
+        '  # or wb.do("set_shape", name="linear_1_input", shape=[32, 64])'
     )
-    session.do("connect", source="relu_0.output", target="linear_1.input")
+    for advice in problem.advice.split("  # or "):
+        exec(advice, {"wb": session})
+        assert session.analysis.problems == ()
+        session.do("undo")
+
+
+def test_the_first_input_without_a_shape_is_not_to_be_connected():
+    session = Session(design_of(MLP(8, [4], 2), None), JaxBackend())
+    (problem,) = session.analysis.problems
+    assert str(problem) == (
+        "input 'input' of the model has no shape.\n"
+        "    known  ('...', 8)\n"
+        '    Try: wb.do("set_shape", name="input", shape=[32, 8])'
+    )
+    exec(problem.advice, {"wb": session})
+    assert session.analysis.problems == ()
+
+
+def test_the_shape_that_is_advised_fits_the_other_input_of_the_block():
+    session = Session(design_of(Model() | Linear(10), {"input": [32, 64]}), JaxBackend())
+    session.do("add_block", kind="Add")
+    (problem,) = session.analysis.problems
+    assert problem.advice == (
+        'wb.do("connect", source="linear_0.output", target="add_0.right")'
+        '  # or wb.do("set_shape", name="add_0_right", shape=[32, 10])'
+    )
+    exec(problem.advice.split("  # or ")[1], {"wb": session})
     assert session.analysis.problems == ()
 
 
@@ -311,7 +338,7 @@ def test_training_without_data_says_what_to_give():
     assert str(caught.value) == (
         "this workbench has no data to train on.\n"
         "    needs  arrays of samples, and of what is to be predicted\n"
-        "    Try: ml.workbench(model, data=(x, y))"
+        "    Try: data=(x, y)  # in ml.workbench(...)"
     )
 
 
