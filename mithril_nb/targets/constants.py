@@ -205,11 +205,11 @@ class NumbersNeeded:
         given, fn = self._arguments, self._arguments.fn
         args, kwargs = given.call(given.values)
         own, variable = argument_names(fn, args), variable_of(fn)
-        name = next((name for name in names if not _is_hashable(given.by_name[name])), None)
+        name = next((name for name in names if not _is_hashable(given.by_name[name])), "")
         value = given.by_name.get(name)
-        if name is not None and _is_number(value):
+        if name and _is_number(value):
             return _as_constant(self._entry, fn, args, kwargs, name, value)
-        if name is not None:
+        if name:
             return f"make the number in {name!r} an argument of its own, and name that in static_argnames=."
         places = tuple(own.index(name) for name in names if name in own)
         found = signature_of(fn)
