@@ -412,7 +412,8 @@ def specs_of(atoms: Sequence[Any]) -> tuple[TensorSpec, ...]:
 @lru_cache(maxsize=8192)
 def _spec(shape: tuple[Any, ...], dtype: Any) -> TensorSpec:
     sizes = tuple(dim if isinstance(dim, int) else str(dim) for dim in shape)
-    return TensorSpec(sizes, getattr(dtype, "name", None) or str(dtype))
+    name = "float0" if dtype == jax.dtypes.float0 else getattr(dtype, "name", None)  # NumPy's name for it is "void"
+    return TensorSpec(sizes, name or str(dtype))
 
 
 def jaxpr_as_fun(closed: Any) -> Callable[..., Sequence[Any]]:
