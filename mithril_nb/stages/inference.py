@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
@@ -144,6 +144,11 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
         for operand in draft.operands:
             if operand in drafts:
                 drafts[operand].users.append(draft.id)
+    spread(order, drafts, rounds)
+
+
+def spread(order: Sequence[Draft], drafts: Mapping[str, Draft], rounds: int = 6) -> None:
+    """Give some drafts the blocks of their operands or users, which are known of each, until nothing changes."""
     for _ in range(rounds):
         changed = False
         for draft in order:

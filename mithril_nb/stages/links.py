@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
+from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.records import Traced
 
-from mithril_nb.stages.records import Instruction
+_NONE: frozenset[str] = frozenset()
 
 
-def linked(source: Sequence[Instruction], target: Sequence[Instruction]) -> dict[str, frozenset[str]]:
+@paused_collector()
+def linked(source: Traced, target: Traced) -> dict[str, frozenset[str]]:
     """Return which instructions of one stage share an equation with each instruction of another.
 
     Args:
-        source: The instructions of one stage.
+        source: The instructions of one stage, with their equations.
         target: Those of another.
 
     Returns:
@@ -20,16 +21,35 @@ def linked(source: Sequence[Instruction], target: Sequence[Instruction]) -> dict
     """
     # Thousands of lines of a kernel have the same equations: they are looked up once, and share their links.
     groups: dict[tuple[str, ...], list[str]] = {}
-    for instruction in target:
-        groups.setdefault(instruction.equations, []).append(instruction.id)
-    places: dict[str, list[tuple[str, ...]]] = {}
-    for group in groups:
-        for equation in group:
+    for name, equations in target:
+        groups.setdefault(equations, []).append(name)
+    places: dict[str, list[list[str]]] = {}
+    for equations, group in groups.items():
+        for equation in equations:
             places.setdefault(equation, []).append(group)
+    shared: dict[tuple[int, ...], frozenset[str]] = {}
+    known: dict[tuple[str, ...], frozenset[str]] = {}
+    found: dict[str, frozenset[str]] = {}
+    for name, equations in source:
+        near = known.get(equations)
+        if near is None:
+            if len(equations) == 1:  # nearly always
+                whole = places.get(equations[0], [])
+            else:
+                every = (group for equation in equations for group in places.get(equation, ()))
+                whole = list({id(group): group for group in every}.values())
+            near = known[equations] = _union(whole, shared)
+        found[name] = near
+    return found
 
-    @cache
-    def near(equations: tuple[str, ...]) -> frozenset[str]:
-        found = {group for equation in equations for group in places.get(equation, ())}
-        return frozenset(id for group in found for id in groups[group])
 
-    return {instruction.id: near(instruction.equations) for instruction in source}
+def _union(groups: list[list[str]], shared: dict[tuple[int, ...], frozenset[str]]) -> frozenset[str]:
+    """Return all of some groups; those of the same groups are one set."""
+    if not groups:
+        return _NONE
+    if len(groups) == 1 == len(groups[0]):
+        return frozenset(groups[0])
+    which = tuple(map(id, groups))
+    if which not in shared:
+        shared[which] = frozenset().union(*groups)
+    return shared[which]

@@ -7,7 +7,7 @@ tags relative to themselves, so the way from `@main` through the calls gives the
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -216,7 +216,9 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
         if location.startswith("#"):
             location = table.get(location, "")
         if location.startswith("fused"):
-            return ";".join(name[1:-1] for name in re.findall(_QUOTED, location)) or outer
+            single = {place: one for place, one in table.items() if not one.startswith("fused")}
+            parts: list[str] = re.findall(rf"#loc\d*|{_QUOTED}", location)
+            return ";".join(filter(None, [_name_in(part, single, marker) for part in parts])) or outer
         match = _NAME.match(location)
         if match is None:
             return outer
@@ -231,17 +233,11 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
 def _resolve(
     functions: Mapping[str, _Function], tags: Tags, equations: Mapping[str, Equation]
 ) -> tuple[Instruction, ...]:
-    callers: dict[str, set[str]] = {name: set() for name in functions}
-    callers["main"] = {""}
-    for _ in functions:  # Callers nearly always stand before what they call; repeat until nothing is added.
-        before = {name: len(ids) for name, ids in callers.items()}
-        for function in functions.values():
-            for callee, op in function.calls:
-                callers.setdefault(callee, set()).update(
-                    _ids(function.locations[op], callers[function.name], tags, equations)
-                )
-        if before == {name: len(ids) for name, ids in callers.items()}:
-            break
+    calls = {
+        function.name: [(callee, function.locations[op]) for callee, op in function.calls]
+        for function in functions.values()
+    }
+    callers = callers_of(calls, tags, equations)
     drafts: dict[str, Draft] = {}
     for function in functions.values():
         drafts[function.draft.id] = function.draft
@@ -249,7 +245,7 @@ def _resolve(
             attribute(function.draft, callers[function.name], equations)
             function.draft.origin = "inferred" if function.draft.origin else None
         places = set(function.locations.values())
-        ids = {place: _ids(place, callers[function.name], tags, equations) for place in places}
+        ids = {place: ids_of(place, callers[function.name], tags, equations) for place in places}
         for draft in function.ops:
             attribute(draft, ids[function.locations[draft.id]], equations)
             drafts[draft.id] = draft
@@ -258,7 +254,29 @@ def _resolve(
     return tuple(draft.finished(equations) for draft in drafts.values() if draft.id != main)
 
 
-def _ids(location: str, callers: set[str], tags: Tags, equations: Mapping[str, Equation]) -> frozenset[str]:
+def callers_of(
+    calls: Mapping[str, Sequence[tuple[str, str]]], tags: Tags, equations: Container[str]
+) -> dict[str, set[str]]:
+    """Return the ids of the equations that call each function; of `main` the empty one.
+
+    Args:
+        calls: For each function which ones it calls, each with the location of the call.
+        tags: How the equations are marked in locations.
+        equations: The ids of all equations.
+    """
+    callers: dict[str, set[str]] = {name: set() for name in calls}
+    callers["main"] = {""}
+    for _ in calls:  # Callers nearly always stand before what they call; repeat until nothing is added.
+        before = {name: len(ids) for name, ids in callers.items()}
+        for name, called in calls.items():
+            for callee, location in called:
+                callers.setdefault(callee, set()).update(ids_of(location, callers[name], tags, equations))
+        if before == {name: len(ids) for name, ids in callers.items()}:
+            break
+    return callers
+
+
+def ids_of(location: str, callers: set[str], tags: Tags, equations: Container[str]) -> frozenset[str]:
     """Return the equations of an op: the path in its own name, after that of each caller of its function."""
     found: set[str] = set()
     for part in location.split(";"):

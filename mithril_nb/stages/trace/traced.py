@@ -9,8 +9,9 @@ from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.param_names import which_are_params
-from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role, Traced
 from mithril_nb.stages.trace.attribution import Attribution
 from mithril_nb.stages.trace.equations import Site, plain_params, sites_of
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
@@ -49,26 +50,67 @@ class Program:
         trace: The trace.
         top: Sites of its equations, without those of nested jaxprs.
         sites: Sites of all its equations.
-        equations: The same as records.
-        by_id: The same by id.
         inputs: What it takes.
-        labels: What the files are called that its lines of Python stand in, by path.
         tags: How its equations are marked in later stages.
     """
 
     def __init__(self, trace: Trace, params: Sequence[str]):
         self.trace = trace
         self.top, self.sites = sites_of(trace.closed.jaxpr)
-        attribution = Attribution(trace, self.top, self.sites)
-        places = [jax_versions.source_place(site.equation) for site in self.sites]
-        self.labels = jax_versions.file_labels(place[0] for place in places if place is not None)
-        sources = ["" if place is None else f"{self.labels[place[0]]}:{place[1]}" for place in places]
-        self.equations = tuple(
-            record_of(site, *attribution[site.id], source) for site, source in zip(self.sites, sources, strict=True)
-        )
-        self.by_id = {equation.id: equation for equation in self.equations}
-        self.inputs = self._inputs(attribution, params)
+        self._attribution = Attribution(trace, self.top, self.sites)
+        self.inputs = self._inputs(self._attribution, params)
         self.tags = trace.tags
+
+    @cached_property
+    def _places(self) -> tuple[dict[str, str], list[str]]:
+        places = [jax_versions.source_place(site.equation) for site in self.sites]
+        labels = jax_versions.file_labels(place[0] for place in places if place is not None)
+        return labels, ["" if place is None else f"{labels[place[0]]}:{place[1]}" for place in places]
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """What the files are called that its lines of Python stand in, by path."""
+        return self._places[0]
+
+    @cached_property
+    def equations(self) -> tuple[Equation, ...]:
+        """Its equations as records, in the order of the sites; those who only want links ask for none."""
+        with paused_collector():
+            both = zip(self.sites, self._places[1], strict=True)
+            return tuple([record_of(site, *self._attribution[site.id], source) for site, source in both])
+
+    @cached_property
+    def by_id(self) -> dict[str, Equation]:
+        """The same by id."""
+        return {equation.id: equation for equation in self.equations}
+
+    @cached_property
+    def blocks(self) -> dict[str, str]:
+        """The block of each equation by its id."""
+        return {site.id: self._attribution[site.id][0] for site in self.sites}
+
+    @property
+    def instructions(self) -> Traced:
+        """Ids of the instructions of its jaxpr with those of their equations: a call has all of its body."""
+        found: list[tuple[str, tuple[str, ...]]] = []
+
+        def visit(body: list[Site]) -> tuple[str, ...]:
+            ids: list[str] = []
+            for site in body:
+                if site.bodies:
+                    place = len(found)
+                    found.append((site.id, ()))
+                    own = (site.id, *[id for _, sites in site.bodies for id in visit(sites)])
+                    found[place] = site.id, own
+                    ids += own
+                else:
+                    found.append((site.id, (site.id,)))
+                    ids.append(site.id)
+            return tuple(ids)
+
+        visit(self.top)
+        inputs = [f"arg{index}" for index in range(len(self.trace.inputs))]
+        return [*((id, (id,)) for id in inputs), *found]
 
     def _inputs(self, attribution: Attribution, params: Sequence[str]) -> tuple[Input, ...]:
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
