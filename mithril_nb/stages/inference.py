@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
@@ -112,6 +112,9 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
         >>> blend([((("a", 1.0),), 3.0), ((("b", 1.0),), 1.0), ((), 5.0)])
         (('a', 0.75), ('b', 0.25))
     """
+    parts = list(parts)
+    if len(parts) == 1 and parts[0][1] > 0 and len(parts[0][0]) == 1:  # nearly always
+        return ((parts[0][0][0][0], 1.0),)
     total: dict[str, float] = {}
     for shares, weight in parts:
         for block, share in shares:
@@ -144,11 +147,6 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
         for operand in draft.operands:
             if operand in drafts:
                 drafts[operand].users.append(draft.id)
-    spread(order, drafts, rounds)
-
-
-def spread(order: Sequence[Draft], drafts: Mapping[str, Draft], rounds: int = 6) -> None:
-    """Give some drafts the blocks of their operands or users, which are known of each, until nothing changes."""
     for _ in range(rounds):
         changed = False
         for draft in order:

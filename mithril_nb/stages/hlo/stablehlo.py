@@ -266,12 +266,14 @@ def callers_of(
     """
     callers: dict[str, set[str]] = {name: set() for name in calls}
     callers["main"] = {""}
+    followed: dict[str, int] = {}
     for _ in calls:  # Callers nearly always stand before what they call; repeat until nothing is added.
-        before = {name: len(ids) for name, ids in callers.items()}
-        for name, called in calls.items():
-            for callee, location in called:
+        changed = [name for name in calls if followed.get(name, 0) < len(callers[name])]
+        for name in changed:
+            followed[name] = len(callers[name])
+            for callee, location in calls[name]:
                 callers.setdefault(callee, set()).update(ids_of(location, callers[name], tags, equations))
-        if before == {name: len(ids) for name, ids in callers.items()}:
+        if not changed:
             break
     return callers
 
@@ -281,8 +283,12 @@ def ids_of(location: str, callers: set[str], tags: Tags, equations: Container[st
     found: set[str] = set()
     for part in location.split(";"):
         inner = ".".join(tags.path(part))
+        if not inner:
+            found |= callers
+            continue
         for caller in callers:
-            id = f"{caller}.{inner}" if caller and inner else caller or inner
+            id = f"{caller}.{inner}" if caller else inner
             # Helpers that JAX lowers once and calls again keep the location of the first use: then ask the caller.
             found.add(id if id in equations else caller)
-    return frozenset(found - {""})
+    found.discard("")
+    return frozenset(found)

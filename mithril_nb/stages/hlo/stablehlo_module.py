@@ -7,13 +7,13 @@ on. So lines are counted here as MLIR writes them. What this cannot be sure of i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from jaxlib.mlir import ir
 
 from mithril_nb.stages.hlo.stablehlo import callers_of, ids_of
-from mithril_nb.stages.inference import Draft, blend, by_place, spread
 from mithril_nb.stages.records import Traced
 from mithril_nb.stages.trace.tags import Tags
 
@@ -43,13 +43,37 @@ class _Function:
         self.calls: list[tuple[str, str]] = []  # the function that is called, and the location of the call
 
 
+class _Open:
+    """An op whose location tells no block, or one beside it: what `pass_on` needs to know to tell its equations."""
+
+    __slots__ = ("asks_users_first", "equations", "is_known", "makers", "operands", "users")
+
+    def __init__(self, equations: tuple[str, ...]):
+        self.equations, self.is_known, self.asks_users_first, self.operands = equations, False, False, 0
+        self.makers: Sequence[_Open] = ()
+        self.users: Sequence[_Open] = ()
+
+    def settle(self) -> bool:
+        """Take the block of the operands or the users, if it is known by now, as `pass_on` does."""
+        if self.is_known:
+            return False
+        for side in (self.users, self.makers) if self.asks_users_first else (self.makers, self.users):
+            near = [one for one in side if one.is_known]
+            if near:
+                self.is_known = True
+                if not self.equations and len(near) == 1 and self.operands <= 1:
+                    self.equations = near[0].equations
+                return True
+        return False
+
+
 def traced_in_module(module: Any, tags: Tags, blocks: Mapping[str, str]) -> Traced | None:
     """Return the ids of the ops of a module, in the order of its text, each with the ids of its equations.
 
     Args:
         module: A `jaxlib.mlir.ir.Module`.
         tags: How the equations are marked in it.
-        blocks: The block of each equation, by its id.
+        blocks: The block of each equation by its id, in the order of the program.
 
     Returns:
         What `read_stablehlo` finds in the text of the module; `None` if that has to be asked.
@@ -163,7 +187,11 @@ class _Reader:
 
     def _in_order(self, ids: Collection[str]) -> tuple[str, ...]:
         known = [id for id in ids if id in self._blocks]
-        return tuple(known) if len(known) < 2 else tuple(sorted(known, key=by_place))
+        return tuple(known) if len(known) < 2 else tuple(sorted(known, key=self._order.__getitem__))
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {id: place for place, id in enumerate(self._blocks)}
 
     def _infer(
         self,
@@ -178,27 +206,24 @@ class _Reader:
             left: The ops without a block, each with its place in `found`.
             equations_of: Gives the equations that the location of an op tells.
         """
-        order = {op: Draft(found[at][0], "", 0, equations=found[at][1]) for at, op in left}
-        drafts: dict[str, Draft] = {}
-        others: dict[Any, str] = {}
+        order = {op: _Open(found[at][1]) for at, op in left}
+        others: dict[Any, _Open] = {}
 
-        def named(op: Any) -> str:
-            if op in order:
-                return order[op].id
-            if op not in others:
-                others[op] = f"~{len(others)}"
-                ids = equations_of(op)
-                shares = blend((((block, 1.0),) if block else (), 1.0) for block in map(self._blocks.__getitem__, ids))
-                drafts[others[op]] = Draft(others[op], op.name, 0, equations=ids, shares=shares)
-            return others[op]
+        def near(op: Any) -> _Open:
+            one = order.get(op) or others.get(op)
+            if one is None:
+                one = others[op] = _Open(equations_of(op))
+                one.is_known = True
+            return one
 
-        for op, draft in order.items():
-            drafts[draft.id] = draft
-            draft.opcode = op.name
-            draft.asks_users_first = op.name.endswith((".constant", ".iota"))
-            draft.operands = tuple(["" if one is None else named(one) for one in _makers(op)])
-            draft.users = [named(one) for one in _users(op.results)]
-        spread(list(order.values()), drafts)
+        for op, one in order.items():
+            one.asks_users_first = op.name.endswith((".constant", ".iota"))
+            makers = list(_makers(op))
+            one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
+            one.users = [near(user) for user in _users(op.results)]
+        for _ in range(6):
+            if not sum([one.settle() for one in (*order.values(), *reversed(order.values()))]):
+                break
         for at, op in left:
             found[at] = found[at][0], order[op].equations
 
