@@ -24,23 +24,13 @@ _PLAIN_REGIONS = frozenset(
 )
 """Ops whose regions stand in the text as MLIR writes those of any op."""
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
+_ASKS_USERS = (".constant", ".iota")
 _BARE_NAME = re.compile(r"[A-Za-z_][\w.$]*")
 _QUOTED_NAME = re.compile(r"[\w.$\- ]+")
 
 
 class _UnknownError(Exception):
     """A module has something whose text is not known from its objects."""
-
-
-class _Function:
-    """One function while it is read: what is known of its ops."""
-
-    def __init__(self, name: str):
-        self.name = name
-        self.prefix = "" if name == "main" else name
-        self.ops: list[tuple[str, Any, str]] = []  # id, MLIR's object, the names in its location
-        self.ids: set[str] = set()
-        self.calls: list[tuple[str, str]] = []  # the function that is called, and the location of the call
 
 
 class _Open:
@@ -84,37 +74,56 @@ def traced_in_module(module: Any, tags: Tags, blocks: Mapping[str, str]) -> Trac
         return None
 
 
+_Op = tuple[str, str, Any]
+"""An op: its id, the names in its location, and MLIR's object."""
+
+
 class _Reader:
     def __init__(self, module: Any, tags: Tags, blocks: Mapping[str, str]):
-        self._tags, self._blocks = tags, blocks
+        self._module, self._tags, self._blocks = module, tags, blocks
         self._names = ir.AsmState(module.operation)
-        self._functions: dict[str, _Function] = {}
         self._line = 1  # that of the module itself
-        for one in module.body.operations:
+        self._calls: dict[str, list[tuple[str, str]]] = {}  # by function: which it calls, and the location of the call
+
+    def traced(self) -> Traced:
+        """Return the ids of the ops with those of their equations."""
+        main: list[tuple[str, tuple[str, ...]]] = []
+        others: dict[str, list[_Op]] = {}
+        first = 0  # how many functions stand before `main`
+        for one in self._module.body.operations:
             self._line += 1
-            name = one.operation.name
-            if name == "func.func":
-                self._function(one)
-            elif name != "sdy.mesh":
+            if one.operation.name == "func.func":
+                name, body = _function(one)
+                ops = self._ops(body, self._calls.setdefault(name, []), "" if name == "main" else name, set(), True)
+                if name == "main":  # of its ops, which may be many, nothing else is kept
+                    first, main = len(others), self._told(ops, {""})
+                else:
+                    others[name] = list(ops)
+                self._line += 1
+            elif one.operation.name != "sdy.mesh":
                 raise _UnknownError
+        callers = callers_of(self._calls, self._tags, self._blocks)
+        told = [
+            [(f"@{name}", self._in_order(callers[name])), *self._told(ops, callers[name])]
+            for name, ops in others.items()
+        ]
+        return [one for part in (*told[:first], main, *told[first:]) for one in part]
 
     # Reading the objects
 
-    def _function(self, one: Any) -> None:
-        name = one.name.value
-        if not _BARE_NAME.fullmatch(name):
-            if not _QUOTED_NAME.fullmatch(name):
-                raise _UnknownError
-            name = f'"{name}"'
-        blocks = one.regions[0].blocks
-        if len(blocks) != 1 or name in self._functions:
-            raise _UnknownError
-        function = self._functions[name] = _Function(name)
-        self._body(blocks[0], function, True)
-        self._line += 1
+    def _ops(
+        self, body: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str], is_top: bool
+    ) -> Iterator[_Op]:
+        """Yield the ops in a body, and those in their regions, as the text has them.
 
-    def _body(self, body: Any, function: _Function, is_top: bool) -> None:
-        names, ops, ids, prefix = self._names, function.ops, function.ids, function.prefix
+        Args:
+            body: MLIR's block.
+            calls: Is completed by those of this function.
+            prefix: What the ids start with.
+            inside: The ids of what stands in regions of this function so far: names are given again outside of them.
+            is_top: Whether it is the body of the function.
+        """
+        names = self._names
         for one in body.operations:
             self._line += 1
             op = one.operation
@@ -124,15 +133,16 @@ class _Reader:
             else:
                 opcode = op.name.removeprefix("func.") if is_top else op.name
                 id = f"{prefix}@{opcode}@{self._line}"
-            if id in ids:
+            if id in inside:
                 id += f"@{self._line}"
-            ids.add(id)
+            if not is_top:
+                inside.add(id)
             place = self._place(op)
-            ops.append((id, op, place))
+            yield id, place, op
             if len(op.regions):
-                self._regions(op, function)
+                yield from self._in_regions(op, calls, prefix, inside)
             elif op.name == "func.call":
-                function.calls.append((op.attributes["callee"].value, place))
+                calls.append((op.attributes["callee"].value, place))
 
     def _place(self, op: Any) -> str:
         location = op.location
@@ -142,8 +152,8 @@ class _Reader:
                 return name
         return _names_in(location, self._tags.marker)
 
-    def _regions(self, op: Any, function: _Function) -> None:
-        """Read what an op holds, and go to the line that it ends on."""
+    def _in_regions(self, op: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str]) -> Iterator[_Op]:
+        """Yield what an op holds, and go to the line that it ends on."""
         name = op.name
         regions = [list(region.blocks) for region in op.regions]
         if any(len(blocks) != 1 for blocks in regions):
@@ -157,33 +167,46 @@ class _Reader:
             # `cond {` and `reducer(...) {` have a line of their own, as have the arguments of a block that takes some.
             opens = name == _REDUCE or (name == _WHILE and inner == regions[0][0])
             self._line += opens or (name in _PLAIN_REGIONS and len(inner.arguments) > 0)
-            self._body(inner, function, False)
+            yield from self._ops(inner, calls, prefix, inside, False)
             self._line += 1
 
     # From places to equations
 
-    def traced(self) -> Traced:
-        """Return the ids of the ops with those of their equations."""
-        calls = {function.name: function.calls for function in self._functions.values()}
-        callers = callers_of(calls, self._tags, self._blocks)
+    def _told(self, ops: Iterable[_Op], callers: set[str]) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the ids of the ops of a function with those of their equations, given who calls it."""
+        blocks, places = self._blocks, {}
         found: list[tuple[str, tuple[str, ...]]] = []
-        for function in self._functions.values():
-            own = callers[function.name]
-            if function.name != "main":
-                found.append((f"@{function.name}", self._in_order(own)))
-            places: dict[str, tuple[tuple[str, ...], bool]] = {}
-            left: list[tuple[int, Any]] = []
-            for id, op, place in function.ops:
-                known = places.get(place)
-                if known is None:
-                    ids = self._in_order(ids_of(place, own, self._tags, self._blocks))
-                    known = places[place] = ids, any([self._blocks[id] for id in ids])
-                if not known[1]:
-                    left.append((len(found), op))
-                found.append((id, known[0]))
-            if left:
-                self._infer(found, left, lambda op, known=places: known[self._place(op)][0])
+        left: list[tuple[int, Any]] = []
+
+        def told_by(place: str) -> tuple[tuple[str, ...], bool]:
+            known = places.get(place)
+            if known is None:
+                if len(places) > 1000:  # those of one equation stand together
+                    places.clear()
+                ids = self._in_order(ids_of(place, callers, self._tags, blocks))
+                known = places[place] = ids, any([blocks[id] for id in ids])
+            return known
+
+        def told_of(op: Any, place: str) -> tuple[tuple[str, ...], bool]:
+            known = told_by(place)
+            if known[1] or not op.name.endswith(_ASKS_USERS):
+                return known
+            # Users stand behind: none of those whose own location tells nothing knows more when this one asks.
+            near = [one for user in _users(op.results) if (one := told_by(self._place(user)))[1]]
+            return (near[0][0] if len(near) == 1 else ()) if not known[0] else known[0], bool(near)
+
+        for id, place, op in ops:
+            equations, has_block = told_of(op, place)
+            if not has_block:
+                left.append((len(found), op))
+            found.append((id, equations))
+        if left and self._has_blocks:
+            _infer(found, left, lambda op: told_of(op, self._place(op))[0])
         return found
+
+    @cached_property
+    def _has_blocks(self) -> bool:
+        return any(self._blocks.values())
 
     def _in_order(self, ids: Collection[str]) -> tuple[str, ...]:
         known = [id for id in ids if id in self._blocks]
@@ -193,39 +216,47 @@ class _Reader:
     def _order(self) -> dict[str, int]:
         return {id: place for place, id in enumerate(self._blocks)}
 
-    def _infer(
-        self,
-        found: list[tuple[str, tuple[str, ...]]],
-        left: list[tuple[int, Any]],
-        equations_of: Callable[[Any], tuple[str, ...]],
-    ) -> None:
-        """Give ops without a block the equations of their operands or users, where these tell them.
 
-        Args:
-            found: What is known so far, and is completed.
-            left: The ops without a block, each with its place in `found`.
-            equations_of: Gives the equations that the location of an op tells.
-        """
-        order = {op: _Open(found[at][1]) for at, op in left}
-        others: dict[Any, _Open] = {}
+def _infer(
+    found: list[tuple[str, tuple[str, ...]]],
+    left: list[tuple[int, Any]],
+    equations_of: Callable[[Any], tuple[str, ...]],
+) -> None:
+    """Give ops without a block the equations of their operands or users, where these tell them.
 
-        def near(op: Any) -> _Open:
-            one = order.get(op) or others.get(op)
-            if one is None:
-                one = others[op] = _Open(equations_of(op))
-                one.is_known = True
-            return one
+    Args:
+        found: What is known so far, and is completed.
+        left: The ops without a block, each with its place in `found`.
+        equations_of: Gives the equations that the location of an op tells.
+    """
+    order = {op: _Open(found[at][1]) for at, op in left}
+    others: dict[Any, _Open] = {}
 
-        for op, one in order.items():
-            one.asks_users_first = op.name.endswith((".constant", ".iota"))
-            makers = list(_makers(op))
-            one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
-            one.users = [near(user) for user in _users(op.results)]
-        for _ in range(6):
-            if not sum([one.settle() for one in (*order.values(), *reversed(order.values()))]):
-                break
-        for at, op in left:
-            found[at] = found[at][0], order[op].equations
+    def near(op: Any) -> _Open:
+        one = order.get(op) or others.get(op)
+        if one is None:
+            one = others[op] = _Open(equations_of(op))
+            one.is_known = True
+        return one
+
+    for op, one in order.items():
+        one.asks_users_first = op.name.endswith((".constant", ".iota"))
+        makers = list(_makers(op))
+        one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
+        one.users = [near(user) for user in _users(op.results)]
+    for _ in range(6):
+        if not sum([one.settle() for one in (*order.values(), *reversed(order.values()))]):
+            break
+    for at, op in left:
+        found[at] = found[at][0], order[op].equations
+
+
+def _function(one: Any) -> tuple[str, Any]:
+    """Return the name of a function, as the text has it, and its body."""
+    name, blocks = one.name.value, one.regions[0].blocks
+    if len(blocks) != 1 or not _QUOTED_NAME.fullmatch(name):
+        raise _UnknownError
+    return name if _BARE_NAME.fullmatch(name) else f'"{name}"', blocks[0]
 
 
 def _makers(op: Any) -> Iterator[Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class Site:
     parent: Site | None
     stack: NameStack
     repeats: int | None
-    bodies: list[tuple[Any, list[Site]]] = field(default_factory=list)
+    bodies: Sequence[tuple[Any, list[Site]]] = ()
     is_used: bool = True
     constants: tuple[Constant, ...] = ()
     transforms: tuple[str, ...] = ()
@@ -109,6 +109,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
             everything.append(site)
             bodies = jax_versions.bodies(equation)
             if bodies:
+                site.bodies = own_bodies = []
                 trips = trip_count(equation, site.constants)
                 times = None if repeats is None or trips is None else repeats * trips
                 within = _inside(site.transforms, jax_versions.transform_of(site.primitive))
@@ -119,7 +120,7 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                     runs = None if times is None or more is None else times + more
                     given = _given(site, plain)
                     sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within, given)
-                    site.bodies.append((plain, sites))
+                    own_bodies.append((plain, sites))
         return here
 
     top = walk(jaxpr, "", None, (), 1, (), {})
