@@ -5,8 +5,6 @@ from __future__ import annotations
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.records import Traced
 
-_NONE: frozenset[str] = frozenset()
-
 
 @paused_collector()
 def linked(source: Traced, target: Traced) -> dict[str, frozenset[str]]:
@@ -23,32 +21,28 @@ def linked(source: Traced, target: Traced) -> dict[str, frozenset[str]]:
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, equations in target:
         groups.setdefault(equations, []).append(name)
-    places: dict[str, list[list[str]]] = {}
+    several: dict[str, list[list[str]]] = {}  # the groups of more than one equation
     for equations, group in groups.items():
-        for equation in equations:
-            places.setdefault(equation, []).append(group)
+        for equation in equations if len(equations) > 1 else ():
+            several.setdefault(equation, []).append(group)
     shared: dict[tuple[int, ...], frozenset[str]] = {}
     known: dict[tuple[str, ...], frozenset[str]] = {}
     found: dict[str, frozenset[str]] = {}
     for name, equations in source:
         near = known.get(equations)
-        if near is None:
-            if len(equations) == 1:  # nearly always
-                whole = places.get(equations[0], [])
-            else:
-                every = (group for equation in equations for group in places.get(equation, ()))
-                whole = list({id(group): group for group in every}.values())
-            near = known[equations] = _union(whole, shared)
+        if near is None and len(equations) == 1 and equations[0] not in several:  # nearly always
+            near = frozenset(groups.get(equations, ()))
+        elif near is None:
+            every = {id(group): group for equation in equations for group in several.get(equation, ())}
+            every |= {id(groups[one,]): groups[one,] for one in equations if (one,) in groups}
+            near = _union(list(every.values()), shared)
+        known[equations] = near
         found[name] = near
     return found
 
 
 def _union(groups: list[list[str]], shared: dict[tuple[int, ...], frozenset[str]]) -> frozenset[str]:
     """Return all of some groups; those of the same groups are one set."""
-    if not groups:
-        return _NONE
-    if len(groups) == 1 == len(groups[0]):
-        return frozenset(groups[0])
     which = tuple(map(id, groups))
     if which not in shared:
         shared[which] = frozenset().union(*groups)
