@@ -36,6 +36,8 @@ def linked(source: Traced, target: Traced) -> dict[str, frozenset[str]]:
             every = {id(group): group for equation in equations for group in several.get(equation, ())}
             every |= {id(groups[one,]): groups[one,] for one in equations if (one,) in groups}
             near = _union(list(every.values()), shared)
+        if len(known) > 1000:  # lines of the same equations stand together
+            known.clear()
         known[equations] = near
         found[name] = near
     return found

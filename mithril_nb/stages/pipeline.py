@@ -265,9 +265,7 @@ class Pipeline:
 
     def _make_jaxpr(self) -> Stage:
         program = self.program.get()
-        return Stage.shown_later(
-            "jaxpr", lambda: self._printed(program), lambda: program.instructions, self.program.elapsed_s
-        )
+        return Stage.shown_later("jaxpr", lambda: self._printed(program), program.instructions, self.program.elapsed_s)
 
     def _printed(self, program: Program) -> Read:
         return print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
@@ -277,7 +275,7 @@ class Pipeline:
         return Stage.shown_later(
             "stablehlo",
             lambda: read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id),
-            lambda: traced_in_module(lowered.compiler_ir("stablehlo"), program.tags, program.blocks),
+            Once(lambda: traced_in_module(lowered.compiler_ir("stablehlo"), program.tags, program.blocks)).get,
             self.lowered.elapsed_s,
         )
 

@@ -5,7 +5,7 @@ Everything here can be printed, saved and compared without JAX.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
@@ -34,7 +34,7 @@ OPTIMIZER = "(optimizer)"
 UNATTRIBUTED = ""
 """Block path of what no block caused, or nobody knows."""
 
-Traced = Sequence[tuple[str, tuple[str, ...]]]
+Traced = Iterable[tuple[str, tuple[str, ...]]]
 """Ids of the instructions of a stage, in order, each with the ids of its equations: all that links need."""
 
 
@@ -159,7 +159,7 @@ class Stage(Shown):
         """
         stage = cls(name, "", (), elapsed_s)
         del stage.__dict__["text"], stage.__dict__["instructions"]
-        stage.__dict__.update(_read=Once(read), _traced=Once(traced))
+        stage.__dict__.update(_read=Once(read), _traced=traced)
         return stage
 
     def __getattr__(self, name: str) -> Any:
@@ -178,7 +178,7 @@ class Stage(Shown):
         """Ids of its instructions, in order, each with the ids of its equations; its text is not made for that."""
         if "_traced" in self.__dict__ and "instructions" not in self.__dict__:
             with paused_collector():
-                found = self.__dict__["_traced"].get()
+                found = self.__dict__["_traced"]()
             if found is not None:
                 return found
         return [(one.id, one.equations) for one in self.instructions]

@@ -14,7 +14,6 @@ from typing import Any
 from jaxlib.mlir import ir
 
 from mithril_nb.stages.hlo.stablehlo import callers_of, ids_of
-from mithril_nb.stages.records import Traced
 from mithril_nb.stages.trace.tags import Tags
 
 _WHILE, _REDUCE = "stablehlo.while", "stablehlo.reduce"
@@ -57,7 +56,7 @@ class _Open:
         return False
 
 
-def traced_in_module(module: Any, tags: Tags, blocks: Mapping[str, str]) -> Traced | None:
+def traced_in_module(module: Any, tags: Tags, blocks: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]] | None:
     """Return the ids of the ops of a module, in the order of its text, each with the ids of its equations.
 
     Args:
@@ -85,7 +84,7 @@ class _Reader:
         self._line = 1  # that of the module itself
         self._calls: dict[str, list[tuple[str, str]]] = {}  # by function: which it calls, and the location of the call
 
-    def traced(self) -> Traced:
+    def traced(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return the ids of the ops with those of their equations."""
         main: list[tuple[str, tuple[str, ...]]] = []
         others: dict[str, list[_Op]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,7 +11,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.param_names import which_are_params
-from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role, Traced
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role
 from mithril_nb.stages.trace.attribution import Attribution
 from mithril_nb.stages.trace.equations import Site, plain_params, sites_of
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
@@ -89,28 +89,18 @@ class Program:
         """The block of each equation by its id."""
         return {site.id: self._attribution[site.id][0] for site in self.sites}
 
-    @property
-    def instructions(self) -> Traced:
-        """Ids of the instructions of its jaxpr with those of their equations: a call has all of its body."""
-        found: list[tuple[str, tuple[str, ...]]] = []
+    def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the ids of the instructions of its jaxpr with those of their equations: a call has all of its body."""
 
-        def visit(body: list[Site]) -> tuple[str, ...]:
-            ids: list[str] = []
-            for site in body:
-                if site.bodies:
-                    place = len(found)
-                    found.append((site.id, ()))
-                    own = (site.id, *[id for _, sites in site.bodies for id in visit(sites)])
-                    found[place] = site.id, own
-                    ids += own
-                else:
-                    found.append((site.id, (site.id,)))
-                    ids.append(site.id)
-            return tuple(ids)
+        def inside(site: Site) -> Iterator[str]:
+            yield site.id
+            for _, body in site.bodies:
+                for child in body:
+                    yield from inside(child)
 
-        visit(self.top)
-        inputs = [f"arg{index}" for index in range(len(self.trace.inputs))]
-        return [*((id, (id,)) for id in inputs), *found]
+        yield from ((id, (id,)) for id in (f"arg{index}" for index in range(len(self.trace.inputs))))
+        for site in self.sites:
+            yield site.id, tuple(inside(site)) if site.bodies else (site.id,)
 
     def _inputs(self, attribution: Attribution, params: Sequence[str]) -> tuple[Input, ...]:
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
