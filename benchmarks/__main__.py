@@ -35,12 +35,14 @@ from benchmarks.stages import (
 from benchmarks.starting import deep_chain, starting_times
 from benchmarks.startup import startup_times
 from benchmarks.train_step import train_step_comparisons
+from benchmarks.watching import watching_comparisons
 from benchmarks.whatif import what_if_tables
 
 COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "evaluate": evaluate_comparisons,
     "train": train_step_comparisons,
     "observation": observation_comparisons,
+    "watching": watching_comparisons,
 }
 PARTS = [
     *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "profile",

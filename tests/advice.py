@@ -251,10 +251,6 @@ def follow(text: str, names: Mapping[str, Any]) -> dict[str, str]:
         chain = "\n".join((*seen.values(), f"{statement}\n{error}"))
         assert problem.summary not in seen, f"advice leads back to a problem before it:\n{chain}"
         assert len(seen) < MOST_STEPS, f"advice leads to ever new problems:\n{chain}"
-        if (
-            seen and not tried and (not problem.advice or is_instruction(problem.advice))
-        ):  # a different problem, whose facts have to do
-            return sites
         assert problem.advice, f"an error without advice:\n{chain}"
         seen[problem.summary] = f"{statement}\n{error}"
         advice = problem.advice

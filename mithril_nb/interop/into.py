@@ -78,10 +78,9 @@ def filled(
         targets.setdefault(one.path, []).append(one)
     params: dict[str, jax.Array] = {}
     state: dict[str, jax.Array] = {}
-    blocks = {path: ops.get(path) for path in targets}
     orders = orders_of(flat(pm.graph), pm.inference) if channels_last else {}
-    for path, layer in _matched(library, layers, blocks, names or {}, is_sorted).items():
-        op = blocks[path]
+    for path, layer in _matched(library, layers, targets, ops, names or {}, is_sorted).items():
+        op = ops.get(path)
         layer = _reordered(orders, op, layer) if channels_last and op is not None else layer
         for one in targets[path]:
             array = {**layer.params, **layer.states}.get(one.port)
@@ -109,7 +108,8 @@ def filled(
 def _matched(
     library: str,
     layers: Sequence[Layer],
-    targets: Mapping[str, FlatOp | None],
+    targets: Mapping[str, Sequence[Parameter]],
+    ops: Mapping[str, FlatOp],
     names: Mapping[str, str],
     is_sorted: bool,
 ) -> dict[str, Layer]:
@@ -126,7 +126,8 @@ def _matched(
             )
     found = {there: by_path[here] for here, there in names.items()}
     waiting: dict[str, list[str]] = {}
-    for path, op in targets.items():
+    for path, arrays in targets.items():
+        op = ops.get(path)
         kind = _kind(op)
         if path not in found:
             if kind is None:
@@ -134,7 +135,7 @@ def _matched(
                     f"cannot fill {path!r} from {library}.",
                     (("is", op.block.kind if op else "inside a block that runs others"),
                      ("because", "its parameters are laid out in a way of its own")),
-                    "give its parameters by name: {**params, ...}.",
+                    f"params = {{**pm.randomize_params(), {arrays[0].name!r}: ...}}  # each array by its name",
                     block=path,
                 )  # fmt: skip
             waiting.setdefault(kind, []).append(path)

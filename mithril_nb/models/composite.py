@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from mithril_nb.models.fields import checked, fields_of
+from mithril_nb.models.fields import check_passed_on, checked, fields_of
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, refuse_second
 
@@ -12,13 +12,16 @@ from mithril_nb.models.registry import KINDS, refuse_second
 class Composite(Model):
     """A block that is made of others: a subclass composes itself in its constructor.
 
-    A constructor whose arguments are plain data hands them to `super().__init__`, so that the block can be made anew
-    from them, by the inspector's sliders and from a file. One that takes blocks hands nothing on: what is inside is
-    then saved as it is.
+    A constructor whose arguments are plain data passes all of them to `super().__init__`, so that the block can be
+    built again from them, by the inspector's sliders and from a file. A constructor that takes blocks passes none:
+    what is inside is then saved unchanged.
 
     Attributes:
         category: Where the palette lists it; `""` for one that needs blocks to be made of.
         formula: What it computes, for the reader.
+
+    Raises:
+        UnknownOptionError: The constructor passes some of its arguments and not all, or a value that does not fit.
 
     Examples:
         >>> from mithril_nb.models import Linear, Relu
@@ -37,7 +40,9 @@ class Composite(Model):
     def __init__(self, name: str | None = None, **attributes: Any):
         super().__init__(name)
         if attributes:
-            self._attributes = checked(type(self).__name__, fields_of(type(self)), attributes)
+            kind, fields = type(self).__name__, fields_of(type(self))
+            check_passed_on(kind, fields, attributes)
+            self._attributes = checked(kind, fields, attributes)
 
     def __init_subclass__(cls, **settings: Any):
         super().__init_subclass__(**settings)

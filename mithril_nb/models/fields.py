@@ -116,7 +116,7 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
     """Return the attributes of a block, each of its right type, in the order of the fields.
 
     Raises:
-        UnknownOptionError: A name that is no field, a required one that lacks, or a value that does not fit.
+        UnknownOptionError: A name that is no field, or a value that does not fit.
     """
     known = {field.name: field for field in fields}
     for name in given:
@@ -128,12 +128,6 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
             )
     values: list[tuple[str, Value]] = []
     for field in fields:
-        if field.name not in given and field.is_required:
-            raise UnknownOptionError(
-                f"{kind} needs {field.name!r}.",
-                (("given", ", ".join(given) or "nothing"), (field.name, field.doc)),
-                _call(kind, fields),
-            )
         value = given.get(field.name, field.default)
         if need := unmet_need(field, value):
             raise UnknownOptionError(
@@ -143,6 +137,20 @@ def checked(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> t
             )
         values.append((field.name, _fitting(field, value)))
     return tuple(values)
+
+
+def check_passed_on(kind: str, fields: tuple[Field, ...], given: Mapping[str, Any]) -> None:
+    """Raise if the constructor of a block does not pass each of its arguments on to `super().__init__`.
+
+    Raises:
+        UnknownOptionError: It does not.
+    """
+    if lost := [field.name for field in fields if field.name not in given]:
+        raise UnknownOptionError(
+            f"{kind}.__init__ does not pass {', '.join(map(repr, lost))} on.",
+            (("because", f"{kind} is built again from its attributes"), ("passed on", ", ".join(given) or "nothing")),
+            f"super().__init__(name, {', '.join(f'{one}={one}' for one in (*given, *lost))})",
+        )
 
 
 def unmet_need(field: Field, value: Any) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from mithril_nb.errors import UnknownOpError, UnknownOptionError
+from mithril_nb.errors import UnknownOpError
 from mithril_nb.graph.records import Block, Port, Value
 from mithril_nb.graph.spec import Dim, Spec, TensorSpec
-from mithril_nb.models.fields import checked, fields_of
+from mithril_nb.models.fields import check_passed_on, checked, fields_of
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, refuse_second
 
@@ -117,15 +117,7 @@ class Operator(Model):
                 f"def compute(self, inputs): return {{{outputs}}}",
             )
         fields = fields_of(type(self))
-        if lost := [field.name for field in fields if field.name not in attributes]:
-            raise UnknownOptionError(
-                f"{kind}.__init__ does not hand {', '.join(map(repr, lost))} on.",
-                (
-                    ("because", f"{kind} is made anew, from its attributes, wherever it computes"),
-                    ("handed on", ", ".join(attributes) or "nothing"),
-                ),
-                f"super().__init__(name, {', '.join(f'{one}={one}' for one in (*attributes, *lost))})",
-            )
+        check_passed_on(kind, fields, attributes)
         values = checked(kind, fields, attributes)
         options = dict(values)
         inputs = (

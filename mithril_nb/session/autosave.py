@@ -30,6 +30,7 @@ FORMAT = "mithril_nb.autosave"
 FOLDER = ".mithril_nb"
 """The folder beside a notebook that holds what is saved for its cells."""
 _VERSIONS_KEPT = 5
+_UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 _PAUSE_S = 0.25
 """At least this long between two writes: a slider makes sixty edits a second."""
 
@@ -66,6 +67,7 @@ class Autosave:
     Args:
         path: The file.
         start: The design that the code builds.
+        output: The version in the notebook's saved output, as data: offered if the file is missing.
 
     Attributes:
         path: The file.
@@ -85,7 +87,7 @@ class Autosave:
         ('program',)
     """
 
-    def __init__(self, path: Path, start: Design):
+    def __init__(self, path: Path, start: Design, output: Mapping[str, Any] | None = None):
         self.path, self.problem = path.absolute(), ""
         self.changed: Callable[[], None] = lambda: None
         self._code = design_source(start)
@@ -97,7 +99,8 @@ class Autosave:
         self._written_at = -_PAUSE_S
         self._worker = Worker("mithril_nb-autosave")
         remove_leftovers(self.path.parent)
-        versions = (one for one in self._versions() if not one.declined and one.source != self._code)
+        known = self._versions() or ([] if output is None or self.path.exists() else _in_output(output))
+        versions = (one for one in known if not one.declined and one.source != self._code)
         self.offer: SavedDesign | None = next(versions, None)
         self._difference = _difference(self._code, self.offer.source) if self.offer else ""
         _AUTOSAVES.add(self)
@@ -296,9 +299,16 @@ def _read(path: Path) -> dict[str, SavedDesign] | None:
         if data["format"] != FORMAT:
             return None
         found = [_version(one) for one in data["versions"][:_VERSIONS_KEPT]]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+    except _UNREADABLE:
         return None
     return {one.id: one for one in found}
+
+
+def _in_output(data: Mapping[str, Any]) -> list[SavedDesign]:
+    try:
+        return [_version({**data, "id": "output", "declined": False})]
+    except _UNREADABLE:
+        return []
 
 
 def _version(data: Mapping[str, Any]) -> SavedDesign:

@@ -169,7 +169,7 @@ class Training:
             raise DataError(
                 "this workbench has no data to train on.",
                 (("needs", "arrays of samples, and of what is to be predicted"),),
-                "ml.workbench(model, data=(x, y))",
+                "data=(x, y)  # in ml.workbench(...)",
             )
         if not analysis.can_run:
             raise DataError(
@@ -181,7 +181,7 @@ class Training:
             raise DataError(
                 f"{analysis.why_not_trained}.",
                 (("outputs", ", ".join(map(repr, analysis.inference.outputs))),),
-                f'ml.workbench(model, output="{[*analysis.inference.outputs][-1]}")',
+                f'output="{[*analysis.inference.outputs][-1]}"  # in ml.workbench(...)',
             )
         data, _ = options.pop("data"), options.pop("loss", None)
         analysis = analysis.with_sizes_of(data, options.get("batch_size", 32))

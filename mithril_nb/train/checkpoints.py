@@ -156,7 +156,7 @@ class Saver:
             raise CheckpointError(
                 "another run has written checkpoints in the folder of this one.",
                 (("folder", str(self.folder)), ("latest", max(others))),
-                f"ml.fit(model, data, checkpoint={str(self.folder)!r}, resume=True) to continue from there.",
+                f"ml.fit(model, data, checkpoint={str(self.folder)!r}, resume=True)  # continues from there",
             )
 
     def _contents(self) -> dict[str, str]:
@@ -196,8 +196,13 @@ class Saver:
         # The next step overwrites the arrays: the copy is begun before it, and fetched beside it.
         trees = copied(local(trees_of(state)))
         work = (trees, history.rows(), self._facts(state))
-        self._thread = threading.Thread(target=self._write, args=work, name="mithril_nb checkpoint")
-        self._thread.start()
+        thread = threading.Thread(target=self._write, args=work, name="mithril_nb checkpoint")
+        try:
+            thread.start()
+        except RuntimeError:  # since Python 3.12 no thread can start while the interpreter ends
+            self._write(*work)
+        else:
+            self._thread = thread
 
     def went_back(self) -> None:
         """Take note that the state went back: a step that is reached again is another one, and taken again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import re
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 from IPython import get_ipython
 
 from mithril_nb.session.autosave import FOLDER
+from mithril_nb.widgets.twin import STILL
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,25 @@ class Cell:
         # The notebook may have had another name when the file was written.
         found = [path for path in exact.parent.glob(f"*{glob.escape(end)}") if not self._is_of_other(path, end)]
         return found[0] if len(found) == 1 else exact
+
+    def saved_output(self, mime: str) -> dict[str, Any] | None:
+        """Return the data of a MIME type in the saved output of this cell, with the time of the save as `saved_at`.
+
+        Args:
+            mime: The MIME type.
+
+        Returns:
+            The data; `None` if the cell's output has none, or shows several widgets, or the notebook cannot be read.
+        """
+        if self.notebook is None:
+            return None
+        try:
+            cells = json.loads(self.notebook.read_text(encoding="utf-8"))["cells"]
+            outputs = next(one["outputs"] for one in cells if one.get("id") == self.id)
+            (picture,) = [one["data"] for one in outputs if STILL in "".join(one.get("data", {}).get("text/html", ""))]
+            return {**picture[mime], "saved_at": self.notebook.stat().st_mtime}
+        except Exception:  # the file is the user's: anything may be in it
+            return None
 
     def _is_of_other(self, file: Path, end: str) -> bool:
         """Return whether the notebook that a file is named after exists and contains this cell: a copy does."""

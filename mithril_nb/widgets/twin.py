@@ -29,6 +29,8 @@ _NO_WAITING = (
     "{ display: none; }</style>"
 )
 """Where no kernel is, JupyterLab says "Loading widget..." above the twin for ever: nothing is on its way there."""
+STILL = 'class="mnb-still"'
+"""What the HTML of each static picture contains."""
 _RUN = "A picture of what this cell showed. Run the cell to work with it."
 _REPLACED = "Replaced: a newer run of the cell shows the current widget. This is a picture of the old one."
 
@@ -38,7 +40,7 @@ def _framed(html: str) -> str:
 
     The front end sets the variable; a variable also reaches into outputs in a shadow root.
     """
-    return f'<div class="mnb-still" style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
+    return f'<div {STILL} style="display: var(--mnb-twin, block)">{_NO_WAITING}<p>{_RUN}</p>{html}</div>'
 
 
 def _somebody_watches() -> bool:

@@ -22,7 +22,7 @@ from mithril_nb.session import Session, design_of
 from mithril_nb.session.autosave import Autosave
 from mithril_nb.session.design import Design, set_output, set_program
 from mithril_nb.session.lazy import LazyStages
-from mithril_nb.session.static import design_bundle
+from mithril_nb.session.static import DESIGN_MIME, design_bundle
 from mithril_nb.stages import Stage
 from mithril_nb.train import Run
 from mithril_nb.widgets.cells import current_cell, replace_older
@@ -195,7 +195,8 @@ def workbench(
         >>> wb.model.kind
         'Model'
     """
-    refuse_unknown("workbench", {key: value for key, value in training.items() if key not in _TRAINING}, workbench)
+    unknown = {key: value for key, value in training.items() if key not in _TRAINING}
+    refuse_unknown("workbench", unknown, workbench, _TRAINING)
     design = set_program(design_of(model, shapes), program).design
     if output is not None:
         design = set_output(design, output).design
@@ -222,4 +223,4 @@ def _autosave(wanted: bool | str | Path, design: Design) -> Autosave | None:
     if not isinstance(wanted, bool):
         return Autosave(Path(wanted), design)
     cell = current_cell() if wanted else None
-    return cell and Autosave(cell.file(Workbench), design)
+    return cell and Autosave(cell.file(Workbench), design, cell.saved_output(DESIGN_MIME))

@@ -122,6 +122,13 @@ COMPUTING = {
         ml.compile(ReturnsNoArray()).evaluate(dict(), {"input": jnp.ones(3)})
         # Try: ReturnsNoArray.compute = lambda self, inputs: inputs["input"]; ml.compile(ReturnsNoArray()).evaluate(dict(), {"input": jnp.ones(3)})
         """,
+    "backends/jax/custom.py:_gradients": """
+        ml.register_primitive("halved")(lambda backend, x: x / 2); pm = ml.compile(ml.op("halved"))
+        ml.register_primitive("halved_grad")(lambda backend, x, by_output: by_output.sum())
+        gradient = jax.grad(lambda x: pm.evaluate(dict(), {"input": x})["output"].sum())
+        gradient(jnp.ones(3))
+        # Try: ml.register_primitive("halved_grad")(lambda backend, x, by_output: by_output / 2); gradient(jnp.ones(3))
+        """,
     "backends/jax/custom.py:_specs": """
         backend = ml.JaxBackend(); backend.register_op("picky")(lambda x: x.reshape(2, 7))
         ml.compile(ml.op("picky"), backend, shapes={"input": [4, 3]})
@@ -167,6 +174,16 @@ COMPUTING = {
         model = Model() | BroadcastTo()(input="x", shape="s")
         ml.compile(model).evaluate(dict(), {"x": jnp.ones(3), "s": jnp.array([2, 3])})
         # Try: ml.compile(Model() | BroadcastTo()(input="x", {})).evaluate(dict(), {"x": jnp.ones(1)})
+        """,
+    "backends/jax/kernels/shaping.py:_refused": """
+        pm, x = ml.compile(Model() | Reshape()(input="x", shape="sizes"), jit=False), jnp.ones((4, 3))
+        pm.evaluate(dict(), {"x": x, "sizes": jnp.array([5, 2])})
+        # Try: pm.evaluate(dict(), {"x": x, "sizes": jnp.array([6, 2])})
+        """,
+    "backends/jax/watch.py:checking_shapes.around": """
+        backend = ml.JaxBackend(debug=True); backend.register_op("relu")(lambda x: x[:1])
+        ml.compile(Model() | Relu(), backend).evaluate(dict(), {"input": jnp.ones((4, 3))})
+        # Try: backend.register_op("relu")(lambda x: jnp.maximum(x, 0)); ml.compile(Model() | Relu(), backend).evaluate(dict(), {"input": jnp.ones((4, 3))})
         """,
     "backends/jax/initializers.py:_check_axes": """
         model = Model() | Linear(3)

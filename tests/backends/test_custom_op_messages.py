@@ -72,18 +72,18 @@ CASES = [
     (
         lambda: Lost(k=5),
         """
-        UnknownOptionError: Lost.__init__ does not hand 'k' on.
-            because    Lost is made anew, from its attributes, wherever it computes
-            handed on  nothing
+        UnknownOptionError: Lost.__init__ does not pass 'k' on.
+            because    Lost is built again from its attributes
+            passed on  nothing
             Try: super().__init__(name, k=k)
         """,
     ),
     (
         lambda: LostOne(1, 2),
         """
-        UnknownOptionError: LostOne.__init__ does not hand 'by' on.
-            because    LostOne is made anew, from its attributes, wherever it computes
-            handed on  power
+        UnknownOptionError: LostOne.__init__ does not pass 'by' on.
+            because    LostOne is built again from its attributes
+            passed on  power
             Try: super().__init__(name, power=power, by=by)
         """,
     ),

@@ -94,6 +94,13 @@ LAYERS = {
     "models/library/layers/convolving.py:Convolution._check_channels#2": """
         shapes(Conv2d(4, groups=2), input=[1, 3, 8, 8])
         """,
+    "models/library/layers/convolving.py:Convolution.infer": """
+        shapes(Model() | Value(3)(output="count") | Convolution2D(3, 4)(input="x", groups="count"), x=[1, 6, 8, 8])
+        # Try: shapes(Model() | Convolution2D(3, 4, {})(input="x"), x=[1, 6, 8, 8])
+        """,
+    "models/library/layers/convolving.py:Convolution._given_weight#2": """
+        shapes(PrimitiveConvolution2D(use_bias=False, groups=2), input=[1, 6, 8, 8], weight=[3, 6, 2, 2])
+        """,
     "models/library/layers/convolving.py:Convolution._given_weight": """
         shapes(PrimitiveConvolution1D(use_bias=False), input=[1, 3, 8], weight=[4, 3])
         # Try: shapes(PrimitiveConvolution1D(use_bias=False), input=[1, 3, 8], weight=[4, 3, 2])
@@ -452,11 +459,24 @@ OPERATIONS = {
         shapes(Model() | Value(((0.5, 1.5),))(output="i") | Indexer()(input="x", index="i"), x=[3])
         # Try: {}
         """,
+    "models/library/operations/index_rules.py:index_items#3": """
+        shapes(Model() | Value(("...", "..."))(output="i") | Indexer()(input="x", index="i"), x=[3, 4])
+        # Try: model = Model() | Relu()(input="h", output="x"); x = model.x; model |= Relu()(input={}); shapes(model, h=[3, 4])
+        """,
+    "models/library/operations/index_rules.py:picked_value": """
+        model = Model() | Relu()(input="h", output="x"); model |= Indexer((0, 1))(input=model.x.shape())
+        shapes(model, h=[3, 4])
+        # Try: model = Model() | Relu()(input="h", output="x"); x = model.x; model |= Arange()(stop={}); shapes(model, h=[3, 4])
+        """,
     "models/library/operations/index_rules.py:picked_value#2": """
         x = Model() | Relu()(input="input", output="x")
         x |= Indexer(5)(input=x.x.shape())
         shapes(x, input=[3, 4])
         # Try: Model() | Relu()(input="input", output="x") | Indexer(1)(input="x")
+        """,
+    "models/library/operations/shape_rules.py:_kept": """
+        shapes(Reshape(("batch", 2, "rest")), input=["batch", 4])
+        # Try: shapes(Reshape(("batch", 2, -1)), input=["batch", 4])
         """,
 }
 

@@ -41,10 +41,26 @@ CASES = {
         inspection = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)
         inspection.cost("compiled")
         """,
+    "cost/lines.py:ByLine.__missing__": f"""{STEP}
+        cost.by_line["model:44"]
+        """,
     "cost/memory/use.py:memory_of": """
         from mithril_nb.cost.memory.use import memory_of
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         memory_of(inspection, "guess")
+        """,
+    "cost/memory/use.py:_compiled": """
+        from mithril_nb.cost.memory.use import memory_of
+        call = jax.ffi.ffi_call("no_such_target", jax.ShapeDtypeStruct((3,), "float32"))
+        inspection = ml.inspect(lambda x: jnp.sin(call(x)), jnp.ones(3))
+        memory_of(inspection)
+        # Try: assert {}.peak_bytes > 0
+        """,
+    "cost/memory/use.py:_compiled | sizes without numbers": """
+        from mithril_nb.cost.memory.use import memory_of
+        x, = jax.export.symbolic_args_specs((jnp.ones((2, 2)),), "B, B")
+        memory_of(ml.inspect(jnp.matmul, x, x))
+        # Try: assert memory_of(ml.inspect(jnp.matmul, jnp.ones((2, 2)), jnp.ones((2, 2)))).peak_bytes > 0
         """,
     "cost/roles.py:ByRole.__missing__": f"""{STEP}
         cost.by_role["forwar"]

@@ -321,6 +321,17 @@ def test_a_program_that_does_not_compile_is_estimated_and_says_so(monkeypatch: p
     )
 
 
+def test_memory_of_sizes_without_numbers_asks_for_numbers() -> None:
+    x, y = jax.export.symbolic_args_specs((jnp.ones((2, 3)), jnp.ones((3, 2))), ("A, B", "B, A"))
+    with pytest.raises(StageUnavailableError) as caught:
+        memory_of(inspect(jnp.matmul, x, y))
+    assert str(caught.value) == (
+        "memory of 'matmul' is not known: it does not compile.\n"
+        "    reason  XLA needs a number for each size, and has none for A, B\n"
+        "    Try: inspect it with numbers for A, B."
+    )
+
+
 def test_a_program_that_cannot_be_traced_says_why() -> None:
     with pytest.raises(StageUnavailableError, match="cannot be traced"):
         _ = inspect(lambda x: x @ x, jnp.zeros((2, 3))).memory

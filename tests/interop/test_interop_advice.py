@@ -11,6 +11,13 @@ DENSE = """
         key, path = jax.random.key(0), "params.safetensors"
         pm = ml.compile(Model() | Linear(8), shapes=shapes); params = pm.randomize_params()"""
 
+IMAGES = f"""{DENSE}
+        conv, dense = {{"kernel": jnp.ones((3, 3, 3, 2)), "bias": jnp.ones(2)}}, {{"kernel": jnp.ones((32, 8)), "bias": jnp.ones(8)}}
+        def fill(shapes, *between):
+            model = Model() | Conv2d(2, 3, in_channels=3)
+            for block in (*between, Linear(8, input_size=32)): model += block
+            return ml.from_flax({{"params": {{"Conv_0": conv, "Dense_0": dense}}}}, into=ml.compile(model, shapes=shapes))"""
+
 CASES = {
     "interop/equinox.py:from_equinox": f"""{DENSE}
         ml.from_equinox(3)
@@ -45,9 +52,37 @@ CASES = {
     "interop/into.py:_matched": f"""{DENSE}
         ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=pm, names={{"Dense_1": "linear_0"}})
         """,
+    "interop/into.py:_matched#2": f"""{DENSE}
+        model = Model() | Linear(8); model += LSTM(3); pm = ml.compile(model, shapes={{"input": [2, 5, 4]}})
+        ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=pm)
+        # Try: {{}}; pm.evaluate(params, {{"input": jnp.ones((2, 5, 4))}})
+        # ...: jnp.ones((8, 12))
+        """,
     "interop/into.py:_matched#3": f"""{DENSE}
         ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=ml.compile(MLP(4, [8], 8), shapes=shapes))
         # Try: ml.from_flax({{"params": {{"Dense_0": dense}}}}, into=pm)
+        """,
+    "interop/into.py:_check_order": f"""{DENSE}
+        square = {{"kernel": jnp.ones((4, 4)), "bias": jnp.ones(4)}}
+        params = jax.tree.map(jnp.asarray, {{"encoder": square, "decoder": square}})
+        ml.from_flax({{"params": params}}, into=ml.compile(MLP(4, [4], 4), shapes=shapes))
+        """,
+    "interop/into.py:_reordered": f"""{DENSE}
+        conv, dense = {{"kernel": jnp.ones((3, 3, 3, 2)), "bias": jnp.ones(2)}}, {{"kernel": jnp.ones((4, 48)), "bias": jnp.ones(48)}}
+        def fill(*between):
+            model = Model() | Linear(48)
+            for block in (*between, Conv2d(2, 3)): model += block
+            return ml.from_flax({{"params": {{"Dense_0": dense, "Conv_0": conv}}}}, into=ml.compile(model, shapes=shapes))
+        fill(Reshape((2, 3, 4, 4)))
+        # Try: fill(Reshape((2, 4, 4, 3)), Transpose((0, 3, 1, 2)))
+        """,
+    "interop/into.py:_reordered#2": f"""{IMAGES}
+        fill({{"input": [1, 3, 4, 4]}}, Transpose((0, 2, 1, 3)), Flatten())
+        # Try: fill({{"input": [1, 3, 4, 4]}}, {{}}, Transpose((0, 2, 1, 3)), Flatten())
+        """,
+    "interop/into.py:_reordered#2 | images of unknown size": f"""{IMAGES}
+        fill(None, Flatten())
+        # Try: fill({{"input": [1, 3, 4, 4]}}, Flatten())
         """,
     "interop/layers.py:refused": f"""{DENSE}
         ml.from_equinox(eqx.nn.GRUCell(4, 4, key=key), into=pm)
@@ -63,6 +98,11 @@ CASES = {
     "interop/safetensors.py:_names": f"""{DENSE}
         safetensors.numpy.save_file({{"a": np.ones(3)}}, path)
         ml.load_params(path)
+        """,
+    "interop/safetensors.py:_broken": f"""{DENSE}
+        ml.save_params(params, path); about = {{"format": "mithril_nb.params", "version": "1", "names": "3"}}
+        safetensors.numpy.save_file({{"a": np.ones(3)}}, "broken", about)
+        ml.load_params("broken")
         """,
     "interop/safetensors.py:_loaded": f"""{DENSE}
         ml.save_params({{"a": np.ones(3)}}, path)

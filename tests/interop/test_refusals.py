@@ -13,7 +13,7 @@ from flax import linen, nnx
 
 import mithril_nb as ml
 from mithril_nb.errors import MithrilError
-from mithril_nb.models import MLP, Conv2d, Flatten, Linear, Model
+from mithril_nb.models import LSTM, MLP, Conv2d, Flatten, Linear, Model
 
 KEY = jax.random.key(0)
 DENSE = {"kernel": np.ones((4, 8), "float32"), "bias": np.ones(8, "float32")}
@@ -239,6 +239,14 @@ CASES = {
     "a subclass of a layer with one array more": (
         lambda: ml.from_equinox(Adapted(), into=pm_of(Linear(2))),
         "because  its arrays scale belong to no block here",
+    ),
+    "a block laid out in another way": (
+        lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=ml.compile(LSTM(3), shapes={"input": [2, 5, 4]})),
+        """
+        UnknownOptionError: cannot fill 'lstm' from Flax.
+            is       LSTM
+            because  its parameters are laid out in a way of its own
+            Try: params = {**pm.randomize_params(), 'w_ih': ...}  # each array by its name""",
     ),
     "names of nothing": (
         lambda: ml.from_flax({"params": {"Dense_0": DENSE}}, into=pm_of(Linear(8)), names={"Dense_1": "linear_0"}),

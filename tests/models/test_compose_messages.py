@@ -5,7 +5,7 @@ import textwrap
 import pytest
 
 from mithril_nb.errors import MithrilError
-from mithril_nb.models import MLP, Conv2d, Dropout, Linear, MaxPool2d, Model, OneHot, Operator, Relu
+from mithril_nb.models import MLP, Composite, Conv2d, Dropout, Linear, MaxPool2d, Model, OneHot, Operator, Relu
 from mithril_nb.models.model import with_attributes
 from mithril_nb.models.registry import kind_named
 
@@ -35,6 +35,11 @@ class Halves(Operator):
 
     def __init__(self, width=2, name=None):
         super().__init__(name, width=width)
+
+
+class Shortened(Composite):
+    def __init__(self, width: int, depth: int = 2, name: str | None = None):
+        super().__init__(name, depth=depth)
 
 
 CASES = [
@@ -394,6 +399,16 @@ CASES = [
         UnknownOptionError: a model cannot be named 5.
             needs  text, or None
             Try: Model(name="classifier")
+        """,
+    ),
+    (
+        "an argument that a composite does not pass on",
+        lambda: Shortened(3),
+        """
+        UnknownOptionError: Shortened.__init__ does not pass 'width' on.
+            because    Shortened is built again from its attributes
+            passed on  depth
+            Try: super().__init__(name, depth=depth, width=width)
         """,
     ),
     (

@@ -19,7 +19,7 @@ COMPOSING = {
     "models/constants.py:_check_numbers#2": "Constant(2**40, dtype='int32')",
     "models/constants.py:_check_numbers#2 | too many bits": "Constant(10**40)",
     "models/fields.py:checked": 'models.model.with_attributes(Linear(3), {"width": 4})\n# Try: {}',
-    "models/fields.py:checked#3": 'Linear("many")',
+    "models/fields.py:checked#2": 'Linear("many")',
     "models/model.py:Model.__call__": "Relu()(Linear(3).output)",
     "models/model.py:Model.__call__#2": "Relu()(input=object)",
     "models/model.py:Model.__call__#3": 'Relu()(inputs="x")',
@@ -138,7 +138,7 @@ CUSTOM = {
         type("Idle", (Operator,), {})()
         # Try: class Idle(Operator):\\n    {}\\nIdle()
         """,
-    "models/op.py:Operator.__init__#2": """
+    "models/fields.py:check_passed_on": """
         class Late(Operator):
             def __init__(self, width=2, name=None):
                 super().__init__(name)
@@ -146,6 +146,13 @@ CUSTOM = {
                 return {"output": inputs["input"]}
         Late()
         # Try: class Late(Operator):\\n    def __init__(self, width=2, name=None):\\n        {}\\n    compute = Late.compute\\nLate()
+        """,
+    "models/fields.py:check_passed_on | a composite": """
+        class Twice(Composite):
+            def __init__(self, width, depth=2, name=None):
+                super().__init__(name, depth=depth)
+        Twice(width=3)
+        # Try: class Twice2(Composite):\\n    def __init__(self, width, depth=2, name=None):\\n        {}\\nassert Twice2(width=3).options["width"] == 3
         """,
     "models/op.py:Operator.infer": """
         class Blank(Operator):
@@ -288,7 +295,7 @@ INFERENCE = {
 
 FILES = {
     "models/files.py:from_dict": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         Model.from_dict([1, 2])
         """,
     "models/files.py:save": """
@@ -300,32 +307,36 @@ FILES = {
         ml.save(model, "a/b/model.json")
         """,
     "models/files.py:load": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         wrong = new_path("wrong.json"); wrong.write_text("model = 3")
         ml.load(wrong)
+        """,
+    "models/files.py:_bytes_of": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        ml.load(path.with_name("modle.json"))
         """,
     "models/files.py:_check_path": """
         model = Linear(3)
         ml.save(model, None)
         """,
     "models/reading.py:_Reader.note": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).set_types(input="int32").to_dict(); data["graph"]["notes"][0]["dtype"] = "int31"
         Model.from_dict(data)
         # Try: {}
         """,
     "models/reading.py:unfit": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["name"] = ""
         Model.from_dict(data)
         """,
     "models/reading.py:_Reader.block": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["kind"] = "Linaer"
         Model.from_dict(data)
         """,
     "models/reading.py:broken": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"] = None
         Model.from_dict(data)
         """,
@@ -345,6 +356,10 @@ FILES = {
         data = model.to_dict(); data["graph"]["notes"] = [{"node": "relu_0", "port": "output", "shape": [1] * 100}]
         Model.from_dict(data)
         # Try: Model.from_dict(model.to_dict())
+        """,
+    "models/folding.py:as_array": """
+        shapes(Model() | Value(None)(output="v") | Relu()(input="v"))
+        # Try: shapes(Model() | Value((1.0, 2.0))(output="v") | Relu()(input="v"))
         """,
     "models/infer.py:_Work.unmet": """
         model = Model() | Glu()

@@ -43,7 +43,7 @@ def test_a_model_with_two_outputs_opens_with_its_forward_program(session):
     with pytest.raises(DataError) as caught:
         session.do("train")
     assert str(caught.value) == (
-        f"{WHY}.\n    outputs  'features', 'logits'\n    Try: ml.workbench(model, output=\"logits\")"
+        f"{WHY}.\n    outputs  'features', 'logits'\n    Try: output=\"logits\"  # in ml.workbench(...)"
     )
 
 

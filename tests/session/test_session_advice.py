@@ -6,6 +6,7 @@ import pytest
 from advice import check, chosen
 
 SESSION = """
+        from mithril_nb.errors import MithrilError
         from mithril_nb.session import Session, design_of
         from mithril_nb.session.exploring import Exploration
         model = Model() | Linear(8); model += Relu(); model += MLP(8, [4], 2)
@@ -55,6 +56,7 @@ CASES = {
         session.do("want_stage", stage="asmm")
         """,
     "session/passes.py:PassDesk.request_fate": f"""{SESSION}
+        session.wait(60); session.do("want_passes"); session.wait(60)
         session.do("request_fate", stage="asmm", index=0)
         """,
     "session/snapshot.py:place_of": f"""{SESSION}
@@ -68,13 +70,55 @@ CASES = {
         # Try: ml.workbench(model, data=(np.ones((8, 3)), np.zeros(8, int)))
         """,
     "session/training.py:Training._start": f"""{SESSION}
-        x, y = np.ones((8, 3)), np.zeros(8, int)
+        x, y = np.ones((32, 3)), np.zeros(32, int)
         session.do("train")
+        # Try: ml.workbench(model, shapes={{"input": [4, 3]}}, {{}}).session.do("step_once")
         """,
     "session/training.py:Training._start#2": f"""{SESSION}
         session = Session(design_of(Model(), {{}}), ml.JaxBackend(), {{"data": (np.ones((8, 3)), np.zeros(8, int))}})
         session.do("train")
         # Try: ml.workbench(model, data=(np.ones((8, 3)), np.zeros(8, int)))
+        """,
+    "session/training.py:Training._start#3": """
+        model = Model() | Linear(3)(input="x", output="features") | Linear(2)(input="x", output="logits")
+        options = dict(shapes={"x": [4, 3]}, data=(np.ones((32, 3)), np.zeros(32, int)))
+        ml.workbench(model, **options).session.do("step_once")
+        # Try: ml.workbench(model, **options, {}).session.do("step_once")
+        """,
+    "session/analysis.py:Analysis.with_sizes_of": """
+        model = Model() | Add()(left="a", right="b", output=IOKey("output"))
+        data = {"a": np.ones((32, 3)), "b": np.ones((32, 1))}, np.ones((32, 3))
+        def step(shapes):
+            ml.workbench(model, shapes=shapes, data=data, loss="mean_squared_error").session.do("step_once")
+        step({"a": ["batch", "n"], "b": ["batch", "n"]})
+        # Try: step({"a": ["batch", "n"], "b": ["batch", "m"]})
+        """,
+    "session/autosave.py:Autosave.accepted#2": """
+        from mithril_nb.session import Session, design_of
+        from mithril_nb.session.autosave import Autosave
+        import tempfile; file = new_path(tempfile.mkdtemp()) / "cell.json"
+        start = Model.of_block(Block("Relu", (("by", 1j),), (Port("input"),), (Port("output"),), op="relu"))
+        def opened(model):
+            return Session(design_of(model, {}), ml.JaxBackend(), None, lambda design: Autosave(file, design))
+        edited = opened(start); edited.run_command("add_block", {"kind": "Tanh"}); edited.end()
+        session = opened(start); difference = session.snapshot()["autosave"]["offer"]["difference"]
+        session.do("restore_edits")
+        # Try: model = Model() | start\\nfor line in difference.splitlines():\\n    if line[0] == "+": exec(line[1:], globals())\\nassert opened(model).snapshot()["autosave"]["offer"] is None
+        """,
+    "session/commands.py:check_command#2": f"""{SESSION}
+        def run_command(name, args):
+            if problem := session.run_command(name, args):
+                raise MithrilError(problem)
+        run_command("rename", ["linear_0", "encoder"])
+        """,
+    "session/cost_desk.py:_check": f"""{SESSION}
+        session.do("want_cost", source="compild")
+        """,
+    "session/cost_whatif.py:WhatIfDesk.what_if": f"""{SESSION}
+        session.do("what_if", key="wider", changes=[["linear_0", "dimension", 16]], figure="cents")
+        """,
+    "session/design.py:set_output": f"""{SESSION}
+        session.do("set_output", output="logit")
         """,
 }
 

@@ -136,6 +136,10 @@ CASES = {
         ml.inspect(Glu(), shapes={"input": [2, "s"]}).cost()
         # Try: ml.inspect(Glu(), shapes={"input": [2, 4]}).cost()
         """,
+    "targets/symbolic.py:_Dims.dim": """
+        ml.inspect(Add(), shapes={"left": ["batch", 4]})
+        # Try: ml.inspect(Add(), shapes={"left": ["batch", 4], "right": [4]})
+        """,
     "targets/traced.py:without_trace": """
         traced = jax.jit(jnp.tanh).trace(jnp.ones(3))
         ml.inspect(traced, jnp.ones(4))

@@ -148,7 +148,7 @@ def test_a_run_that_only_exists_keeps_no_other_out_and_is_refused_later(small, b
         == f"""another run has written checkpoints in the folder of this one.
     folder  {tmp_path}
     latest  step-0000000008.safetensors
-    Try: ml.fit(model, data, checkpoint={str(tmp_path)!r}, resume=True) to continue from there."""
+    Try: ml.fit(model, data, checkpoint={str(tmp_path)!r}, resume=True)  # continues from there"""
     )
     assert (idle.state, idle.step) == ("failed", 0)
     assert idle.message == (

@@ -12,6 +12,12 @@ RUN = f"""{DATA}
         run = ml.fit(model, data, **options); run.wait()"""
 FIT = "ml.fit(model, (x, y), **options)"
 
+FIXED = """
+        pm = ml.compile(Linear(4), shapes={"input": [4, 5]}, static_shapes=True)
+        x, y = np.ones((8, 5), "float32"), np.zeros(8, int)
+        def fit(samples, loss):
+            ml.fit(pm, (x, y), loss=loss, batch_size=4, epochs=1, validation=(x[:samples], y[:samples])).wait()"""
+
 FOLDER = f"""{DATA}
         import tempfile; folder = tempfile.mkdtemp(dir=".")
         ml.fit(model, data, checkpoint=folder, seed=1, **options).wait()"""
@@ -58,6 +64,26 @@ CHECKPOINTS = {
     "train/checkpoints.py:_of_another_run": f"""{FOLDER}
         ml.fit(model, data, checkpoint=folder, resume=True, seed=2, **options).wait()
         # Try: ml.fit(model, data, checkpoint=folder, resume=True, seed=1, **options).wait()
+        """,
+    "train/checkpoints.py:Saver._claim": """
+        model, data = Linear(3), (np.ones((32, 4), "float32"), np.arange(32) % 3)
+        import tempfile; folder = tempfile.mkdtemp(dir=".")
+        run, other = (ml.fit(model, data, checkpoint=folder) for _ in range(2)); other.wait()
+        run.wait()
+        # Try: assert {}.wait().step == other.step
+        """,
+    "train/checkpoints.py:Saver._write#2": f"""{DATA}
+        import os, tempfile, warnings; folder = tempfile.mkdtemp(dir=".")
+        def waited(run):
+            with warnings.catch_warnings(action="ignore"):
+                return run.wait()
+        def check(run):
+            for problem in run.errors:
+                raise ml.errors.MithrilError(problem)
+        run = ml.fit(model, data, checkpoint=folder, **options)
+        os.rmdir(folder)
+        check(waited(run))
+        # Try: waited(run); os.mkdir(folder); check(waited(run.go_on(epochs=1))); assert os.listdir(folder)
         """,
 }
 
@@ -205,6 +231,14 @@ OPTIONS = {
         ml.fit(model, data, batch_size=0)
         # Try: ml.fit(model, (np.ones((20, 4)), np.zeros(20, int)), {{}})
         """,
+    "train/prepare.py:check_last_batch": f"""{FIXED}
+        fit(7, lambda prediction, targets: prediction.mean())
+        # Try: fit(4, lambda prediction, targets: prediction.mean())
+        """,
+    "train/prepare.py:check_last_batch | no full batch": f"""{FIXED}
+        fit(3, lambda prediction, targets: prediction.mean())
+        # Try: fit(3, lambda prediction, targets: prediction.mean(axis=-1))
+        """,
     "train/prepare.py:checked_arrays": f"""{RUN}
         ml.fit(model, data, params=3, **options)
         """,
@@ -216,7 +250,7 @@ OPTIONS = {
         import time
         folder = new_path(f"run_{{time.time_ns()}}"); folder.mkdir(); lock = FolderLock(folder); lock.acquire()
         ml.fit(model, data, checkpoint=folder, **options)
-        # Try: lock.release(); ml.fit(model, data, checkpoint=new_path("another-folder"), **options)
+        # Try: lock.release(); ml.fit(model, data, checkpoint=folder.with_suffix(".2"), **options)
         """,
     "train/step.py:concrete": """
         model, x = Relu(), np.ones((6, 4), "float32")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 import mithril_nb as ml
 from mithril_nb.models import MLP
+from mithril_nb.session.static import design_data
 from mithril_nb.widgets import Workbench, cells
 
 
@@ -33,8 +36,8 @@ def run_cell(tmp_path, monkeypatch):
             one.close()
 
 
-def write_notebook(path: Path, id: str = "3f2a") -> None:
-    path.write_text(json.dumps({"cells": [{"id": id}]}), encoding="utf-8")
+def write_notebook(path: Path, id: str = "3f2a", outputs: list[Any] | None = None) -> None:
+    path.write_text(json.dumps({"cells": [{"id": id, "outputs": outputs or []}]}), encoding="utf-8")
 
 
 def edited(edit: bool = False) -> Workbench:
@@ -81,6 +84,44 @@ def test_edits_of_another_notebook_are_not_offered(run_cell, tmp_path, files):
     for file in files:
         saved.with_name(f"{file}-3f2a.json").write_bytes(content)
     run_cell("copy.ipynb")
+    assert offer_of(edited()) is None
+
+
+def saved_picture(wb: Workbench) -> dict[str, Any]:
+    html = ["<style></style>\n", '<div class="mnb-still">']
+    return {"output_type": "display_data", "data": {"text/html": html, **design_data(wb.session)}}
+
+
+def test_edits_in_the_saved_output_are_offered_where_the_file_is_missing(run_cell, tmp_path):
+    run_cell()
+    wb = edited(edit=True)
+    write_notebook(tmp_path / "mailed.ipynb", outputs=[{"output_type": "stream", "text": "hi"}, saved_picture(wb)])
+    wb.close()
+    shutil.rmtree(tmp_path / cells.FOLDER)
+    run_cell("mailed.ipynb")
+    later = edited()
+    assert (offer_of(later)["edits"], offer_of(later)["labels"]) == (1, ["remove relu_0"])
+    assert "-model += Relu()" in offer_of(later)["difference"]
+    later.session.run_command("decline_edits", {})
+    later.close()
+    run_cell("mailed.ipynb")
+    assert offer_of(edited()) is None, "the user has declined them"
+
+
+@pytest.mark.parametrize("change", ["no edit", "two pictures", "not an output", "other fields", "no notebook"])
+def test_a_saved_output_that_does_not_belong_to_one_edited_workbench_is_not_offered(run_cell, tmp_path, change):
+    run_cell()
+    wb = edited(edit=change != "no edit")
+    picture = saved_picture(wb)
+    wb.close()
+    shutil.rmtree(tmp_path / cells.FOLDER, ignore_errors=True)
+    if change == "other fields":
+        picture["data"] = {key: {"edits": "many"} if "design" in key else one for key, one in picture["data"].items()}
+    outputs = {"two pictures": [picture, picture], "not an output": [3]}.get(change, [picture])
+    write_notebook(tmp_path / "mailed.ipynb", outputs=outputs)
+    if change == "no notebook":
+        (tmp_path / "mailed.ipynb").write_text("{")
+    run_cell("mailed.ipynb")
     assert offer_of(edited()) is None
 
 

@@ -228,6 +228,7 @@ def test_names_are_data_everywhere(model):
         ({"lr": 1}, UnknownOptionError, "workbench takes no argument 'lr'."),
         ({"program": "backward"}, UnknownOptionError, "unknown program 'backward'."),
         ({"backend": "torch"}, UnknownOptionError, "cannot run on 'torch'."),
+        ({"shapes": [32, 64]}, UnknownOptionError, "shapes must be given by name, in a dict."),
         ({"shapes": {"input": 5}}, UnknownOptionError, "5 is no shape for input 'input'."),
         ({"shapes": {"image": [1]}}, UnexpectedInputError, "the model has no input 'image'."),
     ],
@@ -236,6 +237,17 @@ def test_wrong_options_are_refused_by_name(model, options, error, text):
     with pytest.raises(error) as caught:
         ml.workbench(model, **options)
     assert str(caught.value).splitlines()[0] == text
+
+
+def test_an_option_of_training_that_is_misspelt_is_found(model):
+    with pytest.raises(UnknownOptionError) as caught:
+        ml.workbench(model, epoch=3)
+    assert str(caught.value) == (
+        "workbench takes no argument 'epoch'.\n"
+        "    takes  model, shapes, backend, program, autosave, output, data, loss, optimizer, learning_rate, epochs,"
+        " batch_size, validation, seed, metrics\n"
+        "    Try: epochs=3"
+    )
 
 
 def test_a_missing_front_end_says_how_to_build_it(monkeypatch, tmp_path):

@@ -169,8 +169,7 @@ def best_memory_of(inspection: Inspection) -> MemoryUse:
 
 def _analytic(inspection: Inspection) -> MemoryUse:
     equations = inspection.equations
-    names = SymbolicProgram(inspection.name, (), inspection.inputs).symbols
-    if names:
+    if names := _sizes_without_numbers(inspection):
         why = f"nobody knows without a number for {', '.join(names)}: inspect it with numbers"
         return _in_sum(inspection, "analytic", {}, None, why)
     lives, unknown = jaxpr_lives(inspection.values, equations)
@@ -214,10 +213,11 @@ def _compiled(inspection: Inspection) -> MemoryUse:
     stage = inspection.stage("hlo")
     xla = xla_memory(lambda: inspection.analysis("memory")) if inspection.is_optimized else None
     if stage.unavailable is not None and not inspection.is_optimized:
+        names = ", ".join(_sizes_without_numbers(inspection))
         raise StageUnavailableError(
             f"memory of {inspection.name!r} is not known: it does not compile.",
             (("reason", stage.unavailable),),
-            'memory_of(inspection, "analytic")',
+            f"inspect it with numbers for {names}." if names else 'memory_of(inspection, "analytic")',
         )
     try:
         buffers = inspection.buffers
@@ -234,6 +234,10 @@ def _compiled(inspection: Inspection) -> MemoryUse:
     lives = _with_state(lives, {id: state[argument] for id, argument in arguments.items() if argument in state})
     notes = (f"{unknown} values: XLA does not say when they are needed",) if unknown else ()
     return _use(inspection, "compiled", lives, ranges.sequence, set_aside(buffers), xla, notes)
+
+
+def _sizes_without_numbers(inspection: Inspection) -> tuple[str, ...]:
+    return SymbolicProgram(inspection.name, (), inspection.inputs).symbols
 
 
 def _use(

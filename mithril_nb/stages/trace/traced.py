@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,11 +11,13 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.param_names import which_are_params
-from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Range, Role
 from mithril_nb.stages.trace.attribution import Attribution
 from mithril_nb.stages.trace.equations import Site, plain_params, sites_of
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
+from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
+from mithril_nb.stages.trace.user_lines import Lines, lines_of
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
 _MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
@@ -51,33 +53,35 @@ class Program:
         top: Sites of its equations, without those of nested jaxprs.
         sites: Sites of all its equations.
         inputs: What it takes.
+        model: The Python that builds the model that it is a program of, or `""`; the label of its lines is `"model"`.
         tags: How its equations are marked in later stages.
     """
 
-    def __init__(self, trace: Trace, params: Sequence[str]):
+    def __init__(self, trace: Trace, params: Sequence[str], source: tuple[str, Mapping[int, str]] | None = None):
         self.trace = trace
         self.top, self.sites = sites_of(trace.closed.jaxpr)
         self._attribution = Attribution(trace, self.top, self.sites)
+        self.model = "" if source is None else source[0]
+        self._adding = {block: line for line, block in source[1].items()} if source is not None else {}
+        self._told: dict[Lines, tuple[str, str, Range | None]] = {}  # most equations share a line with others
         self.inputs = self._inputs(self._attribution, params)
         self.tags = trace.tags
 
     @cached_property
-    def _places(self) -> tuple[dict[str, str], list[str]]:
-        places = [jax_versions.source_place(site.equation) for site in self.sites]
-        labels = jax_versions.file_labels(place[0] for place in places if place is not None)
-        return labels, ["" if place is None else f"{labels[place[0]]}:{place[1]}" for place in places]
+    def _lines(self) -> Mapping[str, Lines]:
+        return lines_of(self.trace, self.top)
 
-    @property
+    @cached_property
     def labels(self) -> dict[str, str]:
         """What the files are called that its lines of Python stand in, by path."""
-        return self._places[0]
+        return jax_versions.file_labels(one.user.file for one in self._lines.values() if one.user is not None)
 
     @cached_property
     def equations(self) -> tuple[Equation, ...]:
-        """Its equations as records, in the order of the sites; those who only want links ask for none."""
+        """Its equations as records, in the order of the sites; who only wants links needs none."""
         with paused_collector():
-            both = zip(self.sites, self._places[1], strict=True)
-            return tuple([record_of(site, *self._attribution[site.id], source) for site, source in both])
+            found = self._attribution
+            return tuple([self._record(site, self._lines[site.id], *found[site.id]) for site in self.sites])
 
     @cached_property
     def by_id(self) -> dict[str, Equation]:
@@ -101,6 +105,38 @@ class Program:
         yield from ((id, (id,)) for id in (f"arg{index}" for index in range(len(self.trace.inputs))))
         for site in self.sites:
             yield site.id, tuple(inside(site)) if site.bodies else (site.id,)
+
+    @property
+    def places(self) -> dict[str, Place]:
+        """The user's line behind each equation, by its id."""
+        files = {label: path for path, label in self.labels.items()}
+        found: dict[str, Place] = {}
+        for one in self.equations:
+            label, _, line = one.source.rpartition(":")
+            if label in files:
+                found[one.id] = Place(files[label], label, int(line), one.source_range[2] if one.source_range else 0)
+        return found
+
+    def _record(self, site: Site, lines: Lines, block: str, role: Role | None, origin: Origin | None) -> Equation:
+        told = self._told.get(lines)
+        if told is None:
+            told = self._told[lines] = self._sources(lines)
+        if self._adding:
+            source = self._model_source(block)
+            told = (source, told[1], None) if source else told
+        return record_of(site, block, role, origin, *told)
+
+    def _sources(self, lines: Lines) -> tuple[str, str, Range | None]:
+        """Return the user's line, the line of the library, and the range of the user's expression."""
+        user, library = lines
+        known = "" if library is None else f"{jax_versions.library_label(library.file)}:{library.line}"
+        return ("", known, None) if user is None else (f"{self.labels[user.file]}:{user.line}", known, user[1:])
+
+    def _model_source(self, block: str) -> str:
+        """Return the line that adds a block to the model, or the innermost block around it that a line adds."""
+        while block and block not in self._adding:
+            block = block.rpartition("/")[0]
+        return f"{MODEL}:{self._adding[block]}" if block else ""
 
     def _inputs(self, attribution: Attribution, params: Sequence[str]) -> tuple[Input, ...]:
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
@@ -146,6 +182,8 @@ def record_of(
     role: Role | None = None,
     origin: Origin | None = None,
     source: str = "",
+    library_source: str = "",
+    source_range: Range | None = None,
 ) -> Equation:
     """Return an equation as a record, with what is known of whose it is.
 
@@ -155,6 +193,8 @@ def record_of(
         role: Its role.
         origin: How its block is known.
         source: Line of Python it comes from.
+        library_source: Line of the library that this line called.
+        source_range: The range of the expression on that line.
     """
     return Equation(
         site.id,
@@ -171,4 +211,6 @@ def record_of(
         site.is_used,
         site.constants,
         site.transforms,
+        library_source,
+        source_range,
     )
