@@ -161,7 +161,7 @@ def trip_count(equation: Any) -> int | None:
     if name == "scan":
         length = equation.params["length"]
         return int(length) if isinstance(length, (int, np.integer)) else None
-    return None if name == "while" else 1
+    return None if name in ("while", "emit_pipeline", "parallel_loop") else 1
 
 
 class While(NamedTuple):

@@ -19,7 +19,7 @@ from mithril_nb.stages.once import Once
 Role = Literal["forward", "backward", "update"]
 ROLES: tuple[Role, ...] = ("forward", "backward", "update")
 """In the order of a step."""
-Origin = Literal["tagged", "inferred"]
+Origin = Literal["tagged", "inferred", "kernel"]
 Param = None | bool | int | float | str | tuple["Param", ...]
 """A param of an equation as plain data."""
 Range = tuple[int, int | None, int, int | None]
@@ -112,6 +112,7 @@ class Instruction:
         shares: Pairs of block path and share; the shares sum to 1, or there are none if it is unattributed.
         role: Which part of a step most of its work belongs to; its equations tell of every part of a fusion.
         origin: `"tagged"` if the compiler carried the tag, `"inferred"` if it was passed on from operands or users,
+            `"kernel"` if it belongs to all that its kernel runs, as each line of LLVM IR and machine code does;
             `None` if unattributed.
         lines: Number of lines it takes, regions included.
         operands: What it takes, in the order of the text: ids of instructions of the same stage where there are such.

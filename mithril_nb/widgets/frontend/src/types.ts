@@ -1,7 +1,7 @@
 /** What crosses the border to the kernel: the snapshot trait, the commands, the messages. */
 
 export type Role = "forward" | "backward" | "update";
-export type Origin = "tagged" | "inferred";
+export type Origin = "tagged" | "inferred" | "kernel";
 export type StageName = string;
 
 export interface Port {
@@ -349,6 +349,7 @@ export interface Fate {
   index: number;
   said: [what: string, name: string, number: number][];
   fused: number[];
+  became: string;
 }
 
 export interface Reply {
