@@ -176,7 +176,7 @@ class Inspection(Shown):
             Ids in `target` by id in `source`. Instructions without a link have the empty set.
             `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
         """
-        return linked(self.stage(source).instructions, self.stage(target).instructions)
+        return linked(self.stage(source).traced, self.stage(target).traced)
 
     @property
     def lowered(self) -> jax.stages.Lowered:

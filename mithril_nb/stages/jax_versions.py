@@ -129,8 +129,8 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
 
 def bodies(equation: Any) -> list[tuple[str, Any]]:
     """Return the nested jaxprs whose equations run when this one does, each with its prefix (see `map_bodies`)."""
-    found = [jaxpr for _, jaxpr in _places(equation)]
-    return [(f"b{k}." if len(found) > 1 else "", jaxpr) for k, jaxpr in enumerate(found)]
+    found = _places(equation)
+    return [(f"b{k}." if len(found) > 1 else "", jaxpr) for k, (_, jaxpr) in enumerate(found)] if found else []
 
 
 def _places(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:

@@ -5,14 +5,16 @@ Everything here can be printed, saved and compared without JAX.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.frozen import quick_to_make
+from mithril_nb.stages.once import Once
 
 Role = Literal["forward", "backward", "update"]
 ROLES: tuple[Role, ...] = ("forward", "backward", "update")
@@ -33,6 +35,9 @@ OPTIMIZER = "(optimizer)"
 """Block path of what the optimizer does for no single block, such as counting steps."""
 UNATTRIBUTED = ""
 """Block path of what no block caused, or nobody knows."""
+
+Traced = Iterable[tuple[str, tuple[str, ...]]]
+"""Ids of the instructions of a stage, in order, each with the ids of its equations: all that links need."""
 
 
 @quick_to_make
@@ -158,5 +163,50 @@ class Stage(Shown):
     elapsed_s: float = field(compare=False, default=0.0)
     unavailable: str | None = None
 
+    @classmethod
+    def shown_later(
+        cls, name: str, read: Callable[[], Read], traced: Callable[[], Traced | None], elapsed_s: float
+    ) -> Stage:
+        """Return a stage whose text and instructions are made when somebody first asks for them.
+
+        Args:
+            name: Its name.
+            read: Makes its text and its instructions.
+            traced: Tells the same ids and equations as those instructions, without the text; or `None` if it cannot.
+            elapsed_s: Seconds it took to make from the stage before.
+        """
+        stage = cls(name, "", (), elapsed_s)
+        del stage.__dict__["text"], stage.__dict__["instructions"]
+        stage.__dict__.update(_read=Once(read), _traced=traced)
+        return stage
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("text", "instructions") or "_read" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with paused_collector():
+            text, instructions = self.__dict__["_read"].get()
+        self.__dict__.update(text=text, instructions=instructions)
+        return self.__dict__[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @property
+    def traced(self) -> Traced:
+        """Ids of its instructions, in order, each with the ids of its equations; its text is not made for that."""
+        if "_traced" in self.__dict__ and "instructions" not in self.__dict__:
+            with paused_collector():
+                found = self.__dict__["_traced"]()
+            if found is not None:
+                return found
+        return [(one.id, one.equations) for one in self.instructions]
+
     def __str__(self) -> str:
         return self.text if self.unavailable is None else f"{self.name} is not available: {self.unavailable}"
+
+
+# Without a value on the class, what is not made yet is asked of `__getattr__`.
+del Stage.instructions
+
+Read = tuple[str, tuple[Instruction, ...]]
+"""The text of a stage and its instructions."""

@@ -8,7 +8,7 @@ The body of a `shard_map` is a region of `sdy.manual_computation`, and its tags 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -233,7 +233,9 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
         if location.startswith("#"):
             location = table.get(location, "")
         if location.startswith("fused"):
-            return ";".join(name[1:-1] for name in re.findall(_QUOTED, location)) or outer
+            single = {place: one for place, one in table.items() if not one.startswith("fused")}
+            parts: list[str] = re.findall(rf"#loc\d*|{_QUOTED}", location)
+            return ";".join(filter(None, [_name_in(part, single, marker) for part in parts])) or outer
         match = _NAME.match(location)
         if match is None:
             return outer
@@ -256,14 +258,14 @@ def _resolve(
         body = function.bodies.get(op)
         if body is None:
             return callers[function.name]
-        return _ids(function.locations[body], around(function, body), tags, equations)
+        return ids_of(function.locations[body], around(function, body), tags, equations)
 
     for _ in functions:  # Callers nearly always stand before what they call; repeat until nothing is added.
         before = {name: len(ids) for name, ids in callers.items()}
         for function in functions.values():
             for callee, op in function.calls:
                 callers.setdefault(callee, set()).update(
-                    _ids(function.locations[op], around(function, op), tags, equations)
+                    ids_of(function.locations[op], around(function, op), tags, equations)
                 )
         if before == {name: len(ids) for name, ids in callers.items()}:
             break
@@ -276,7 +278,7 @@ def _resolve(
         holders = {body: around(function, op) for op, body in function.bodies.items()}
         places = {(function.locations[draft.id], function.bodies.get(draft.id)) for draft in function.ops}
         ids = {
-            (place, body): _ids(place, callers[function.name] if body is None else holders[body], tags, equations)
+            (place, body): ids_of(place, callers[function.name] if body is None else holders[body], tags, equations)
             for place, body in places
         }
         for draft in function.ops:
@@ -287,13 +289,41 @@ def _resolve(
     return tuple(draft.finished(equations) for draft in drafts.values() if draft.id != main)
 
 
-def _ids(location: str, callers: Set[str], tags: Tags, equations: Mapping[str, Equation]) -> frozenset[str]:
+def callers_of(
+    calls: Mapping[str, Sequence[tuple[str, str]]], tags: Tags, equations: Container[str]
+) -> dict[str, set[str]]:
+    """Return the ids of the equations that call each function; of `main` the empty one.
+
+    Args:
+        calls: For each function which ones it calls, each with the location of the call.
+        tags: How the equations are marked in locations.
+        equations: The ids of all equations.
+    """
+    callers: dict[str, set[str]] = {name: set() for name in calls}
+    callers["main"] = {""}
+    followed: dict[str, int] = {}
+    for _ in calls:  # Callers nearly always stand before what they call; repeat until nothing is added.
+        changed = [name for name in calls if followed.get(name, 0) < len(callers[name])]
+        for name in changed:
+            followed[name] = len(callers[name])
+            for callee, location in calls[name]:
+                callers.setdefault(callee, set()).update(ids_of(location, callers[name], tags, equations))
+        if not changed:
+            break
+    return callers
+
+
+def ids_of(location: str, callers: Set[str], tags: Tags, equations: Container[str]) -> frozenset[str]:
     """Return the equations of an op: the path in its own name, after that of each caller of its function."""
     found: set[str] = set()
     for part in location.split(";"):
         inner = ".".join(tags.path(part))
+        if not inner:
+            found |= callers
+            continue
         for caller in callers:
-            id = f"{caller}.{inner}" if caller and inner else caller or inner
+            id = f"{caller}.{inner}" if caller else inner
             # Helpers that JAX lowers once and calls again keep the location of the first use: then ask the caller.
             found.add(id if id in equations else caller)
-    return frozenset(found - {""})
+    found.discard("")
+    return frozenset(found)
