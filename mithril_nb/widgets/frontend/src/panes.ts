@@ -55,7 +55,8 @@ export class Panes {
   ) {
     this.root = h(
       "section",
-      { class: "mnb-panes", "aria-label": "Stages" },
+      // A click between the controls focuses it: the keys that edit the graph do nothing here.
+      { class: "mnb-panes", "aria-label": "Stages", tabindex: -1 },
       h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Stages"), this.toggles, h("span", { class: "mnb-grow" })),
       this.row,
     );
