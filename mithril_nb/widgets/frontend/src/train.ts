@@ -17,6 +17,9 @@ const STATE_WORDS: Record<string, string> = { none: "not started", idle: "ready"
 
 /** A run as it can be shown: one that was running or paused when the connection ended is not followed any more. */
 function shownRun(run: Run, connection: Connection): Run {
+  if (connection === "lost" && (run.state === "done" || run.state === "stopped")) {
+    return { ...run, message: [run.message, "The trained parameters ended with the kernel, unless they were saved."].filter(Boolean).join(" ") };
+  }
   if (run.state !== "running" && run.state !== "paused") return run;
   if (connection === "replaced") return { ...run, state: "replaced", message: "Replaced: see the newer widget." };
   if (connection === "closed") return { ...run, state: "closed", message: "This widget was closed. The run is not shown here any more." };

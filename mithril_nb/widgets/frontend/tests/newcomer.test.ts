@@ -131,4 +131,48 @@ describe("a newcomer", () => {
     await new Promise((resolve) => setTimeout(resolve, 5));
     expect(find('.mnb-status [role="status"]').textContent).toBe("");
   });
+
+  test("names an older version that is kept, and where declined edits stay", async () => {
+    const offer = { edits: 1, saved_at: 1e9, labels: ["add Relu"], source: "", difference: "", can_restore: true };
+    const autosave = { offer: { ...offer, older: 4 }, path: "/d/.mithril_nb/d-3f.json", problem: "", edits: 0 };
+    session.change({ autosave });
+    expect(find(".mnb-restore").textContent).toContain("add Relu. An older version with 4 edits is kept; it is offered after “Start from the code”.");
+    session.change({ autosave: { ...autosave, offer: { ...offer, older: null } } });
+    expect(find(".mnb-restore").textContent).not.toContain("older");
+    click('[data-mnb-action="restore.decline"]');
+    await vi.waitFor(() => expect(find('.mnb-status [role="status"]').textContent).toBe("The saved 1 edit stays in .mithril_nb/d-3f.json, beside the notebook."));
+  });
+
+  test.each([["done", "The trained parameters ended with the kernel, unless they were saved."], ["stopped", "The trained parameters ended with the kernel, unless they were saved."], ["failed", ""], ["idle", ""]] as const)("says of a run that is %s and of its kernel: %s", (state, words) => {
+    const message = find(".mnb-train .mnb-inline-problem");
+    session.change({ run: { ...session.snapshot.run, state, message: "" } });
+    expect(message.hidden).toBe(true);
+    session.emit("comm:close");
+    expect([message.textContent, message.hidden]).toEqual([words, words === ""]);
+    expect(find(".mnb-train").dataset["mnbRun"]).toBe(state);
+  });
+
+  test("says in words what is wrong with an empty shape", () => {
+    const input = find<HTMLInputElement>("[data-mnb-shape]");
+    type(input, "");
+    key(input, "Enter");
+    const words = find(".mnb-header .mnb-field-problem");
+    expect([words.textContent, words.hidden, input.getAttribute("aria-invalid")]).toEqual(["A shape has at least one size, as in 32, 64.", false, "true"]);
+    expect(sent("set_shape")).toEqual([]);
+    input.blur();
+    session.change({});
+    expect(words.hidden).toBe(true);
+  });
+
+  test("leads from an empty pane to the problems", () => {
+    const problem = { ...REFUSAL, code: "UnconnectedPortError", summary: "'linear_0.input' is connected to nothing." };
+    const stages = Object.fromEntries(Object.entries(session.snapshot.stages).map(([name, info]) => [name, { ...info, state: "empty" as const, message: "the model has problems" }]));
+    const card = (): string => find('[data-mnb-pane="hlo"] .mnb-pane-card p').textContent!;
+    session.change({ stages, problems: [problem] });
+    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab has the details.");
+    session.change({ problems: [problem, REFUSAL] });
+    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab lists all 2 problems.");
+    session.change({ problems: [], stages: Object.fromEntries(Object.entries(stages).map(([name, info]) => [name, { ...info, message: "there is no block yet" }])) });
+    expect(card()).toBe("there is no block yet");
+  });
 });
