@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from lab import NotebookPage
 from small_workbench import MODEL, OPEN, node, settled, shown
 
 _COUNT_SAVES = """() => {
@@ -75,7 +74,12 @@ def test_the_rename_button_takes_a_name_and_delete_acts_on_the_graph_alone(run_c
     notebook.wait_for("'act' in wb.model.graph.by_name")
     assert page.locator(".mnb-rename").count() == 0
     # Clicks on text focus what is around it.
-    places = ('[data-mnb-pane="jaxpr"] .cm-line', ".mnb-bar-title", '[data-mnb-tab="train"]', ".mnb-train-control > span")
+    places = (
+        '[data-mnb-pane="jaxpr"] .cm-line',
+        ".mnb-bar-title",
+        '[data-mnb-tab="train"]',
+        ".mnb-train-control > span",
+    )
     for place in places:
         node(notebook, "act").click()
         notebook.wait_for("wb.selection == ('act',)")
@@ -88,4 +92,54 @@ def test_the_rename_button_takes_a_name_and_delete_acts_on_the_graph_alone(run_c
     page.locator(".mnb-status", has_text="Removed act. Undo: Ctrl+Z").wait_for()
     kept = ["linear_0", "relu_0", "linear_1", "linear_2"]
     assert notebook.evaluate("[node.name for node in wb.model.graph.nodes]") == kept
+    assert notebook.problems == []
+
+
+TRAINING = """
+import numpy as np
+x = np.random.default_rng(0).normal(size=(64, 29)).astype("float32")
+wb = ml.workbench(model, shapes={"input": [7, 29]}, data=(x, (x[:, 0] > 0).astype("int32")), epochs=3, autosave=False)
+wb
+"""
+
+
+def test_the_readout_of_a_chart_shows_the_last_step(run_cells) -> None:
+    notebook = run_cells([MODEL, TRAINING], height=1000)
+    page = notebook.page
+    shown(notebook)
+    page.locator('[data-mnb-tab="train"]').click()
+    page.locator('[data-mnb-action="train.run"]').click()
+    notebook.wait_for("wb.run is not None and wb.run.state == 'done'", 60)
+    last = notebook.evaluate("int(wb.run.history.to_dict()['step'][-1])")
+    page.locator('[data-mnb-run="done"]').wait_for()
+    readout = page.locator(".mnb-plot .u-legend .u-value").first
+    page.wait_for_function(
+        "([element, last]) => element.textContent === String(last)", arg=[readout.element_handle(), last]
+    )
+    assert page.locator(".u-legend .u-value").nth(1).inner_text() not in ("", "–", "--")
+
+
+def test_an_empty_workbench_shows_no_static_text_and_a_whole_placeholder(run_cells) -> None:
+    notebook = run_cells(
+        [MODEL, "wb = ml.workbench(Model() + Linear(3), autosave=False)\nwb", "ml.workbench(autosave=False)"]
+    )
+    page = notebook.page
+    notebook.output(2).locator(".mnb-empty").wait_for()
+    text = notebook.output(2).get_by_text("Workbench: no block yet")
+    text.first.wait_for(state="attached")
+    assert text.filter(visible=True).count() == 0
+    room = """box => {
+        box.value = box.placeholder;
+        const fits = box.scrollWidth <= box.clientWidth;
+        box.value = '';
+        return fits;
+    }"""
+    box = page.locator('[data-mnb-shape="input"]').first
+    assert box.get_attribute("placeholder") == "32, 64"
+    assert box.evaluate(room)
+    box.click()
+    page.keyboard.type("4")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Enter")
+    page.locator(".mnb-header .mnb-field-problem", has_text="A shape has at least one size, as in 32, 64.").wait_for()
     assert notebook.problems == []

@@ -299,6 +299,8 @@ export class Panes {
     const title = titleOf(stage);
     if (state === "failed") return [`${title} could not be made`, message];
     if (state === "unavailable") return [have ? `${title} ends here` : `${title} is not available`, message];
+    const { problems } = this.store.snapshot;
+    if (state === "empty" && problems.length) return ["Nothing to show yet", `${problems[0]!.summary} ${problems.length === 1 ? "The Problems tab has the details." : `The Problems tab lists all ${problems.length} problems.`}`];
     if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
     if (have) return null;
     if (this.store.kernel.isGone) return [`${title} is not here`, "Not connected to the kernel, so it cannot be loaded."];
