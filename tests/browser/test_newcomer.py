@@ -98,7 +98,7 @@ def test_the_rename_button_takes_a_name_and_delete_acts_on_the_graph_alone(run_c
 TRAINING = """
 import numpy as np
 x = np.random.default_rng(0).normal(size=(64, 29)).astype("float32")
-wb = ml.workbench(model, shapes={"input": [7, 29]}, data=(x, (x[:, 0] > 0).astype("int32")), epochs=3, autosave=False)
+wb = ml.workbench(model, shapes={"input": [7, 29]}, data=(x, (x[:, 0] > 0).astype("int32")), epochs=400, autosave=False)
 wb
 """
 
