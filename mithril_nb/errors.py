@@ -354,13 +354,16 @@ class CostBoundError(MithrilError, AssertionError):
     """A program costs more, or less, than a test says that it may."""
 
 
-def refuse_unknown(name: str, unknown: Mapping[str, object], function: Callable[..., object]) -> None:
+def refuse_unknown(
+    name: str, unknown: Mapping[str, object], function: Callable[..., object], more: Iterable[str] = ()
+) -> None:
     """Raise if there are arguments that a function does not take; the message names those that it does.
 
     Args:
         name: What the caller called.
         unknown: Arguments that were left over.
         function: The function, whose signature names what it takes.
+        more: What it takes by `**`.
 
     Raises:
         UnknownOptionError: `unknown` is not empty.
@@ -371,7 +374,7 @@ def refuse_unknown(name: str, unknown: Mapping[str, object], function: Callable[
         parameter.name
         for parameter in inspect.signature(function).parameters.values()
         if parameter.kind is not parameter.VAR_KEYWORD and parameter.name != "self"
-    ]
+    ] + [*more]
     first = next(iter(unknown))
     near = alike(first, takes)
     raise UnknownOptionError(

@@ -91,7 +91,8 @@ def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
         if shapes:
             raise UnknownOptionError(f"--shape is for models, and {target.asked_for!r} is none.", (), _EXAMPLE)
         _check_arguments(target, args, named)
-        return targets.inspect(target.value, *args, kwargs=named, program=program)
+        static = options.static or None
+        return targets.inspect(target.value, *args, kwargs=named, program=program, static_argnames=static)
     if not args and not named:
         for problem in _open_inputs(target.graph, shapes):
             raise MithrilError(problem)

@@ -10,11 +10,13 @@ from weakref import WeakKeyDictionary
 
 import jax
 
-from mithril_nb.cost.costs import NOT_RUN, Cost, of_equations
+from mithril_nb.cost.costs import Cost, of_equations
 from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
+from mithril_nb.cost.lines import SourceLines
+from mithril_nb.cost.notes import NOT_RUN
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -68,6 +70,12 @@ def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
     if source not in known:
         known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
     return known[source]
+
+
+def forget_analytic() -> None:
+    """Drop what equations were counted to cost: a rule has changed."""
+    for known in _KNOWN.values():
+        known.pop("analytic", None)
 
 
 def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:
@@ -126,7 +134,7 @@ def costs_so_far(inspection: Inspection) -> Costs:
 def _analytic(inspection: Inspection) -> Cost:
     check = inspection.check_sizes
     program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs, check=check)
-    return of_equations(program.costs(), program, inspection.device)
+    return of_equations(program.costs(), program, inspection.device, _files(inspection))
 
 
 def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None) -> Cost:
@@ -159,7 +167,13 @@ def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None)
         counted.fusions,
         order=tuple(dict.fromkeys(one.block for one in inspection.equations)),
         device=inspection.device,
+        lines=_files(inspection).behind_instructions(stage.instructions),
     )
+
+
+def _files(inspection: Inspection) -> SourceLines:
+    """Return the files that the lines of a program are in."""
+    return SourceLines({}, *inspection.source_files)
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from mithril_nb.atomic_write import write_text
-from mithril_nb.errors import ModelFileError, UnknownOptionError, short_repr
+from mithril_nb.errors import ModelFileError, UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.closing import made_edges
 from mithril_nb.graph.records import Endpoint, LogicalGraph, Node, Note
 from mithril_nb.models.limits import LoadLimits
@@ -60,9 +62,11 @@ def from_dict(data: Mapping[str, Any], *, limits: LoadLimits | None = None) -> M
         raise ModelFileError(
             "this is no model.", (("needs", f'"format": "{FORMAT}"'), ("found", short_repr(data))), ADVICE
         )
-    if data.get("version") not in (1, VERSION) or type(data["version"]) is not int:
+    if type(version := data.get("version")) is not int or version < 1:
+        raise broken(f"expected 'version' to be a whole number from 1 on, found {short_repr(version)}", "")
+    if version > VERSION:
         raise ModelFileError(
-            f"this model was written in version {short_repr(data.get('version'))} of the format.",
+            f"this model was written in version {short_repr(version)} of the format.",
             (("read here", f"version 1 to {VERSION}"),),
             "pip install --upgrade mithril-nb",
         )
@@ -119,7 +123,12 @@ def load(path: str | Path, *, limits: LoadLimits | None = None) -> Model:
     except (ValueError, RecursionError) as error:
         because = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
         raise ModelFileError(f"{str(path)!r} is no JSON.", (("because", because),), ADVICE) from error
-    return from_dict(data, limits=limits)
+    try:
+        return from_dict(data, limits=limits)
+    except ModelFileError as error:
+        (problem,) = error.diagnostics
+        named = replace(problem, facts=(("file", str(path)), *problem.facts))
+        raise type(error)(named) from error.__cause__
 
 
 def _bytes_of(path: str | Path, limits: LoadLimits) -> bytearray:
@@ -134,9 +143,19 @@ def _bytes_of(path: str | Path, limits: LoadLimits) -> bytearray:
     except ModelFileError:
         raise
     except (OSError, ValueError) as error:
-        raise ModelFileError(f"cannot read {str(path)!r}.", (("because", _why(error)),)) from error
+        advice = f"ml.load({_near(Path(path))!r})"
+        raise ModelFileError(f"cannot read {str(path)!r}.", (("because", _why(error)),), advice) from error
     limits.check("file_bytes", len(read), "bytes", is_all=False)
     return read
+
+
+def _near(path: Path) -> str:
+    """Return the JSON file whose name is most like that of a missing one; `"model.json"` if there is none."""
+    try:
+        known = [one.name for one in islice(path.parent.iterdir(), 2_000) if one.suffix == ".json" and one.is_file()]
+    except (OSError, ValueError):
+        known = []
+    return str(path.with_name(found)) if (found := nearest(path.name, known)) else "model.json"
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

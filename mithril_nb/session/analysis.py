@@ -11,8 +11,10 @@ from typing import Any
 from mithril_nb import cost, stages
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError, Diagnostic, MithrilError
+from mithril_nb.graph.order import run_order
 from mithril_nb.graph.paths import component
 from mithril_nb.graph.records import BOUNDARY, Endpoint
+from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.models.infer import Inference, infer
 from mithril_nb.models.naming import input_specs
 from mithril_nb.physical import PhysicalModel
@@ -70,17 +72,20 @@ class Analysis:
             if name in self.shaped:
                 continue
             target = next(iter(graph.targets_of.get(Endpoint(BOUNDARY, name), ())), Endpoint("", name))
-            before = [node for node in graph.nodes if node.name != target.node and node.block.outputs]
-            ways = [f'set_shape("{name}", [32, 64])']
-            if before and target != graph.source_of.get(target):
-                ways.insert(
-                    0, f"connect '{component(before[-1].name)}.{before[-1].block.outputs[0].name}' to '{target}'"
-                )
+            ways = [f'wb.do("set_shape", name="{name}", shape={self._example(target, spec)})']
+            if target.node and name != "input":  # of the blocks that do not depend on it, the last one
+                names = [node.name for node in run_order(graph) if node.block.outputs or node.name == target.node]
+                before = names[: names.index(target.node)]
+                source = f"{component(before[-1])}.{graph.by_name[before[-1]].block.outputs[0].name}" if before else ""
+                ways += [f'wb.do("connect", source="{source}", target="{target}")'] if before else []
+            summary = f"input {name!r} of the model has no shape."
+            if name != "input":
+                summary = f"'{target}' is connected to no block, and input {name!r} of the model has no shape."
             found.append(
                 Diagnostic(
-                    f"'{target}' is connected to nothing, and input {name!r} has no shape.",
+                    summary,
                     (("known", str(spec.shape) if spec.shape != ("...",) else "nothing"),),
-                    ", or ".join(reversed(ways) if name == "input" else ways),
+                    "  # or ".join(reversed(ways)),
                     component(target.node) if target.node else "",
                     target.port,
                     (name, str(target)),
@@ -88,6 +93,14 @@ class Analysis:
                 )
             )
         return tuple(found)
+
+    def _example(self, target: Endpoint, spec: TensorSpec) -> list[Any]:
+        """Return a shape for an input: what is known of it, or else the shape of another input of its block."""
+        others = self.inference.blocks[target.node].inputs.values() if target.node in self.inference.blocks else ()
+        shapes = [one.shape for one in others if isinstance(one, TensorSpec) and one.is_concrete and one.shape]
+        if spec.shape == ("...",):
+            return [*shapes[0]] if shapes else [32, 64]
+        return [dim if isinstance(dim, int) else 32 for dim in spec.shape]
 
     @property
     def is_empty(self) -> bool:

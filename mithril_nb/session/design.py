@@ -21,6 +21,7 @@ from mithril_nb.graph.spec import Dim, check_rank
 from mithril_nb.models.fields import example, fields_of
 from mithril_nb.models.files import from_dict, to_dict
 from mithril_nb.models.model import Model, with_attributes
+from mithril_nb.models.naming import input_specs
 from mithril_nb.models.registry import KINDS, kind_named
 from mithril_nb.train.losses import resolve_loss
 
@@ -385,6 +386,8 @@ def design_of(model: Model | LogicalGraph | Block | None, shapes: Mapping[str, S
         graph = block.graph if block.graph is not None and block.is_composite else edit.add(LogicalGraph(), block)[0]
         name = (model.name if isinstance(model, Model) else None) or "model"
     design = Design(graph, name=name)
+    if not isinstance(shapes, Mapping | None):
+        input_specs(graph, shapes)  # the message for shapes without names
     for port, shape in (shapes or {}).items():
         design = _with_shape(design, port, shape, f'shapes={{"{port}": [32, 784]}}')
     return design

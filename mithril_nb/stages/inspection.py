@@ -15,7 +15,8 @@ import jax
 from mithril_nb.display import Shown
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.as_data import inspection_data
-from mithril_nb.stages.failure import not_compiled, not_traced
+from mithril_nb.stages.failure import made, not_compiled, not_traced
+from mithril_nb.stages.fates import fate_of, find_fated, read_outcomes
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.links import linked
@@ -52,7 +53,7 @@ class Inspection(Shown):
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
         self._fn, self._told, self.device, self.check_sizes = fn, told, told.device, told.check_sizes
         self._pipeline = pipeline = Pipeline(fn, self.arguments, told)
-        self._before_to_after = Once(lambda: self.links("hlo_before", "hlo"))
+        self._outcomes = Once(lambda: read_outcomes(pipeline))
         self._figures = {
             "lowered": Once(lambda: pipeline.lowered.get().cost_analysis()),
             "compiled": Once(lambda: pipeline.optimized.get().cost_analysis()),
@@ -367,25 +368,23 @@ class Inspection(Shown):
         return counting.costs_of(self, sources or counting.SOURCES)
 
     def who_changed(self, stage: str, id: str) -> Fate:
-        """Return which passes an instruction of the HLO appeared and vanished in, and what it was fused into.
+        """Return what became of an equation, an op or an instruction: kept, fused, merged or simplified, by which pass.
 
         Args:
-            stage: `"hlo_before"` or `"hlo"`.
+            stage: `"jaxpr"`, `"stablehlo"`, `"hlo_before"`, or `"hlo"`, which tells where an instruction came from.
             id: Id of the instruction.
 
         Raises:
             StageUnavailableError: There is no such instruction, or the platform does not tell of its passes.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> program = inspect(lambda x: jnp.tanh(x) @ jnp.tanh(x), jnp.ones((4, 4)))
+            >>> print(program.who_changed("jaxpr", "1"))
+            tanh.3: merged with tanh.2 by pass 0 cse (equation 0)
         """
-        if stage not in ("hlo_before", "hlo") or all(one.id != id for one in self.stage(stage).instructions):
-            raise StageUnavailableError(
-                f"stage {stage!r} of program {self.name!r} has no instruction {id!r} that passes change.",
-                (("stages", "hlo_before, hlo"),),
-                'inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)',
-            )
-        histories = self._compiled_part("passes", self._pipeline.compilation.histories)
-        if stage == "hlo" or id not in histories.vanished:
-            return histories.fate(id)
-        return histories.fate(id, self._before_to_after.get().get(id, ()), self._pipeline.owners.get().fusions)
+        found = find_fated(self, stage, id)
+        return fate_of(self._pipeline, self._compiled_part("passes", self._outcomes), stage, found)
 
     def to_dict(self, *stages: str, passes: bool = True) -> dict[str, Any]:
         """Return everything as plain data; see `to_json`."""
@@ -435,21 +434,16 @@ class Inspection(Shown):
         """
         return importlib.import_module("mithril_nb.viz.inspection_page").inspection_page(self, path, stages)
 
+    @property
+    def source_files(self) -> tuple[Mapping[str, str], str]:
+        """Path of each of the user's files that equations come from, by label; and the Python that builds the model."""
+        return {label: path for path, label in self._traced().labels.items()}, self._traced().model
+
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
-        try:
-            return part.get()
-        except StageUnavailableError:
-            raise
-        except Exception as error:
-            raise not_compiled(self.name, what, error) from error
+        return made(part, partial(not_compiled, self.name, what))
 
     def _traced(self) -> Program:
-        try:
-            return self._pipeline.program.get()
-        except StageUnavailableError:  # of a block that says why itself
-            raise
-        except Exception as error:
-            raise not_traced(self.name, error) from error
+        return made(self._pipeline.program, partial(not_traced, self.name))
 
 
 def inspect(

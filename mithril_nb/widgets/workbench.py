@@ -195,7 +195,8 @@ def workbench(
         >>> wb.model.kind
         'Model'
     """
-    refuse_unknown("workbench", {key: value for key, value in training.items() if key not in _TRAINING}, workbench)
+    unknown = {key: value for key, value in training.items() if key not in _TRAINING}
+    refuse_unknown("workbench", unknown, workbench, _TRAINING)
     design = set_program(design_of(model, shapes), program).design
     if output is not None:
         design = set_output(design, output).design

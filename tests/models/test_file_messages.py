@@ -56,6 +56,7 @@ CASES = [
         """
         ModelFileError: cannot read 'nothing/here.json'.
             because  No such file or directory
+            Try: ml.load('model.json')
         """,
     ),
     (
@@ -64,6 +65,7 @@ CASES = [
         """
         ModelFileError: cannot read 'tests'.
             because  Is a directory
+            Try: ml.load('model.json')
         """,
     ),
     (
@@ -72,7 +74,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Expecting value: line 1 column 1 (char 0)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -81,7 +83,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Expecting ':' delimiter: line 1 column 41 (char 40)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -90,7 +92,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  'utf-8' codec can't decode byte 0x80 in position 0: invalid start byte
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -99,7 +101,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Expecting value: line 1 column 1 (char 0)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -108,7 +110,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits; use sys.set_int_max_str_digits() to increase the limit
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,  # noqa: E501
     ),
     (
@@ -117,7 +119,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  it is nested too deep
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -127,7 +129,7 @@ CASES = [
         ModelFileError: this is no model.
             needs  "format": "mithril_nb.model"
             found  [1, 2]
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -137,7 +139,7 @@ CASES = [
         ModelFileError: this is no model.
             needs  "format": "mithril_nb.model"
             found  {'format': 'notebook', 'cells': [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -155,7 +157,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected an object with 'nodes', found None
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -164,7 +166,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'nodes' to be a list, found only 'edges', 'labels'
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -173,7 +175,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'nodes' to be a list, found {'a': 1}
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -182,7 +184,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected an object with 'name', found 'linear'
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -191,7 +193,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'name' to be text, found only 'kind', 'attributes'
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -202,7 +204,7 @@ CASES = [
             because  a block has no name.
                          names  '', 'inner'
                          Try: give each a name of its own.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -213,7 +215,7 @@ CASES = [
             because  two blocks are named 'inner'.
                          names  'inner', 'inner'
                          Try: give each a name of its own.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -225,7 +227,7 @@ CASES = [
                          known  list(mithril_nb.models.KINDS)
                          yours  a class of your own is imported or defined first
                          Try: 'Linear'
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -237,7 +239,7 @@ CASES = [
                          known  list(mithril_nb.models.KINDS)
                          yours  a class of your own is imported or defined first
                          Try: use one of the known kinds.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -246,7 +248,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'graph' to be an object, found only 'name', 'kind', 'op'
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -255,7 +257,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'attributes' to be an object, found [1]
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -266,7 +268,7 @@ CASES = [
             because  cannot make OneHot: missing a required argument: 'num_classes'.
                          takes  num_classes, axis=-1, dtype=None, name=None
                          Try: OneHot(num_classes=64)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -278,7 +280,7 @@ CASES = [
                          takes  dimension=None, use_bias=True, input_size=None, name=None
                          given  dimension=3, use_bias=True, input_size=None, cls=1
                          Try: Linear(dimension=3, use_bias=True, input_size=None)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -290,7 +292,7 @@ CASES = [
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -302,7 +304,7 @@ CASES = [
                          needs  True or False
                          means  Whether to add a bias.
                          Try: Linear(dimension=64, use_bias=True)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -314,7 +316,7 @@ CASES = [
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,  # noqa: E501
     ),
     (
@@ -326,7 +328,7 @@ CASES = [
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -335,7 +337,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected a list of 4 texts, found ['a', 'b', 'c']
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -347,7 +349,7 @@ CASES = [
                          missing  'linear_0.in'
                          blocks   'linear_0', 'inner'
                          Try: connect it to a port of one of the blocks.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -359,7 +361,7 @@ CASES = [
                          missing  'linear_9.output'
                          blocks   'linear_0', 'inner'
                          Try: connect it to a port of one of the blocks.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -370,7 +372,7 @@ CASES = [
             because  the port 'linear_0.input' has 2 connections into it.
                          from  'x', 'y'
                          Try: leave one of them.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -381,7 +383,7 @@ CASES = [
             because  the blocks 'linear_0', 'inner' feed each other in a cycle.
                          cycle  linear_0 -> inner -> linear_0
                          Try: remove one of these connections.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -393,7 +395,7 @@ CASES = [
                          missing  'linear_0.out'
                          blocks   'linear_0', 'inner'
                          Try: name an output of one of the blocks.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -405,7 +407,7 @@ CASES = [
                          missing  'y'
                          blocks   'linear_0', 'inner'
                          Try: name an output of one of the blocks.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -414,7 +416,7 @@ CASES = [
         """
         ModelFileError: this model is broken inside 'inner'.
             because  expected 'edges' to be a list, found 7
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -425,7 +427,7 @@ CASES = [
             because  the block 'relu_0' feeds itself.
                          cycle  relu_0 -> relu_0
                          Try: remove one of these connections.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -443,7 +445,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'name' to be text, found [1]
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
 ]

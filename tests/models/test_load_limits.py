@@ -64,6 +64,7 @@ CASES = [
         LoadLimits(nodes=5),
         """
         this model is too large: 6 blocks.
+            file   model.json
             limit  5 blocks (LoadLimits.nodes)
             Try: ml.load(path, limits=ml.LoadLimits(nodes=6))
         """,
@@ -74,6 +75,7 @@ CASES = [
         LoadLimits(nodes=6),
         """
         this model is too large: 7 blocks.
+            file   model.json
             limit  6 blocks (LoadLimits.nodes)
             Try: ml.load(path, limits=ml.LoadLimits(nodes=7))
         """,
@@ -84,6 +86,7 @@ CASES = [
         LoadLimits(nodes=6),
         """
         this model is too large inside 'mlp': at least 8 blocks.
+            file   model.json
             limit  6 blocks (LoadLimits.nodes)
             Try: ml.load(path, limits=ml.LoadLimits(nodes=80))
         """,
@@ -94,6 +97,7 @@ CASES = [
         LoadLimits(nodes=300_000, edges=1),
         """
         this model is too large: 2 connections, labels and notes.
+            file   model.json
             limit  1 connections, labels and notes (LoadLimits.edges)
             Try: ml.load(path, limits=ml.LoadLimits(nodes=300_000, edges=2))
         """,
@@ -104,6 +108,7 @@ CASES = [
         LoadLimits(ports=15),
         """
         this model is too large inside 'm': at least 20 ports of composite blocks.
+            file   model.json
             limit  15 ports of composite blocks (LoadLimits.ports)
             Try: ml.load(path, limits=ml.LoadLimits(ports=200))
         """,
@@ -114,6 +119,7 @@ CASES = [
         LoadLimits(depth=3),
         """
         this model is too large inside 'm/m/m': 4 levels of models in models.
+            file   model.json
             limit  3 levels of models in models (LoadLimits.depth)
             Try: ml.load(path, limits=ml.LoadLimits(depth=4))
         """,
@@ -124,6 +130,7 @@ CASES = [
         None,
         """
         this model is too large: 2,000 characters in a name.
+            file   model.json
             limit  1,000 characters in a name (LoadLimits.name_length)
             Try: ml.load(path, limits=ml.LoadLimits(name_length=2_000))
         """,
@@ -134,6 +141,7 @@ CASES = [
         None,
         """
         this model is too large: 2,000 characters in a name.
+            file   model.json
             limit  1,000 characters in a name (LoadLimits.name_length)
             Try: ml.load(path, limits=ml.LoadLimits(name_length=2_000))
         """,
@@ -144,6 +152,7 @@ CASES = [
         LoadLimits(list_length=5),
         """
         this model is too large inside 'c': 6 values in the lists of one block.
+            file   model.json
             limit  5 values in the lists of one block (LoadLimits.list_length)
             Try: ml.load(path, limits=ml.LoadLimits(list_length=6))
         """,
@@ -154,6 +163,7 @@ CASES = [
         LoadLimits(text_length=4),
         """
         this model is too large inside 'c': 5 characters in a text.
+            file   model.json
             limit  4 characters in a text (LoadLimits.text_length)
             Try: ml.load(path, limits=ml.LoadLimits(text_length=5))
         """,
@@ -164,6 +174,7 @@ CASES = [
         LoadLimits(rank=2),
         """
         this model is too large: 3 dimensions of a shape.
+            file   model.json
             limit  2 dimensions of a shape (LoadLimits.rank)
             Try: ml.load(path, limits=ml.LoadLimits(rank=3))
         """,
@@ -265,7 +276,7 @@ def test_a_connection_given_many_times_is_named_once():
             because  the port 'r1.input' has 2,001 connections into it.
                          from  'r0.output' 2,000 times, 'r2.output'
                          Try: leave one of them.
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """).strip()
     )
 
@@ -342,7 +353,7 @@ def test_a_kind_that_raises_anything_is_refused(monkeypatch):
         == textwrap.dedent("""
         block 'f' of this model cannot be made.
             because  ZeroDivisionError(3)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """).strip()
     )
 

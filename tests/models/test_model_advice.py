@@ -295,7 +295,7 @@ INFERENCE = {
 
 FILES = {
     "models/files.py:from_dict": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         Model.from_dict([1, 2])
         """,
     "models/files.py:save": """
@@ -307,32 +307,36 @@ FILES = {
         ml.save(model, "a/b/model.json")
         """,
     "models/files.py:load": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         wrong = new_path("wrong.json"); wrong.write_text("model = 3")
         ml.load(wrong)
+        """,
+    "models/files.py:_bytes_of": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        ml.load(path.with_name("modle.json"))
         """,
     "models/files.py:_check_path": """
         model = Linear(3)
         ml.save(model, None)
         """,
     "models/reading.py:_Reader.note": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).set_types(input="int32").to_dict(); data["graph"]["notes"][0]["dtype"] = "int31"
         Model.from_dict(data)
         # Try: {}
         """,
     "models/reading.py:unfit": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["name"] = ""
         Model.from_dict(data)
         """,
     "models/reading.py:_Reader.block": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"]["nodes"][0]["kind"] = "Linaer"
         Model.from_dict(data)
         """,
     "models/reading.py:broken": """
-        path = new_path("model.json"); ml.save(Linear(3), path)
+        path = new_path("model.json"); model = Linear(3)
         data = (Model() | Linear(3)).to_dict(); data["graph"] = None
         Model.from_dict(data)
         """,

@@ -1,6 +1,7 @@
 """What `save` and `load` say of what is no model, no path, or no place to write to. The whole text."""
 
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,29 +31,52 @@ def constant(value: object) -> dict:
 
 CASES = [
     (
+        "a file with almost this name",
+        lambda: (saved("tests/digits.json"), load("tests/digit.json")),
+        """
+        ModelFileError: cannot read 'tests/digit.json'.
+            because  No such file or directory
+            Try: ml.load('tests/digits.json')
+        """,
+    ),
+    (
+        "a broken model in a file",
+        lambda: (
+            Path("broken.json").write_text('{"format": "mithril_nb.model", "version": 2, "name": ""}'),
+            load("broken.json"),
+        ),
+        """
+        ModelFileError: this model is broken.
+            file     broken.json
+            because  expected an object with 'nodes', found None
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+        """,
+    ),
+    (
         "a file with a zero byte in its path",
         lambda: load("a\0b"),
         """
         ModelFileError: cannot read 'a\\x00b'.
             because  embedded null byte
+            Try: ml.load('model.json')
         """,
     ),
     (
         "a version that is a truth value",
         lambda: from_dict({**MODEL, "version": True}),
         """
-        ModelFileError: this model was written in version True of the format.
-            read here  version 1 to 2
-            Try: pip install --upgrade mithril-nb
+        ModelFileError: this model is broken.
+            because  expected 'version' to be a whole number from 1 on, found True
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
         "a version with a point",
         lambda: from_dict({**MODEL, "version": 1.0}),
         """
-        ModelFileError: this model was written in version 1.0 of the format.
-            read here  version 1 to 2
-            Try: pip install --upgrade mithril-nb
+        ModelFileError: this model is broken.
+            because  expected 'version' to be a whole number from 1 on, found 1.0
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (
@@ -64,7 +88,7 @@ CASES = [
                          needs  numbers, texts, or lists of such, at most 64 levels deep
                          means  A number, or numbers in lists in lists, all of one length at each depth.
                          Try: Constant(value=0.0)
-            Try: ml.load(path)  # of a file that ml.save(model, path) wrote
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
         """,
     ),
     (

@@ -191,12 +191,15 @@ def test_an_input_without_a_shape_is_a_problem_with_a_way_out(session):
     session.do("disconnect", source="relu_0.output", target="linear_1.input")
     (problem,) = session.analysis.problems
     assert str(problem) == (
-        "'linear_1.input' is connected to nothing, and input 'linear_1_input' has no shape.\n"
+        "'linear_1.input' is connected to no block, and input 'linear_1_input' of the model has no shape.\n"
         "    known  nothing\n"
-        "    Try: connect 'relu_0.output' to 'linear_1.input', or set_shape(\"linear_1_input\", [32, 64])"
+        '    Try: wb.do("connect", source="relu_0.output", target="linear_1.input")'
+        '  # or wb.do("set_shape", name="linear_1_input", shape=[32, 64])'
     )
-    session.do("connect", source="relu_0.output", target="linear_1.input")
-    assert session.analysis.problems == ()
+    for advice in problem.advice.split("  # or "):
+        exec(advice, {"wb": session})
+        assert session.analysis.problems == ()
+        session.do("undo")
 
 
 def test_a_shape_that_is_known_in_part_is_shown_in_part():

@@ -24,7 +24,7 @@ CASES = {
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         inspection.analysis("x")
         """,
-    "stages/inspection.py:Inspection.who_changed": """
+    "stages/fates.py:find_fated": """
         inspection = ml.inspect(lambda x: jnp.sin(x) + 1, jnp.ones(3))
         inspection.who_changed("hlo", "none")
         """,

@@ -161,7 +161,7 @@ def test_passes_and_what_they_did_travel_when_they_are_asked_for(wb):
     assert json.loads(gzip.decompress(raw)) == wb.session.analysis.inspection.passes[0].diff
     fate = next(content for content, _ in reversed(sent) if content["type"] == "fate")
     assert (fate["stage"], fate["index"]) == ("hlo_before", at)
-    assert ask(wb, "request_fate", stage="jaxpr", index=0)["error"]["summary"] == "unknown stage 'jaxpr'."
+    assert ask(wb, "request_fate", stage="asm", index=0)["error"]["summary"] == "unknown stage 'asm'."
     assert ask(wb, "request_diff", number="a")["ok"] is False
 
 
@@ -228,6 +228,7 @@ def test_names_are_data_everywhere(model):
         ({"lr": 1}, UnknownOptionError, "workbench takes no argument 'lr'."),
         ({"program": "backward"}, UnknownOptionError, "unknown program 'backward'."),
         ({"backend": "torch"}, UnknownOptionError, "cannot run on 'torch'."),
+        ({"shapes": [32, 64]}, UnknownOptionError, "shapes must be given by name, in a dict."),
         ({"shapes": {"input": 5}}, UnknownOptionError, "5 is no shape for input 'input'."),
         ({"shapes": {"image": [1]}}, UnexpectedInputError, "the model has no input 'image'."),
     ],
@@ -236,6 +237,17 @@ def test_wrong_options_are_refused_by_name(model, options, error, text):
     with pytest.raises(error) as caught:
         ml.workbench(model, **options)
     assert str(caught.value).splitlines()[0] == text
+
+
+def test_an_option_of_training_that_is_misspelt_is_found(model):
+    with pytest.raises(UnknownOptionError) as caught:
+        ml.workbench(model, epoch=3)
+    assert str(caught.value) == (
+        "workbench takes no argument 'epoch'.\n"
+        "    takes  model, shapes, backend, program, autosave, output, data, loss, optimizer, learning_rate, epochs,"
+        " batch_size, validation, seed, metrics\n"
+        "    Try: epochs=3"
+    )
 
 
 def test_a_missing_front_end_says_how_to_build_it(monkeypatch, tmp_path):

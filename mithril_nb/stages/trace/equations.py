@@ -155,6 +155,8 @@ def _kept(value: Constant, dtype: Any) -> Constant:
     """Return a constant in another dtype, or `"?"` where it is another number there."""
     if not isinstance(value, float) or dtype == np.float32:
         return value
+    if np.issubdtype(dtype, np.complexfloating):
+        return "?"
     with np.errstate(all="ignore"):
         return value if float(np.asarray(value).astype(dtype)) == value else "?"
 

@@ -55,7 +55,7 @@ def short_spec(spec: TensorSpec) -> str:
 
 def _short_dtype(dtype: str) -> str:
     name = dtype.rstrip("0123456789")
-    return _SHORT[name] + dtype[len(name) :] if name in _SHORT else dtype
+    return _SHORT[name] + dtype[len(name) :] if name in _SHORT and dtype != "float0" else dtype
 
 
 class _Printer:
@@ -140,7 +140,8 @@ class _Printer:
                 record.outputs,
                 params,
                 record.transforms,
-                (record.source,) if record.source else (),
+                (record.place,) if record.source else (),
+                (record.library_source,) if record.library_source else (),
             )
             self._found.insert(place, found)  # before those of its bodies
             self._makers.update(dict.fromkeys(equation.outvars, site.id))

@@ -1,7 +1,7 @@
 /** What crosses the border to the kernel: the snapshot trait, the commands, the messages. */
 
 export type Role = "forward" | "backward" | "update";
-export type Origin = "tagged" | "inferred";
+export type Origin = "tagged" | "inferred" | "kernel";
 export type StageName = string;
 
 export interface Port {
@@ -106,6 +106,8 @@ export interface Cost {
   source: Source;
   rows: CostRow[];
   total: CostRow;
+  /** What each of the user's lines of Python costs, by `net.py:12`; what is missing is 0 or unknown. */
+  lines?: Record<string, Partial<Figures>>;
   /** What is not known, and why. */
   notes: string[];
   stale: boolean;
@@ -277,8 +279,8 @@ export interface Snapshot {
   graph_stages?: StageName[];
 }
 
-/** [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python], lines counted from 1. */
-export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null, string[]?, string[]?];
+/** [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python, lines of libraries], lines counted from 1. */
+export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null, string[]?, string[]?, string[]?];
 
 export interface RawStage {
   text: string;
@@ -349,6 +351,7 @@ export interface Fate {
   index: number;
   said: [what: string, name: string, number: number][];
   fused: number[];
+  became: string;
 }
 
 export interface Reply {
