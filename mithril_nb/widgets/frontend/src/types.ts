@@ -226,6 +226,8 @@ export interface SavedEdits {
   /** A unified diff from the source of the code's model. */
   difference: string;
   can_restore: boolean;
+  /** How many edits the next older version has; null if there is none. */
+  older?: number | null;
 }
 
 export interface Autosave {
