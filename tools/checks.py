@@ -186,6 +186,8 @@ def _pytest(venv: Environment, name: str, *arguments: str, **variables: str) -> 
         "JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS", "cpu"),
         **variables,
     }
+    for folder in ("ipython", "config", "data"):
+        (scratch / folder).mkdir(parents=True, exist_ok=True)  # IPython warns where there is none
     report = WORK / f"report-{name}.xml"
     command = venv.command("pytest", *arguments, f"--junit-xml={report}", "--durations=5", "--durations-min=2")
     status = run(command, venv.variables(**settings))

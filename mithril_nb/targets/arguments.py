@@ -38,7 +38,7 @@ class Arguments:
         kwargs: Its keyword arguments.
         apart: Names of arguments that are neither traced nor static: `whole` receives them.
         static: Names or places of further arguments that are static, as `static_arguments` gives them.
-        are_numbers_static: Whether numbers of Python are static, as in a call of a module or of `eqx.filter_jit(f)`.
+        are_numbers_static: Whether numbers of Python are static, as for modules and for what `eqx.filter_jit` returns.
 
     Raises:
         ShapeError: A size is neither a number nor a name that JAX accepts.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
 
 import jax
 import numpy as np
@@ -234,7 +235,10 @@ def compared(model: Model, inputs: Arrays, sizes: Sequence[int]) -> Cost:
         for field in FIELDS:
             polynomial, unknown = named.symbolic.polynomial("", field)
             if not unknown:
-                assert polynomial.value(given) == getattr(traced.total, field), (field, polynomial, given)
+                # FLOPs of a row are whole: formulas with thirds and logarithms are rounded in each.
+                value, rows = Fraction(polynomial.value(given)), len(traced.rows)
+                most = Fraction(0 if value.denominator == 1 else rows, 2)
+                assert abs(value - getattr(traced.total, field)) <= most, (field, polynomial, given)
     return named
 
 
