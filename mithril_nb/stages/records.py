@@ -14,6 +14,9 @@ from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.frozen import quick_to_make
 
+PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin")
+"""Suffixes of files of StableHLO, of HLO, or of an exported program; what is in a file decides how it is read."""
+
 Role = Literal["forward", "backward", "update"]
 ROLES: tuple[Role, ...] = ("forward", "backward", "update")
 """In the order of a step."""

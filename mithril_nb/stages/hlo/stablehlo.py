@@ -15,7 +15,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
 from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.tags import Tags
+from mithril_nb.stages.trace.tags import Marks
 
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
@@ -48,7 +48,7 @@ class _Function:
         return "" if self.name == "main" else self.name
 
 
-def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> tuple[str, tuple[Instruction, ...]]:
+def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text without locations, and its instructions with their provenance.
 
     Args:
@@ -220,6 +220,8 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
         match = _NAME.match(location)
         if match is None:
             return outer
+        if location[match.end() : match.end() + 1] == ":":
+            return outer  # a place in a file
         name = match.group(1)[1:-1]
         child = match.group(2)
         if child is None or marker in name:
@@ -229,7 +231,7 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
 
 
 def _resolve(
-    functions: Mapping[str, _Function], tags: Tags, equations: Mapping[str, Equation]
+    functions: Mapping[str, _Function], tags: Marks, equations: Mapping[str, Equation]
 ) -> tuple[Instruction, ...]:
     callers: dict[str, set[str]] = {name: set() for name in functions}
     callers["main"] = {""}
@@ -237,9 +239,9 @@ def _resolve(
         before = {name: len(ids) for name, ids in callers.items()}
         for function in functions.values():
             for callee, op in function.calls:
-                callers.setdefault(callee, set()).update(
-                    _ids(function.locations[op], callers[function.name], tags, equations)
-                )
+                known = callers.setdefault(callee, set())
+                if len(known) < tags.most_callers:
+                    known.update(_ids(function.locations[op], callers[function.name], tags, equations))
         if before == {name: len(ids) for name, ids in callers.items()}:
             break
     drafts: dict[str, Draft] = {}
@@ -258,13 +260,13 @@ def _resolve(
     return tuple(draft.finished(equations) for draft in drafts.values() if draft.id != main)
 
 
-def _ids(location: str, callers: set[str], tags: Tags, equations: Mapping[str, Equation]) -> frozenset[str]:
+def _ids(location: str, callers: set[str], tags: Marks, equations: Mapping[str, Equation]) -> frozenset[str]:
     """Return the equations of an op: the path in its own name, after that of each caller of its function."""
     found: set[str] = set()
     for part in location.split(";"):
-        inner = ".".join(tags.path(part))
+        inner = tags.joint.join(tags.path(part))
         for caller in callers:
-            id = f"{caller}.{inner}" if caller and inner else caller or inner
+            id = f"{caller}{tags.joint}{inner}" if caller and inner else caller or inner
             # Helpers that JAX lowers once and calls again keep the location of the first use: then ask the caller.
             found.add(id if id in equations else caller)
     return frozenset(found - {""})

@@ -17,7 +17,7 @@ from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
 from mithril_nb.stages.trace.tracing import Trace
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
-_MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
+MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Program:
             body = site.id.rpartition(".")[0]  # Bodies that are shared share their variables: tell the calls apart.
             for var in site.equation.outvars:
                 makers[body, var] = site.id
-            if site.primitive in _MOVERS and not jax_versions.is_literal(site.equation.invars[0]):
+            if site.primitive in MOVERS and not jax_versions.is_literal(site.equation.invars[0]):
                 maker = makers.get((body, site.equation.invars[0]))
                 if maker is not None:
                     is_made = self.by_id[maker].primitive in _CONTRACTIONS
