@@ -1,4 +1,4 @@
-"""What a person names on the command line, a model file or `module:name`, and the program that it means."""
+"""What a person names on the command line, a file or `module:name`, and the program that it means."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
+from mithril_nb.stages.records import PROGRAM_SUFFIXES
 
 if TYPE_CHECKING:
     from mithril_nb.graph.records import LogicalGraph
@@ -53,7 +54,7 @@ def find_target(text: str, has_args: bool) -> Target:
     """Return what a text names.
 
     Args:
-        text: Path of a model file, or `module:name`; the second is imported.
+        text: Path of a model file or of a program file, or `module:name`; the last is imported.
         has_args: Whether arguments are given besides; then a function is never called to find some.
 
     Raises:
@@ -62,6 +63,8 @@ def find_target(text: str, has_args: bool) -> Target:
     """
     from mithril_nb.models import load
 
+    if Path(text).suffix.lower() in PROGRAM_SUFFIXES:
+        return Target(Path(text).stem, Path(text), None, (), text)
     if not _NAMED.fullmatch(text) or Path(text).exists():
         model = load(text)
         return Target(model.name or Path(text).stem, model, model.graph, (), text)
