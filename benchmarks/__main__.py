@@ -25,12 +25,14 @@ from benchmarks.stages import DIFF_BAR_S, MEMORY_BAR, median_ms, pass_times, sta
 from benchmarks.starting import deep_chain, starting_times
 from benchmarks.startup import startup_times
 from benchmarks.train_step import train_step_comparisons
+from benchmarks.watching import watching_comparisons
 from benchmarks.whatif import what_if_tables
 
 COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "evaluate": evaluate_comparisons,
     "train": train_step_comparisons,
     "observation": observation_comparisons,
+    "watching": watching_comparisons,
 }
 PARTS = [
     *COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution", "explorer", "profile", "costs",

@@ -83,7 +83,10 @@ def __getattr__(name: str) -> Any:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Called by `%load_ext mithril_nb`: from then on `"gelu"(input="x")` in a cell is `ml.op("gelu")(input="x")`."""
+    """Called by `%load_ext mithril_nb`: from then on `"gelu"(input="x")` in a cell is `ml.op("gelu")(input="x")`.
+
+    It also defines the cell magic `%%mithril_watch`.
+    """
     importlib.import_module("mithril_nb.ipython").load(shell)
 
 

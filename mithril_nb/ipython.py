@@ -4,11 +4,15 @@
 
 Python reads this as the call of a text, which fails; here the syntax tree of each cell is rewritten, before it runs, to
 `ml.op("gelu")(input=..., output=...)`.
+
+It also defines the cell magic `%%mithril_watch`, which shows what JAX traced and compiled while the cell ran, and why.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib
+import sys
 from typing import Any
 
 
@@ -33,12 +37,63 @@ class CalledTexts(ast.NodeTransformer):
         return node
 
 
+MAGIC = "mithril_watch"
+
+
+class CellWatch:
+    """The cell magic `%%mithril_watch`: runs the cell in `with ml.watch()` and shows the report below its output.
+
+    Args:
+        shell: The shell of IPython.
+    """
+
+    def __init__(self, shell: Any):
+        self._shell = shell
+
+    def __call__(self, line: str, cell: str) -> None:
+        """Run a cell; its last expression is shown, as without the magic.
+
+        Args:
+            line: The rest of the line of the magic, which has no options.
+            cell: The lines below it.
+        """
+        __tracebackhide__ = True
+        seen = importlib.import_module("mithril_nb").watch()
+        try:
+            with seen:
+                self._run(f"# %%{MAGIC}\n{cell}")  # the line of the magic: line numbers are those of the whole cell
+        finally:
+            importlib.import_module("IPython.display").display(seen)
+
+    def _run(self, cell: str) -> None:
+        __tracebackhide__ = True
+        shell = self._shell
+        code = shell.transform_cell(cell)
+        name = shell.compile.cache(code, self._number(), raw_code=cell)
+        tree = shell.transform_ast(shell.compile.ast_parse(code, filename=name))
+        shown = tree.body[-1:] if isinstance(tree.body[-1] if tree.body else None, ast.Expr) else []
+        body = ast.Module(tree.body[: len(tree.body) - len(shown)], [])
+        exec(shell.compile(body, name, "exec"), shell.user_ns)
+        exec(shell.compile(ast.Interactive(shown), name, "single"), shell.user_ns)
+
+    def _number(self) -> int:
+        """Return the number of the cell that runs; IPython has counted on already in some releases."""
+        cells, frame = self._shell.compile._filename_map, sys._getframe(1)
+        while frame is not None:
+            if frame.f_code.co_filename in cells:
+                return cells[frame.f_code.co_filename]
+            frame = frame.f_back
+        return self._shell.execution_count
+
+
 def load(shell: Any) -> None:
-    """Start rewriting the cells of a notebook; a second time changes nothing."""
+    """Start rewriting the cells of a notebook, and define the magic; a second time changes nothing."""
     if not any(isinstance(one, CalledTexts) for one in shell.ast_transformers):
         shell.ast_transformers.append(CalledTexts())
+    shell.register_magic_function(CellWatch(shell), "cell", MAGIC)
 
 
 def unload(shell: Any) -> None:
-    """Stop rewriting."""
+    """Stop rewriting, and remove the magic."""
     shell.ast_transformers[:] = [one for one in shell.ast_transformers if not isinstance(one, CalledTexts)]
+    shell.magics_manager.magics["cell"].pop(MAGIC, None)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from mithril_nb.cost.blocks import ByBlock, no_block, with_outer
 from mithril_nb.cost.comparison import Comparison, compared
 from mithril_nb.cost.difference import Difference, against_xla, between
+from mithril_nb.cost.drawn import Drawn, picture
+from mithril_nb.cost.lines import ByLine, SourceLines, figures_by_line
 from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
 from mithril_nb.cost.records import (
     CostRow,
@@ -33,7 +34,7 @@ from mithril_nb.cost.records import (
 from mithril_nb.cost.roles import ByRole
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
-from mithril_nb.display import Shown, finite
+from mithril_nb.display import finite
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.records import ROLES, UNATTRIBUTED
@@ -46,7 +47,7 @@ ON_EACH_DEVICE = "shard_map: what runs on each device is counted for one of them
 
 
 @dataclass(frozen=True)
-class Cost(Shown):
+class Cost(Drawn):
     """What a program costs by one way of counting.
 
     What is unknown is in no sum: `notes` and `unknown` name it, and a sum beside it is a lower bound.
@@ -63,6 +64,7 @@ class Cost(Shown):
         symbolic: The program with sizes that may have names and no numbers; `None` if XLA counted.
         order: Blocks in the order in which the program comes to them, which XLA does not keep; by default that of rows.
         device: The `jax.Device` that the program is for; `None` for JAX's own default.
+        lines: The user's lines of Python behind the rows.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -85,6 +87,7 @@ class Cost(Shown):
     symbolic: SymbolicProgram | None = field(default=None, repr=False, compare=False)
     order: tuple[str, ...] = field(default=(), repr=False, compare=False)
     device: Any = field(default=None, repr=False, compare=False)
+    lines: SourceLines = field(default_factory=SourceLines, repr=False, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "device": None}  # another process has other devices
@@ -114,7 +117,7 @@ class Cost(Shown):
             (('batch', 'width'), None, 501760)
         """
         program = (self.symbolic or SymbolicProgram(self.program, (), ())).at(sizes)
-        return of_equations(program.costs(), program, self.device) if sizes else self
+        return of_equations(program.costs(), program, self.device, self.lines) if sizes else self
 
     def formula(self, path: str = "", field: str = "flops", role: str | None = None) -> str:
         """Return what a block costs with all blocks inside it, in the names of sizes, or in their numbers.
@@ -203,6 +206,15 @@ class Cost(Shown):
             rows.setdefault(row.role or "", []).append(row)
         found = {role: self._sum_of_rows(some) for role, some in rows.items()}
         return ByRole(found, f"costs of {self.program!r}")
+
+    @cached_property
+    def by_line(self) -> ByLine:
+        """Figures of each of the user's lines of Python, by `"net.py:12"`; `""` is what has none.
+
+        They add up to `total`. A row that comes from several lines is split into equal parts. Parameters have no line.
+        `print` shows the source with the figures beside it.
+        """
+        return figures_by_line(self)
 
     @cached_property
     def by_block_and_role(self) -> Mapping[str, Mapping[str, Figures]]:
@@ -405,55 +417,6 @@ class Cost(Shown):
         """
         return data_frame(self.to_dict(rows=by == "row"), by)
 
-    def treemap(self, field: str | None = None, width: int = 720) -> Any:
-        """Return a picture in which the area of each block is what it costs, a `mithril_nb.viz.costs.drawing.Drawing`.
-
-        Args:
-            field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`; by default the FLOPs,
-                or the time if that was measured.
-            width: Width in px.
-
-        Raises:
-            UnknownOptionError: There is no such field, or it is no width.
-        """
-        return _picture("treemap").treemap(self.to_dict(rows=False), self._drawn if field is None else field, width)
-
-    def roofline(self, peaks: Any = None, width: int = 720) -> Any:
-        """Return a picture of the machine's roofline with each block below it, a `Drawing` too.
-
-        Args:
-            peaks: What the machine can do, as `ml.machine()` returns it, or `flops_per_s`, `bytes_per_s`
-                and `source` by name. By default a profile's, or what `ml.machine()` measured of the program's device.
-            width: Width in px.
-
-        Raises:
-            UnknownOptionError: These are no peaks, or it is no width.
-        """
-        data = self.to_dict(rows=False)
-        if peaks is None and not data.get("machine"):
-            peaks = importlib.import_module("mithril_nb.measure.machines").known_machine(self.device)
-        return _picture("roofline").roofline(data, peaks, width)
-
-    def overlay(self, graph: Any, field: str | None = None, expanded: Collection[str] = ()) -> Any:
-        """Return the graph of the program with the cost of each block on it, a `Drawing` too.
-
-        Args:
-            graph: The inspection that the costs are of or its graph, or the model that the program is of or its graph.
-            field: As for `treemap`.
-            expanded: Paths of the groups whose insides are drawn, as a graph of an inspection names its nodes; or one.
-
-        Raises:
-            UnknownOptionError: There is no such field, it is no graph, or these are not the costs of this graph.
-            UnknownBlockError: The graph has no such group.
-        """
-        data, name = self.to_dict(rows=False), self._drawn if field is None else field
-        return _picture("overlay").overlay_of(data, graph, name, expanded)
-
-    @property
-    def _drawn(self) -> str:
-        """What a picture shows if nobody says what."""
-        return "time_s" if self.source == "measured" and self.total.time_s is not None else "flops"
-
     def __repr__(self) -> str:
         total = self.total
         figures = {"flops": total.flops, "bytes_accessed": total.bytes_accessed, "time_s": total.time_s}
@@ -461,7 +424,7 @@ class Cost(Shown):
         return f"{type(self).__name__}({self.program!r}, {self.source}: {told})"
 
     def __str__(self) -> str:
-        return f"{self.program}: {self.source}\n{_picture('table').cost_text(self.to_dict(rows=False), is_exact=True)}"
+        return f"{self.program}: {self.source}\n{picture('table').cost_text(self.to_dict(rows=False), is_exact=True)}"
 
 
 def _costs(given: object, what: str) -> Cost:
@@ -479,22 +442,23 @@ def _costs(given: object, what: str) -> Cost:
     )
 
 
-def _picture(name: str) -> Any:
-    """Return what draws: it stands above this room, and is looked for when something is drawn, as in display.py."""
-    return importlib.import_module(f"mithril_nb.viz.costs.{name}")
-
-
-def of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram, device: Any = None) -> Cost:
+def of_equations(
+    rows: tuple[CostRow, ...], program: SymbolicProgram, device: Any = None, lines: SourceLines | None = None
+) -> Cost:
     """Return what a program costs whose equations are known.
 
     Args:
         rows: What each of its equations costs.
         program: The program.
         device: The `jax.Device` that it is for.
+        lines: The files that its lines of Python are in.
     """
     unknown = program.notes if program.symbols else notes_of(rows)
     spread = (ON_EACH_DEVICE,) if any("shard_map" in one.transforms for one in program.equations) else ()
     branches = notes_of_branches(one.primitive for one in program.equations if one.repeats != 0)
     notes = (*unknown, *branches, *notes_of_params(program.inputs), *spread, NOT_RUN)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
-    return Cost(program.name, "analytic", rows, program.params, notes, None, once, symbolic=program, device=device)
+    places = (lines or SourceLines()).behind_equations(program.equations)
+    return Cost(
+        program.name, "analytic", rows, program.params, notes, None, once, symbolic=program, device=device, lines=places
+    )

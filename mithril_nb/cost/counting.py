@@ -13,6 +13,7 @@ from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
+from mithril_nb.cost.lines import SourceLines
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -127,7 +128,7 @@ def costs_so_far(inspection: Inspection) -> Costs:
 def _analytic(inspection: Inspection) -> Cost:
     check = inspection.check_sizes
     program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs, check=check)
-    return of_equations(program.costs(), program, inspection.device)
+    return of_equations(program.costs(), program, inspection.device, _files(inspection))
 
 
 def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None) -> Cost:
@@ -162,7 +163,13 @@ def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None)
         counted.fusions,
         order=tuple(dict.fromkeys(one.block for one in known_equations(inspection))),
         device=inspection.device,
+        lines=_files(inspection).behind_instructions(stage.instructions),
     )
+
+
+def _files(inspection: Inspection) -> SourceLines:
+    """Return the files that the lines of a program are in."""
+    return SourceLines({}, *inspection.source_files)
 
 
 @dataclass(frozen=True)

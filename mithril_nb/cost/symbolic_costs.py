@@ -465,6 +465,7 @@ class _Numbers:
         return Equation(
             one.id, one.primitive, one.block, one.role, inputs, outputs, one.source, repeats, one.is_call, params,
             one.origin, one.is_used, tuple(map(self.constant, one.constants)), one.transforms,
+            one.library_source, one.source_range,
         )  # fmt: skip
 
     def param(self, value: Any) -> Any:

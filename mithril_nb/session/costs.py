@@ -49,6 +49,7 @@ def cost_table(cost: Cost, paths: Sequence[str], hues: Mapping[str, int], *, is_
         "source": cost.source,
         "rows": rows,
         "total": {**_row(UNATTRIBUTED, cost.total, cost.by_role, {}, formulas.get(None)), "label": "total"},
+        "lines": {source: _told_figures(figures) for source, figures in cost.by_line.items() if source},
         "notes": list(cost.notes),
         "stale": is_stale,
     }
@@ -67,10 +68,13 @@ def _row(
         "label": path or UNATTRIBUTED_LABEL,
         "hue": -1 if hue is None else hue,
         **_figures(figures, formulas),
-        # Most roles of most blocks have nothing, and most figures are known: what is not there is 0.
-        "roles": {role: {name: value for name in FIGURES if (value := getattr(found, name))}
-                  for role, found in roles.items() if role},
-    }  # fmt: skip
+        "roles": {role: _told_figures(found) for role, found in roles.items() if role},
+    }
+
+
+def _told_figures(figures: Figures) -> dict[str, Any]:
+    """Return the figures that are known and not 0: most roles of most blocks have none."""
+    return {name: value for name in FIGURES if (value := getattr(figures, name))}
 
 
 def _figures(figures: Figures, formulas: Mapping[str, str] | None) -> dict[str, Any]:

@@ -110,6 +110,7 @@ def instruction_data(one: Instruction) -> dict[str, Any]:
         "attributes": dict(one.attributes),
         "transforms": list(one.transforms),
         "source": list(one.source),
+        "library_source": list(one.library_source),
     }
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages import jax_versions
+from mithril_nb.stages.once import Once
 from mithril_nb.stages.places import told_line
 from mithril_nb.stages.trace import tracing
+
+Value = TypeVar("Value")
 
 _MOST_LINES = 8
 
@@ -71,6 +75,21 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
             line = frame.lineno or 0
             return Failure(type(error).__name__, message, f"{label}:{line}", frame.line or "", (frame.filename, line))
     return Failure(type(error).__name__, message)
+
+
+def made(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
+    """Return what is made on demand, or raise why there is none.
+
+    Args:
+        part: What is made.
+        failed: Returns what to raise for an error of JAX; a block that is unavailable gives the reason itself.
+    """
+    try:
+        return part.get()
+    except StageUnavailableError:
+        raise
+    except Exception as error:
+        raise failed(error) from error
 
 
 def not_traced(name: str, error: Exception) -> StageUnavailableError:

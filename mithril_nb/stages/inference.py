@@ -34,6 +34,7 @@ class Draft:
         shapes: Specs of its results.
         attributes: Names and values, as the stage writes them.
         asks: Those of whose block it is, if it is only some of its operands, or none.
+        near: Ids of the equations of those it has its block from, if it has none of its own: their lines are its lines.
     """
 
     id: str
@@ -53,16 +54,19 @@ class Draft:
     shapes: tuple[TensorSpec, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
     asks: tuple[str, ...] | None = None
+    near: tuple[str, ...] = ()
 
     def finished(self, equations: Mapping[str, Equation]) -> Instruction:
         """Return the instruction; where its equations stand in Python, and under which transforms, comes from them."""
         if len(self.equations) == 1 and self.equations[0] in equations:  # nearly always
             only = equations[self.equations[0]]
-            transforms, source = only.transforms, (only.source,) if only.source else ()
+            transforms, source = only.transforms, (only.place,) if only.source else ()
+            library_source = (only.library_source,) if only.library_source else ()
         else:
-            known = [equations[id] for id in self.equations if id in equations]
+            known = [equations[id] for id in self.equations or self.near if id in equations]
             transforms = max((equation.transforms for equation in known), key=len, default=())
-            source = tuple(dict.fromkeys(equation.source for equation in known if equation.source))
+            source = tuple(dict.fromkeys(equation.place for equation in known if equation.source))
+            library_source = tuple(dict.fromkeys(one.library_source for one in known if one.library_source))
         return Instruction(
             self.id,
             self.opcode,
@@ -77,6 +81,7 @@ class Draft:
             self.attributes,
             transforms,
             source,
+            library_source,
         )
 
 
@@ -156,6 +161,11 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
             return
 
 
+def near_of(others: Iterable[Draft]) -> tuple[str, ...]:
+    """Return the equations of some drafts, and of those without any the equations near them, as `Draft.near`."""
+    return tuple(dict.fromkeys(id for one in others for id in one.equations or one.near))
+
+
 def _ask(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
     if draft.shares or draft.is_settled:
         return False
@@ -170,5 +180,6 @@ def _ask(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
             draft.origin = "inferred"
             if not draft.equations and len(near) == 1 and len(draft.operands) <= 1:
                 draft.equations = near[0].equations
+            draft.near = near_of(near)
             return True
     return False

@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 import jax
 
 from mithril_nb.display import Shown
-from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages.as_data import inspection_data
-from mithril_nb.stages.failure import no_figures, no_stage, not_changed, not_compiled, not_traced
+from mithril_nb.stages.failure import made, no_figures, no_stage, not_changed, not_compiled, not_traced
 from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
@@ -433,21 +432,18 @@ class Inspection(Shown):
         """
         return importlib.import_module("mithril_nb.viz.inspection_page").inspection_page(self, path, stages)
 
+    @property
+    def source_files(self) -> tuple[Mapping[str, str], str]:
+        """Path of each of the user's files that equations come from, by label; and the Python that builds the model."""
+        if self.given is not None:
+            return {}, ""
+        return {label: path for path, label in self._traced().labels.items()}, self._traced().model
+
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
-        try:
-            return part.get()
-        except StageUnavailableError:
-            raise
-        except Exception as error:
-            raise not_compiled(self.name, what, error) from error
+        return made(part, partial(not_compiled, self.name, what))
 
     def _traced(self) -> Program:
-        try:
-            return self._pipeline.program.get()
-        except StageUnavailableError:  # of a block that says why itself
-            raise
-        except Exception as error:
-            raise not_traced(self.name, error) from error
+        return made(self._pipeline.program, partial(not_traced, self.name))
 
 
 def inspect(

@@ -25,11 +25,6 @@ from jax.extend import core
 
 from mithril_nb.graph.spec import TensorSpec
 
-try:  # The public door gives text only; without this one equations have no source line.
-    from jax._src.source_info_util import user_frames
-except ImportError:  # pragma: no cover
-    user_frames = None
-
 try:
     from jax._src import compilation_cache as cache
 except ImportError:  # pragma: no cover
@@ -254,6 +249,11 @@ def frames(traceback: Any) -> Sequence[CodeType]:
     return () if traceback is None else traceback.raw_frames()[0]
 
 
+def frames_and_offsets(traceback: Any) -> tuple[Sequence[CodeType], Sequence[int]]:
+    """Return the code of each Python frame, the innermost first, and the offset of its instruction in bytes."""
+    return traceback.raw_frames()
+
+
 @lru_cache(maxsize=8192)
 def library_of(file: str) -> str | None:
     """Return the name of the installed library that a file of Python belongs to, or `None` if it is the person's."""
@@ -272,25 +272,16 @@ def start_of(jaxpr: Any) -> str:
     return getattr(debug, "func_src_info", "").partition(" at ")[2]
 
 
-def source_place(equation: Any) -> tuple[str, int] | None:
-    """Return path and line of the innermost line of Python that belongs to no installed library.
+def library_label(path: str) -> str:
+    """Return the path of a file of a library, from the name of the library on.
 
-    If there is none, that of the innermost line of a library other than JAX; `None` if there is none either.
+    Examples:
+        >>> library_label(jax.nn.__file__)
+        'jax/nn/__init__.py'
     """
-    return _source_place(equation.source_info.traceback)
-
-
-@lru_cache(maxsize=8192)
-def _source_place(traceback: Any) -> tuple[str, int] | None:
-    if traceback is None or user_frames is None:
-        return None
-    first = None
-    for frame in user_frames(traceback):
-        place = frame.file_name, frame.start_line
-        if library_of(frame.file_name) in (None, "mithril_nb", "python"):
-            return place
-        first = first or place
-    return first
+    parts = path.replace(os.sep, "/").split("/")
+    library = library_of(path)
+    return "/".join(parts[parts.index(library) :]) if library in parts else parts[-1]
 
 
 def file_label(path: str) -> str:

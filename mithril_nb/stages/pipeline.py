@@ -28,7 +28,7 @@ from mithril_nb.stages.records import Instruction, Stage
 from mithril_nb.stages.trace.dataflow import Value, dataflow
 from mithril_nb.stages.trace.equations import each_equation
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
-from mithril_nb.stages.trace.python_source import Place, source_of_functions, source_of_model
+from mithril_nb.stages.trace.python_source import source_of_functions, source_of_model
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Trace, trace, trace_up_to_failure
 from mithril_nb.stages.xla.buffers import Buffer, read_buffers
@@ -146,7 +146,7 @@ class Pipeline:
     def _analyse(self) -> Program:
         traced = self.traced.get()
         with paused_collector():
-            return Program(traced, self._told.params)
+            return Program(traced, self._told.params, self._told.source)
 
     def _find_names(self) -> Program | Names:
         return self.program.get() if self._given is None else self._given.names(self._told.params)
@@ -258,7 +258,7 @@ class Pipeline:
                 partial_trace, error = trace_up_to_failure(self._fn, self._args, self._told.name, first)
         else:
             raise AssertionError("it is asked only of a program that cannot be traced")
-        known = None if partial_trace is None else Program(partial_trace, self._told.params)
+        known = None if partial_trace is None else Program(partial_trace, self._told.params, self._told.source)
         return known, failure_of(error, in_trace=True)
 
     def _partial(self, name: str) -> Stage:
@@ -281,9 +281,7 @@ class Pipeline:
     def _sourced(self, program: Program, failure: Failure | None = None) -> Read:
         if self._told.source is not None:
             return source_of_model(*self._told.source, program.equations)
-        found = ((site.id, jax_versions.source_place(site.equation)) for site in program.sites)
-        places = {id: Place(place[0], program.labels[place[0]], place[1]) for id, place in found if place is not None}
-        return source_of_functions(places, program.equations, failure)
+        return source_of_functions(program.places, program.equations, failure)
 
     def _make_graph(self) -> Stage:
         program, made = self.program.get(), self.stages["jaxpr"].get()

@@ -28,11 +28,25 @@ def told_lines(file: str, lines: Sequence[int]) -> str:
 
 
 def told_line(source: str) -> str:
-    """Return what to call the line of an instruction's source, `file:line`.
+    """Return what to call the line or lines of an instruction's source, `file:line` or `file:first-last`.
 
     Examples:
-        >>> told_line("cell [12]:3"), told_line("net.py:3"), told_line("model")
-        ('cell [12], line 3', 'net.py:3', 'model')
+        >>> told_line("cell [12]:3"), told_line("net.py:3"), told_line("net.py:3-7"), told_line("model")
+        ('cell [12], line 3', 'net.py:3', 'net.py:3-7', 'model')
     """
-    file, _, line = source.rpartition(":")
-    return told_lines(file, [int(line)]) if file and line.isdigit() else source
+    file, first, last = lines_of_source(source)
+    return told_lines(file, [first] if first == last else [first, last]) if file else source
+
+
+def lines_of_source(source: str) -> tuple[str, int, int]:
+    """Return the file of an instruction's source, its first line and its last; `""` and 0 if it is none.
+
+    Examples:
+        >>> lines_of_source("net.py:3-7"), lines_of_source("net.py:3"), lines_of_source("model")
+        (('net.py', 3, 7), ('net.py', 3, 3), ('', 0, 0))
+    """
+    file, _, lines = source.rpartition(":")
+    first, _, last = lines.partition("-")
+    if not (file and first.isdigit() and (last or first).isdigit()):
+        return "", 0, 0
+    return file, int(first), int(last or first)

@@ -23,6 +23,8 @@ ROLES: tuple[Role, ...] = ("forward", "backward", "update")
 Origin = Literal["tagged", "inferred"]
 Param = None | bool | int | float | str | tuple["Param", ...]
 """A param of an equation as plain data."""
+Range = tuple[int, int | None, int, int | None]
+"""First line and column of an expression, last line, and the column after it; columns are bytes from 0, if known."""
 Constant = float | str | None
 """What is known about an operand without running anything."""
 SIZE = "size "
@@ -48,7 +50,7 @@ class Equation:
         role: Which part of a step it belongs to; `None` if nobody knows.
         inputs: Specs of its operands.
         outputs: Specs of its results.
-        source: Line of Python it comes from, as `"file.py:12"`, or `""`.
+        source: The user's line of Python that it comes from, as `"file.py:12"`, or `""` if there is none.
         repeats: How often it runs per run of the program: the product of the trip counts around it. `None` if unknown.
         is_call: Whether it only calls nested jaxprs, whose equations are listed (and counted) on their own.
         params: Pairs of name and value of its params that are plain data; nested jaxprs and functions are left out.
@@ -60,6 +62,9 @@ class Equation:
             flow of data does, else `None`.
         transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, `"while"`, `"cond"`,
             `"custom_jvp"`, `"custom_vjp"`, `"shard_map"`.
+        library_source: Line of the library that the user's line called and that made it, as
+            `"optax/_src/transform.py:12"`, or `""`.
+        source_range: The range of the user's expression, which begins on the line of `source`; `None` if unknown.
     """
 
     id: str
@@ -76,6 +81,15 @@ class Equation:
     is_used: bool = True
     constants: tuple[Constant, ...] = ()
     transforms: tuple[str, ...] = ()
+    library_source: str = ""
+    source_range: Range | None = None
+
+    @property
+    def place(self) -> str:
+        """`source` with the last line of an expression of several lines: `"file.py:12-14"`."""
+        if self.source_range is None or self.source_range[2] <= self.source_range[0]:
+            return self.source
+        return f"{self.source}-{self.source_range[2]}"
 
     @property
     def param(self) -> Mapping[str, Param]:
@@ -102,7 +116,9 @@ class Instruction:
         shapes: Specs of its results.
         attributes: Pairs of name and value, as the stage writes them.
         transforms: What it is inside of, from the outside in: `"vmap"`, `"remat"`, `"scan"`, ...
-        source: Lines of Python it comes from, as `"file.py:12"`.
+        source: The user's lines of Python that it comes from, as `"file.py:12"`, or `"file.py:12-14"` for an expression
+            of several lines.
+        library_source: Lines of libraries that these lines called, as `"optax/_src/transform.py:12"`.
     """
 
     id: str
@@ -118,6 +134,7 @@ class Instruction:
     attributes: tuple[tuple[str, str], ...] = ()
     transforms: tuple[str, ...] = ()
     source: tuple[str, ...] = ()
+    library_source: tuple[str, ...] = ()
 
     @property
     def blocks(self) -> MappingProxyType[str, float]:

@@ -9,6 +9,7 @@ from typing import Any
 from mithril_nb import stages
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
+from mithril_nb.retraces.watching import unwatched
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
 from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options, without_partial
 from mithril_nb.targets.calls import check_call
@@ -106,7 +107,7 @@ def inspect(
     found = inspect_late(target, args, given, late)
     if found is not None:
         return found
-    target, args, given = without_trace(*without_partial(target, args, given))
+    target, args, given = without_trace(*without_partial(unwatched(target), args, given))
     check_target(target, args, {"shapes": shapes, **asked})
     if takes_params(target, args, given, params):
         given, params = {**given, "params": params}, DEFAULT

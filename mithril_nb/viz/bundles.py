@@ -8,6 +8,7 @@ from typing import Any
 from mithril_nb.graph.records import Block, LogicalGraph
 from mithril_nb.viz.costs.change import change
 from mithril_nb.viz.costs.drawing import Drawing
+from mithril_nb.viz.costs.lines import lines_html, lines_text
 from mithril_nb.viz.costs.memory.timeline import memory_timeline
 from mithril_nb.viz.costs.numbers import Numbers
 from mithril_nb.viz.costs.profile import profile_html, profile_text
@@ -19,6 +20,7 @@ from mithril_nb.viz.inspection_summary import summary_html, summary_text
 from mithril_nb.viz.listing import MOST_LINES, cut_text, listing_html, listing_text
 from mithril_nb.viz.picture import Picture, picture
 from mithril_nb.viz.records import Diagram
+from mithril_nb.viz.retraces import retraces_html, retraces_text
 from mithril_nb.viz.svg import diagram_svg
 from mithril_nb.viz.text import block_text, graph_text
 from mithril_nb.viz.transform_steps import steps_html, steps_text
@@ -117,6 +119,11 @@ def _cost(cost: Any) -> Bundle:
     return {"text/plain": cost_text(data), "text/html": cost_html(data)}
 
 
+def _by_line(found: Any) -> Bundle:
+    data = found.to_dict()
+    return {"text/plain": lines_text(data), "text/html": lines_html(data)}
+
+
 def _drawing(drawing: Drawing) -> Bundle:
     return {"text/plain": drawing.text, "text/html": drawing.html, "image/svg+xml": drawing.svg}
 
@@ -135,6 +142,10 @@ def _transforms(steps: Any) -> Bundle:
     return {"text/plain": steps_text(steps), "text/html": steps_html(steps)}
 
 
+def _watched(report: Any) -> Bundle:
+    return {"text/plain": retraces_text(report), "text/html": retraces_html(report)}
+
+
 def _physical(model: Any) -> Bundle:
     made = picture(model.graph, model.input_specs)
     return {**picture_bundle(made, "physical model"), "text/plain": repr(model)}
@@ -151,6 +162,7 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Pass": _pass,
     "Kernel": _kernel,
     "Buffer": lambda buffer: {"text/plain": str(buffer)},
+    "ByLine": _by_line,
     "Change": lambda found: _drawing(change(found.to_dict())),
     "Cost": _cost,
     "Costs": _cost,
@@ -159,6 +171,10 @@ RENDERERS: dict[str, Callable[[Any], Bundle]] = {
     "Drawing": _drawing,
     "MemoryUse": lambda use: _drawing(memory_timeline(use.to_dict())),
     "Run": _run,
+    "FunctionReport": _watched,
+    "WatchReport": _watched,
+    "Watch": lambda watch: _watched(watch.report()),
+    "Watched": lambda watched: _watched(watched.report()),
     "Sweep": lambda found: _drawing(sweep(found.to_dict())),
     "TransformStep": lambda step: _transforms([step]),
     "TransformSteps": _transforms,

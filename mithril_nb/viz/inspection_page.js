@@ -129,7 +129,7 @@
     if (ids.length) parts.push(`equation${ids.length > 1 ? "s" : ""} ${named}`);
     const inside = look.transforms.length ? `inside of ${look.transforms.join(", ")}` : "";
     const help = (data.help[stage.name] || {})[opcode] || "";
-    return [parts.filter(Boolean).join(" · "), help, inside, look.source.join(", ")].filter(Boolean).join("\n");
+    return [parts.filter(Boolean).join(" · "), help, inside, look.source.join(", "), look.library.join(", ")].filter(Boolean).join("\n");
   }
 
   class Pane {

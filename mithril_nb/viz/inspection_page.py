@@ -28,7 +28,7 @@ from mithril_nb.viz.style import base_css, heading_css, heading_html
 if TYPE_CHECKING:  # these import JAX
     from mithril_nb.stages import Inspection
     from mithril_nb.stages.graph.stage_graph import StageGraph
-    from mithril_nb.stages.records import Stage
+    from mithril_nb.stages.records import Instruction, Stage
     from mithril_nb.stages.xla.passes import Pass
 
 FIRST = ("jaxpr", "stablehlo", "hlo")
@@ -119,6 +119,10 @@ class _Table:
         return self.places.setdefault(value, len(self.places))
 
 
+def _look_of(one: Instruction) -> Hashable:
+    return one.shares, one.role, one.origin, one.transforms, one.source[:4], one.library_source[:4]
+
+
 def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
     """Return texts, and what is known of each instruction as columns of numbers into tables that all stages share."""
     equations, groups, looks, opcodes, paths = (_Table() for _ in range(5))
@@ -136,7 +140,7 @@ def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
                 "line": [line - before for line, before in zip(starts, [0, *starts], strict=False)],
                 "span": [one.lines for one in made],
                 "group": [groups(one.equations) for one in made],
-                "look": [looks((one.shares, one.role, one.origin, one.transforms, one.source[:4])) for one in made],
+                "look": [looks(_look_of(one)) for one in made],
                 "opcode": [opcodes(one.opcode) for one in made],
             }
         )
@@ -154,8 +158,9 @@ def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
                 "origin": origin,
                 "transforms": transforms,
                 "source": source,
+                "library": library,
             }
-            for shares, role, origin, transforms, source in seen
+            for shares, role, origin, transforms, source, library in seen
         ],
         "equations": list(equations.places),
         "opcodes": list(opcodes.places),

@@ -1,15 +1,16 @@
-"""`ml.watch`: one run with live curves and controls, for a run that was started from code."""
+"""`ml.watch`: a run with live curves and controls, or a jitted function with the reasons of its retraces."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, overload
 
 import traitlets
 
 from mithril_nb.display import render
-from mithril_nb.errors import Diagnostic, UnknownOptionError
+from mithril_nb.errors import Diagnostic, UnknownOptionError, short_repr
+from mithril_nb.retraces import Watch, Watched
 from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.training import Rows, follow, run_view
 from mithril_nb.train import Run
@@ -106,20 +107,70 @@ class LiveRun(FrontEndWidget):
         return {**live, **render(self.source)}, metadata
 
 
-def watch(run: Run) -> LiveRun:
-    """Show a run with live curves and controls. The run goes on whether it is shown or not.
+@overload
+def watch(target: None = None) -> Watch: ...
+
+
+@overload
+def watch(target: Run) -> LiveRun: ...
+
+
+@overload
+def watch(target: Callable[..., Any]) -> Watched: ...
+
+
+def watch(target: Run | Callable[..., Any] | None = None) -> LiveRun | Watched | Watch:
+    """Watch a run of `ml.fit`, a jitted function, or all functions that run in a `with` block.
+
+    A run is shown with live curves and controls; it continues whether it is shown or not.
+
+    A watched function is called as before: results, donation, static arguments, errors and attributes such as `lower`
+    are those of the jitted function. It counts calls, cache hits, traces, lowerings and compilations with their time.
+    For each retrace it finds the user's line and the reason: the call is compared with the most similar earlier one.
+    A call costs about 1 µs more, which is 1.3 times a call of an empty program on a CPU; a trace costs about 0.3 ms
+    more. No array is kept, and memory is bounded: 100 retraces of each function are kept, the rest are counted.
+
+    A block, `with ml.watch() as seen:`, watches every function that is traced or compiled in it, on all threads.
+    Its calls and cache hits are unknown, because JAX reports no event for a cache hit. In a notebook, after
+    `%load_ext mithril_nb`, the magic `%%mithril_watch` at the top of a cell does this and shows the report.
+
+    The backward pass that `jax.grad` compiles after a call is counted by a block, and not by a watched function.
 
     Args:
-        run: What `ml.fit` gave; started or not.
+        target: A run, started or not; a function that `jax.jit` returned; any other function, which is jitted; nothing
+            for a block.
 
     Returns:
-        The widget; the last expression of a cell shows it.
+        The widget of a run; the watched function; or the object for the `with` statement. The latter two have
+        `report` and `retraces`, and show their report when printed and as the output of a cell.
 
     Raises:
-        UnknownOptionError: The value is no run.
+        UnknownOptionError: The target is neither a run nor a function.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp
+        >>> step = watch(jax.jit(lambda x: 2 * x))
+        >>> for size in (32, 32, 33):
+        ...     _ = step(jnp.ones((size, 10)))
+        >>> found = step.report()
+        >>> found.calls, found.hits, found.traces
+        (3, 1, 2)
+        >>> found.retraces[0].reason
+        'argument 1 `x` changed from f32[32,10] to f32[33,10]'
+        >>> with watch() as seen:
+        ...     for factor in (2, 3):
+        ...         _ = jax.jit(lambda x: 7 * x)(jnp.ones(5))
+        >>> [again.reason.partition(":")[0] for again in seen.retraces]
+        ['a new function object']
     """
-    if not isinstance(run, Run):
+    if isinstance(target, Run):
+        return LiveRun(target)
+    if target is None:
+        return Watch()
+    if not callable(target):
         raise UnknownOptionError(
-            f"cannot watch {run!r}.", (("needs", "a run"),), "ml.watch(ml.fit(model, data).start())"
+            f"cannot watch {short_repr(target)}.",
+            (("needs", "a run, a function, or nothing in a with statement"),),
+            "ml.watch(jax.jit(fn))",
         )
-    return LiveRun(run)
+    return Watched(target)

@@ -94,6 +94,7 @@ def _columns(stage: Stage) -> dict[str, Any]:
         ("origin", (one.origin for one in stage.instructions)),
         ("transforms", (one.transforms for one in stage.instructions)),
         ("source", (one.source for one in stage.instructions)),
+        ("library", (one.library_source for one in stage.instructions)),
     ):
         table = _Table()
         found[name] = table.of(values)
@@ -111,7 +112,7 @@ def _equations(inspection: Inspection, stage: Stage) -> dict[str, Any]:
         "primitive": primitives.of(one.primitive for one in known),
         "block": blocks.of(one.block for one in known),
         "role": roles.of(one.role for one in known),
-        "source": [one.source for one in known],
+        "source": [one.place for one in known],
         "tables": {"primitive": primitives.values, "block": blocks.values, "role": roles.values},
     }
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 
 import mithril_nb as ml
 from mithril_nb.backends.jax.custom import inferring_for
@@ -217,11 +218,11 @@ def test_op_gives_blocks_of_ours_with_attributes():
 
 
 def test_the_extension_is_loaded_once_and_unloaded():
-    class Shell:
-        ast_transformers: list = []  # noqa: RUF012
-
-    load(Shell)
-    ml.load_ipython_extension(Shell)
-    assert [type(one) for one in Shell.ast_transformers] == [CalledTexts]
-    unload(Shell)
-    assert Shell.ast_transformers == []
+    shell = InteractiveShell()
+    load(shell)
+    ml.load_ipython_extension(shell)
+    assert [type(one) for one in shell.ast_transformers] == [CalledTexts]
+    assert "mithril_watch" in shell.magics_manager.magics["cell"]
+    unload(shell)
+    assert shell.ast_transformers == []
+    assert "mithril_watch" not in shell.magics_manager.magics["cell"]

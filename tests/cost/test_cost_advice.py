@@ -41,6 +41,9 @@ CASES = {
         inspection = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)
         inspection.cost("compiled")
         """,
+    "cost/lines.py:ByLine.__missing__": f"""{STEP}
+        cost.by_line["model:44"]
+        """,
     "cost/memory/use.py:memory_of": """
         from mithril_nb.cost.memory.use import memory_of
         inspection = ml.inspect(jnp.sin, jnp.ones(3))

@@ -21,7 +21,7 @@ FLOORS = [
     {"program"},
     {"backends"},
     {"stages"},
-    {"cost"},
+    {"cost", "retraces"},
     {"physical"},
     {"interop"},
     {"train", "launch"},

@@ -311,6 +311,10 @@ FILES = {
         wrong = new_path("wrong.json"); wrong.write_text("model = 3")
         ml.load(wrong)
         """,
+    "models/files.py:_bytes_of": """
+        path = new_path("model.json"); ml.save(Linear(3), path)
+        ml.load(path.with_name("modle.json"))
+        """,
     "models/files.py:_check_path": """
         model = Linear(3)
         ml.save(model, None)

@@ -1,6 +1,7 @@
 """What `save` and `load` say of what is no model, no path, or no place to write to. The whole text."""
 
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +30,28 @@ def constant(value: object) -> dict:
 
 
 CASES = [
+    (
+        "a file with almost this name",
+        lambda: (saved("tests/digits.json"), load("tests/digit.json")),
+        """
+        ModelFileError: cannot read 'tests/digit.json'.
+            because  No such file or directory
+            Try: ml.load('tests/digits.json')
+        """,
+    ),
+    (
+        "a broken model in a file",
+        lambda: (
+            Path("broken.json").write_text('{"format": "mithril_nb.model", "version": 2, "name": ""}'),
+            load("broken.json"),
+        ),
+        """
+        ModelFileError: this model is broken.
+            file     broken.json
+            because  expected an object with 'nodes', found None
+            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+        """,
+    ),
     (
         "a file with a zero byte in its path",
         lambda: load("a\0b"),

@@ -249,6 +249,17 @@ def test_a_table_has_formulas_where_sizes_have_only_names() -> None:
     assert rows_of(cost, "head", "flops")["rows"][0]["formula"] == "2·B·M·N·K with B=1, M=batch, N=width, K=width"
 
 
+def test_a_table_has_what_each_line_of_python_costs() -> None:
+    def net(x: Any, w: Any) -> Any:
+        y = x @ w
+        return jnp.tanh(y)
+
+    cost = inspect(net, jnp.ones((2, 3)), jnp.ones((3, 4))).cost()
+    first, second = cost_table(cost, [], {})["lines"].items()
+    assert first == (next(iter(cost.by_line)), {"flops": 48, "bytes_accessed": 104})
+    assert second[1] == {"bytes_accessed": 64, "transcendentals": 8}
+
+
 def test_a_block_with_others_inside_has_a_self_and_a_total_cost() -> None:
     def net(x: Any, w: Any) -> Any:
         with jax.named_scope("mlp"):

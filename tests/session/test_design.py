@@ -12,6 +12,7 @@ from mithril_nb.graph.paths import component, name_of
 from mithril_nb.graph.records import LogicalGraph
 from mithril_nb.models import MLP, Conv2d, Linear, Model, Relu
 from mithril_nb.models.source import to_source
+from mithril_nb.session import Session
 from mithril_nb.session.analysis import Analysis
 from mithril_nb.session.design import EDITS, Change, Design, add_block, connect, design_of, remove_blocks, set_attribute
 from mithril_nb.session.history import History
@@ -222,3 +223,27 @@ def test_history_keeps_ten_thousand_steps():
     while history.redo:
         history = history.redone()
     assert history.present.name == "10000"
+
+
+def test_the_first_input_without_a_shape_is_not_to_be_connected():
+    session = Session(design_of(MLP(8, [4], 2), None), JaxBackend())
+    (problem,) = session.analysis.problems
+    assert str(problem) == (
+        "input 'input' of the model has no shape.\n"
+        "    known  ('...', 8)\n"
+        '    Try: wb.do("set_shape", name="input", shape=[32, 8])'
+    )
+    exec(problem.advice, {"wb": session})
+    assert session.analysis.problems == ()
+
+
+def test_the_shape_that_is_advised_fits_the_other_input_of_the_block():
+    session = Session(design_of(Model() | Linear(10), {"input": [32, 64]}), JaxBackend())
+    session.do("add_block", kind="Add")
+    (problem,) = session.analysis.problems
+    assert problem.advice == (
+        'wb.do("connect", source="linear_0.output", target="add_0.right")'
+        '  # or wb.do("set_shape", name="add_0_right", shape=[32, 10])'
+    )
+    exec(problem.advice.split("  # or ")[1], {"wb": session})
+    assert session.analysis.problems == ()

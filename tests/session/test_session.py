@@ -202,30 +202,6 @@ def test_an_input_without_a_shape_is_a_problem_with_a_way_out(session):
         session.do("undo")
 
 
-def test_the_first_input_without_a_shape_is_not_to_be_connected():
-    session = Session(design_of(MLP(8, [4], 2), None), JaxBackend())
-    (problem,) = session.analysis.problems
-    assert str(problem) == (
-        "input 'input' of the model has no shape.\n"
-        "    known  ('...', 8)\n"
-        '    Try: wb.do("set_shape", name="input", shape=[32, 8])'
-    )
-    exec(problem.advice, {"wb": session})
-    assert session.analysis.problems == ()
-
-
-def test_the_shape_that_is_advised_fits_the_other_input_of_the_block():
-    session = Session(design_of(Model() | Linear(10), {"input": [32, 64]}), JaxBackend())
-    session.do("add_block", kind="Add")
-    (problem,) = session.analysis.problems
-    assert problem.advice == (
-        'wb.do("connect", source="linear_0.output", target="add_0.right")'
-        '  # or wb.do("set_shape", name="add_0_right", shape=[32, 10])'
-    )
-    exec(problem.advice.split("  # or ")[1], {"wb": session})
-    assert session.analysis.problems == ()
-
-
 def test_an_empty_session_is_a_state_like_any_other():
     session = Session(design_of(None, None), JaxBackend())
     snapshot = session.snapshot()

@@ -77,7 +77,7 @@ def test_a_stage_travels_as_columns_that_say_all_of_its_instructions(page: Page)
             assert told == {
                 "opcode": one.opcode, "equations": list(one.equations), "shares": [list(pair) for pair in one.shares],
                 "role": one.role, "origin": one.origin, "transforms": list(one.transforms),
-                "source": list(one.source),
+                "source": list(one.source), "library": list(one.library_source),
             }  # fmt: skip
         assert dict(data["help"])[next(one for one in tables["opcode"] if "tanh" in one)]
     assert not page.ask("request_stage", stage="fortran")["ok"]

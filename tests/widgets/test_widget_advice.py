@@ -11,7 +11,7 @@ CASES = {
         ml.explore(3, through=("grad",))
         """,
     "widgets/live.py:watch": """
-        model, data = Linear(3), (np.ones((64, 4)), np.zeros(64, int))
+        fn = lambda x: x + 1
         ml.watch(3)
         """,
     "widgets/workbench.py:workbench": 'ml.workbench(Linear(3), backend="jax")',

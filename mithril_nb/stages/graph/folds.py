@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.graph.stage_graph import Kind, StageGraph
-from mithril_nb.stages.places import told_line, told_lines
+from mithril_nb.stages.places import lines_of_source, told_line, told_lines
 from mithril_nb.stages.records import LOSS, OPTIMIZER, Role
 
 _PERIODS = 40
@@ -233,7 +233,7 @@ def _fold_run(
 
 def round_name(first: Sequence[Draft]) -> str:
     """Return what to call a round: the lines of Python that its parts come from, or the names of its ends."""
-    lines = sorted({(name, int(line)) for one in first for name, _, line in [one.source.rpartition(":")] if name})
+    lines = sorted({(file, line) for file, line, _ in (lines_of_source(one.source) for one in first) if file})
     if lines:
         file = Counter(name for name, _ in lines).most_common(1)[0][0]
         numbers = [line for name, line in lines if name == file]

@@ -23,6 +23,7 @@ from mithril_nb.stages.inference import (
     blend,
     by_place,
     majority,
+    near_of,
     pass_on,
 )
 from mithril_nb.stages.records import Equation, Instruction, Origin
@@ -270,7 +271,7 @@ class _Module:
             weights = [1.0] * len(counted)
         shares = blend((one.shares, weight) for one, weight in zip(counted, weights, strict=True))
         if shares:
-            draft.shares = shares
+            draft.shares, draft.near = shares, near_of(counted)
             draft.role = majority((one.role, weight) for one, weight in zip(counted, weights, strict=True))
             draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
         is_moved = any(one.id in self._moves for one in inner)
@@ -335,7 +336,7 @@ class _Module:
             for line in computation.instructions:
                 draft = self._drafts[line.name]
                 if shares and not draft.shares and not draft.is_settled:
-                    draft.shares, draft.origin = shares, "inferred"
+                    draft.shares, draft.origin, draft.near = shares, "inferred", near_of(callers)
                     draft.role = draft.role or majority((caller.role, 1.0) for caller in callers)
 
 

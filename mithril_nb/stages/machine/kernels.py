@@ -201,6 +201,7 @@ class Owners:
             "inferred" if any(one.shares for one in parts) else None,
             transforms=max((one.transforms for one in parts), key=len, default=()),
             source=tuple(dict.fromkeys(line for one in parts for line in one.source)),
+            library_source=tuple(dict.fromkeys(line for one in parts for line in one.library_source)),
         )
 
     @cached_property

@@ -140,7 +140,8 @@ class _Printer:
                 record.outputs,
                 params,
                 record.transforms,
-                (record.source,) if record.source else (),
+                (record.place,) if record.source else (),
+                (record.library_source,) if record.library_source else (),
             )
             self._found.insert(place, found)  # before those of its bodies
             self._makers.update(dict.fromkeys(equation.outvars, site.id))

@@ -9,7 +9,7 @@ import ast
 import linecache
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place
@@ -18,6 +18,9 @@ from mithril_nb.stages.records import Equation, Instruction, Role
 
 _LONGEST = 200
 """Lines of a function or class that are shown in whole; of a longer one only the functions inside that matter."""
+
+MODEL = "model"
+"""What the Python that builds a model is called, as a file is by its name."""
 
 _NOTHING = "# no equation of this program was made by Python of yours"
 
@@ -30,11 +33,13 @@ class Place:
         file: Path of the file, as Python knows it.
         label: What a person calls the file.
         line: Number of the line, from 1.
+        end_line: Last line of the expression that begins there; 0 for the same line.
     """
 
     file: str
     label: str
     line: int
+    end_line: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
         return f"{self.label}:{self.line}"
@@ -51,9 +56,12 @@ def source_of_functions(
         failure: What went wrong: below the line that it came from stands why, each line after `!!`.
     """
     made: dict[Place, list[Equation]] = {}
+    ends: dict[Place, int] = {}
     for equation in equations:
         if equation.id in places:
-            made.setdefault(places[equation.id], []).append(equation)
+            place = places[equation.id]
+            made.setdefault(place, []).append(equation)
+            ends[place] = max(ends.get(place, place.line), place.end_line)
     shown: list[str] = []
     found: list[Instruction] = []
     files: dict[str, list[Place]] = {}
@@ -63,15 +71,16 @@ def source_of_functions(
     if failure is not None and failed is not None:
         files.setdefault(failed[0], []).append(Place(failed[0], failure.source.rpartition(":")[0], failed[1]))
     for file, here in files.items():
-        lines = _lines_of(file)
+        lines = lines_of_file(file)
         wanted = sorted({place.line for place in here})
         by_line = {place.line: place for place in here if place in made}
-        for first, last in _spans(lines, wanted):
+        for first, last in spans(lines, wanted):
             shown.append(f"# {told_lines(here[0].label, [first])}")
             for number in range(first, last + 1):
                 shown.append(_unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available")
                 if number in by_line:
-                    found.append(_instruction(str(by_line[number]), len(shown), made[by_line[number]]))
+                    count = min(ends[by_line[number]], last) - number + 1
+                    found.append(_instruction(str(by_line[number]), len(shown), made[by_line[number]], count))
                 if failure is not None and failed == (file, number):
                     shown += [f"    !! {line}" for line in failure.reason]
             shown.append("")
@@ -91,16 +100,17 @@ def source_of_model(
     found = []
     for line, block in sorted(blocks.items()):
         inside = [one for one in equations if one.block == block or one.block.startswith(f"{block}/")]
-        found.append(_instruction(f"model:{line}", line, inside))
+        found.append(_instruction(f"{MODEL}:{line}", line, inside))
     return text, tuple(found)
 
 
-def _lines_of(file: str) -> list[str]:
+def lines_of_file(file: str) -> list[str]:
+    """Return the lines of a file as it is now, with their line ends; nothing if it is not available."""
     linecache.checkcache(file)  # it may have been edited since the last look
     return linecache.getlines(file)
 
 
-def _instruction(id: str, line: int, made: Sequence[Equation]) -> Instruction:
+def _instruction(id: str, line: int, made: Sequence[Equation], count: int = 1) -> Instruction:
     counted = [one for one in made if not one.is_call] or made
     shares = blend((((one.block, 1.0),) if one.block else (), 1.0) for one in counted)
     roles: set[Role | None] = {one.role for one in counted}
@@ -112,6 +122,7 @@ def _instruction(id: str, line: int, made: Sequence[Equation]) -> Instruction:
         shares,
         roles.pop() if len(roles) == 1 else None,  # most lines go forward and backward
         "tagged" if shares else None,
+        count,
         source=(id,),
     )
 
@@ -121,7 +132,7 @@ def _unbroken(code: str) -> str:
     return " ".join(code.splitlines()).rstrip()
 
 
-def _spans(lines: Sequence[str], wanted: Sequence[int]) -> list[tuple[int, int]]:
+def spans(lines: Sequence[str], wanted: Sequence[int]) -> list[tuple[int, int]]:
     """Return first and last lines of the statements around the lines that are wanted, one after another."""
     try:
         with warnings.catch_warnings(action="ignore"):  # said when it was imported

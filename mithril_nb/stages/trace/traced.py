@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.param_names import which_are_params
-from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Role
+from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Range, Role
 from mithril_nb.stages.trace.attribution import Attribution
 from mithril_nb.stages.trace.equations import Site, plain_params, sites_of
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
+from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
+from mithril_nb.stages.trace.user_lines import Lines, lines_of
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
 MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
@@ -53,22 +55,55 @@ class Program:
         by_id: The same by id.
         inputs: What it takes.
         labels: What the files are called that its lines of Python stand in, by path.
+        model: The Python that builds the model that it is a program of, or `""`; the label of its lines is `"model"`.
         tags: How its equations are marked in later stages.
     """
 
-    def __init__(self, trace: Trace, params: Sequence[str]):
+    def __init__(self, trace: Trace, params: Sequence[str], source: tuple[str, Mapping[int, str]] | None = None):
         self.trace = trace
         self.top, self.sites = sites_of(trace.closed.jaxpr)
         attribution = Attribution(trace, self.top, self.sites)
-        places = [jax_versions.source_place(site.equation) for site in self.sites]
-        self.labels = jax_versions.file_labels(place[0] for place in places if place is not None)
-        sources = ["" if place is None else f"{self.labels[place[0]]}:{place[1]}" for place in places]
-        self.equations = tuple(
-            record_of(site, *attribution[site.id], source) for site, source in zip(self.sites, sources, strict=True)
-        )
+        lines = lines_of(trace, self.top)
+        self.labels = jax_versions.file_labels(one.user.file for one in lines.values() if one.user is not None)
+        self.model = "" if source is None else source[0]
+        self._adding = {block: line for line, block in source[1].items()} if source is not None else {}
+        self._told: dict[Lines, tuple[str, str, Range | None]] = {}  # most equations share a line with others
+        self.equations = tuple([self._record(site, lines[site.id], *attribution[site.id]) for site in self.sites])
         self.by_id = {equation.id: equation for equation in self.equations}
         self.inputs = self._inputs(attribution, params)
         self.tags = trace.tags
+
+    @property
+    def places(self) -> dict[str, Place]:
+        """The user's line behind each equation, by its id."""
+        files = {label: path for path, label in self.labels.items()}
+        found: dict[str, Place] = {}
+        for one in self.equations:
+            label, _, line = one.source.rpartition(":")
+            if label in files:
+                found[one.id] = Place(files[label], label, int(line), one.source_range[2] if one.source_range else 0)
+        return found
+
+    def _record(self, site: Site, lines: Lines, block: str, role: Role | None, origin: Origin | None) -> Equation:
+        told = self._told.get(lines)
+        if told is None:
+            told = self._told[lines] = self._sources(lines)
+        if self._adding:
+            source = self._model_source(block)
+            told = (source, told[1], None) if source else told
+        return record_of(site, block, role, origin, *told)
+
+    def _sources(self, lines: Lines) -> tuple[str, str, Range | None]:
+        """Return the user's line, the line of the library, and the range of the user's expression."""
+        user, library = lines
+        known = "" if library is None else f"{jax_versions.library_label(library.file)}:{library.line}"
+        return ("", known, None) if user is None else (f"{self.labels[user.file]}:{user.line}", known, user[1:])
+
+    def _model_source(self, block: str) -> str:
+        """Return the line that adds a block to the model, or the innermost block around it that a line adds."""
+        while block and block not in self._adding:
+            block = block.rpartition("/")[0]
+        return f"{MODEL}:{self._adding[block]}" if block else ""
 
     def _inputs(self, attribution: Attribution, params: Sequence[str]) -> tuple[Input, ...]:
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
@@ -114,6 +149,8 @@ def record_of(
     role: Role | None = None,
     origin: Origin | None = None,
     source: str = "",
+    library_source: str = "",
+    source_range: Range | None = None,
 ) -> Equation:
     """Return an equation as a record, with what is known of whose it is.
 
@@ -123,6 +160,8 @@ def record_of(
         role: Its role.
         origin: How its block is known.
         source: Line of Python it comes from.
+        library_source: Line of the library that this line called.
+        source_range: The range of the expression on that line.
     """
     return Equation(
         site.id,
@@ -139,4 +178,6 @@ def record_of(
         site.is_used,
         site.constants,
         site.transforms,
+        library_source,
+        source_range,
     )

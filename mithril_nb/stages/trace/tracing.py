@@ -52,6 +52,7 @@ class Trace:
         function: The function's own name, whatever the program is called; of an object that is called, its class.
         starts: Where the function begins, as `"file.py:12"`, or `""`.
         traced: What JAX made of it.
+        around: Where the jitted function is called that is all of the program, as JAX's traceback, or `None`.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Trace:
     function: str
     starts: str
     traced: jax.stages.Traced
+    around: Any = None
 
     @cached_property
     def tags(self) -> Tags:
@@ -106,7 +108,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
     # The jaxpr of `jax.jit`, whether the function is jitted already or not: it can be lowered with other names in it.
     jitted: Any = fn if hasattr(fn, "trace") and hasattr(fn, "lower") else jax.jit(fn)
     traced = jitted.trace(*args)
-    closed, donated = _without_outer_jit(traced.jaxpr, jax_versions.donated(traced))
+    closed, donated, around = _without_outer_jit(traced.jaxpr, jax_versions.donated(traced))
     out = traced.out_info
     arguments = _argument_names(fn, len(args))
     inputs = tuple(
@@ -131,7 +133,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced)
+    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, around)
 
 
 def trace_up_to_failure(
@@ -178,8 +180,10 @@ def _function(fn: Any) -> tuple[str, str]:
     return name, "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
 
-def _without_outer_jit(closed: Any, donated: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...]]:
+def _without_outer_jit(closed: Any, donated: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...], Any]:
     """Unwrap a jaxpr that is nothing but one call of a jitted function: its equations are the program.
+
+    The traceback of that call is returned as well.
 
     XLA inlines such a call too, and now and then plans memory otherwise then: of 60 programs, that of one.
     """
@@ -196,8 +200,8 @@ def _without_outer_jit(closed: Any, donated: tuple[bool, ...]) -> tuple[Any, tup
             and all(a is b for a, b in zip(only.outvars, jaxpr.outvars, strict=True))
         )
         if same:
-            return inner, tuple(only.params.get("donated_invars", donated))
-    return closed, donated
+            return inner, tuple(only.params.get("donated_invars", donated)), only.source_info.traceback
+    return closed, donated, None
 
 
 def _whole_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[int, ...]:

@@ -24,7 +24,6 @@ const STEP_PX = 80;
 
 export class CostTab {
   readonly root: HTMLElement;
-  private readonly made = new Map<Source, { version: number; cost: Cost }>();
   private readonly asked = new Map<string, string>();
   /** Costs that came and could not be read, with why. */
   private readonly unread = new Map<Source, string>();
@@ -132,17 +131,12 @@ export class CostTab {
 
   /** The costs that are there, by the sources that are shown. */
   private shown(): Cost[] {
-    return shownSources(this.store.cost.view, this.store.cost.sources).flatMap((source) => this.costBy(source) ?? []);
-  }
-
-  private costBy(source: Source): Cost | null {
-    if (source === "analytic") return this.store.snapshot.cost;
-    return this.made.get(source)?.cost ?? null;
+    return shownSources(this.store.cost.view, this.store.cost.sources).flatMap((source) => this.store.costBy(source) ?? []);
   }
 
   private isOld(source: Source): boolean {
     if (source === "analytic") return this.store.snapshot.cost?.stale ?? false;
-    return this.made.has(source) && this.made.get(source)!.version !== this.store.snapshot.version;
+    return this.store.made.has(source) && this.store.made.get(source)!.version !== this.store.snapshot.version;
   }
 
   /** Ask for what is shown and is not there, or is of an older model. */
@@ -150,7 +144,7 @@ export class CostTab {
     const { version, cost } = this.store.snapshot;
     if (this.store.tab !== "cost" || this.isLost || cost === null || cost.stale) return;
     for (const source of shownSources(this.store.cost.view, this.store.cost.sources)) {
-      const has = this.made.get(source)?.version === version;
+      const has = this.store.made.get(source)?.version === version;
       const isReady = this.info.sources.measured?.state === "ready";
       if (source === "analytic" || has || this.asked.get(source) === String(version) || (source === "measured" && !isReady)) continue;
       this.asked.set(source, String(version));
@@ -183,7 +177,7 @@ export class CostTab {
     this.copy.hidden = view !== "table" || !isThere;
     const isMeasuring = this.info.sources.measured?.state === "loading";
     attr(this.measure, "aria-disabled", isMeasuring || !isThere ? "true" : null);
-    text(this.measure, isMeasuring ? "Measuring" : this.made.has("measured") ? "Measure again" : "Measure");
+    text(this.measure, isMeasuring ? "Measuring" : this.store.made.has("measured") ? "Measure again" : "Measure");
     this.measure.hidden = this.info.sources.measured === undefined;
     const old = sources.filter((source) => this.isOld(source));
     this.stale.hidden = old.length === 0;
@@ -207,7 +201,7 @@ export class CostTab {
     const { view, figure } = this.store.cost;
     this.legend.hidden ||= view !== "table";
     const states = sources.map((source) => [source, this.info.sources[source]] as const);
-    const making = states.find(([source, info]) => info?.state === "loading" || (source !== "analytic" && source !== "measured" && this.asked.get(source) === String(this.store.snapshot.version) && !this.made.has(source) && !this.unread.has(source) && info?.state !== "failed" && info?.state !== "unavailable"));
+    const making = states.find(([source, info]) => info?.state === "loading" || (source !== "analytic" && source !== "measured" && this.asked.get(source) === String(this.store.snapshot.version) && !this.store.made.has(source) && !this.unread.has(source) && info?.state !== "failed" && info?.state !== "unavailable"));
     this.waitsFor = making ? MAKING[making[0]] : "";
     const isWaiting = making !== undefined && !this.isLost && view === "table";
     this.waiting.hidden = !isWaiting;
@@ -216,8 +210,8 @@ export class CostTab {
     const wrong = view === "what_if" ? [] : states.filter(([, info]) => info?.state === "failed" || info?.state === "unavailable");
     const said = wrong.map(([source, info]) => `${SOURCE_TITLES[source][0]} costs ${info!.state === "failed" ? "could not be made" : "are not available"}: ${info!.message}`);
     for (const source of sources) if (this.unread.has(source)) said.push(`${SOURCE_TITLES[source][0]} costs: ${this.unread.get(source)!}`);
-    if (view === "table" && sources.includes("measured") && !this.made.has("measured") && this.info.sources.measured?.state === "empty") said.push("Nothing has been measured yet: “Measure” runs the program.");
-    if (this.isLost && sources.some((source) => source !== "analytic" && !this.made.has(source))) said.push("Not connected to the kernel, so only analytic costs can be shown.");
+    if (view === "table" && sources.includes("measured") && !this.store.made.has("measured") && this.info.sources.measured?.state === "empty") said.push("Nothing has been measured yet: “Measure” runs the program.");
+    if (this.isLost && sources.some((source) => source !== "analytic" && !this.store.made.has(source))) said.push("Not connected to the kernel, so only analytic costs can be shown.");
     this.problems.replaceChildren(...said.map((words) => h("p", { class: "mnb-note" }, words)));
     const notes = view === "what_if" ? [] : this.shown().flatMap((cost) => notesOf(cost, figure).map((note) => (sources.length > 1 ? `${SOURCE_TITLES[cost.source][0]}: ${note}` : note)));
     const words = [...new Set(notes)];
@@ -231,12 +225,12 @@ export class CostTab {
   }
 
   private take(source: Source, version: number, cost: Cost): void {
-    if ((this.made.get(source)?.version ?? 0) > version) return;
-    this.made.set(source, { version, cost });
+    if ((this.store.made.get(source)?.version ?? 0) > version) return;
+    this.store.made.set(source, { version, cost });
     this.unread.delete(source);
     this.table.forget();
     this.drawn = "";
-    this.update();
+    this.store.emit("cost");
   }
 
   private refuse(source: Source, why: string): void {
@@ -263,7 +257,7 @@ export class CostTab {
     if (key === this.drawn) return;
     this.drawn = key;
     const slowest = inOrder(sources).at(-1)!;
-    this.picture.wait(slowest === "measured" || this.made.get(slowest)?.version === version || slowest === "analytic" ? "Drawing" : MAKING[slowest]);
+    this.picture.wait(slowest === "measured" || this.store.made.get(slowest)?.version === version || slowest === "analytic" ? "Drawing" : MAKING[slowest]);
     this.store.kernel.latest("cost picture", "want_cost_picture", { key, view, sources, figure, width: this.width || 900, opened: view === "memory" ? this.opened : [] });
   }
 

@@ -23,6 +23,8 @@ export interface Instruction {
   transforms: string[];
   /** Lines of Python. */
   source: string[];
+  /** Lines of libraries that those lines called. */
+  library: string[];
 }
 
 /** What a person points at: a block, a line, or a node of a graph that is no block but some equations. */
@@ -64,8 +66,8 @@ export class StageText {
     this.equations = raw.equations ?? {};
     this.help = new Map(raw.help ?? []);
     this.lineCount = text === "" ? 0 : text.split("\n").length;
-    this.instructions = raw.instructions.map(([line, lines, opcode, equations, shares, role, origin, transforms = [], source = []], index) => ({
-      index, line, lines, opcode, equations, shares, role, origin, transforms, source,
+    this.instructions = raw.instructions.map(([line, lines, opcode, equations, shares, role, origin, transforms = [], source = [], library = []], index) => ({
+      index, line, lines, opcode, equations, shares, role, origin, transforms, source, library,
     }));
     this.owner = new Int32Array(this.lineCount + 2).fill(-1);
     this.places = raw.shown ? new Map(raw.shown.flatMap(([line, indices]) => indices.map((index): [number, number] => [index, line]))) : null;

@@ -1,5 +1,5 @@
 /**
- * The margin of a code pane: numbers of the lines, and the stripes of their blocks.
+ * The margin of a code pane: numbers of the lines, the stripes of their blocks, and of Python what each line costs.
  *
  * CodeMirror's own gutters hold an element for each line and each column, and scrolling writes all of them anew: that took
  * more than the lines themselves. Lines are all of one height here, so the numbers are one text, and lines below each
@@ -13,6 +13,9 @@ import { h } from "./dom";
 /** The class of a line's stripe, or null; lines count from 1. */
 export type StripeOf = (line: number) => string | null;
 
+/** How much a line costs, from 0 to 1 for the most expensive one; null where that is 0 or unknown. */
+export type HeatOf = (line: number) => number | null;
+
 export interface Bar {
   name: string;
   /** Its first line, and the first one below it. */
@@ -22,6 +25,9 @@ export interface Bar {
 
 /** Put a text's stripes in place of those before. */
 export const setStripes = StateEffect.define<StripeOf>();
+
+/** Put the costs of a text's lines in place of those before. */
+export const setHeat = StateEffect.define<HeatOf>();
 
 /** Bars for the lines `from` to `to`, both included. */
 export function barsOf(stripeOf: StripeOf, from: number, to: number): Bar[] {
@@ -40,8 +46,10 @@ export const margin: Extension = ViewPlugin.fromClass(
   class {
     private readonly numbers = h("div", { class: "mnb-numbers" });
     private readonly bars = h("div", { class: "mnb-stripes" });
-    private readonly root = h("div", { class: "mnb-margin", "aria-hidden": "true" }, this.numbers, this.bars);
+    private readonly heat = h("div", { class: "mnb-heats" });
+    private readonly root = h("div", { class: "mnb-margin", "aria-hidden": "true" }, this.numbers, this.heat, this.bars);
     private stripeOf: StripeOf = () => null;
+    private heatOf: HeatOf = () => null;
 
     constructor(private readonly view: EditorView) {
       view.scrollDOM.insertBefore(this.root, view.contentDOM);
@@ -53,8 +61,9 @@ export const margin: Extension = ViewPlugin.fromClass(
       let fresh = update.docChanged || update.viewportChanged || update.heightChanged;
       for (const { effects } of update.transactions) {
         for (const effect of effects) {
-          if (!effect.is(setStripes)) continue;
-          this.stripeOf = effect.value;
+          if (effect.is(setStripes)) this.stripeOf = effect.value;
+          else if (effect.is(setHeat)) this.heatOf = effect.value;
+          else continue;
           fresh = true;
         }
       }
@@ -82,13 +91,21 @@ export const margin: Extension = ViewPlugin.fromClass(
       let text = "";
       for (let line = first; line <= last; line++) text += `${line}\n`;
       this.numbers.textContent = text;
-      this.numbers.style.top = this.bars.style.top = `${top}px`;
-      this.bars.replaceChildren(...barsOf(this.stripeOf, first, last).map(({ name, from, to }) => {
+      this.numbers.style.top = this.bars.style.top = this.heat.style.top = `${top}px`;
+      const drawn = ({ name, from, to }: Bar): HTMLElement => {
         const bar = h("div", { class: name });
         bar.style.top = `${(from - first) * height}px`;
         bar.style.height = `${(to - from) * height}px`;
         return bar;
+      };
+      this.bars.replaceChildren(...barsOf(this.stripeOf, first, last).map(drawn));
+      const heats = barsOf((line) => this.heatOf(line)?.toFixed(2) ?? null, first, last);
+      this.heat.replaceChildren(...heats.map((bar) => {
+        const made = drawn({ ...bar, name: "mnb-heat" });
+        made.style.opacity = bar.name;
+        return made;
       }));
+      this.root.classList.toggle("mnb-with-heat", heats.length > 0);
     }
   },
 );

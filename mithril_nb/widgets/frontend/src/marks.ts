@@ -3,8 +3,9 @@
 import { type Extension, RangeSetBuilder, StateEffect, StateField } from "@codemirror/state";
 import { Decoration, type DecorationSet, type EditorView, ViewPlugin, type ViewUpdate } from "@codemirror/view";
 import type { StageText } from "./links";
-import { type StripeOf, margin } from "./margin";
+import { type HeatOf, type StripeOf, margin } from "./margin";
 import { seenLines } from "./seen-lines";
+import type { Cost, Figure } from "./types";
 
 export const HOVER = 1;
 export const PINNED = 2;
@@ -68,6 +69,24 @@ export function stripesOf(text: StageText, hueOf: (block: string) => number | nu
     const block = instruction ? text.mainBlock(instruction) : null;
     const hue = block === null ? null : hueOf(block);
     return instruction && hue !== null ? `mnb-stripe mnb-hue-${hue} mnb-role-${instruction.role ?? "forward"}` : null;
+  };
+}
+
+/** The figure that lines of Python have, where another one is shown that they have not. */
+export function figureOfLines(cost: Cost, figure: Figure): Figure {
+  const known = (one: Figure): boolean => Object.values(cost.lines ?? {}).some((figures) => figures[one]);
+  return known(figure) ? figure : cost.source === "measured" && known("time_s") ? "time_s" : "flops";
+}
+
+/** What each line of a text of Python costs, beside the most expensive one: by the square root, so that small ones show. */
+export function heatOf(text: StageText, cost: Cost | null, figure: Figure): HeatOf {
+  const lines = cost?.lines ?? {};
+  const key = cost ? figureOfLines(cost, figure) : figure;
+  const most = Math.max(0, ...Object.values(lines).map((figures) => figures[key] ?? 0));
+  return (line) => {
+    const source = text.at(line)?.source[0];
+    const value = source === undefined ? 0 : lines[source]?.[key] ?? 0;
+    return value > 0 ? Math.sqrt(value / most) : null;
   };
 }
 

@@ -33,7 +33,7 @@ export function refusalOf({ error }: Reply): string | null {
   return error && `${error.summary}${error.advice ? ` Try: ${error.advice}` : ""}`;
 }
 
-const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source"] as const;
+const TABLED = ["opcode", "equations", "shares", "role", "origin", "transforms", "source", "library"] as const;
 
 /** A stage as it travels: instructions as columns, what many of them share once, in a table. */
 export interface PackedStage {
@@ -48,10 +48,10 @@ export interface PackedStage {
 /** A stage's text and instruction map. Instructions that share their equations or blocks share one array of them. */
 export async function decodeStage(buffer: DataView | ArrayBuffer | Uint8Array): Promise<RawStage> {
   const { text, columns, tables, equations: known, shown, help } = await decodeJson<PackedStage>(buffer);
-  const [opcode, equations, shares, role, origin, transforms, source] = TABLED.map((name) => [columns[name]!, tables[name]!] as const);
+  const [opcode, equations, shares, role, origin, transforms, source, library] = TABLED.map((name) => [columns[name] ?? [], tables[name] ?? []] as const);
   const value = (pair: readonly [number[], any[]] | undefined, i: number): any => pair![1][pair![0][i]!];
   const instructions = columns["line"]!.map((line, i): RawInstruction => [
-    line, columns["lines"]![i]!, value(opcode, i), value(equations, i), value(shares, i), value(role, i), value(origin, i), value(transforms, i), value(source, i),
+    line, columns["lines"]![i]!, value(opcode, i), value(equations, i), value(shares, i), value(role, i), value(origin, i), value(transforms, i), value(source, i), value(library, i),
   ]);
   const { primitive, block, role: roles } = known.tables;
   const found: Record<string, Equation> = Object.create(null);

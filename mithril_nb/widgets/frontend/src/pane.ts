@@ -5,11 +5,14 @@ import { EditorView } from "@codemirror/view";
 import { attr, h, svg } from "./dom";
 import { languageOf, titleOf } from "./languages";
 import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "./links";
-import { type StripeOf, setStripes } from "./margin";
-import { HOVER, INFERRED, type LineFlags, PINNED, marks, setFlags, stripesOf } from "./marks";
+import { FIGURE_TITLES, told } from "./cost-figures";
+import { percent } from "./format";
+import { setHeat, setStripes } from "./margin";
+import { HOVER, INFERRED, type LineFlags, PINNED, figureOfLines, heatOf, marks, setFlags, stripesOf } from "./marks";
 import type { Store } from "./store";
 import { readOnly } from "./styles";
 import type { Tip } from "./tip";
+import type { Cost } from "./types";
 
 const RULER = 1000;
 
@@ -33,6 +36,7 @@ export class Pane {
   private readonly ticksPinned = svg("path", { class: "mnb-tick-pinned" });
   private readonly sight: IntersectionObserver | null;
   private painted = "";
+  private paintedCosts: Cost | null = null;
   private flags: LineFlags = new Uint8Array(0);
   private pressed: { x: number; y: number } | null = null;
 
@@ -93,7 +97,7 @@ export class Pane {
     this.flags = new Uint8Array(text.lineCount + 1);
     this.painted = "";
     // Text and stripes at once: each dispatch has the page laid out, and so has a place to scroll to.
-    const effects = [setFlags.of(this.flags), this.stripes() ?? []].flat();
+    const effects = [setFlags.of(this.flags), ...this.stripes()];
     this.view.dispatch({ changes: { from: 0, to: this.view.state.doc.length, insert: text.text }, selection: { anchor: 0 }, effects });
     if (before) this.view.scrollDOM.scrollTop = kept;
     attr(this.root, "data-mnb-version", text.version);
@@ -101,20 +105,24 @@ export class Pane {
 
   paintStripes(): void {
     const effects = this.stripes();
-    if (effects) this.view.dispatch({ effects });
+    if (effects.length) this.view.dispatch({ effects });
   }
 
-  /** The stripes of the text, or null if they are painted already. */
-  private stripes(): StateEffect<StripeOf> | null {
-    if (!this.text) return null;
+  /** The stripes of the text, and of Python the costs of its lines; nothing if they are painted already. */
+  private stripes(): StateEffect<unknown>[] {
+    if (!this.text) return [];
     const { blocks, cost } = this.store.snapshot;
+    const { lineCosts, cost: { figure } } = this.store;
+    const isPython = this.stage === "python";
     const hues = new Map<string, number>();
     for (const row of cost?.rows ?? []) if (row.hue >= 0) hues.set(row.block, row.hue);
     for (const block of Object.values(blocks)) hues.set(block.path, block.hue);
-    const painted = `${this.text.version} ${[...hues].join()}`;
-    if (painted === this.painted) return null;
+    const painted = `${this.text.version} ${[...hues].join()} ${isPython ? figure : ""}`;
+    if (painted === this.painted && (!isPython || lineCosts === this.paintedCosts)) return [];
     this.painted = painted;
-    return setStripes.of(stripesOf(this.text, (block) => hues.get(block) ?? null));
+    this.paintedCosts = lineCosts;
+    const stripes = setStripes.of(stripesOf(this.text, (block) => hues.get(block) ?? null));
+    return isPython ? [stripes, setHeat.of(heatOf(this.text, lineCosts, figure))] : [stripes];
   }
 
   /** Repaint which lines are linked; nothing scrolls. */
@@ -264,6 +272,15 @@ export class Pane {
     return true;
   }
 
+  /** What a line of Python costs, and its share of the whole. */
+  private costOf(source: string): string[] {
+    const { lineCosts, cost } = this.store;
+    if (!lineCosts?.lines) return [];
+    const figure = figureOfLines(lineCosts, cost.figure);
+    const [value, whole] = [lineCosts.lines[source]?.[figure], lineCosts.total[figure]];
+    return value && whole ? [`${FIGURE_TITLES[figure][0]} ${told(figure, value)} · ${percent(value / whole)}`] : [];
+  }
+
   /** What the tooltip says of a line: opcode, blocks with shares, role, equations, where in Python, how it is known. */
   private describe(line: number): string[] | null {
     const instruction = this.text?.at(line);
@@ -275,6 +292,8 @@ export class Pane {
     if (help) said.push(help);
     if (instruction.transforms.length) said.push(`inside ${instruction.transforms.join(" › ")}`);
     if (instruction.source.length) said.push(`Python ${instruction.source.slice(0, 3).join(", ")}${instruction.source.length > 3 ? `, and ${instruction.source.length - 3} more` : ""}`);
+    if (instruction.library.length) said.push(`Library ${instruction.library.slice(0, 3).join(", ")}${instruction.library.length > 3 ? `, and ${instruction.library.length - 3} more` : ""}`);
+    if (this.stage === "python") said.push(...this.costOf(instruction.source[0] ?? ""));
     for (const id of instruction.equations.slice(0, 4)) {
       const equation = equations[id];
       said.push(`${equation ? "equation " : ""}${id}${equation ? ` ${equation.primitive}${equation.source && !instruction.source.includes(equation.source) ? ` · ${equation.source}` : ""}` : ""}`);

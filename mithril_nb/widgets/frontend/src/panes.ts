@@ -61,6 +61,7 @@ export class Panes {
     );
     this.leave = [
       store.on("snapshot", () => this.update()),
+      store.on("cost", () => this.slots.get("python")?.pane.paintStripes()),
       store.on("panes", () => this.layout()),
       store.kernel.watch(() => this.update()),
       store.on("links", () => this.paintLinks()),

@@ -2,7 +2,7 @@
 
 import type { Kernel } from "./kernel";
 import type { Anchor, Links, StageText } from "./links";
-import type { CostView, Diagnostic, Figure, Run, Snapshot, Source, StageName } from "./types";
+import type { Cost, CostView, Diagnostic, Figure, Run, Snapshot, Source, StageName } from "./types";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
 
 export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost";
@@ -27,6 +27,8 @@ export class Store {
   tab = "cost";
   /** What the Cost tab shows: how, by which ways of counting (the latest chosen last), and which figure. */
   cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: ["analytic"], figure: "flops" };
+  /** The costs that came for a source, each of a version of the model. */
+  readonly made = new Map<Source, { version: number; cost: Cost }>();
   private readonly listeners = new Map<Topic, Set<() => void>>();
   private seenSelection: string[];
   private sentSelection: string[] | null = null;
@@ -166,6 +168,16 @@ export class Store {
   showCost(part: Partial<Store["cost"]>): void {
     this.cost = { ...this.cost, ...part };
     this.emit("cost");
+  }
+
+  /** The costs of a source that are there. */
+  costBy(source: Source): Cost | null {
+    return source === "analytic" ? this.snapshot.cost : this.made.get(source)?.cost ?? null;
+  }
+
+  /** The costs that the lines of Python are coloured by: of the source that was chosen last, if they are there. */
+  get lineCosts(): Cost | null {
+    return this.cost.sources.flatMap((source) => this.costBy(source) ?? []).at(-1) ?? this.snapshot.cost;
   }
 
   command(name: string, args: Record<string, unknown> = {}): void {

@@ -106,6 +106,8 @@ export interface Cost {
   source: Source;
   rows: CostRow[];
   total: CostRow;
+  /** What each of the user's lines of Python costs, by `net.py:12`; what is missing is 0 or unknown. */
+  lines?: Record<string, Partial<Figures>>;
   /** What is not known, and why. */
   notes: string[];
   stale: boolean;
@@ -275,8 +277,8 @@ export interface Snapshot {
   graph_stages?: StageName[];
 }
 
-/** [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python], lines counted from 1. */
-export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null, string[]?, string[]?];
+/** [line, lines, opcode, equation ids, [block, share][], role, origin, transforms, lines of Python, lines of libraries], lines counted from 1. */
+export type RawInstruction = [number, number, string, string[], [string, number][], Role | null, Origin | null, string[]?, string[]?, string[]?];
 
 export interface RawStage {
   text: string;

@@ -3,7 +3,10 @@
 import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import { afterEach, describe, expect, test } from "vitest";
-import { barsOf, margin, setStripes } from "../src/margin";
+import { StageText } from "../src/links";
+import { barsOf, margin, setHeat, setStripes } from "../src/margin";
+import { figureOfLines, heatOf } from "../src/marks";
+import type { Cost } from "../src/types";
 
 describe("bars", () => {
   test("are one for lines below each other with the same stripe", () => {
@@ -35,6 +38,18 @@ describe("the margin", () => {
     expect(stripes()).toEqual([]);
   });
 
+  test("draws what lines cost beside the stripes, and nothing where nothing is known", () => {
+    view = new EditorView({ state: EditorState.create({ doc: "one\ntwo\nthree", extensions: [margin] }) });
+    const heats = (): string[] => [...view.dom.querySelectorAll<HTMLElement>(".mnb-heats > .mnb-heat")].map(({ style }) => `${style.opacity} ${style.top}`);
+    const isWide = (): boolean => view.dom.querySelector(".mnb-margin")!.classList.contains("mnb-with-heat");
+    expect([heats(), isWide()]).toEqual([[], false]);
+    const { defaultLineHeight: height } = view;
+    view.dispatch({ effects: setHeat.of((line) => [null, 1, null, 0.25][line] ?? null) });
+    expect([heats(), isWide()]).toEqual([["1 0px", `0.25 ${2 * height}px`], true]);
+    view.dispatch({ effects: setHeat.of(() => null) });
+    expect([heats(), isWide()]).toEqual([[], false]);
+  });
+
   test("draws no more than the lines in sight, however many there are", () => {
     view = new EditorView({ state: EditorState.create({ doc: Array(50_000).fill("line").join("\n"), extensions: [margin] }) });
     let asked = 0;
@@ -42,5 +57,28 @@ describe("the margin", () => {
     expect(asked).toBeLessThan(1000);
     expect(shown().split("\n").length).toBeLessThan(1000);
     expect(view.dom.querySelector<HTMLElement>(".mnb-margin")!.style.getPropertyValue("--digits")).toBe("5");
+  });
+});
+
+describe("the heat of lines of Python", () => {
+  const text = new StageText("python", 1, "# net.py:1\ndef net(x):\n    h = f(\n        x)\n    return h + 1", {
+    instructions: [[3, 2, "line", ["0"], [], null, null, [], ["net.py:2"]], [5, 1, "line", ["1"], [], null, null, [], ["net.py:4"]]],
+    equations: {}, help: [],
+  });
+  const cost = (lines: Cost["lines"], source: Cost["source"] = "analytic"): Cost => ({ source, lines, rows: [], total: {} as Cost["total"], notes: [], stale: false });
+  const heats = (of: Cost | null, figure: Parameters<typeof heatOf>[2] = "flops"): (number | null)[] => [1, 2, 3, 4, 5].map(heatOf(text, of, figure));
+
+  test("is the share of the most expensive line, on all lines of its expression", () => {
+    expect(heats(cost({ "net.py:2": { flops: 100 }, "net.py:4": { flops: 25 } }))).toEqual([null, null, 1, 1, 0.5]);
+  });
+  test("is nothing without costs", () => {
+    expect(heats(null)).toEqual([null, null, null, null, null]);
+    expect(heats(cost({ "net.py:2": {}, "net.py:9": { flops: 3 } }))).toEqual([null, null, null, null, null]);
+  });
+  test("is of the figure that is shown, or of one that lines have", () => {
+    const measured = cost({ "net.py:2": { time_s: 0.1, flops: 1 }, "net.py:4": { flops: 4 } }, "measured");
+    expect(heats(measured, "time_s")).toEqual([null, null, 1, 1, null]);
+    expect(heats(measured)).toEqual([null, null, 0.5, 0.5, 1]);
+    expect([figureOfLines(measured, "params"), figureOfLines(cost({ a: { flops: 1 } }), "time_s")]).toEqual(["time_s", "flops"]);
   });
 });

@@ -1,0 +1,158 @@
+"""Costs by line of Python, as figures and as the source with figures beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from mithril_nb.cost.by_name import ByName
+from mithril_nb.cost.records import CostRow, Figures, parts_of, share_of, sum_of_figures, sum_of_rows
+from mithril_nb.display import Shown
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.stages.places import lines_of_source
+from mithril_nb.stages.records import Equation, Instruction
+from mithril_nb.stages.trace.python_source import MODEL, lines_of_file, spans
+
+if TYPE_CHECKING:
+    from mithril_nb.cost.costs import Cost
+
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True)
+class SourceLines:
+    """The user's lines behind the rows of a cost.
+
+    Attributes:
+        of: The lines behind each row, by its id; rows without a line are left out.
+        files: Path of each file by its label.
+        model: The Python that builds the model, or `""`.
+    """
+
+    of: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    model: str = ""
+
+    def behind_equations(self, equations: Iterable[Equation]) -> SourceLines:
+        """Return the lines behind equations of the same program."""
+        shared: dict[str, tuple[str, ...]] = {}
+        found = {one.id: shared.setdefault(one.source, (one.source,)) for one in equations if one.source}
+        return replace(self, of=found)
+
+    def behind_instructions(self, instructions: Iterable[Instruction]) -> SourceLines:
+        """Return the lines behind instructions of a stage of the same program."""
+        return replace(self, of={one.id: one.source for one in instructions if one.source})
+
+    def code(self, label: str) -> Sequence[str]:
+        """Return the lines of a file, with their line ends; nothing if it is not available."""
+        if label == MODEL and self.model:
+            return self.model.splitlines(keepends=True)
+        return lines_of_file(self.files[label]) if label in self.files else ()
+
+
+class ByLine(Shown, ByName[Figures]):
+    """Figures by line of Python: `"net.py:12"`; `""` is what has no line of the user.
+
+    `print` shows the source of each function with the figures beside its lines.
+
+    Args:
+        known: The figures, in the order of the files and lines.
+        cost: The costs that they are of.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.stages import inspect
+        >>> cost = inspect(lambda x, w: jnp.tanh(x @ w), jnp.zeros((2, 3)), jnp.zeros((3, 4))).cost()
+        >>> sum(one.flops for one in cost.by_line.values()) == cost.total.flops
+        True
+    """
+
+    _usually_called = "cost.by_line"
+
+    def __init__(self, known: Mapping[str, Figures], cost: Cost):
+        super().__init__(known, f"costs of {cost.program!r}")
+        self._cost = cost
+
+    def __missing__(self, source: object) -> Figures:
+        known = [one for one in self if one]
+        near = nearest(source, known)
+        more = f" and {len(known) - _MOST_NAMED} more" if len(known) > _MOST_NAMED else ""
+        raise UnknownOptionError(
+            f"{self._of} have no line {short_repr(source)}.",
+            (("lines", f"{', '.join(known[:_MOST_NAMED])}{more}" or "none"),),
+            f'{self._called}["{near}"]' if near else f"[*{self._called}]",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the figures as plain data: `program`, `source`, `total`, `unattributed`, `lines` and `code`.
+
+        Each of `lines` has `source`, `file`, `line`, the figures, `share` and `share_bound`. `code` has for each
+        function that contributed its `file`, the number of its first `line`, and its `text`, line by line.
+        """
+        lines: list[dict[str, Any]] = []
+        by_file: dict[str, list[int]] = {}
+        for source, figures in self.items():
+            if source:
+                file, line, _ = lines_of_source(source)
+                by_file.setdefault(file, []).append(line)
+                lines.append({"source": source, "file": file, "line": line, **self._data(figures)})
+        return {
+            "program": self._cost.program,
+            "source": self._cost.source,
+            "total": {**self._cost.total.to_dict(), "share": 1.0, "share_bound": ""},
+            "unattributed": self._data(self[""]) if "" in self else None,
+            "lines": lines,
+            "code": [part for file, wanted in by_file.items() for part in self._code(file, wanted)],
+        }
+
+    def _data(self, figures: Figures) -> dict[str, Any]:
+        share, bound = share_of(figures, self._cost.total)
+        if self._cost.source == "measured":
+            whole = self._cost.total.time_s
+            share, bound = (figures.time_s or 0.0) / whole if whole else None, ""
+        return {**figures.to_dict(), "share": share, "share_bound": bound}
+
+    def _code(self, file: str, wanted: Sequence[int]) -> list[dict[str, Any]]:
+        code = self._cost.lines.code(file)
+        parts = ((first, [line.rstrip() for line in code[first - 1 : last]]) for first, last in spans(code, wanted))
+        return [{"file": file, "line": first, "text": text} for first, text in parts if text]
+
+
+def figures_by_line(cost: Cost) -> ByLine:
+    """Return what each line of Python costs; a row that comes from several lines is split into equal parts.
+
+    Args:
+        cost: The costs.
+    """
+    rows: dict[str, list[CostRow]] = {}
+    parts: dict[str, list[Figures]] = {}
+    for row in cost.rows:
+        sources = dict.fromkeys(map(_first_line, cost.lines.of.get(row.id, ())))
+        if len(sources) < 2:
+            rows.setdefault(next(iter(sources), ""), []).append(row)
+        else:
+            for source, part in parts_of(replace(row, blocks=tuple((source, 1.0) for source in sources))):
+                parts.setdefault(source, []).append(part)
+    files = {label: place for place, label in enumerate(cost.lines.files)}
+
+    def order(source: str) -> tuple[bool, int, str, int]:
+        file, line, _ = lines_of_source(source)
+        return not source, files.get(file, len(files)), file, line
+
+    all_known = bool(cost.symbols)
+    found = {
+        source: sum_of_figures(
+            [*([sum_of_rows(rows[source], all_known=all_known)] if source in rows else []), *parts.get(source, ())],
+            all_known=all_known,
+        )
+        for source in sorted({**rows, **parts}, key=order)
+    }
+    if found.get("") == Figures():  # XLA's parameters and constants cost nothing
+        del found[""]
+    return ByLine(found, cost)
+
+
+def _first_line(source: str) -> str:
+    file, line, _ = lines_of_source(source)
+    return f"{file}:{line}" if file else source

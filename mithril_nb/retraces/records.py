@@ -1,0 +1,126 @@
+"""Reports of watched functions, as frozen data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mithril_nb.display import Shown
+
+
+@dataclass(frozen=True)
+class Retrace:
+    """A call for which JAX traced a function again, or compiled it again without a new trace.
+
+    Attributes:
+        reason: Why, in one sentence: how the call differs from the most similar of the earlier calls.
+        file: Path of the user's file with the call; `""` if the whole stack is library code.
+        line: The line in that file, from 1; 0 if unknown.
+        place: File and line as they are printed, such as `"train.py:12"` or `"cell [3]:2"`.
+        call: The number of the call, from 1; `None` in a block, and if the function was lowered ahead of time.
+        is_traced: Whether the function was traced again; if not, it was lowered and compiled only.
+        trace_s: Seconds of the trace; `None` if JAX reports none, as inside another trace or under `jax.grad`.
+        lower_s: Seconds of lowering; `None` if the call lowered nothing.
+        compile_s: Seconds of compilation; `None` if the call compiled nothing.
+    """
+
+    reason: str
+    file: str
+    line: int
+    place: str
+    call: int | None
+    is_traced: bool
+    trace_s: float | None
+    lower_s: float | None
+    compile_s: float | None
+
+    @property
+    def time_s(self) -> float:
+        """The seconds that are known."""
+        return sum(one for one in (self.trace_s, self.lower_s, self.compile_s) if one is not None)
+
+    def __str__(self) -> str:
+        return f"{self.place or 'unknown line'}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class FunctionReport(Shown):
+    """How often a jitted function was called, traced, lowered and compiled, and why again. Made by `ml.watch`.
+
+    Attributes:
+        name: The name of the function; `"f in grad_f"` for the function that `jax.grad(f)` returns.
+        place: File and line of its definition, such as `"train.py:12"`; `""` if unknown.
+        library: The installed library that defines it; `None` for a function of the user.
+        calls: Number of calls; `None` if unknown: JAX reports no event for a cache hit.
+        hits: Number of calls that returned without a trace, lowering or compilation; `None` if unknown.
+        traces: Number of times that the Python function ran to be traced.
+        lowerings: Number of conversions to StableHLO.
+        compilations: Number of compilations by XLA, those read from disk included.
+        disk_hits: Number of compilations that were read from JAX's persistent compilation cache.
+        trace_s: Seconds of all traces whose time is known.
+        untimed_traces: Number of traces without a known time.
+        lower_s: Seconds of all lowerings.
+        compile_s: Seconds of all compilations.
+        retraces: The first retraces, and compilations without a new trace, in order.
+        left_out: Number of later ones, which are only counted.
+    """
+
+    name: str
+    place: str
+    library: str | None
+    calls: int | None
+    hits: int | None
+    traces: int
+    lowerings: int
+    compilations: int
+    disk_hits: int
+    trace_s: float
+    untimed_traces: int
+    lower_s: float
+    compile_s: float
+    retraces: tuple[Retrace, ...] = ()
+    left_out: int = 0
+
+    @property
+    def time_s(self) -> float:
+        """The seconds of all traces, lowerings and compilations, as far as they are known."""
+        return self.trace_s + self.lower_s + self.compile_s
+
+
+@dataclass(frozen=True)
+class WatchReport(Shown):
+    """The reports of all functions that ran in a `with ml.watch()` block.
+
+    Attributes:
+        functions: A report for each function, the longest time first.
+        left_out: Number of functions beyond the first ones, which are not watched.
+    """
+
+    functions: tuple[FunctionReport, ...]
+    left_out: int = 0
+
+    @property
+    def retraces(self) -> tuple[Retrace, ...]:
+        """The retraces of the user's functions, function by function."""
+        return tuple(again for one in self.functions if one.library is None for again in one.retraces)
+
+    @property
+    def traces(self) -> int:
+        """Number of traces of all functions."""
+        return sum(one.traces for one in self.functions)
+
+    @property
+    def compilations(self) -> int:
+        """Number of compilations of all functions."""
+        return sum(one.compilations for one in self.functions)
+
+    @property
+    def time_s(self) -> float:
+        """The seconds of all traces, lowerings and compilations, as far as they are known."""
+        return sum(one.time_s for one in self.functions)
+
+    def __getitem__(self, name: str) -> FunctionReport:
+        """Return the report of the function of a name; of several, the one that took longest."""
+        found = [one for one in self.functions if one.name == name]
+        if not found:
+            raise KeyError(name)
+        return found[0]

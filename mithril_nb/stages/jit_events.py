@@ -1,0 +1,330 @@
+"""Traces, lowerings and compilations of jitted functions as events, each with the call that caused it.
+
+Like `jax_versions`, this file depends on JAX's internals; tested with 0.10.2 and 0.12.0. JAX's monitoring reports only
+times and names, and no trace under `jax.grad`. JAX's `test_event` reports each real trace, and JAX's frames hold the
+arguments. The listeners are registered once per process. Without an observer they return at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, Protocol
+
+import jax
+from jax._src import config, monitoring, util
+from jax._src.api_util import fun_sourceinfo
+from jax._src.util import fun_name
+
+from mithril_nb.stages.jax_versions import library_of, start_of
+
+_TRACE = "/jax/core/compile/jaxpr_trace_duration"
+_LOWER = "/jax/core/compile/jaxpr_to_mlir_module_duration"
+_COMPILE = "/jax/core/compile/backend_compile_duration"
+_FROM_DISK = "/jax/compilation_cache/cache_hits"
+_OPTIONS = ("donate_argnums", "donate_argnames", "device", "backend", "keep_unused", "compiler_options_kvs")
+_SHARDINGS = ("in_shardings_leaves", "out_shardings_leaves", "in_layouts_leaves", "out_layouts_leaves")
+
+
+UNNAMED = fun_name(None)  # pyright: ignore[reportArgumentType]
+"""The name that JAX gives callable objects."""
+Source = tuple[str, int]
+"""File and first line of a function, `("", 0)` if unknown."""
+
+
+@dataclass(frozen=True, eq=False)
+class JitCall:
+    """A call of a jitted function for which JAX traces or compiles. It holds the arguments: let go of it at once.
+
+    Attributes:
+        function: The Python function that is jitted.
+        name: The name of the program in JAX.
+        source: File and first line of the function; of the inner one if it is wrapped, as in `jax.jit(jax.grad(f))`.
+        wrapper: The name of the function or class around it, such as `"grad_f"`, the innermost first; `""` if none.
+        args: The arguments by position, static ones included.
+        kwargs: The arguments by name.
+        parameters: The names of the positional parameters; fewer than `args` if unknown or variadic.
+        static_positions: Positions of static arguments.
+        static_names: Names of static arguments.
+        options: Other options of `jax.jit`, as pairs of name and text.
+        place: File and line of the user's call, `("", 0)` if the whole stack is library code.
+        is_nested: Whether another function is being traced around this call.
+    """
+
+    function: Any
+    name: str
+    source: Source
+    wrapper: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    parameters: tuple[str, ...]
+    static_positions: tuple[int, ...]
+    static_names: tuple[str, ...]
+    options: tuple[tuple[str, str], ...]
+    place: tuple[str, int]
+    is_nested: bool
+
+
+class Observer(Protocol):
+    """An object that receives events, each on the thread that made the call."""
+
+    def on_trace(self, call: JitCall) -> Callable[[float], None] | None:
+        """Receive the start of a trace; return a function that takes its seconds, which JAX does not always report."""
+        ...
+
+    def on_lower(self, name: str, source: Source, seconds: float, call: JitCall | None) -> None:
+        """Receive a finished lowering; the call is `None` for the backward pass and for ahead-of-time lowering."""
+        ...
+
+    def on_compile(self, name: str, source: Source, seconds: float, from_disk: bool) -> None:
+        """Receive a finished compilation of what this thread lowered last under this name.
+
+        Args:
+            name: The name of the program.
+            source: The source of the function.
+            seconds: The time.
+            from_disk: Whether it was read from JAX's persistent compilation cache.
+        """
+        ...
+
+
+class Thread(threading.local):
+    """The state of this thread.
+
+    Attributes:
+        scopes: Observers of the calls in progress, the outermost first.
+        open: Trace events of JAX that have not ended, each with the real traces that started in it.
+        lowered: The source of the function that was lowered last, by its name.
+        from_disk: Whether the compilation in progress was read from the persistent cache.
+    """
+
+    def __init__(self) -> None:
+        self.scopes: list[Observer] = []
+        self.open: list[list[list[Callable[[float], None]]]] = []
+        self.lowered: dict[str, Source] = {}
+        self.from_disk = False
+
+
+thread = Thread()
+_everywhere: tuple[Observer, ...] = ()
+_lock = threading.Lock()
+_next: list[Callable[..., None]] = []
+
+
+def observe(observer: Observer) -> None:
+    """Send an observer the events of all threads."""
+    global _everywhere
+    listen()
+    with _lock:
+        _everywhere = (*_everywhere, observer)
+
+
+def ignore(observer: Observer) -> None:
+    """Send an observer of all threads no further events."""
+    global _everywhere
+    with _lock:
+        _everywhere = tuple(one for one in _everywhere if one is not observer)
+
+
+def listen() -> None:
+    """Register the listeners with JAX, unless they are registered."""
+    with _lock:
+        if util.test_event_listener is not _on_event:
+            _next[:] = [] if util.test_event_listener is None else [util.test_event_listener]
+            util.test_event_listener = _on_event
+        # Each on its own: `jax.monitoring.clear_event_listeners` leaves those of scalars.
+        if _on_duration not in monitoring.get_event_duration_listeners():
+            jax.monitoring.register_event_duration_secs_listener(_on_duration)
+        if _on_plain not in monitoring.get_event_listeners():
+            jax.monitoring.register_event_listener(_on_plain)
+        if _on_start not in monitoring.get_scalar_listeners():
+            jax.monitoring.register_scalar_listener(_on_start)
+
+
+def name_of(function: Any) -> str:
+    """Return the name that JAX gives a jitted function in its events."""
+    return fun_name(function)
+
+
+def source_of(function: Any) -> Source:
+    """Return file and first line of a function, or of the class of a callable object.
+
+    Examples:
+        >>> source_of(print)
+        ('', 0)
+    """
+    file, line = _source(fun_sourceinfo(function))
+    while not file and isinstance(function, functools.partial):
+        function = function.func
+    if not file and not inspect.isbuiltin(function):
+        with contextlib.suppress(TypeError, OSError):  # a class of C, or without a source file
+            file, line = inspect.getsourcefile(type(function)) or "", inspect.getsourcelines(type(function))[1]
+    return file, line
+
+
+def type_of(value: Any) -> tuple[str, bool]:
+    """Return the type of an array or Python scalar as text, and whether it is weak.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> type_of(jnp.zeros((2, 3))), type_of(1.5)
+        (('f32[2,3]', False), ('f32[]', True))
+    """
+    aval: Any = jax.typeof(value)
+    if not hasattr(aval, "str_short"):
+        return str(aval), False
+    return aval.str_short(short_dtypes=True).lstrip("~"), bool(getattr(aval, "weak_type", False))
+
+
+def mesh_of(value: Any) -> str:
+    """Return the mesh and sharding in the type of an array as text, `""` if it has none."""
+    sharding = getattr(jax.typeof(value), "sharding", None)
+    return "" if sharding is None or sharding.mesh.empty else str(sharding)
+
+
+def trace_context() -> dict[str, Any]:
+    """Return the settings of JAX on this thread that are part of the key of its trace cache, by name."""
+    return dict(zip(config.trace_context_names(), config.trace_context(), strict=False))
+
+
+def _observers() -> tuple[Observer, ...]:
+    return (*thread.scopes, *_everywhere)
+
+
+def _on_event(name: str, *args: Any) -> None:
+    for listener in _next:
+        listener(name, *args)
+    if name != "trace_to_jaxpr" or not (_everywhere or thread.scopes):
+        return
+    tracing = sys._getframe(1)
+    while tracing.f_code.co_name == "test_event" and tracing.f_back is not None:
+        tracing = tracing.f_back
+    frame = tracing.f_back  # else the body of a scan, a cond, a custom derivative, ...
+    if frame is None or frame.f_code.co_name != "_trace_for_jit":
+        return
+    values = frame.f_locals
+    call = _call(frame, values["fun"], values["ji"], values["args"], values["kwargs"])
+    timed = [found for one in _observers() if (found := one.on_trace(call)) is not None]
+    if thread.open:
+        thread.open[-1].append(timed)
+
+
+def _on_start(event: str, value: float, **_: Any) -> None:
+    if event == _TRACE:
+        thread.open.append([])
+
+
+def _on_plain(event: str, **_: Any) -> None:
+    if event == _FROM_DISK:
+        thread.from_disk = True
+
+
+def _on_duration(event: str, duration_secs: float, **about: Any) -> None:
+    seconds, name = duration_secs, _function_name(str(about.get("fun_name", "")))
+    if event == _TRACE:
+        # The first trace is the one that JAX timed; none starts if the function was traced for an equal call.
+        for timed in (thread.open.pop() if thread.open else [])[:1]:
+            for report in timed:
+                report(seconds)
+    elif event == _LOWER:
+        if found := _observers():
+            source = _lowered()
+            call = _running(name, source)
+            thread.lowered[name] = source if call is None else call.source
+            for one in found:
+                one.on_lower(name, thread.lowered[name], seconds, call)
+    elif event == _COMPILE:
+        from_disk, thread.from_disk = thread.from_disk, False
+        for one in _observers():
+            one.on_compile(name, thread.lowered.get(name, ("", 0)), seconds, from_disk)
+
+
+def _function_name(module: str) -> str:
+    return module.removeprefix("jit(").removesuffix(")") if module.startswith("jit(") else module
+
+
+def _running(name: str, source: Source) -> JitCall | None:
+    """Return the call on this thread of the jitted function of this name, and of this source if it is known."""
+    for frame in _frames(sys._getframe(1)):
+        if frame.f_code.co_name == "cache_miss" and "jit_info" in frame.f_locals:
+            values = frame.f_locals
+            if name_of(values["fun"]) == name and source in (("", 0), source_of(values["fun"])):
+                return _call(frame, values["fun"], values["jit_info"], values["args"], values["kwargs"])
+    return None
+
+
+def _frames(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _call(frame: FrameType, function: Any, info: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> JitCall:
+    place, is_nested = ("", 0), False
+    for one in _frames(frame.f_back):
+        if not place[0] and library_of(one.f_code.co_filename) is None:
+            place = one.f_code.co_filename, one.f_lineno or 0
+        if one.f_code.co_name.startswith("trace_to_jaxpr"):
+            is_nested = True
+    options = [(name, str(getattr(info, name, None))) for name in _OPTIONS]
+    if info.donate_argnums:  # JAX derives the names from them
+        options.remove(("donate_argnames", str(info.donate_argnames)))
+    options += [(name.removesuffix("_leaves"), str(getattr(info, name, None))) for name in _SHARDINGS]
+    return JitCall(
+        function,
+        name_of(function),
+        source_of(function),
+        _wrapper(function),
+        args,
+        kwargs,
+        _positional(info.fun_signature),
+        tuple(one % len(args) if one < 0 and args else one for one in info.static_argnums),
+        tuple(info.static_argnames),
+        tuple(options),
+        place,
+        is_nested,
+    )
+
+
+def _wrapper(function: Any) -> str:
+    names: list[str] = []
+    while not isinstance(function, functools.partial) and hasattr(function, "__wrapped__"):
+        names.append(_own_name(function))
+        function = function.__wrapped__
+    return " in ".join(reversed(names))
+
+
+def _own_name(function: Any) -> str:
+    """Return the name in the code of a function, which `functools.wraps` does not change."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return type(function).__name__
+    if code.co_name == "reraise_with_filtered_traceback" and "fun" in code.co_freevars:
+        return _own_name(function.__closure__[code.co_freevars.index("fun")].cell_contents)
+    return code.co_name
+
+
+def _positional(signature: Any) -> tuple[str, ...]:
+    named = () if signature is None else signature.parameters.values()
+    return tuple(one.name for one in named if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD))
+
+
+def _lowered() -> Source:
+    """Return the source of the function whose jaxpr this thread lowers."""
+    for frame in _frames(sys._getframe(1)):
+        jaxpr = frame.f_locals.get("closed_jaxpr") if frame.f_code.co_name == "lower_sharding_computation" else None
+        if jaxpr is not None:
+            return _source(f" at {start_of(jaxpr)}")
+    return "", 0
+
+
+def _source(text: str) -> Source:
+    """Return file and line of `"name at file.py:12"`."""
+    file, colon, line = text.partition(" at ")[2].rpartition(":")
+    return (file, int(line)) if colon and line.isdigit() else ("", 0)

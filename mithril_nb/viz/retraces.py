@@ -1,0 +1,142 @@
+"""Reports of watched functions: a table of counts and times, and the reason of each retrace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from mithril_nb.display import AT_LEAST
+from mithril_nb.viz.escape import escaped, one_line
+from mithril_nb.viz.inspection_summary import summary_css
+from mithril_nb.viz.style import base_css
+from mithril_nb.viz.text import columns
+from mithril_nb.viz.units import UNKNOWN, seconds
+
+_HEADS = ("function", "defined at", "calls", "cache hits", "traces", "lowerings", "compilations")
+_CALLS = slice(2, 4)
+"""The columns that a block has not: JAX reports no event for a cache hit."""
+_AGAIN = ("line", "call", "again", "time", "reason")
+_MOST = 20
+"""Functions, and retraces of each, in a text."""
+
+Cells = tuple[str, ...]
+
+
+def retraces_text(report: Any) -> str:
+    """Return a report as text: a table of functions, then the retraces of each.
+
+    Args:
+        report: A `FunctionReport`, or a `WatchReport` of several functions.
+    """
+    own, others = _functions(report)
+    table = _columns(report, [_HEADS, *map(_cells, own[:_MOST]), *others])
+    right = frozenset() if len(table[0]) < len(_HEADS) else frozenset({2, 3})
+    parts = [columns(table, right=right) if len(table) > 1 else "nothing was traced or compiled"]
+    parts += [f"and {len(own) - _MOST:,} more functions"] if len(own) > _MOST else []
+    for one in own[:_MOST]:
+        if one.retraces or one.left_out:
+            rows = [_AGAIN, *_retraces(one, _MOST)]
+            text = columns(rows, right=frozenset({1, 3}))
+            rest = len(one.retraces) + one.left_out + 1 - len(rows)
+            parts.append(f"{_caption(one)}\n{text}" + (f"\nand {rest:,} more" if rest else ""))
+    if len(table) > 1 and not any(one.retraces or one.left_out for one in own):
+        parts.append("no retraces")
+    return "\n\n".join([*parts, *_notes(report)])
+
+
+def retraces_html(report: Any) -> str:
+    """Return a report as one self-contained HTML fragment.
+
+    Args:
+        report: A `FunctionReport`, or a `WatchReport` of several functions.
+    """
+    own, others = _functions(report)
+    heads, *rows = _columns(report, [_HEADS, *map(_cells, own), *others])
+    parts = [_table("", heads, rows)] if rows else ["<p>nothing was traced or compiled</p>"]
+    for one in own:
+        if one.retraces or one.left_out:
+            parts.append(_table(_caption(one), _AGAIN, [*_retraces(one, len(one.retraces))]))
+            parts += [f"<p>and {one.left_out:,} more</p>"] if one.left_out else []
+    if rows and not any(one.retraces or one.left_out for one in own):
+        parts.append("<p>no retraces</p>")
+    parts += [f"<p>{escaped(note)}</p>" for note in _notes(report)]
+    caption = (
+        ".mnb .made caption{text-align:left;color:var(--ink);font-weight:600;padding:4px 0}"
+        ".mnb .made th:last-child{text-align:left}"
+    )
+    return f'<div class="mnb"><style>{base_css()}{summary_css()}{caption}</style>{"".join(parts)}</div>'
+
+
+def _functions(report: Any) -> tuple[list[Any], list[Cells]]:
+    """Return the reports of the user's functions, and a row for each library with its functions added up."""
+    if not hasattr(report, "functions"):
+        return [report], []
+    libraries: dict[str, list[Any]] = {}
+    for one in report.functions:
+        if one.library is not None:
+            libraries.setdefault(one.library, []).append(one)
+    rows = [
+        (f"{len(found):,} function{'s' if len(found) > 1 else ''} of {name}", "", "", "", *_times(found))
+        for name, found in libraries.items()
+    ]
+    return [one for one in report.functions if one.library is None], rows
+
+
+def _columns(report: Any, rows: list[Cells]) -> list[Cells]:
+    """Return rows without the columns that are unknown for all functions."""
+    if not hasattr(report, "functions"):
+        return rows
+    return [(*row[: _CALLS.start], *row[_CALLS.stop :]) for row in rows]
+
+
+def _caption(one: Any) -> str:
+    return f"retraces of {one_line(one.name)}{f' at {one_line(one.place)}' if one.place else ''}"
+
+
+def _cells(one: Any) -> Cells:
+    counts = ("" if count is None else f"{count:,}" for count in (one.calls, one.hits))
+    return (one_line(one.name), one_line(one.place), *counts, *_times([one]))
+
+
+def _times(found: Sequence[Any]) -> Iterator[str]:
+    """Yield how often some functions were traced, lowered and compiled, and in what time."""
+
+    def total(name: str) -> Any:
+        return sum(getattr(one, name) for one in found)
+
+    untimed = total("untimed_traces")
+    if untimed and untimed == total("traces"):
+        yield f"{untimed:,} in {UNKNOWN} time"
+    else:
+        yield _count(total("traces"), f"{AT_LEAST if untimed else ''}{seconds(total('trace_s'))}")
+    yield _count(total("lowerings"), seconds(total("lower_s")))
+    from_disk = total("disk_hits")
+    yield _count(total("compilations"), seconds(total("compile_s"))) + (f", {from_disk} from disk" if from_disk else "")
+
+
+def _count(count: int, time: str) -> str:
+    return f"{count:,} in {time}" if count else "0"
+
+
+def _retraces(one: Any, most: int) -> Iterator[Cells]:
+    for again in one.retraces[:most]:
+        time = seconds(again.time_s) if again.time_s else UNKNOWN
+        call = "" if again.call is None else f"{again.call:,}"
+        kind = "traced" if again.is_traced else "compiled"
+        yield one_line(again.place) or UNKNOWN, call, kind, time, one_line(again.reason)
+
+
+def _notes(report: Any) -> Iterator[str]:
+    left_out = getattr(report, "left_out", 0) if hasattr(report, "functions") else 0
+    if left_out:
+        yield f"{left_out:,} events of further functions are not shown"
+
+
+def _table(caption: str, heads: Cells, rows: Sequence[Cells]) -> str:
+    head = "".join(f'<th scope="col">{escaped(name)}</th>' for name in heads)
+    body = "".join(
+        f'<tr><th scope="row">{escaped(row[0])}</th>{"".join(f"<td>{escaped(cell)}</td>" for cell in row[1:])}</tr>'
+        for row in rows
+    )
+    title = f"<caption>{escaped(caption)}</caption>" if caption else ""
+    return f'<table class="made">{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'

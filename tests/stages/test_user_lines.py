@@ -1,0 +1,238 @@
+"""The line of Python behind each equation: the user's call, also where a library made the equation."""
+
+from __future__ import annotations
+
+import inspect as python_inspect
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+import pytest
+from jax import lax
+from jax_programs import spec
+
+from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.jax_versions import file_label
+from mithril_nb.stages.records import Equation
+
+HERE = file_label(__file__)
+X = spec(3, 3)
+
+
+def line_of(fn: Callable[..., Any], code: str) -> int:
+    """Return the number of the first line of a function that contains a piece of code."""
+    lines, first = python_inspect.getsourcelines(fn)
+    return first + next(at for at, line in enumerate(lines) if code in line)
+
+
+def at(fn: Callable[..., Any], code: str) -> str:
+    return f"{HERE}:{line_of(fn, code)}"
+
+
+def sources(inspection: Inspection) -> set[str]:
+    return {one.source for one in inspection.equations}
+
+
+def of_primitive(inspection: Inspection, primitive: str) -> Equation:
+    return next(one for one in inspection.equations if one.primitive == primitive)
+
+
+# Library functions, and what each of them calls in user code
+
+
+def by_relu(x: Any) -> Any:
+    return jax.nn.relu(x)
+
+
+def by_gelu(x: Any) -> Any:
+    return jax.nn.gelu(x)
+
+
+def by_where(x: Any) -> Any:
+    return jnp.where(x > 0, x, 0)
+
+
+def by_log_softmax(x: Any) -> Any:
+    return jax.nn.log_softmax(x)
+
+
+def by_solve(x: Any) -> Any:
+    return jnp.linalg.solve(x, x)
+
+
+def by_det(x: Any) -> Any:
+    return jnp.linalg.det(x)
+
+
+def by_softmax_loss(x: Any) -> Any:
+    return optax.softmax_cross_entropy(x, x)
+
+
+def by_loop_of_a_library(x: Any) -> Any:
+    return jnp.polyval(x, x)
+
+
+def by_random(x: Any) -> Any:
+    return jax.random.normal(jax.random.key(0), x.shape)
+
+
+def by_sort(x: Any) -> Any:
+    return jnp.quantile(x, 0.3)
+
+
+def by_map(x: Any) -> Any:
+    return lax.map(jnp.sin, x)
+
+
+ONE_CALL = (
+    by_relu, by_gelu, by_where, by_log_softmax, by_solve, by_det, by_softmax_loss, by_loop_of_a_library, by_random,
+    by_sort, by_map,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", ONE_CALL)
+def test_what_a_library_made_has_the_line_of_the_users_call(fn: Callable[..., Any]) -> None:
+    assert sources(inspect(fn, X)) == {at(fn, "return")}
+
+
+@pytest.mark.parametrize("fn", [fn for fn in ONE_CALL if fn is not by_random])
+def test_the_gradient_of_a_library_function_has_that_line_too(fn: Callable[..., Any]) -> None:
+    def loss(x: Any) -> Any:
+        return jax.grad(lambda x: fn(x).sum())(x)
+
+    found = sources(inspect(loss, X))
+    assert found == {at(fn, "return"), at(loss, "return")}
+
+
+def first_user(x: Any) -> Any:
+    return jax.nn.relu(x)
+
+
+def second_user(x: Any) -> Any:
+    x = x + 1
+    return jax.nn.relu(x)
+
+
+def both(x: Any) -> Any:
+    return first_user(x), second_user(x)
+
+
+def test_a_traced_body_that_jax_cached_has_the_line_of_each_call() -> None:
+    lines = [one.source for one in inspect(both, X).equations if one.primitive in ("max", "custom_jvp_call")]
+    assert lines == [at(first_user, "relu")] * 2 + [at(second_user, "relu")] * 2
+
+
+def test_a_program_does_not_get_lines_of_a_program_before_it() -> None:
+    assert sources(inspect(first_user, X)) == {at(first_user, "relu")}
+    assert sources(inspect(second_user, X)) == {at(second_user, "x + 1"), at(second_user, "relu")}
+    assert sources(inspect(first_user, X)) == {at(first_user, "relu")}
+
+
+@jax.jit
+def jitted_helper(x: Any) -> Any:
+    y = jnp.sin(x)
+    return jnp.where(y > 0, y, x)
+
+
+def calls_a_jitted_helper(x: Any) -> Any:
+    return jitted_helper(x) + jitted_helper(x + 1)
+
+
+def test_the_body_of_the_users_jitted_function_has_its_own_lines() -> None:
+    found = inspect(calls_a_jitted_helper, X)
+    assert of_primitive(found, "sin").source == at(jitted_helper.__wrapped__, "sin")
+    assert of_primitive(found, "select_n").source == at(jitted_helper.__wrapped__, "where")
+    calls = [one.source for one in found.equations if one.is_call and "." not in one.id]
+    assert calls == [at(calls_a_jitted_helper, "return")] * 2
+
+
+def mapped(row: Any) -> Any:
+    return jnp.tanh(row)
+
+
+def calls_back(x: Any) -> Any:
+    return lax.map(mapped, x)
+
+
+def test_what_a_library_calls_back_has_the_line_in_the_users_function() -> None:
+    found = inspect(calls_back, X)
+    assert of_primitive(found, "tanh").source == at(mapped, "tanh")
+    assert of_primitive(found, "scan").source == at(calls_back, "map")
+
+
+def squared(x: Any) -> Any:
+    return (x**2).sum()
+
+
+def test_what_jax_made_around_the_users_function_has_the_line_of_its_def() -> None:
+    found = sources(inspect(jax.hessian(squared), spec(3)))
+    assert found == {at(squared, "def squared"), at(squared, "return")}
+
+
+def test_without_a_line_of_the_user_the_lines_of_the_library_are_known() -> None:
+    found = inspect(jax.nn.softmax, X)
+    assert sources(found) == {""}
+    assert {one.library_source.partition(":")[0] for one in found.equations} == {"jax/_src/nn/functions.py"}
+    assert found.stage("python").text == "# no equation of this program was made by Python of yours\n"
+
+
+def by_adam(grads: Any) -> Any:
+    return optax.adam(1e-3).update(grads, optax.adam(1e-3).init(grads))[0]
+
+
+def test_the_line_of_the_library_is_kept_beside_that_of_the_user() -> None:
+    relu = of_primitive(inspect(by_relu, X), "max")
+    assert relu.library_source == f"jax/_src/nn/functions.py:{line_of(python_inspect.unwrap(jax.nn.relu), 'maximum')}"
+    adam = inspect(by_adam, X).equations
+    assert {one.source for one in adam} == {at(by_adam, "return")}
+    assert all(one.library_source.startswith("optax/") for one in adam if "." not in one.id)
+
+
+def several_lines(x: Any, y: Any) -> Any:
+    z = jnp.dot(
+        x,
+        y,
+    )
+    return [
+        jnp.sin(one)
+        for one in z
+    ]  # fmt: skip
+
+
+def test_an_expression_of_several_lines_has_its_range() -> None:
+    found = inspect(several_lines, X, X)
+    first = line_of(several_lines, "jnp.dot")
+    dot = of_primitive(found, "dot_general")
+    assert dot.source == f"{HERE}:{first}"
+    assert dot.source_range == (first, 8, first + 3, 5)
+    assert dot.place == f"{HERE}:{first}-{first + 3}"
+    sin = of_primitive(found, "sin")
+    line = line_of(several_lines, "jnp.sin")
+    assert (sin.place, sin.source_range) == (f"{HERE}:{line}", (line, 8, line, 20))
+    for stage in ("stablehlo", "hlo"):
+        (made,) = (one for one in found.stage(stage).instructions if one.opcode.endswith(("dot", "dot_general")))
+        assert made.source == (dot.place,)
+    shown = next(one for one in found.stage("python").instructions if one.id == dot.source)
+    assert shown.lines == 4
+
+
+def one_file(x: Any) -> Any:
+    return optax.l2_loss(x).sum()
+
+
+def not_called(x: Any) -> Any:
+    return jnp.cos(x)
+
+
+def uses_two(x: Any) -> Any:
+    return one_file(jax.nn.relu(x))
+
+
+def test_the_python_stage_has_only_functions_that_contributed() -> None:
+    first, second = line_of(one_file, "def"), line_of(uses_two, "def")
+    assert inspect(uses_two, X).stage("python").text == (
+        f"# {HERE}:{first}\n{python_inspect.getsource(one_file)}\n"
+        f"# {HERE}:{second}\n{python_inspect.getsource(uses_two)}"
+    )
