@@ -21,7 +21,17 @@ from benchmarks.interleaved import Comparison
 from benchmarks.observation import observation_comparisons
 from benchmarks.profile import BAR as PROFILE_BAR
 from benchmarks.profile import profile_sums
-from benchmarks.stages import DIFF_BAR_S, MEMORY_BAR, median_ms, pass_times, stage_comparisons, stage_memory
+from benchmarks.stages import (
+    DIFF_BAR_S,
+    LARGE_MEMORY_BAR,
+    MEMORY_BAR,
+    large_comparisons,
+    large_memory,
+    median_ms,
+    pass_times,
+    stage_comparisons,
+    stage_memory,
+)
 from benchmarks.starting import deep_chain, starting_times
 from benchmarks.startup import startup_times
 from benchmarks.train_step import train_step_comparisons
@@ -35,8 +45,8 @@ COMPARISONS: dict[str, Callable[[int], Iterator[Comparison]]] = {
     "watching": watching_comparisons,
 }
 PARTS = [
-    *COMPARISONS, "stages", "startup", "compose", "params", "depth", "attribution", "explorer", "profile", "costs",
-    "whatif",
+    *COMPARISONS, "stages", "large", "startup", "compose", "params", "depth", "attribution", "explorer", "profile",
+    "costs", "whatif",
 ]  # fmt: skip
 
 
@@ -58,6 +68,9 @@ def main() -> None:
         console.print(comparison_table(found for name in asked for found in COMPARISONS[name](rounds)))
     if "stages" in options.only:
         print_stages(console, rounds, options.full)
+    if "large" in options.only:
+        console.print(comparison_table(large_comparisons(options.full)))
+        console.print(memory_table("lowered", large_memory(options.full), LARGE_MEMORY_BAR))
     if "startup" in options.only:
         table = Table("before the first step", "median")
         table.columns[1].justify = "right"
@@ -121,13 +134,17 @@ def comparison_table(found: Iterator[Comparison]) -> Table:
 def print_stages(console: Console, rounds: int, full: bool) -> None:
     """Print what looking at programs costs. That it changes neither numbers nor costs is a test: `tests/stages`."""
     console.print(comparison_table(stage_comparisons(rounds, full)))
-    table = Table("peak memory of a new process", "inspected", "compiled", "ratio", "bar")
-    for name, ours, theirs in stage_memory(full):
-        ratio = f"{ours / theirs:.2f}"
-        table.add_row(name, f"{ours / 1e6:.0f} MB", f"{theirs / 1e6:.0f} MB", ratio, f"{MEMORY_BAR}")
-    console.print(table)
+    console.print(memory_table("compiled", stage_memory(full), MEMORY_BAR))
     name, count, listed_s, times = pass_times(full)
     console.print(f"{name}: {count} passes listed in {si(listed_s)}; diff {median_ms(times)} (bar {si(DIFF_BAR_S)})")
+
+
+def memory_table(bare: str, found: Iterator[tuple[str, int, int]], bar: float) -> Table:
+    """Return the table of the greatest memory of new processes, ours and `bare`."""
+    table = Table("peak memory of a new process", "inspected", bare, "ratio", "bar")
+    for name, ours, theirs in found:
+        table.add_row(name, f"{ours / 1e6:.0f} MB", f"{theirs / 1e6:.0f} MB", f"{ours / theirs:.2f}", f"{bar}")
+    return table
 
 
 def si(seconds: float) -> str:

@@ -40,6 +40,8 @@ def compare(
     bar: float | None = None,
     block_s: float = 0.01,
     rounds: int = 120,
+    clock: Callable[[], float] = time.perf_counter,
+    collects: bool = False,
 ) -> Comparison:
     """Run two programs in short blocks, by turns, and return the median of the rounds' ratios.
 
@@ -52,17 +54,24 @@ def compare(
         bar: What the ratio should not exceed.
         block_s: How long a block should take, about.
         rounds: Number of rounds.
+        clock: What the time is read from, in seconds; `time.process_time` leaves out what others do meanwhile.
+        collects: Whether Python's garbage collector runs as it does for a user; each block begins without garbage.
     """
-    calls = _calls_in(theirs, block_s)
-    _timed(ours, calls)
+    calls = _calls_in(theirs, block_s, clock)
+    _timed(ours, calls, clock)
     pairs: list[tuple[float, float]] = []
     was_enabled = gc.isenabled()
     gc.collect()
-    gc.disable()
+    if not collects:
+        gc.disable()
     try:
         for number in range(rounds):
             first, second = (ours, theirs) if number % 2 else (theirs, ours)
-            times = [_timed(program, calls) for program in (first, second, second, first)]
+            times: list[float] = []
+            for program in (first, second, second, first):
+                if collects:
+                    gc.collect()
+                times.append(_timed(program, calls, clock))
             outer, inner = times[0] + times[3], times[1] + times[2]
             pairs.append((outer, inner) if first is ours else (inner, outer))
     finally:
@@ -85,15 +94,15 @@ def _tenth(times: Iterable[float]) -> float:
     return statistics.quantiles(times, n=10)[0]
 
 
-def _timed(program: Callable[[int], object], calls: int) -> float:
-    since = time.perf_counter()
+def _timed(program: Callable[[int], object], calls: int, clock: Callable[[], float]) -> float:
+    since = clock()
     program(calls)
-    return time.perf_counter() - since
+    return clock() - since
 
 
-def _calls_in(program: Callable[[int], object], block_s: float) -> int:
+def _calls_in(program: Callable[[int], object], block_s: float, clock: Callable[[], float]) -> int:
     program(2)
     calls = 1
-    while (taken := _timed(program, calls)) < block_s / 4:
+    while (taken := _timed(program, calls, clock)) < block_s / 4:
         calls *= 2
     return max(1, round(calls * block_s / taken))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mithril_nb.backends.backend import Backend
     from mithril_nb.backends.jax import JaxBackend
     from mithril_nb.checks import assert_cost
+    from mithril_nb.cost.registration import register_cost
     from mithril_nb.interop import from_equinox, from_flax, from_haiku, load_params, save_params
     from mithril_nb.measure import machine, profile
     from mithril_nb.models import LoadLimits, Model, load, save
@@ -59,6 +60,7 @@ _HOMES = {
     "machine": "mithril_nb.measure",
     "op": "mithril_nb.models.custom",
     "profile": "mithril_nb.measure",
+    "register_cost": "mithril_nb.cost.registration",
     "register_primitive": "mithril_nb.models.custom",
     "save": "mithril_nb.models",
     "save_params": "mithril_nb.interop",
@@ -135,6 +137,7 @@ __all__ = [
     "models",
     "op",
     "profile",
+    "register_cost",
     "register_primitive",
     "save",
     "save_params",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 from typing import Any
 
+from mithril_nb.backends.notices import notice
 from mithril_nb.cost import Cost
 from mithril_nb.cost.counting import SOURCES
 from mithril_nb.cost.memory.use import MemoryUse
@@ -24,6 +25,8 @@ from mithril_nb.targets.slips import check_handed_on
 Bound = float | tuple[float | None, float | None] | None
 """The most that a figure may be, or the least and the most; `None` for no bound."""
 
+UNKNOWN = ("fail", "ignore", "warn")
+"""What may happen if a bound is kept by what is known, and the cost of some equations is unknown."""
 _MOST_SHOWN = 5
 _WORDS = {
     "flops": ("needs", "FLOPs"),
@@ -46,6 +49,7 @@ class _Measured:
         numbers: The sizes that have only names, if it depends on any, each with a number that it can have.
         formula: What it is in these names; `""` if nobody knows.
         is_known_at: Whether numbers for these names make all of it known.
+        is_of_rows: Whether it is a sum over equations or instructions, and what is unknown of it is some of them.
     """
 
     value: int | None
@@ -56,6 +60,7 @@ class _Measured:
     numbers: Mapping[str, int] = field(default_factory=dict[str, int])
     formula: str = ""
     is_known_at: bool = False
+    is_of_rows: bool = False
 
 
 def assert_cost(
@@ -67,12 +72,15 @@ def assert_cost(
     peak_bytes: Bound = None,
     params: Bound = None,
     source: str = "analytic",
+    unknown: str = "warn",
     **options: Any,
 ) -> None:
     """Fail if a program costs more than it may: for a test, so that a change that makes it dearer is seen.
 
     Nothing is run. A bound is the most that a figure may be, or a pair of the least and the most, each of which may be
-    `None`. A figure of which a part is not known fails too, and says why, as nobody can tell whether it is kept.
+    `None`. If the cost of some equations is unknown, the sum of the others is compared: above the bound it fails, else
+    a warning names what is unknown. A figure fails if it is unknown for another reason: a size without a number,
+    parameters that no argument is known to hold, a peak that was not compiled.
 
     Args:
         target: A program: what `ml.inspect` gives, or anything that it takes.
@@ -84,12 +92,15 @@ def assert_cost(
             `ml.assert_cost(ml.inspect(f, w, x, params="w"), params=1_000)`.
         source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. `"analytic"` only traces the
             program, and is the same on every machine.
+        unknown: What happens if equations of unknown cost leave a bound undecided: `"warn"` (a `MithrilWarning`), the
+            default, so that the check works on any program; `"fail"`; `"ignore"`. `ml.register_cost` makes such
+            costs known.
         **options: Other arguments of `ml.inspect`.
 
     Raises:
-        CostBoundError: A figure is out of its bounds, or not known. It is an `AssertionError`.
-        UnknownOptionError: No bound at all, or one that is none, or that is misspelt; arguments beside an inspection,
-            which has them.
+        CostBoundError: A figure is out of its bounds, or unknown as described above. It is an `AssertionError`.
+        UnknownOptionError: No such value of `unknown`; no bound at all, or one that is none, or that is misspelt;
+            arguments beside an inspection, which has them.
         StageUnavailableError: The program cannot be traced, or not lowered or compiled where that is asked for.
 
     Examples:
@@ -124,6 +135,12 @@ def assert_cost(
             (("sources", ", ".join(SOURCES)),),
             f'source="{nearest(source, SOURCES) or "analytic"}"',
         )
+    if unknown not in UNKNOWN:
+        raise UnknownOptionError(
+            f"ml.assert_cost cannot take unknown={short_repr(unknown, 40)}.",
+            (("takes", ", ".join(UNKNOWN)),),
+            f'unknown="{nearest(unknown, UNKNOWN) or "warn"}"',
+        )
     if isinstance(target, Inspection) and (args or options):
         given = ", ".join((*("an argument" for _ in args[:1]), *options))
         raise UnknownOptionError(
@@ -135,7 +152,7 @@ def assert_cost(
         check_handed_on(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     found = [
-        _problem(inspection, name, _measured(inspection, name, source), low, high)
+        _problem(inspection, name, _measured(inspection, name, source), low, high, unknown)
         for name, (low, high) in asked.items()
     ]
     problems = [problem for problem in found if problem is not None]
@@ -175,7 +192,7 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     known = {path: value for path, value in each.items() if value}
     value, unknown = getattr(cost.total, name), _unknown(cost, name)
     if not cost.symbols or value is not None:
-        return _Measured(value, source, unknown, known)
+        return _Measured(value, source, unknown, known, is_of_rows=name != "params")
     is_known_at, formula = _is_known_at(cost, name), cost.formula(field=name)
     return _Measured(value, source, unknown, known, numbers=_numbers(cost), formula=formula, is_known_at=is_known_at)
 
@@ -205,9 +222,9 @@ def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
 
 
 def _problem(
-    inspection: Inspection, name: str, found: _Measured, low: float | None, high: float | None
+    inspection: Inspection, name: str, found: _Measured, low: float | None, high: float | None, unknown: str
 ) -> Diagnostic | None:
-    """Return in what a figure breaks its bounds, if it does."""
+    """Return in what a figure breaks its bounds, if it does; warn if that is undecided, and `unknown` is `"warn"`."""
     value, (verb, noun) = found.value, _WORDS[name]
     is_over = value is not None and high is not None and value > high
     is_under = value is not None and low is not None and value < low and not found.unknown
@@ -217,6 +234,10 @@ def _problem(
         return _without_numbers(inspection.name, name, found, low, high)
     told = "unknown" if value is None else f"{'at least ' if found.unknown else ''}{value:,}"
     facts = [(name, f"{told} ({found.source})"), ("bound", _bound_text(low, high))]
+    if found.unknown and found.is_of_rows and not is_over and unknown != "fail":
+        if unknown == "warn":
+            notice(_in_part(f"program {inspection.name!r}: its bound of {noun}", facts, found.unknown))
+        return None
     end = high if is_over else low if is_under else None
     if value is not None and end is not None:
         summary = f"{verb} {'more' if is_over else 'fewer'} {noun} than it {'may' if is_over else 'should'}."
@@ -224,7 +245,9 @@ def _problem(
         advice = f"{name}={value:_}  # if that is intended; {_shown(name, found.source)} shows every block"
     else:
         summary = f"may break its bound of {noun}: not all are known."
-        advice = f"leave out {name}=; {_shown(name, found.source)} shows every block."
+        shown = f"{_shown(name, found.source)} shows every block"
+        advice = f'unknown="warn"  # compares what is known; {shown}'
+        advice = advice if found.is_of_rows else f"leave out {name}=; {shown}."
     if found.unknown:
         facts.append(("unknown", "\n".join(found.unknown)))
     if found.blocks:
@@ -235,6 +258,12 @@ def _problem(
         found.advice or advice,
         code=CostBoundError.__name__,
     )
+
+
+def _in_part(what: str, facts: list[tuple[str, str]], unknown: tuple[str, ...]) -> str:
+    """Return the warning of a bound that is kept by what is known."""
+    more = ("unknown", "\n".join(unknown)), ("instead", 'unknown="fail" or unknown="ignore"')
+    return str(Diagnostic(f"{what} is checked in part.", (*facts, *more)))
 
 
 def _without_numbers(program: str, name: str, found: _Measured, low: float | None, high: float | None) -> Diagnostic:

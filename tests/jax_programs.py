@@ -14,6 +14,9 @@ import numpy as np
 import optax
 from jax import lax
 
+from mithril_nb.cost import Cost
+from mithril_nb.cost.formulas.rules import counted
+
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
@@ -203,3 +206,20 @@ def programs() -> dict[str, Program]:
         found[f"{name} forward"] = forward, (params, *inputs)
         found[f"{name} train step"] = train_step(forward, params, inputs, target, loss)
     return found
+
+
+def on_host(x: Any) -> Any:
+    """Return what Python on the host makes of an array: an equation whose cost is unknown."""
+    return jax.pure_callback(lambda given: given, jax.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+
+def flops_by_xla(cost: Cost) -> int:
+    """Return the FLOPs of analytic costs, loops once, with XLA's convention for each equation where that is another."""
+    assert cost.symbolic is not None
+    total = 0
+    for row, (equation, _) in zip(cost.rows, cost.symbolic.kinds.members, strict=True):
+        rule = counted(equation).rule
+        assert row.once is not None
+        by_rule = rule is None or rule.xla is None or row.repeats == 0
+        total += (row.once.flops or 0) if by_rule else int(rule.value(rule.xla))
+    return total

@@ -120,6 +120,13 @@ def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
         help="an argument: an array's dtype and shape, or a number or text of Python; may be repeated",
     )
     parser.add_argument(
+        "--static",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an argument of a function that is static, as in jax.jit; may be repeated",
+    )
+    parser.add_argument(
         "--program", choices=tuple(PROGRAMS), help=f"which program of a model or a module (default: {program})"
     )
     parser.add_argument("--debug", action="store_true", help="show the traceback of an unforeseen error")

@@ -14,6 +14,7 @@ from mithril_nb.cost.difference import Difference, against_xla, between
 from mithril_nb.cost.drawn import Drawn, picture
 from mithril_nb.cost.lines import ByLine, SourceLines, figures_by_line
 from mithril_nb.cost.multiply_adds import PRODUCTS, macs_of
+from mithril_nb.cost.notes import notes_of_equations
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -21,9 +22,6 @@ from mithril_nb.cost.records import (
     Source,
     Unknown,
     is_unknown,
-    notes_of,
-    notes_of_branches,
-    notes_of_params,
     once_of,
     rows_by_block,
     share_of,
@@ -41,9 +39,6 @@ from mithril_nb.stages.records import ROLES, UNATTRIBUTED
 
 if TYPE_CHECKING:
     import pandas
-
-NOT_RUN = "time_s: nothing here is run, so no time is known"
-ON_EACH_DEVICE = "shard_map: what runs on each device is counted for one of them"
 
 
 @dataclass(frozen=True)
@@ -453,10 +448,7 @@ def of_equations(
         device: The `jax.Device` that it is for.
         lines: The files that its lines of Python are in.
     """
-    unknown = program.notes if program.symbols else notes_of(rows)
-    spread = (ON_EACH_DEVICE,) if any("shard_map" in one.transforms for one in program.equations) else ()
-    branches = notes_of_branches(one.primitive for one in program.equations if one.repeats != 0)
-    notes = (*unknown, *branches, *notes_of_params(program.inputs), *spread, NOT_RUN)
+    notes = notes_of_equations(rows, program)
     once = Source("analytic, loops once") if program.symbols else once_of("analytic", rows)
     places = (lines or SourceLines()).behind_equations(program.equations)
     return Cost(

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from mithril_nb.cost.costs import NOT_RUN, Cost, of_equations
+from mithril_nb.cost.costs import Cost, of_equations
 from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.lines import SourceLines
+from mithril_nb.cost.notes import NOT_RUN
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -69,6 +70,12 @@ def cost_of(inspection: Inspection, source: str = "analytic") -> Cost:
     if source not in known:
         known[source] = _analytic(inspection) if source == "analytic" else _counted(inspection, source)
     return known[source]
+
+
+def forget_analytic() -> None:
+    """Drop what equations were counted to cost: a rule has changed."""
+    for known in _KNOWN.values():
+        known.pop("analytic", None)
 
 
 def costs_of(inspection: Inspection, sources: Sequence[str] = SOURCES) -> Costs:

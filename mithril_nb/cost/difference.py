@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES
 from mithril_nb.cost.records import CostRow, text_table, told_sum
 from mithril_nb.display import Shown
 
@@ -178,9 +179,16 @@ def between(cost: Cost, other: Cost, field: str = "flops") -> Difference:
 
 
 def _reason_of_rule(primitive: str, rows: Iterable[CostRow]) -> str:
-    """Return what XLA does otherwise of a primitive; nothing where that is so of complex numbers and there are none."""
-    is_of_complex = any("re² + im²" in row.formula for row in rows)
-    return _OTHERWISE_OF_EQUATIONS.get(primitive, "") if primitive != "abs" or is_of_complex else ""
+    """Return what XLA counts otherwise of a primitive; nothing where that is so of complex numbers alone."""
+    formulas = [row.formula for row in rows]
+    if primitive != "abs" or any("re² + im²" in formula for formula in formulas):
+        if primitive in _OTHERWISE_OF_EQUATIONS:
+            return _OTHERWISE_OF_EQUATIONS[primitive]
+    is_complex = any("complex" in formula for formula in formulas)
+    rule = (is_complex and RULES.get(primitive + OF_COMPLEX)) or RULES.get(primitive)
+    if rule is None or rule.general.xla is None:
+        return ""
+    return f"XLA counts {rule.general.xla}, we count {rule.general.flops}"
 
 
 def _value(row: CostRow, field: str) -> int | None:

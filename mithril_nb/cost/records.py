@@ -343,9 +343,12 @@ _DEAREST = "the dearest branch is counted each time, as XLA counts; where anothe
 
 
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
-    """Return in words which figures are not known, and why."""
+    """Return in words which figures are not known, and why; and that nothing is computed, if no result needs it."""
     groups: dict[tuple[str, str, str], int] = {}
-    for row in rows:
+    every = tuple(rows)
+    if every and all(row.repeats == 0 for row in every):
+        return ("nothing is computed: the results of the program need none of its equations",)
+    for row in every:
         unknown = [name for name in _COUNTED if getattr(row, name) is None]
         if unknown:
             why = "nobody knows how often it runs" if row.repeats is None else row.formula

@@ -120,6 +120,10 @@ class SymbolicProgram:
         put = _Numbers(self.sizes)
         return tuple(put.equation(one, one.repeats) for one in self.equations if one.primitive in primitives)
 
+    def with_numbers(self, equation: Equation) -> Equation:
+        """Return one of its equations with numbers for the names of sizes that have them."""
+        return _Numbers(self.sizes).equation(equation, equation.repeats)
+
     @cached_property
     def kinds(self) -> Kinds:
         """Its equations, equal ones together."""
@@ -391,12 +395,6 @@ _FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes_access
 def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:
     """A polynomial as text if it depends on sizes, else `""`."""
     return f"{'≥ ' if unknown else ''}{polynomial}" if polynomial.names else ""
-
-
-def _with_outer(paths: Sequence[str]) -> list[str]:
-    """Return paths, and those of the blocks around them."""
-    parts = [path.split("/") for path in paths]
-    return [*dict.fromkeys("/".join(names[: count + 1]) for names in parts for count in range(len(names)))]
 
 
 def _dearest(branches: Mapping[str, Polynomial]) -> str | None:

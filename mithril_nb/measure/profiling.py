@@ -9,7 +9,8 @@ from dataclasses import fields, replace
 from typing import Any
 
 from mithril_nb import targets
-from mithril_nb.cost.costs import NOT_RUN, Cost
+from mithril_nb.cost.costs import Cost
+from mithril_nb.cost.notes import NOT_RUN
 from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.measure.events import TRIED_PLANES
@@ -22,6 +23,7 @@ from mithril_nb.stages import Inspection
 from mithril_nb.stages.failure import failure_of
 from mithril_nb.stages.records import Stage
 from mithril_nb.stages.xla.compilation import OtherProgramError
+from mithril_nb.targets.constants import static_arguments, without_partial
 from mithril_nb.targets.doors import called_as
 from mithril_nb.targets.options import refuse_misspelt, takes_params
 from mithril_nb.targets.slips import check_handed_on
@@ -151,7 +153,12 @@ def _inspected(target: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -
         if "params" in options and takes_params(target, args, named, options["params"]):
             named["params"] = options["params"]
         with called_as("ml.profile"):
-            return targets.inspect(target, *args, **options), (*args, *(named[name] for name in sorted(named)))
+            inspection = targets.inspect(target, *args, **options)
+        asked = {name: options.get(name) for name in ("static_argnums", "static_argnames")}
+        target, args, named = without_partial(target, args, named)
+        static = static_arguments(target, args, named, **asked)
+        values = [*enumerate(args), *((name, named[name]) for name in sorted(named))]
+        return inspection, tuple(value for place, value in values if place not in static)
     if options:
         raise UnknownOptionError(
             f"program {target.name!r} is inspected already, and takes no options.",

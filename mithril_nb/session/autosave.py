@@ -100,9 +100,8 @@ class Autosave:
         self._worker = Worker("mithril_nb-autosave")
         remove_leftovers(self.path.parent)
         known = self._versions() or ([] if output is None or self.path.exists() else _in_output(output))
-        versions = (one for one in known if not one.declined and one.source != self._code)
-        self.offer: SavedDesign | None = next(versions, None)
-        self._difference = _difference(self._code, self.offer.source) if self.offer else ""
+        self._older = [one for one in known if not one.declined and one.source != self._code]
+        self._offer_next()
         _AUTOSAVES.add(self)
 
     def save(self, design: Design, edits: int, labels: tuple[str, ...]) -> None:
@@ -135,13 +134,17 @@ class Autosave:
             changes[self._contained.id] = replace(self._contained, declined=is_edited)
         return changes
 
+    def _offer_next(self) -> None:
+        self.offer: SavedDesign | None = self._older.pop(0) if self._older else None
+        self._difference = _difference(self._code, self.offer.source) if self.offer else ""
+
     def decline(self) -> None:
-        """Keep the offered version in the file, and do not offer it again."""
+        """Keep the offered version in the file, do not offer it again, and offer the next older version, if any."""
         if self.offer is not None:
             with self._writing:
                 declined = replace(self.offer, declined=True)
                 self._update(lambda: {declined.id: declined})
-            self.offer = None
+            self._offer_next()
 
     def view(self) -> dict[str, Any]:
         """Return the offer and the state of the file as a front end shows them."""
@@ -151,6 +154,7 @@ class Autosave:
             "labels": list(self.offer.labels),
             "difference": self._difference,
             "can_restore": self.offer.design is not None,
+            "older": self._older[0].edits if self._older else None,
         }
         return {"offer": offer, "path": str(self.path), "problem": self.problem}
 

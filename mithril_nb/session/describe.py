@@ -8,6 +8,7 @@ from typing import Any
 
 from mithril_nb.graph.paths import join_path, parameter_name
 from mithril_nb.graph.records import Block, BlockSpecs, LogicalGraph
+from mithril_nb.graph.spec import Spec, TensorSpec
 from mithril_nb.models.fields import Field, fields_of
 from mithril_nb.models.flat import flat
 from mithril_nb.models.infer import Inference
@@ -103,8 +104,10 @@ def _field(field: Field, block: Block) -> dict[str, Any]:
     }
 
 
-def _text(spec: object) -> str:
-    return "unknown" if spec is None or "'...'" in str(spec) else str(spec).replace("'", "")
+def _text(spec: Spec | None) -> str:
+    if spec is None or (isinstance(spec, TensorSpec) and spec.shape == ("...",)):
+        return "unknown"
+    return str(spec).replace("'...'", "…").replace("'", "")
 
 
 def _said(constructor: type, what: str) -> str:

@@ -14,6 +14,7 @@ from mithril_nb.session.analysis import problem_of
 from mithril_nb.session.desk import Desk, Page
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.fates import FATED
 from mithril_nb.stages.xla.passes import Pass
 
 MOST_DIFF_LINES = 10_000
@@ -22,8 +23,8 @@ MOST_DIFF_LINES = 10_000
 _REST_S = 0.5
 """How long nobody must have asked before what nobody waits for is worked on: Python runs one thread at a time."""
 _LOOK_S = 0.02
-_TRACED = ("hlo_before", "hlo")
-"""Stages whose instructions have a fate."""
+_MOST_TOLD = 3
+"""As many outcomes of one line are told."""
 
 PassRow = tuple[int, str, str, int | None, int | None, int | None]
 """Number, name, pipeline; how many instructions it added, removed and rewrote, `None` while nobody has counted."""
@@ -70,12 +71,14 @@ class FateOf:
         index: Its place there.
         said: Pairs of what happened and the pass in which, with its number: `("appeared in", "fusion", 12)`.
         fused: Places, in the optimized HLO, of the fusions that do its work.
+        became: What happened to it outside of passes, as `"dropped: nothing uses it"`, or `""`.
     """
 
     stage: str
     index: int
     said: tuple[tuple[str, str, int], ...]
     fused: tuple[int, ...] = ()
+    became: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,8 +147,8 @@ class PassDesk(Desk):
         Raises:
             UnknownOptionError: No passes have been read, or they did not see the stage.
         """
-        if stage not in _TRACED:
-            raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(_TRACED)),), 'stage="hlo"')
+        if stage not in FATED:
+            raise UnknownOptionError(f"unknown stage {stage!r}.", (("known", ", ".join(FATED)),), 'stage="hlo"')
         self._ask("fate", lambda reading: self._fate(reading, stage, int(index)))
 
     def _ask(self, what: str, answer: Callable[[_Reading], None]) -> None:
@@ -233,9 +236,14 @@ class PassDesk(Desk):
             return
         fate = inspection.who_changed(stage, instructions[index].id)
         said = [_said("appeared in", fate.appeared), _said("vanished in", fate.vanished)]
+        became = ""
+        if stage in ("jaxpr", "stablehlo"):
+            told = fate.outcomes[:_MOST_TOLD]
+            said = [_said(f"{one.without_pass} by", one.by) for one in told]
+            became = ", ".join(dict.fromkeys(one.without_pass for one in told if one.by is None))
         places = {one.id: at for at, one in enumerate(inspection.stage("hlo").instructions)} if fate.fused_into else {}
         fused = tuple(places[id] for id in fate.fused_into if id in places)
-        self._page.tell("fate", FateOf(stage, index, tuple(one for one in said if one), fused))
+        self._page.tell("fate", FateOf(stage, index, tuple(one for one in said if one), fused, became))
 
 
 def _said(what: str, found: Pass | None) -> tuple[str, str, int] | None:

@@ -324,7 +324,7 @@ class Session:
                 self._set_history(self._history.with_change(change, time.monotonic()), self._view)
 
     def decline_edits(self) -> None:
-        """Start from the code's design: the saved edits stay in the file, and are not offered again."""
+        """Start from the code's design: the offered edits stay in the file; an older version is offered next."""
         with self._lock:
             if self._autosave:
                 self._autosave.decline()

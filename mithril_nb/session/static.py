@@ -46,7 +46,8 @@ def _session_bundle(session: Session) -> dict[str, Any]:
     """The logical graph as SVG; graph, stages, costs, curves and source as HTML; the names and problems as text."""
     design, analysis = session.design, session.analysis
     if not design.graph.nodes:
-        return {"text/plain": "Workbench: no block yet"}
+        # As HTML too: the widget hides the picture beside it, and no page can hide plain text.
+        return {"text/plain": "Workbench: no block yet", "text/html": "<p>Workbench: no block yet</p>"}
     cost = session.cost
     # With the shares of the cost, whether the worker has come to them or not: a saved picture does not depend on time.
     diagram = session.diagram if cost is None else with_shares(session.diagram, shares_of(cost, design.graph))

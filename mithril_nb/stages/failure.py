@@ -152,18 +152,3 @@ def no_figures(program: str, name: str, known: Iterable[str]) -> UnknownOptionEr
         (("known", ", ".join(known)),),
         'inspection.analysis("compiled")',
     )
-
-
-def not_changed(program: str, stage: str, id: str) -> StageUnavailableError:
-    """Return what to raise of an instruction that no pass of XLA changes, or that there is not.
-
-    Args:
-        program: Name of the program.
-        stage: Name of the stage.
-        id: Id of the instruction.
-    """
-    return StageUnavailableError(
-        f"stage {stage!r} of program {program!r} has no instruction {id!r} that passes change.",
-        (("stages", "hlo_before, hlo"),),
-        'inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)',
-    )

@@ -119,6 +119,9 @@ def blend(parts: Iterable[tuple[Shares, float]]) -> Shares:
         >>> blend([((("a", 1.0),), 3.0), ((("b", 1.0),), 1.0), ((), 5.0)])
         (('a', 0.75), ('b', 0.25))
     """
+    parts = list(parts)
+    if len(parts) == 1 and parts[0][1] > 0 and len(parts[0][0]) == 1:  # nearly always
+        return ((parts[0][0][0][0], 1.0),)
     total: dict[str, float] = {}
     for shares, weight in parts:
         for block, share in shares:

@@ -14,7 +14,8 @@ import jax
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.as_data import inspection_data
-from mithril_nb.stages.failure import made, no_figures, no_stage, not_changed, not_compiled, not_traced
+from mithril_nb.stages.failure import made, no_figures, no_stage, not_compiled, not_traced
+from mithril_nb.stages.fates import fate_of, find_fated, read_outcomes
 from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
@@ -54,7 +55,7 @@ class Inspection(Shown):
         self._fn, self._told, self.device = fn, told, told.device
         self.check_sizes, self.given = told.check_sizes, told.given
         self._pipeline = pipeline = Pipeline(fn, self.arguments, told)
-        self._before_to_after = Once(lambda: self.links("hlo_before", "hlo"))
+        self._outcomes = Once(lambda: read_outcomes(pipeline))
         self._figures = {
             "lowered": Once(lambda: pipeline.lowered.get().cost_analysis()),
             "compiled": Once(lambda: pipeline.optimized.get().cost_analysis()),
@@ -180,7 +181,7 @@ class Inspection(Shown):
             Ids in `target` by id in `source`. Instructions without a link have the empty set.
             `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
         """
-        return linked(self.stage(source).instructions, self.stage(target).instructions)
+        return linked(self.stage(source).traced, self.stage(target).traced)
 
     @property
     def lowered(self) -> jax.stages.Lowered:
@@ -368,21 +369,23 @@ class Inspection(Shown):
         return counting.costs_of(self, sources or counting.SOURCES)
 
     def who_changed(self, stage: str, id: str) -> Fate:
-        """Return which passes an instruction of the HLO appeared and vanished in, and what it was fused into.
+        """Return what became of an equation, an op or an instruction: kept, fused, merged or simplified, by which pass.
 
         Args:
-            stage: `"hlo_before"` or `"hlo"`.
+            stage: `"jaxpr"`, `"stablehlo"`, `"hlo_before"`, or `"hlo"`, which tells where an instruction came from.
             id: Id of the instruction.
 
         Raises:
             StageUnavailableError: There is no such instruction, or the platform does not tell of its passes.
+
+        Examples:
+            >>> import jax.numpy as jnp
+            >>> program = inspect(lambda x: jnp.tanh(x) @ jnp.tanh(x), jnp.ones((4, 4)))
+            >>> print(program.who_changed("jaxpr", "1"))
+            tanh.3: merged with tanh.2 by pass 0 cse (equation 0)
         """
-        if stage not in ("hlo_before", "hlo") or all(one.id != id for one in self.stage(stage).instructions):
-            raise not_changed(self.name, stage, id)
-        histories = self._compiled_part("passes", self._pipeline.compilation.histories)
-        if stage == "hlo" or id not in histories.vanished:
-            return histories.fate(id)
-        return histories.fate(id, self._before_to_after.get().get(id, ()), self._pipeline.owners.get().fusions)
+        found = find_fated(self, stage, id)
+        return fate_of(self._pipeline, self._compiled_part("passes", self._outcomes), stage, found)
 
     def to_dict(self, *stages: str, passes: bool = True) -> dict[str, Any]:
         """Return everything as plain data; see `to_json`."""

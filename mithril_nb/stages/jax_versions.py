@@ -129,8 +129,8 @@ def map_bodies(equation: Any, rewrite: Callable[[str, Any], Any]) -> dict[str, A
 
 def bodies(equation: Any) -> list[tuple[str, Any]]:
     """Return the nested jaxprs whose equations run when this one does, each with its prefix (see `map_bodies`)."""
-    found = [jaxpr for _, jaxpr in _places(equation)]
-    return [(f"b{k}." if len(found) > 1 else "", jaxpr) for k, jaxpr in enumerate(found)]
+    found = _places(equation)
+    return [(f"b{k}." if len(found) > 1 else "", jaxpr) for k, (_, jaxpr) in enumerate(found)] if found else []
 
 
 def _places(equation: Any) -> list[tuple[tuple[str, int | None], Any]]:
@@ -161,7 +161,7 @@ def trip_count(equation: Any) -> int | None:
     if name == "scan":
         length = equation.params["length"]
         return int(length) if isinstance(length, (int, np.integer)) else None
-    return None if name == "while" else 1
+    return None if name in ("while", "emit_pipeline", "parallel_loop") else 1
 
 
 class While(NamedTuple):
@@ -412,7 +412,8 @@ def specs_of(atoms: Sequence[Any]) -> tuple[TensorSpec, ...]:
 @lru_cache(maxsize=8192)
 def _spec(shape: tuple[Any, ...], dtype: Any) -> TensorSpec:
     sizes = tuple(dim if isinstance(dim, int) else str(dim) for dim in shape)
-    return TensorSpec(sizes, getattr(dtype, "name", None) or str(dtype))
+    name = "float0" if dtype == jax.dtypes.float0 else getattr(dtype, "name", None)  # NumPy's name for it is "void"
+    return TensorSpec(sizes, name or str(dtype))
 
 
 def jaxpr_as_fun(closed: Any) -> Callable[..., Sequence[Any]]:

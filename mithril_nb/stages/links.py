@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cache
-
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.records import Traced
 
 
-def linked(source: Sequence[Instruction], target: Sequence[Instruction]) -> dict[str, frozenset[str]]:
+@paused_collector()
+def linked(source: Traced, target: Traced) -> dict[str, frozenset[str]]:
     """Return which instructions of one stage share an equation with each instruction of another.
 
     Args:
-        source: The instructions of one stage.
+        source: The instructions of one stage, with their equations.
         target: Those of another.
 
     Returns:
@@ -20,16 +19,33 @@ def linked(source: Sequence[Instruction], target: Sequence[Instruction]) -> dict
     """
     # Thousands of lines of a kernel have the same equations: they are looked up once, and share their links.
     groups: dict[tuple[str, ...], list[str]] = {}
-    for instruction in target:
-        groups.setdefault(instruction.equations, []).append(instruction.id)
-    places: dict[str, list[tuple[str, ...]]] = {}
-    for group in groups:
-        for equation in group:
-            places.setdefault(equation, []).append(group)
+    for name, equations in target:
+        groups.setdefault(equations, []).append(name)
+    several: dict[str, list[list[str]]] = {}  # the groups of more than one equation
+    for equations, group in groups.items():
+        for equation in equations if len(equations) > 1 else ():
+            several.setdefault(equation, []).append(group)
+    shared: dict[tuple[int, ...], frozenset[str]] = {}
+    known: dict[tuple[str, ...], frozenset[str]] = {}
+    found: dict[str, frozenset[str]] = {}
+    for name, equations in source:
+        near = known.get(equations)
+        if near is None and len(equations) == 1 and equations[0] not in several:  # nearly always
+            near = frozenset(groups.get(equations, ()))
+        elif near is None:
+            every = {id(group): group for equation in equations for group in several.get(equation, ())}
+            every |= {id(groups[one,]): groups[one,] for one in equations if (one,) in groups}
+            near = _union(list(every.values()), shared)
+        if len(known) > 1000:  # lines of the same equations stand together
+            known.clear()
+        known[equations] = near
+        found[name] = near
+    return found
 
-    @cache
-    def near(equations: tuple[str, ...]) -> frozenset[str]:
-        found = {group for equation in equations for group in places.get(equation, ())}
-        return frozenset(id for group in found for id in groups[group])
 
-    return {instruction.id: near(instruction.equations) for instruction in source}
+def _union(groups: list[list[str]], shared: dict[tuple[int, ...], frozenset[str]]) -> frozenset[str]:
+    """Return all of some groups; those of the same groups are one set."""
+    which = tuple(map(id, groups))
+    if which not in shared:
+        shared[which] = frozenset().union(*groups)
+    return shared[which]

@@ -33,6 +33,7 @@ class OpNames:
 
     Attributes:
         joint: Separates the parts of an id.
+        are_unique: Whether no two operations have the same name: several may.
         marker: What every id contains.
         most_callers: Number of different callers of one function that are followed. A file may contain functions that
             call each other in exponentially many ways.
@@ -43,6 +44,7 @@ class OpNames:
     """
 
     joint = "/"
+    are_unique = False
     marker = ""
     most_callers = 256
 

@@ -19,12 +19,13 @@ from mithril_nb.stages.given import Given, Names
 from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
+from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
 from mithril_nb.stages.machine.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.op_names import as_inferred
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.stages.records import Instruction, Stage
+from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.trace.dataflow import Value, dataflow
 from mithril_nb.stages.trace.equations import each_equation
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
@@ -32,7 +33,7 @@ from mithril_nb.stages.trace.python_source import source_of_functions, source_of
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Trace, trace, trace_up_to_failure
 from mithril_nb.stages.xla.buffers import Buffer, read_buffers
-from mithril_nb.stages.xla.compilation import Compilation, Read
+from mithril_nb.stages.xla.compilation import Compilation
 from mithril_nb.stages.xla.live_ranges import LiveRanges, read_live_ranges
 
 STAGES = ("python", "graph", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "asm")
@@ -232,8 +233,10 @@ class Pipeline:
                 )
             if name in ("llvm", "asm"):
                 self.compilation.want()
-            self._reach(NEEDS[name])
+            if NEEDS[name] == "compile":  # which takes long, and leaves others at work
+                self._reach(NEEDS[name])
             with paused_collector():
+                self._reach(NEEDS[name])
                 return make()
         except Exception as error:
             if self._given is not None or not self.traced.has_failed:
@@ -292,16 +295,26 @@ class Pipeline:
         return outline(printed, calls, self._told.kinds or {})
 
     def _make_jaxpr(self) -> Stage:
-        return _timed("jaxpr", lambda: self._printed(self.program.get()), self.program.elapsed_s)
+        program = self.program.get()
+        return Stage.shown_later("jaxpr", lambda: self._printed(program), program.instructions, self.program.elapsed_s)
 
     def _printed(self, program: Program) -> Read:
         return print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
 
     def _make_stablehlo(self) -> Stage:
-        names, lowered = self.names.get(), self.lowered.get()
-        return _timed(
+        lowered = self.lowered.get()
+        if self._given is not None:
+            names = self.names.get()
+            return _timed(
+                "stablehlo",
+                lambda: as_inferred(read_stablehlo(lowered.as_text(debug_info=True), names.tags, names.by_id)),
+                self.lowered.elapsed_s,
+            )
+        program = self.program.get()
+        return Stage.shown_later(
             "stablehlo",
-            lambda: self._marked(read_stablehlo(lowered.as_text(debug_info=True), names.tags, names.by_id)),
+            lambda: read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id),
+            Once(lambda: traced_in_module(lowered.compiler_ir("stablehlo"), program.tags, program.blocks)).get,
             self.lowered.elapsed_s,
         )
 

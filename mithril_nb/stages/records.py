@@ -5,14 +5,16 @@ Everything here can be printed, saved and compared without JAX.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from mithril_nb.display import Shown
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.frozen import quick_to_make
+from mithril_nb.stages.once import Once
 
 PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin")
 """Suffixes of files of StableHLO, of HLO, or of an exported program; what is in a file decides how it is read."""
@@ -20,7 +22,7 @@ PROGRAM_SUFFIXES = (".mlir", ".stablehlo", ".hlo", ".txt", ".pb", ".bin")
 Role = Literal["forward", "backward", "update"]
 ROLES: tuple[Role, ...] = ("forward", "backward", "update")
 """In the order of a step."""
-Origin = Literal["tagged", "inferred"]
+Origin = Literal["tagged", "inferred", "kernel"]
 Param = None | bool | int | float | str | tuple["Param", ...]
 """A param of an equation as plain data."""
 Range = tuple[int, int | None, int, int | None]
@@ -36,6 +38,9 @@ OPTIMIZER = "(optimizer)"
 """Block path of what the optimizer does for no single block, such as counting steps."""
 UNATTRIBUTED = ""
 """Block path of what no block caused, or nobody knows."""
+
+Traced = Iterable[tuple[str, tuple[str, ...]]]
+"""Ids of the instructions of a stage, in order, each with the ids of its equations: all that links need."""
 
 
 @quick_to_make
@@ -110,6 +115,7 @@ class Instruction:
         shares: Pairs of block path and share; the shares sum to 1, or there are none if it is unattributed.
         role: Which part of a step most of its work belongs to; its equations tell of every part of a fusion.
         origin: `"tagged"` if the compiler carried the tag, `"inferred"` if it was passed on from operands or users,
+            `"kernel"` if it belongs to all that its kernel runs, as each line of LLVM IR and machine code does;
             `None` if unattributed.
         lines: Number of lines it takes, regions included.
         operands: What it takes, in the order of the text: ids of instructions of the same stage where there are such.
@@ -160,5 +166,50 @@ class Stage(Shown):
     elapsed_s: float = field(compare=False, default=0.0)
     unavailable: str | None = None
 
+    @classmethod
+    def shown_later(
+        cls, name: str, read: Callable[[], Read], traced: Callable[[], Traced | None], elapsed_s: float
+    ) -> Stage:
+        """Return a stage whose text and instructions are made when somebody first asks for them.
+
+        Args:
+            name: Its name.
+            read: Makes its text and its instructions.
+            traced: Tells the same ids and equations as those instructions, without the text; or `None` if it cannot.
+            elapsed_s: Seconds it took to make from the stage before.
+        """
+        stage = cls(name, "", (), elapsed_s)
+        del stage.__dict__["text"], stage.__dict__["instructions"]
+        stage.__dict__.update(_read=Once(read), _traced=traced)
+        return stage
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("text", "instructions") or "_read" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        with paused_collector():
+            text, instructions = self.__dict__["_read"].get()
+        self.__dict__.update(text=text, instructions=instructions)
+        return self.__dict__[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @property
+    def traced(self) -> Traced:
+        """Ids of its instructions, in order, each with the ids of its equations; its text is not made for that."""
+        if "_traced" in self.__dict__ and "instructions" not in self.__dict__:
+            with paused_collector():
+                found = self.__dict__["_traced"]()
+            if found is not None:
+                return found
+        return [(one.id, one.equations) for one in self.instructions]
+
     def __str__(self) -> str:
         return self.text if self.unavailable is None else f"{self.name} is not available: {self.unavailable}"
+
+
+# Without a value on the class, what is not made yet is asked of `__getattr__`.
+del Stage.instructions
+
+Read = tuple[str, tuple[Instruction, ...]]
+"""The text of a stage and its instructions."""

@@ -1,11 +1,11 @@
-"""What a function is called with: arrays, which are traced, and everything else, which stays as it is."""
+"""The arguments of a call: what `jax.jit` traces, and the rest, which is static."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import keyword
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, MethodType
 from typing import Any
@@ -13,8 +13,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from mithril_nb.targets.results import NUMBERS, check_computes, checked_result, is_result
-from mithril_nb.targets.sizes import check_sizes, sizes_given, telling_of_sizes
+from mithril_nb.targets.results import NUMBERS, checked_result, results_of
+from mithril_nb.targets.scopes import is_machinery, is_module
+from mithril_nb.targets.sizes import check_sizes, telling_of_sizes
 
 try:  # Without this one a function that is jitted with options for XLA can only be looked at as it is.
     from jax._src.pjit import _cpp_pjit as _jit
@@ -25,33 +26,38 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Arguments:
-    """The arguments of one call, parted into what is traced and what is not.
+    """The arguments of one call, divided into traced and static leaves.
 
-    Arrays and `jax.ShapeDtypeStruct`s are traced, wherever in nested containers they are. Everything else is static:
-    text, numbers, `None`, functions, config objects. A jitted function gets the numbers that it does not take as
-    static traced, as `jax.jit` does.
+    Everything that `jax.jit` traces is traced, wherever it is in nested containers: arrays, `jax.ShapeDtypeStruct`s,
+    and numbers of Python, which become weakly typed arrays. Everything that `jax.jit` rejects is static: text,
+    functions, config objects. Numbers in modules of Flax, Equinox and Haiku are static, as in `eqx.filter_jit`.
 
     Args:
-        fn: What is called.
-        args: Its arguments.
-        kwargs: Those that it is given by name.
-        apart: Names of arguments that are neither: `whole` is given them.
+        fn: The function that is called.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        apart: Names of arguments that are neither traced nor static: `whole` receives them.
+        static: Names or places of further arguments that are static, as `static_arguments` gives them.
+        are_numbers_static: Whether numbers of Python are static, as in a call of a module or of `eqx.filter_jit(f)`.
 
     Raises:
-        ShapeError: A size that is neither a number nor a name that JAX knows of.
+        ShapeError: A size is neither a number nor a name that JAX accepts.
 
     Attributes:
-        all_names: Names of all arguments, no two the same; those by name are called what the person calls them.
-        values: All arguments, those by name after the others.
+        fn: The function.
+        all_names: Names of all arguments, no two the same; keyword arguments keep their names.
+        values: All arguments, keyword arguments last.
         by_name: The same by their names.
-        names: Names of the arguments that hold arrays.
-        traced: These arguments, without what is static.
-        is_plain: Whether the function is jitted and takes just `traced`, in order and by these names.
+        names: Names of the arguments that contain traced leaves.
+        traced: These arguments, without their static leaves.
+        has_clash: Whether two arguments have one name, as `x` in a call `f(x, x=y)` of `def f(x, /, **more)`.
 
     Examples:
-        >>> given = Arguments(jax.numpy.sum, (jax.ShapeDtypeStruct((3,), "float32"),), {"axis": 0})
+        >>> given = Arguments(jax.numpy.sum, (jax.ShapeDtypeStruct((3,), "float32"),), {"axis": 0}, static={"axis"})
         >>> given.names, given.whole(*given.traced)[1]
         (('a',), {'axis': 0})
+        >>> Arguments(divmod, (7, 2.0), {}).traced
+        (7, 2.0)
     """
 
     def __init__(
@@ -60,76 +66,102 @@ class Arguments:
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         apart: frozenset[str] = frozenset(),
+        static: Collection[int | str] = frozenset(),
+        are_numbers_static: bool = False,
     ):
-        self._keywords, self._title = tuple(sorted(kwargs)), title_of(fn)
+        self.fn, self._keywords, self._title = fn, tuple(sorted(kwargs)), title_of(fn)
         # Whoever calls chose the keywords; of `def f(*x, x_0)` it is the first of `x` that has to be called otherwise.
         names = _unique((*self._keywords, *argument_names(fn, args)))
         self.all_names = (*names[len(kwargs) :], *names[: len(kwargs)])
+        takes = {} if (signature := signature_of(fn)) is None else signature.parameters
+        self.has_clash = any(takes[name].kind is inspect.Parameter.POSITIONAL_ONLY for name in takes.keys() & kwargs)
         self.values = (*args, *(kwargs[name] for name in self._keywords))
         self.by_name = dict(zip(self.all_names, self.values, strict=True))
         check_sizes(self.by_name, self._title)
-        static = _static_of_jit(fn, len(args), self._keywords)
+        self._places = (*range(len(args)), *self._keywords)
+        static = {*static, *static_of_jit(fn, len(args))}
+        are_numbers_static |= is_machinery(type(fn)) and hasattr(fn, "lower")  # `eqx.filter_jit`
         self._parts = [
-            None if name in apart else _Part.of(value, static is not None and place not in static)
-            for place, (name, value) in enumerate(zip(self.all_names, self.values, strict=True))
+            None if name in apart else _Part.of(value, place in static, are_numbers_static, is_jitted(fn))
+            for place, name, value in zip(self._places, self.all_names, self.values, strict=True)
         ]
         with_arrays = [
             (name, part) for name, part in zip(self.all_names, self._parts, strict=True) if part and part.arrays
         ]
         self.names = tuple(name for name, _ in with_arrays)
         self.traced = tuple(part.built(part.arrays) for _, part in with_arrays)
-        signature = signature_of(fn)
-        self.is_plain = (
-            not (static is None or signature is None or kwargs)
-            and self.names == tuple(signature.parameters)[: len(args)]
-            and jax.tree.structure(self.traced) == jax.tree.structure(args)
-            and not any(map(sizes_given, args))
-        )
 
     def whole(self, *traced: Any, apart: Mapping[str, Any] = _NONE) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return the arguments and keyword arguments, with other arrays in the place of those that are traced.
+        """Return the arguments and keyword arguments, with other arrays instead of the traced ones.
 
         Args:
             *traced: The other arrays.
-            apart: What stands in the place of those that are neither traced nor static, by name.
+            apart: The arguments that are neither traced nor static, by name.
         """
         given = dict(zip(self.names, traced, strict=True))
-        values = [
-            apart[name] if part is None else part.whole(given.get(name))
-            for name, part in zip(self.all_names, self._parts, strict=True)
-        ]
+        return self.call(
+            [
+                apart[name] if part is None else part.whole(given.get(name))
+                for name, part in zip(self.all_names, self._parts, strict=True)
+            ]
+        )
+
+    def call(self, values: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return values in the order of `values` as arguments and keyword arguments."""
         count = len(values) - len(self._keywords)
         return tuple(values[:count]), dict(zip(self._keywords, values[count:], strict=True))
 
-    def calling(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a function of what is traced."""
+    def calling(self, *traced: Any) -> Any:
+        """Call the function, without its `jax.jit`, with other arrays instead of the traced ones."""
+        args, kwargs = self.whole(*traced)
+        fn: Any = self.fn.__wrapped__ if is_jitted(self.fn) else self.fn
+        with telling_of_sizes(self.by_name, self._title):
+            return checked_result(fn(*args, **kwargs), self._title)
 
-        def given(*traced: Any) -> Any:
+    def trace(self, *traced: Any) -> jax.stages.Traced:
+        """Trace the function as `jax.jit` does: with the names of its arguments, its shardings and its donation."""
+        fn: Any = self.fn
+        if is_jitted(fn):
             args, kwargs = self.whole(*traced)
             with telling_of_sizes(self.by_name, self._title):
-                return fn(*args, **kwargs)
+                return fn.trace(*args, **kwargs)
 
-        def call(*traced: Any) -> Any:
-            out = given(*traced)
-            if self.values and not traced:
-                check_computes(out, self._title, self.by_name)
-            return checked_result(out, self._title, lambda: jax.make_jaxpr(given)(*traced).effects)
+        @functools.wraps(fn, updated=())
+        def function(*args: Any, **kwargs: Any) -> Any:
+            values = (*args, *(kwargs[name] for name in self._keywords))
+            args, kwargs = self.call([part.whole(value) for part, value in zip(parts, values, strict=True)])
+            with telling_of_sizes(self.by_name, self._title):
+                return results_of(checked_result(fn(*args, **kwargs), self._title))
 
-        return call
+        function.__name__ = self._title
+        parts = [part for part in self._parts if part is not None]
+        given = dict(zip(self.names, traced, strict=True))
+        args, kwargs = self.call([given.get(name) for name in self.all_names])
+        # JAX gives them as `None` as well, and leaves them out of the arguments of what it compiles.
+        static = [place for place, part in zip(self._places, parts, strict=True) if part.kept and not part.arrays]
+        numbers = [place for place in static if isinstance(place, int)]
+        names = [place for place in static if isinstance(place, str)]
+        return jax.jit(function, static_argnums=numbers, static_argnames=names).trace(*args, **kwargs)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One argument: its structure, its arrays, and its other leaves, with `None` in the places of the arrays."""
+    """One argument: its structure, its traced leaves, and its static leaves, with `None` instead of the traced ones."""
 
     structure: Any
     arrays: list[Any]
     kept: list[Any]
 
     @classmethod
-    def of(cls, value: Any, is_number_traced: bool) -> _Part:
+    def of(cls, value: Any, is_static: bool, are_numbers_static: bool, is_jitted: bool) -> _Part:
         leaves, structure = jax.tree.flatten(value)
-        traced = [_is_traced(leaf, is_number_traced) for leaf in leaves]
+        traced = [not is_static and _is_traced(leaf) for leaf in leaves]
+        if not is_jitted and any(isinstance(leaf, NUMBERS) for leaf in leaves):
+            inside = [are_numbers_static] * len(leaves) if are_numbers_static else _inside_modules(value)
+            traced = [
+                one and not (is_inside and isinstance(leaf, NUMBERS))
+                for one, is_inside, leaf in zip(traced, inside, leaves, strict=True)
+            ]
         return cls(
             structure,
             [_spec(leaf) for leaf, is_traced in zip(leaves, traced, strict=True) if is_traced],
@@ -137,7 +169,7 @@ class _Part:
         )
 
     def built(self, arrays: Sequence[Any]) -> Any:
-        """The argument without what is static."""
+        """The argument without its static leaves."""
         given = iter(arrays)
         return self.structure.unflatten([next(given) if leaf is None else None for leaf in self.kept])
 
@@ -146,7 +178,17 @@ class _Part:
         return self.structure.unflatten([next(given) if leaf is None else leaf for leaf in self.kept])
 
 
-def named(program: Callable[..., Any], names: Sequence[str], title: str, fn: Any = None) -> Callable[..., Any]:
+def _inside_modules(value: Any) -> list[bool]:
+    """Return for each leaf whether a module contains it."""
+    inside = jax.tree.map(
+        lambda one: jax.tree.map(lambda _: True, one) if is_module(one) else False, value, is_leaf=is_module
+    )
+    return jax.tree.leaves(inside)
+
+
+def named(
+    program: Callable[..., Any], names: Sequence[str], title: str, fn: Any = None, trace: Any = None
+) -> Callable[..., Any]:
     """Return a function with a name and with positional parameters of these names.
 
     A name that Python allows no parameter, as those in `f(**{"input.ids": x, "class": y})`, becomes one that it does.
@@ -158,7 +200,7 @@ def named(program: Callable[..., Any], names: Sequence[str], title: str, fn: Any
     """
 
     def call(*args: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf if is_result(leaf) else None, program(*args))
+        return results_of(program(*args))
 
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
     call.__dict__["__signature__"] = inspect.Signature(
@@ -166,6 +208,8 @@ def named(program: Callable[..., Any], names: Sequence[str], title: str, fn: Any
     )
     if fn is not None:  # The person's function that it stands for: the stages name blocks by what that calls.
         call.__dict__["__wrapped__"] = fn
+    if trace is not None:  # How the stages trace it.
+        call.__dict__["trace"] = trace
     call.__name__ = call.__qualname__ = title
     return call
 
@@ -184,15 +228,6 @@ def is_own_argument(fn: Any, count: int, name: str) -> bool | None:
     if kinds.get(name) is inspect.Parameter.KEYWORD_ONLY:
         return True
     return None if inspect.Parameter.VAR_KEYWORD in kinds.values() else False
-
-
-def without_partial(
-    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """What a `functools.partial` binds is given as if it were an argument."""
-    while isinstance(target, functools.partial):
-        target, args, kwargs = target.func, (*target.args, *args), {**target.keywords, **kwargs}
-    return target, args, dict(kwargs)
 
 
 def title_of(target: Any) -> str:
@@ -216,15 +251,15 @@ def _spec(leaf: Any) -> Any:
     return leaf
 
 
-def _is_traced(leaf: Any, is_number_traced: bool) -> bool:
+def _is_traced(leaf: Any) -> bool:
     if isinstance(leaf, np.ndarray | np.generic):
         return leaf.dtype.kind in "biufcV"
-    return isinstance(leaf, jax.Array | jax.ShapeDtypeStruct) or (is_number_traced and isinstance(leaf, NUMBERS))
+    return isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct, *NUMBERS))
 
 
 def with_self(fn: Any, args: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     """Return for a method that is jitted the function and its arguments: `jax.jit` counts from `self`."""
-    is_method = isinstance(fn, MethodType) and _is_jitted(fn.__func__)
+    is_method = isinstance(fn, MethodType) and is_jitted(fn.__func__)
     return (fn.__func__, (fn.__self__, *args)) if is_method else (fn, args)
 
 
@@ -237,25 +272,25 @@ def without_compiler_options(fn: Any) -> tuple[Any, dict[str, Any]]:
         function, options = without_compiler_options(fn.__func__)
         return (MethodType(function, fn.__self__), options) if options else (fn, {})
     # JAX has no public way to ask, nor to jit again as before; `functools.wraps` hands on what it keeps.
-    info = getattr(fn, "_jit_info", None) if _is_jitted(fn) else None
+    info = getattr(fn, "_jit_info", None) if is_jitted(fn) else None
     options = dict(getattr(info, "compiler_options_kvs", ()))
     if info is None or not options or _jit is None:
         return fn, {}
     return _jit(fn.__wrapped__, info._replace(compiler_options_kvs=())), options
 
 
-def _is_jitted(fn: Any) -> bool:
-    return not isinstance(fn, MethodType) and all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape"))
+def is_jitted(fn: Any) -> bool:
+    """Whether a function is what `jax.jit` gave; what `nnx.jit` gave traces otherwise."""
+    is_one = not isinstance(fn, MethodType) and all(hasattr(fn, name) for name in ("trace", "lower", "eval_shape"))
+    return is_one and not hasattr(fn, "jitted_fn")
 
 
-def _static_of_jit(fn: Any, count: int, keywords: Sequence[str]) -> frozenset[int] | None:
-    """Return the places of the arguments that a jitted function takes as static; `None` if it is not jitted."""
-    if not _is_jitted(fn):
-        return None
-    info = getattr(fn, "_jit_info", None)  # JAX has no public way to ask.
+def static_of_jit(fn: Any, count: int) -> set[int | str]:
+    """Return the places and the names of the arguments that are static in a jitted function."""
+    # JAX has no public way to ask; `nnx.jit` holds the `jax.jit` of a function that splits its modules.
+    info = getattr(fn if is_jitted(fn) else getattr(fn, "jitted_fn", None), "_jit_info", None)
     numbers = {number % count for number in getattr(info, "static_argnums", ()) if -count <= number < count}
-    names = {place for place, name in enumerate(keywords, count) if name in getattr(info, "static_argnames", ())}
-    return frozenset(numbers | names)
+    return {*numbers, *getattr(info, "static_argnames", ())}
 
 
 def argument_names(fn: Any, args: tuple[Any, ...]) -> list[str]:

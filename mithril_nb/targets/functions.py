@@ -6,7 +6,7 @@ import dis
 import functools
 import inspect
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,8 @@ import jax
 
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.targets.arguments import Arguments, named, names_of, title_of, with_self
+from mithril_nb.targets.constants import NumbersNeeded
+from mithril_nb.targets.doors import door
 from mithril_nb.targets.modules import Arrays, is_equinox, is_nnx, nnx_params, part
 from mithril_nb.targets.results import checked_result
 from mithril_nb.targets.scopes import by_path, is_module, modules_in, named_modules, submodules
@@ -53,7 +55,12 @@ class FunctionProgram:
         return tuple(one for name in names for one in self.holders.get(name, (name,)))
 
 
-def function_program(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> FunctionProgram:
+def function_program(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    static: Collection[int | str] = frozenset(),
+) -> FunctionProgram:
     """Return a function as a function of arrays alone.
 
     Modules of nnx and Equinox that the function closes over become inputs, and so do those of nnx among its arguments:
@@ -63,19 +70,23 @@ def function_program(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
         fn: The function.
         args: Its arguments.
         kwargs: Those that it is given by name.
+        static: Places and names of arguments that are static, as `static_arguments` gives them.
     """
+    count = len(args)
     fn, args = with_self(fn, args)
-    whole = Arguments(fn, args, kwargs)
+    skipped = len(args) - count
+    static = frozenset(one + skipped if isinstance(one, int) else one for one in static)
+    whole = Arguments(fn, args, kwargs, static=static)
     values = dict(zip(whole.all_names, whole.values, strict=True))
     held = modules_of(fn)
     roots = {**_roots(values), **held}
     objects = {name: value for name, value in values.items() if is_nnx(value)}
     if not roots and not objects:
-        if whole.is_plain:  # Its shardings are those of the program, and not of a call inside of it.
-            return FunctionProgram(fn, whole.traced, _holders(whole, whole.names))
-        program = named(whole.calling(fn), whole.names, title_of(fn), fn)
+        explain = NumbersNeeded(whole.calling, whole, whole.traced, door()).around
+        trace = None if whole.has_clash else explain(whole.trace)  # JAX 0.10 fails where it has one name for two
+        program = named(explain(whole.calling), whole.names, title_of(fn), fn, trace)
         return FunctionProgram(program, whole.traced, _holders(whole, names_of(program)))
-    given = Arguments(fn, args, kwargs, frozenset(objects))
+    given = Arguments(fn, args, kwargs, frozenset(objects), static)
     closed = {name: one for name, one in held.items() if name not in objects and (is_nnx(one) or is_equinox(one))}
     parts = {name: part(one) for name, one in closed.items() if not is_nnx(one)}
     nnx = {**objects, **{name: one for name, one in closed.items() if is_nnx(one)}}
@@ -101,14 +112,15 @@ def function_program(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
     def run(*traced: Any) -> Any:
         out, built = called(*traced)
         if not nnx:
-            return checked_result(out, title_of(fn), lambda: jax.make_jaxpr(lambda *x: called(*x)[0])(*traced).effects)
+            return checked_result(out, title_of(fn))
         checked_result(out, title_of(fn))  # it may give nothing, and change its modules
         after = part({name: built[name] for name in nnx})
         return out, nests["modules"].tree({**after.params, **after.state})
 
-    lifted = (nests[name].tree({**one.params, **one.state}) for name, one in parts.items())
+    lifted = tuple(nests[name].tree({**one.params, **one.state}) for name, one in parts.items())
     names = (*(f"{name}_" * (name in values) or name for name in parts), *given.names)
-    program = named(run, names, title_of(fn), fn)
+    specs = (*lifted, *given.traced)
+    program = named(NumbersNeeded(run, given, specs, door()).around(run), names, title_of(fn), fn)
     arguments = names_of(program)
     trained = dict[str, list[str]]()
     for (name, one), argument in zip(parts.items(), arguments, strict=False):
@@ -119,7 +131,7 @@ def function_program(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapp
     chosen = [name for name in trained if name in objects] or [*trained]
     return FunctionProgram(
         program,
-        (*lifted, *given.traced),
+        specs,
         {**_holders(given, arguments[len(parts) :]), **trained},
         tuple(one for name in chosen for one in trained[name]),
     )

@@ -11,8 +11,9 @@ from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.retraces.watching import unwatched
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
-from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options, without_partial
+from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options
 from mithril_nb.targets.calls import check_call
+from mithril_nb.targets.constants import static_arguments, without_partial
 from mithril_nb.targets.functions import function_program
 from mithril_nb.targets.given import inspect_late
 from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_haiku, is_linen, within
@@ -38,6 +39,8 @@ def inspect(
     shapes: Mapping[str, Sequence[Dim]] | None = None,
     variables: Any = None,
     params: Any = DEFAULT,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
     program: str | None = None,
     loss: Any = None,
     optimizer: Any = None,
@@ -48,10 +51,11 @@ def inspect(
 ) -> stages.Inspection:
     """Look at a program at every stage on its way to the machine, without running it, whatever it is.
 
-    Arrays among the arguments are traced, `jax.ShapeDtypeStruct`s do as well and take no memory. Everything else is
-    static: text, numbers, `None`, config objects, functions; only a jitted function gets numbers as `jax.jit` would
-    give them. Blocks are the blocks of a `Model`, the modules of Flax, Equinox and Haiku by their paths
-    (`blocks/0/attention/query`), else named scopes and Python functions.
+    A function is traced as `jax.jit` traces it: arrays and numbers among its arguments are traced, and
+    `jax.ShapeDtypeStruct`s, which take no memory. What `jax.jit` rejects is static: text, config objects, functions.
+    Values that a `functools.partial` binds are constants of the program. In a call of a module, and in the modules of
+    Equinox, numbers are static, as in `eqx.filter_jit`. Blocks are the blocks of a `Model`, the modules of Flax,
+    Equinox and Haiku by their paths (`blocks/0/attention/query`), else named scopes and Python functions.
 
     Args:
         target: A `Model`, a `PhysicalModel`, any function that JAX can trace, a module of Flax nnx or linen, of
@@ -69,6 +73,9 @@ def inspect(
             several; `()` if it has none. By default the one called `params`, else the modules of nnx that it takes,
             or the modules that it closes over; without any of these, how many there are is unknown. It is the
             function's own argument where that has one called `params` that is not given otherwise.
+        static_argnums: Places of the arguments of a function that are static, as in `jax.jit`: a number that Python
+            needs while the function is traced, such as an axis or a size, or that a branch depends on.
+        static_argnames: The names of such arguments: `"axis"`, or several.
         program: Of a model or a module: `"forward"`, `"forward+backward"` or `"train step"`; default: the last one
             with an optimizer, the second with only a loss, else the first.
         loss: Loss of a model or a module as in `ml.fit`; default: `"cross_entropy"`.
@@ -97,13 +104,18 @@ def inspect(
         Inspection('train step', made: nothing yet)
         >>> inspect(Linear(10), shapes={"input": ["batch", 784]}).cost().formula()
         '15690·batch'
-        >>> inspect(jax.nn.softmax, jax.ShapeDtypeStruct((8,), "float32"), axis=0).stage("jaxpr").unavailable
+        >>> print(inspect(jax.numpy.add, 3, 4).inputs[0].spec)
+        () int32
+        >>> x = jax.ShapeDtypeStruct((8, 4), "float32")
+        >>> inspect(jax.numpy.sum, x, axis=0, static_argnames="axis").outputs[0].spec.shape
+        (4,)
     """
     check_options(kwargs, name, device, compiler_options)
     given = {**named, **(kwargs or {})}
+    static = {"static_argnums": static_argnums, "static_argnames": static_argnames}
     asked = {"program": program, "loss": loss, "optimizer": optimizer}
     late = {"name": name, "params": None if params == DEFAULT else params, "shapes": shapes, "variables": variables}
-    late |= {**asked, "device": device, "compiler_options": compiler_options}
+    late |= {**static, **asked, "device": device, "compiler_options": compiler_options}
     found = inspect_late(target, args, given, late)
     if found is not None:
         return found
@@ -129,7 +141,8 @@ def inspect(
     if is_model and holders != (DEFAULT,):
         refuse("params", params, target, args, given)
     if is_own(target):
-        refuse("variables", variables, target, args, given)
+        for option, value in (("variables", variables), *static.items()):
+            refuse(option, value, target, args, given)
         sizes, dtypes = given_specs(target, args, given, shapes)
         if has_names(sizes.values()):
             scope = scope_of((*args, *given.values()))
@@ -137,10 +150,12 @@ def inspect(
         return inspect_own(compiled_for(target, sizes, dtypes), chosen, loss, optimizer, options)
     refuse("shapes", shapes, target, args, given)
     if is_model:
+        for option, value in static.items():
+            refuse(option, value, target, args, given)
         return _inspect_module(target, args, given, variables, chosen, loss, optimizer, options)
     refuse("variables", variables, target, args, given)
     check_call(target, args, given, target, title_of(target), OF_FUNCTIONS)
-    made = function_program(target, args, given)
+    made = function_program(target, args, given, static_arguments(target, args, given, **static))
     options |= {"name": name or title_of(target), "params": made.params(holders)}
     return stages.inspect(made.function, *made.specs, **options)
 
@@ -167,7 +182,7 @@ def _inspect_module(
         takes = getattr(target, str(given["method"]), takes)
     own_options = [one for one in OF_MODULES if one != "variables" or is_linen(target) or is_haiku(target)]
     check_call(takes, args, {key: value for key, value in given.items() if key not in own}, whole, title, own_options)
-    arguments = Arguments(takes, args, given)
+    arguments = Arguments(takes, args, given, are_numbers_static=True)
     # A module may make an array of them: then all of its costs would be those of a few numbers, without a word.
     sizes = None if arguments.traced else no_array(arguments.by_name, title, "a module computes with arrays")
     if sizes is not None:

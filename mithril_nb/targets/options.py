@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.models.naming import input_names
 from mithril_nb.stages.param_names import DEFAULT
-from mithril_nb.targets.arguments import is_own_argument, without_partial
+from mithril_nb.targets.arguments import is_own_argument
+from mithril_nb.targets.constants import without_partial
 from mithril_nb.targets.modules import callable_of
 from mithril_nb.targets.own import graph_in, is_own
 from mithril_nb.targets.slips import OPTIONS, meant

@@ -39,7 +39,7 @@ def _forward(module: Foreign, given: Arguments) -> Callable[..., Any]:
 
     def forward(*given: Any) -> Any:
         out, after = called(*given)
-        checked_result(out, module.name, None if after else lambda: jax.make_jaxpr(called)(*given).effects)
+        checked_result(out, module.name)
         return (out, after) if after else out
 
     return forward

@@ -27,6 +27,8 @@ from mithril_nb.targets.slips import OF_FUNCTIONS, meant, options_written
 _TAKERS = {
     "params": "functions: a model knows its own",
     "shapes": "models of mithril_nb",
+    "static_argnums": "functions: numbers that a module receives are static",
+    "static_argnames": "functions: numbers that a module receives are static",
     "variables": "Flax linen modules, Haiku transforms",
 }
 _MODELS = "models, and modules of Flax, Equinox and Haiku"
@@ -155,18 +157,27 @@ def refuse_training(asked: Mapping[str, Any], function: Any, args: tuple[Any, ..
 def _gradient(function: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> str:
     """Return how to see the gradient of a function, if it has one."""
     by_name = [f"{key}={key if hasattr(value, 'shape') else shown(value)}" for key, value in given.items()]
-    with suppress(Exception):  # it has none, or cannot be called so
-        name, names = variable_of(function), argument_names(function, args)
-        arguments = Arguments(function, args, given)
-        call, mean = arguments.calling(function), jax.numpy.mean
-        is_number = jax.eval_shape(call, *arguments.traced).shape == ()
-        jax.eval_shape(jax.grad(lambda *x: mean(call(*x))), *arguments.traced)
-        if arguments.names[0] == arguments.all_names[0]:  # by which it is differentiated, whatever is an array here
-            inside = ", ".join(["*x", *by_name])
-            advised = [f"jax.grad({name})", *names, *by_name]
-            advised = advised if is_number else [f"jax.grad(lambda *x: {name}({inside}).mean())", *names]
-            return f"{door().call(*advised)}  # or a function that is the whole step"
+    name, names = variable_of(function), argument_names(function, args)
+    for are_numbers_static in (False, True):
+        arguments = Arguments(function, args, given, are_numbers_static=are_numbers_static)
+        is_number = _is_number_differentiable(arguments)
+        if is_number is None:
+            continue
+        inside = f"lambda *x: {name}({', '.join(['*x', *by_name])}){'' if is_number else '.mean()'}"
+        is_direct = is_number and not are_numbers_static
+        advised = [f"jax.grad({name})", *names, *by_name] if is_direct else [f"jax.grad({inside})", *names]
+        return f"{door().call(*advised)}  # or a function that is the whole step"
     return f"{door().call('step', 'x')}, where step is a function that is the whole step."
+
+
+def _is_number_differentiable(arguments: Arguments) -> bool | None:
+    """Return whether a function returns one number; `None` if it has no derivative by its first argument."""
+    with suppress(Exception):  # it cannot be called so
+        call, specs = arguments.calling, arguments.traced
+        is_number = jax.eval_shape(call, *specs).shape == ()
+        jax.eval_shape(jax.grad(lambda *x: jax.numpy.mean(call(*x))), *specs)
+        return is_number if arguments.names[0] == arguments.all_names[0] else None
+    return None
 
 
 def _refuse_around_module(option: str, value: Any, function: Any) -> None:

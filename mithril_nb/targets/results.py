@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
 from mithril_nb.errors import StageUnavailableError, short_repr
-from mithril_nb.targets.sizes import no_array
 
 NUMBERS = (bool, int, float, complex)
 """What Python computes with itself."""
@@ -21,19 +20,22 @@ def is_result(leaf: Any) -> bool:
     return leaf.dtype.kind in "biufcV" if isinstance(leaf, np.ndarray) else isinstance(leaf, _RESULTS)
 
 
-def checked_result(out: Any, title: str, effects: Callable[[], Collection[Any]] | None = None) -> Any:
-    """Return what a function gave, if something of it is an array.
+def results_of(out: Any) -> Any:
+    """Return what a program can give of a function's result: arrays and numbers, `None` for the rest."""
+    return jax.tree.map(lambda leaf: leaf if is_result(leaf) else None, out)
 
-    Else nothing that it computes would be used, and all of its costs would be 0 without a word. What it gives beside
-    arrays may be anything: it is left out.
+
+def checked_result(out: Any, title: str) -> Any:
+    """Return what a function gave, if something of it is an array, or if it gave nothing.
+
+    What it gives beside arrays may be anything: it is left out.
 
     Args:
         out: What it gave.
         title: What to call the function.
-        effects: What it does besides, if nothing is no result; by default nobody asks, as it may change its modules.
 
     Raises:
-        StageUnavailableError: It gave no array, or what runs only when somebody goes through it.
+        StageUnavailableError: It gave no array, or an iterator, which is not computed yet.
     """
     leaves: list[Any] = jax.tree.leaves(out, is_leaf=_is_lazy)
     lazy = [leaf for leaf in leaves if _is_lazy(leaf)]
@@ -45,50 +47,7 @@ def checked_result(out: Any, title: str, effects: Callable[[], Collection[Any]] 
         )
     if leaves and not any(map(is_result, leaves)):
         raise StageUnavailableError(f"{title!r} gives no array.", (("gives", _told(out)),), _advice(leaves[0]))
-    if out is None and effects is not None and not effects():  # an empty dict is meant, a missing return is not
-        raise StageUnavailableError(
-            f"{title!r} gives nothing back, so nothing that it computes is used.",
-            (("gives", "None"),),
-            "return what it computes, at its end.",
-        )
     return out
-
-
-def check_computes(out: Any, title: str, arguments: Mapping[str, Any]) -> None:
-    """Raise if a function made its result of Python's numbers alone: Python computed it, and no program does.
-
-    Args:
-        out: What it gave.
-        title: What to call the function.
-        arguments: What it was called with, by name; there is no array among it.
-
-    Raises:
-        StageUnavailableError: It was so.
-    """
-    leaves: list[Any] = jax.tree.leaves(out)
-    if not leaves or not all(isinstance(leaf, NUMBERS) for leaf in leaves):
-        return
-    sizes = no_array(arguments, title, f"Python has computed the result, {_told(out)}")
-    if sizes is not None:
-        raise sizes
-    numbers = [value for value in arguments.values() if isinstance(value, NUMBERS)]
-    if numbers:
-        raise StageUnavailableError(
-            f"{title!r} was given numbers and no array: Python has computed the result, and nothing is left for JAX.",
-            (("given", ", ".join(map(repr, numbers))), ("gives", _told(out))),
-            _as_array(numbers[0]),
-        )
-
-
-def _as_array(number: Any) -> str:
-    """Return what to give in the place of a number, so that it is traced."""
-    kind = jax.numpy.result_type(number)
-    try:
-        is_written = bool(np.isfinite(np.asarray(number, kind)))  # others are no Python as they are printed
-    except OverflowError:
-        return f'jax.ShapeDtypeStruct((), "{jax.numpy.result_type(0.0)}")  # {kind} has no room for {number!r}'
-    shape = f'jax.ShapeDtypeStruct((), "{kind}")'
-    return f"jax.numpy.asarray({number!r})  # or {shape}" if is_written else f"{shape}  # instead of {number!r}"
 
 
 def article(noun: str) -> str:

@@ -43,7 +43,7 @@ def is_module(value: Any) -> bool:
 @lru_cache(maxsize=1024)
 def is_module_class(cls: type) -> bool:
     """Whether objects of a class are modules."""
-    return any(issubclass(cls, class_of(*kind)) for kind in _KINDS) and not _is_machinery(cls)
+    return any(issubclass(cls, class_of(*kind)) for kind in _KINDS) and not is_machinery(cls)
 
 
 @lru_cache(maxsize=1024)
@@ -52,7 +52,7 @@ def _has_parts(cls: type) -> bool:
     return any(issubclass(cls, kind) for kind in (class_of("flax.nnx", "Pytree"), *(class_of(*one) for one in _KINDS)))
 
 
-def _is_machinery(cls: type) -> bool:
+def is_machinery(cls: type) -> bool:
     """Whether a class of Equinox is no layer: bound methods, and what `filter_jit` and the like give."""
     return cls.__module__.startswith("equinox.") and not cls.__module__.startswith("equinox.nn.")
 
@@ -162,7 +162,7 @@ class Scopes:
             return
         for cls in _subclasses(base):
             call = cls.__dict__.get("__call__")
-            if call is not None and not _is_machinery(cls):
+            if call is not None and not is_machinery(cls):
                 setattr(cls, "__call__", self._naming(call))  # noqa: B010
                 undo.callback(setattr, cls, "__call__", call)
 

@@ -11,10 +11,11 @@ from mithril_nb.errors import UnknownOptionError, alike, short_repr
 from mithril_nb.targets.doors import door
 
 OPTIONS = (
-    "kwargs", "shapes", "variables", "params", "program", "loss", "optimizer", "name", "device", "compiler_options",
+    "kwargs", "shapes", "variables", "params", "static_argnums", "static_argnames", "program", "loss", "optimizer",
+    "name", "device", "compiler_options",
 )  # fmt: skip
 """The arguments of `ml.inspect` that are none of the program's."""
-OF_MODULES = tuple(one for one in OPTIONS if one not in ("shapes", "params"))
+OF_MODULES = tuple(one for one in OPTIONS if one not in ("shapes", "params", "static_argnums", "static_argnames"))
 """Those that a module of another library takes."""
 OF_FUNCTIONS = tuple(one for one in OPTIONS if one not in ("shapes", "variables", "program", "loss", "optimizer"))
 """Those that a plain function takes."""

@@ -124,7 +124,7 @@
     const look = data.looks[stage.look[at]], ids = data.groups[stage.group[at]], opcode = data.opcodes[stage.opcode[at]];
     const whose = look.shares.slice(0, 6).map(([path, share]) =>
       data.paths[path] + (look.shares.length > 1 ? ` ${(share * 100).toFixed(1)} %` : ""));
-    const parts = [whose.join(", ") || "unattributed", opcode, look.role, look.origin];
+    const parts = [whose.join(", ") || "unattributed", opcode, look.role, data.origins[look.origin]];
     const named = ids.slice(0, 8).map((id) => data.equations[id]).join(", ") + (ids.length > 8 ? ", …" : "");
     if (ids.length) parts.push(`equation${ids.length > 1 ? "s" : ""} ${named}`);
     const inside = look.transforms.length ? `inside of ${look.transforms.join(", ")}` : "";
@@ -195,7 +195,7 @@
       if (at >= 0) {
         const look = data.looks[stage.look[at]], bars = element("span");
         made.title = told(stage, at);
-        stripe.className = `s${look.origin === "inferred" ? " i" : ""}${{ backward: " rb", update: " ru" }[look.role] || ""}`;
+        stripe.className = `s${{ inferred: " i", kernel: " k" }[look.origin] || ""}${{ backward: " rb", update: " ru" }[look.role] || ""}`;
         for (const [path, share, hue] of look.shares) {
           const bar = element("i", hue);
           bar.style.flexGrow = share;

@@ -20,7 +20,7 @@ from mithril_nb.errors import ModelFileError, StageUnavailableError
 from mithril_nb.viz.costs.table import cost_css, cost_tables
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.inspection_summary import block_shares, graph_html, stages_html, summary_css
-from mithril_nb.viz.listing import TITLES, hue_class, hues_seen, listing_css, panes_html
+from mithril_nb.viz.listing import ORIGINS, TITLES, hue_class, hues_seen, listing_css, panes_html
 from mithril_nb.viz.op_help import op_help
 from mithril_nb.viz.report import POLICY
 from mithril_nb.viz.style import base_css, heading_css, heading_html
@@ -167,6 +167,7 @@ def _columns(stages: Sequence[Stage], hues: dict[str, int]) -> dict[str, Any]:
         "paths": list(paths.places),
         "keys": [block_key(str(path)) for path in paths.places],
         "help": help_of,
+        "origins": ORIGINS,
     }
 
 

@@ -34,6 +34,8 @@ TITLES = {
     "hlo_before": "HLO before optimization", "hlo": "optimized HLO", "llvm": "LLVM IR", "asm": "machine code",
 }  # fmt: skip
 """What a person calls the stages."""
+ORIGINS: Mapping[str, str] = {"tagged": "tagged", "inferred": "inferred", "kernel": "linked at kernel level"}
+"""How it is known whose an instruction is, by its origin."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +178,7 @@ def listing_css() -> str:
         "min-width:8px;height:18px;vertical-align:top}"
         ".mnb .s span{display:flex;flex-direction:column;width:6px;height:18px}"
         ".mnb .s.i span{width:3px}"
+        ".mnb .s.k span{mask:repeating-linear-gradient(#000 0 4px,transparent 4px 6px)}"
         ".mnb .s i{flex:1;min-height:1px}"
         f".mnb .s.rb i{{background-image:{hatch}}}.mnb .s.ru i{{background-image:{dots}}}"
         ".mnb .l .x{padding:0 12px 0 6px}"
@@ -238,7 +241,7 @@ def _row(
     of = escaped(" ".join(block_key(block) for block, _ in made.shares))
     goal = next((f"#mnb-{key}-{name}-{lines[at]}" for name, lines in links for at in made.equations if at in lines), "")
     count = f'<a class="n" href="{escaped(goal)}">{number}</a>' if goal else f'<span class="n">{number}</span>'
-    looks = "s" + (" i" if made.origin == "inferred" else "")
+    looks = "s" + {"inferred": " i", "kernel": " k"}.get(made.origin or "", "")
     looks += {"backward": " rb", "update": " ru"}.get(made.role or "", "")
     bars = "".join(
         f'<i class="{hue_class(block, hues)}"{"" if len(made.shares) == 1 else f" style=flex-grow:{share:.2f}"}></i>'
@@ -261,7 +264,7 @@ def _told(stage: str, made: Instruction) -> str:
     """Return what to say of an instruction: whose it is and why, what it does, what it is inside of, its Python."""
     shares = sorted(made.shares, key=lambda pair: -pair[1])[:6]
     blocks = [block if len(made.shares) == 1 else f"{block} {percent(share)}" for block, share in shares]
-    parts = [", ".join(blocks) or UNATTRIBUTED_LABEL, made.opcode, made.role or "", made.origin or ""]
+    parts = [", ".join(blocks) or UNATTRIBUTED_LABEL, made.opcode, made.role or "", ORIGINS.get(made.origin or "", "")]
     if made.equations:
         listed = ", ".join(made.equations[:8]) + (", …" if len(made.equations) > 8 else "")
         parts.append(f"equation{'' if len(made.equations) == 1 else 's'} {listed}")

@@ -15,6 +15,9 @@ CASES = {
         ml.assert_cost(program, *args, flops=1000, source="compile")
         """,
     "checks.py:assert_cost#3": f"""{PROGRAM}
+        ml.assert_cost(program, *args, flops=1000, unknown="warning")
+        """,
+    "checks.py:assert_cost#4": f"""{PROGRAM}
         ml.assert_cost(inspection, *args, flops=1000)
         """,
     "checks.py:_pair": f"""{PROGRAM}
@@ -22,6 +25,10 @@ CASES = {
         """,
     "checks.py:_problem": f"""{PROGRAM}
         ml.assert_cost(program, *args, flops=1)
+        """,
+    "checks.py:_problem | a callback": """
+        program = lambda x: jax.pure_callback(lambda x: x, x, x)
+        ml.assert_cost(program, jnp.ones(4), flops=10, unknown="fail")
         """,
     "checks.py:_problem | unknown": """
         ml.assert_cost(lambda x: x @ x, jnp.ones((4, 4)), params=10)

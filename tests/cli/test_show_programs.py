@@ -164,7 +164,11 @@ def test_what_a_function_without_arguments_gives_is_looked_at(capsys):
 
 
 def test_arguments_are_arrays_or_values(capsys):
-    code, out, err = said(capsys, "show", "mine:double", "--arg", "x=bf16[2,3]", "--arg", "times=4", "--stage", "jaxpr")
+    given = ("show", "mine:double", "--arg", "x=bf16[2,3]", "--arg", "times=4", "--stage", "jaxpr")
+    code, out, err = said(capsys, *given)
+    assert (code, err) == (0, "")
+    assert "a:i32[]  # times" in out
+    code, out, err = said(capsys, *given, "--static", "times")
     assert (code, err) == (0, "")
     assert "mul a 4.0:bf16[]" in out
     name, array = argument("x = i8[10,0,7]")

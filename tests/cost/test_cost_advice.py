@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from advice import check, chosen
+
+from mithril_nb.cost.formulas.rules import USER_RULES
 
 STEP = """
         inspection = ml.inspect(Model() | Linear(4, name="up"), shapes={"input": [2, 3]}); cost = inspection.cost()"""
@@ -36,6 +40,27 @@ CASES = {
         """,
     "cost/counting.py:_check_source | measured": f"""{STEP}
         inspection.cost("measured")
+        """,
+    "cost/registration.py:register_cost": """
+        ml.register_cost(3, lambda equation: 1)
+        """,
+    "cost/registration.py:register_cost#2": """
+        ml.register_cost("scan", lambda equation: 1)
+        """,
+    "cost/registration.py:register_cost#3": """
+        ml.register_cost("ffi_call", 3)
+        """,
+    "cost/registration.py:_figures": """
+        ml.register_cost("ffi_call", lambda equation: 1 / 0)
+        ml.inspect(jax.ffi.ffi_call("any", jax.ShapeDtypeStruct((4,), "float32")), jnp.ones(4)).cost()
+        """,
+    "cost/registration.py:_figures#2": """
+        ml.register_cost("ffi_call", lambda equation: {"flop": 1})
+        ml.inspect(jax.ffi.ffi_call("any", jax.ShapeDtypeStruct((4,), "float32")), jnp.ones(4)).cost()
+        """,
+    "cost/registration.py:_figures#3": """
+        ml.register_cost("ffi_call", lambda equation: -1)
+        ml.inspect(jax.ffi.ffi_call("any", jax.ShapeDtypeStruct((4,), "float32")), jnp.ones(4)).cost()
         """,
     "cost/counting.py:_counted": """
         inspection = ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)
@@ -89,6 +114,12 @@ CASES = {
         cost.to_pandas(by="layer")
         """,
 }
+
+
+@pytest.fixture(autouse=True)
+def no_rules_are_left() -> Iterator[None]:
+    yield
+    USER_RULES.clear()
 
 
 @pytest.mark.parametrize("case", chosen(CASES))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
-from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, programs, spec, train_step
+from jax_programs import EVERYTHING_PARAMS, everything, linear_params, mlp, on_host, programs, spec, train_step
 
 from mithril_nb.cost import Cost, Source, cost_of, costs_of, costs_so_far, xla_figures
 from mithril_nb.stages import inspect
@@ -106,16 +106,21 @@ def test_a_mark_for_the_partitioner_takes_nothing() -> None:
 
 def test_nothing_known_is_no_zero_with_loops_once_either() -> None:
     for source in ("analytic", "compiled"):
-        found = inspect(jnp.linalg.cholesky, spec(8, 8)).cost(source)
+        found = inspect(on_host, spec(8, 8)).cost(source)
         assert found.once is not None
         assert (found.total.transcendentals, found.once.transcendentals) == (None, None)
 
 
 def test_what_has_no_rule_is_named() -> None:
-    found = cost(lambda x: lax.top_k(x, 2)[0] + 1, spec(9))
+    found = cost(lambda x: on_host(x) + 1, spec(9))
     (unknown,) = found.unknown
-    assert (unknown.opcode, unknown.reason, unknown.count, unknown.each) == ("top_k", "no rule", 1, None)
-    assert found.total.flops == 2
+    assert (unknown.opcode, unknown.reason, unknown.count, unknown.each) == (
+        "pure_callback",
+        "no rule: Python on the host",
+        1,
+        None,
+    )
+    assert found.total.flops == 9
 
 
 def test_the_train_step_of_an_mlp_by_hand() -> None:
@@ -174,7 +179,7 @@ def test_a_platform_that_does_not_count_gives_none() -> None:
     inspection = inspect(lambda a, b: lax.linalg.triangular_solve(a, b), spec(9, 9), spec(9, 9))
     (lowered,) = xla_figures(inspection, lower=True)
     assert lowered.flops is None  # XLA says -1
-    assert cost_of(inspection).unknown[0].opcode == "triangular_solve"
+    assert cost_of(inspection).total.flops == 9**3
 
 
 def test_costs_as_data() -> None:
@@ -229,7 +234,7 @@ def solver(where: tuple[str, ...]):
                 if block != "none":
                     x = x @ x
                 if block in where:
-                    x = lax.linalg.triangular_solve(x, x)
+                    x = on_host(x)
         return x
 
     return cost(run, spec(8, 8))
@@ -242,7 +247,7 @@ def test_a_block_of_unknown_cost_does_not_cost_nothing() -> None:
     assert (rows["known"].flops, rows["some"].flops, rows["none"].flops) == (product, product, None)
     assert (rows["none"].transcendentals, rows["none"].unknown) == (None, 1)
     assert by_role(found, "none") == (None, 0, 0)
-    assert rows["none"].bytes_accessed == 3 * 8 * 8 * 4  # known without a rule
+    assert rows["none"].bytes_accessed == 2 * 8 * 8 * 4  # known without a rule
     assert (found.total.flops, found.total.unknown) == (2 * product, 2)
     shares = {path: (row["share"], row["share_bound"]) for path, row in found.to_dict()["by_block"].items()}
     # More is unknown in `some` and elsewhere: nobody can tell its share.
@@ -250,7 +255,7 @@ def test_a_block_of_unknown_cost_does_not_cost_nothing() -> None:
     lines = {line.split()[0]: line.split()[1:4] for line in str(found).splitlines() if line}
     assert lines["known"] == ["1,024", "0", "768"]
     assert lines["some"][:3] == ["≥", "1,024", "unknown"]
-    assert lines["none"] == ["unknown", "unknown", "768"]
+    assert lines["none"] == ["unknown", "unknown", "512"]
     assert lines["total"] == ["≥", "2,048", "unknown"]
 
 
@@ -263,6 +268,6 @@ def test_a_share_is_a_lower_bound_where_all_that_is_unknown_is() -> None:
 
 
 def test_a_program_of_unknown_cost_has_no_total() -> None:
-    found = cost(lambda a: lax.linalg.triangular_solve(a, a), spec(9, 9))
+    found = cost(on_host, spec(9, 9))
     assert found.total.flops is None
     assert found.attributed_share is None

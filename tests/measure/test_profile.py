@@ -148,8 +148,15 @@ def test_models_and_options_of_inspect_are_taken() -> None:
     assert found.program == "train step"
     assert found.by_role["update"].time_s > 0
     assert found.total.params == 16
-    given = {"params": jnp.ones((2, 3)), "axis": 0}
-    summed = ml.profile(lambda params, axis: params.sum(axis), **given, runs=1, warm_up=0, peaks=PEAKS)
+    given = {"params": jnp.ones((2, 3)), "axis": 0, "scale": 2.0}
+    summed = ml.profile(
+        lambda params, axis, scale: params.sum(axis) * scale,
+        **given,
+        static_argnames="axis",
+        runs=1,
+        warm_up=0,
+        peaks=PEAKS,
+    )
     assert summed.total.time_s > 0
     assert summed.total.params == 6
     assert not any("made-up" in note for note in summed.notes)

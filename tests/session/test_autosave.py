@@ -108,7 +108,11 @@ def test_an_edit_before_the_choice_does_not_overwrite_the_saved_edits(open_sessi
     second.end()
     third = open_session()
     assert offer(third)["labels"] == ["add Tanh"]
+    assert offer(third)["older"] == 1
     edit(third, "decline_edits")
+    assert offer(third)["labels"] == ["add Relu"], "the older version is offered at once"
+    assert offer(third)["older"] is None
+    assert "+model += Relu()" in offer(third)["difference"]
     third.end()
     assert offer(open_session())["labels"] == ["add Relu"]
 

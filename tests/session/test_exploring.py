@@ -168,6 +168,14 @@ def test_passes_diffs_and_fates_come_when_they_are_asked_for(program) -> None:
     assert isinstance(fate, FateOf)
     assert (fate.stage, fate.index) == ("hlo_before", gone)
     assert {what for what, _, _ in fate.said} <= {"appeared in", "vanished in"}
+    told.clear()
+    at = next(at for at, one in enumerate(exploration.inspection.stage("jaxpr").instructions) if one.opcode == "tanh")
+    exploration.run_command("request_fate", {"stage": "jaxpr", "index": at})
+    assert exploration.wait(PATIENCE_S)
+    fate = next(value for kind, value in told if kind == "fate")
+    assert isinstance(fate, FateOf)
+    assert (fate.stage, fate.index) == ("jaxpr", at)
+    assert fate.became.startswith("kept as ") or any("by" in what for what, _, _ in fate.said)
     # With the program compiled, its graph is drawn.
     assert exploration.snapshot()["status"]["optimize_s"] > 0
     assert exploration.picture().stage == "hlo"

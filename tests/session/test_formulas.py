@@ -94,7 +94,7 @@ def test_what_is_not_known_stands_first_and_says_why():
 
 def test_a_letter_that_means_several_things_says_all_of_them():
     found = formula_of(inspect(lambda x: jnp.sort(x) + 1, spec(8)).cost(), "")
-    assert found.legend == (("n", "items given or items of the result"),)
+    assert found.legend == (("n", "items given or items of the result"), ("N", "length of the axis"))
 
 
 def test_what_has_no_rule_has_no_letters():

@@ -14,7 +14,7 @@ from waiting import PATIENCE_S, until
 
 from mithril_nb.backends.jax import JaxBackend
 from mithril_nb.errors import DataError
-from mithril_nb.models import MLP, Linear, Model, Relu
+from mithril_nb.models import MLP, Linear, Model, Relu, Softmax
 from mithril_nb.session import Session, design_of
 from mithril_nb.session.describe import palette
 
@@ -200,6 +200,17 @@ def test_an_input_without_a_shape_is_a_problem_with_a_way_out(session):
         exec(advice, {"wb": session})
         assert session.analysis.problems == ()
         session.do("undo")
+
+
+def test_a_shape_that_is_known_in_part_is_shown_in_part():
+    session = Session(design_of(Model() + Linear(64) + Softmax(), None), JaxBackend(), None)
+    try:
+        blocks = session.snapshot()["blocks"]
+    finally:
+        session.end()
+    assert blocks["linear_0"]["inputs"] == [{"port": "input", "shape": "unknown"}]
+    assert blocks["softmax_0"]["inputs"] == [{"port": "input", "shape": "(…, 64) float32"}]
+    assert blocks["softmax_0"]["outputs"] == [{"port": "output", "shape": "(…, 64) float32"}]
 
 
 def test_an_empty_session_is_a_state_like_any_other():

@@ -59,7 +59,8 @@ def test_names_are_data(name):
 
 
 def test_an_empty_canvas():
-    assert bundle_of(Model()) == {"text/plain": "Workbench: no block yet"}
+    line = "Workbench: no block yet"
+    assert bundle_of(Model()) == {"text/plain": line, "text/html": f"<p>{line}</p>"}
 
 
 def test_the_picture_has_the_cost_whether_the_worker_has_come_to_it_or_not():

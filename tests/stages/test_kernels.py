@@ -11,6 +11,7 @@ import pytest
 from jax_programs import block, spec
 
 from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.as_data import stage_data
 from mithril_nb.stages.machine.kernels import Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.records import Instruction
@@ -109,9 +110,17 @@ def test_a_kernel_knows_what_its_instruction_knows(inspection: Inspection) -> No
         assert [one.id for one in heads] == list(inspection.kernels)
         for head in heads:
             runs = hlo.get(head.id.removesuffix("_kernel"))
-            if runs is not None and runs.origin == head.origin:
+            if runs is not None and len(head.equations) == len(runs.equations):
                 assert (head.equations, head.shares, head.role) == (runs.equations, runs.shares, runs.role)
             assert head.shares
+
+
+def test_lines_of_kernels_are_linked_at_kernel_level(inspection: Inspection) -> None:
+    for stage in ("llvm", "asm"):
+        lines = inspection.stage(stage).instructions
+        assert {one.origin for one in lines} == {"kernel"}
+        assert {one["origin"] for one in stage_data(inspection.stage(stage))["instructions"]} == {"kernel"}
+    assert "kernel" not in {one.origin for one in inspection.stage("hlo").instructions}
 
 
 def test_a_kernel_that_two_fusions_run_belongs_to_both(inspection: Inspection) -> None:
@@ -119,7 +128,6 @@ def test_a_kernel_that_two_fusions_run_belongs_to_both(inspection: Inspection) -
     heads = [one for one in inspection.stage("asm").instructions if {two.id for two in tanh} & set(one.equations)]
     (head,) = [one for one in heads if one.opcode == "kernel"]
     assert head.blocks == {"one": 0.5, "two": 0.5}
-    assert head.origin == "inferred"
     assert set(head.equations) == {one.id for one in tanh}
 
 

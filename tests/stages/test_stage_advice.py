@@ -28,7 +28,7 @@ CASES = {
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         inspection.analysis("x")
         """,
-    "stages/failure.py:not_changed": """
+    "stages/fates.py:find_fated": """
         inspection = ml.inspect(lambda x: jnp.sin(x) + 1, jnp.ones(3))
         inspection.who_changed("hlo", "none")
         """,

@@ -280,6 +280,8 @@ def test_arguments_and_options_without_a_use_are_refused(tmp_path: Path) -> None
         "    takes     name=, params=, compiler_options=\n"
         "    Try: ml.inspect(lowered)"
     )
+    static = refused(lowered(), static_argnums=0)
+    assert static.startswith("program 'step' takes no static_argnums=.\n")
     assert refused(lowered(), params="weights") == (
         "program 'step' takes no 'weights' that could hold its parameters.\n"
         "    arguments  params, x\n"
@@ -489,3 +491,7 @@ def test_memory_and_passes_of_what_jax_compiles() -> None:
         "    reason  this program was given as a jax.stages.Compiled: it has no record of how XLA compiled it\n"
         '    Try: inspection.cost(source="compiled")  # counts what there is'
     )
+    with pytest.raises(StageUnavailableError) as caught:
+        _ = ml.inspect(lowered().as_text(dialect="hlo")).memory
+    assert str(caught.value).startswith("program 'step' has no HLO after XLA's passes.\n")
+    assert 'Try: inspection.cost(source="lowered")' in str(caught.value)

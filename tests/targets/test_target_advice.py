@@ -128,13 +128,32 @@ CASES = {
         ml.inspect(lambda x: "text", jnp.ones(3)).cost()
         # Try: ml.inspect(lambda x: (x, x + 1), jnp.ones(3)).cost()
         """,
-    "targets/results.py:checked_result#3": """
-        ml.inspect(lambda x: print(end=""), jnp.ones(3)).cost()
-        # Try: ml.inspect(lambda x: x, jnp.ones(3)).cost()
+    "targets/constants.py:static_arguments": """
+        f, x, n = jax.jit(lambda x, n: x[:n]), jnp.ones(3), 2
+        ml.inspect(f, x, n, static_argnames="n")
+        # Try: {}.cost()
         """,
-    "targets/results.py:check_computes": """
-        ml.inspect(lambda x: x + 1, 3).cost()
-        # Try: ml.inspect(lambda x: x + 1, {}).cost()
+    "targets/constants.py:static_arguments#2": """
+        def f(x, n): return x[:n]
+        ml.inspect(f, jnp.ones(3), 2, static_argnames="m")
+        # Try: ml.inspect(f, jnp.ones(3), 2, {}).cost()
+        """,
+    "targets/constants.py:static_arguments#3": """
+        def f(x, sizes): return x.reshape(sizes)
+        x = jnp.ones(6)
+        ml.inspect(f, x, [2, 3], static_argnames="sizes")
+        # Try: {}.cost()
+        """,
+    "targets/constants.py:NumbersNeeded._explain": """
+        a = jnp.ones((3, 4))
+        ml.inspect(jnp.sum, a, axis=0).cost()
+        # Try: {}.cost()
+        """,
+    "targets/constants.py:NumbersNeeded._explain | a container": """
+        def f(x, config): return x[: config["n"]] * config["scale"]
+        x = jnp.ones(3)
+        ml.inspect(f, x, {"n": 2, "scale": 2.0}).cost()
+        # Try: {}.cost()
         """,
     "targets/sizes.py:check_sizes": """
         x = jax.ShapeDtypeStruct(("B", 4), "float32")

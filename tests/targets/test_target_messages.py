@@ -136,14 +136,14 @@ SAID = {
         lambda: ml.inspect(norm, X, X, axis=0, params="w"),
         UnknownOptionError,
         """program 'norm' takes no 'w' that could hold its parameters.
-    arguments  x, y
+    arguments  x, y, axis
     Try: params="x"  # or params=() if it has none""",
     ),
     "parameters in a part of an argument that there is not": (
         lambda: ml.inspect(norm, {"params": X, "step": X}, X, axis=0, params=["y", "x['prams']"]),
         UnknownOptionError,
         """program 'norm' takes no "x['prams']" that could hold its parameters.
-    arguments  x, y
+    arguments  x, y, axis
     inputs     x['params'], x['step']
     Try: params="x['params']"  # or params=() if it has none""",
     ),

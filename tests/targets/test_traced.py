@@ -42,7 +42,7 @@ def test_a_trace_is_looked_at_as_its_function_is() -> None:
     assert found.cost().total == wanted.cost().total
     assert found.cost().total.params == 15
     arrays = {"w": np.ones((4, 3), np.float32), "b": np.ones(3, np.float32)}, np.ones((5, 4), np.float32)
-    assert found.compiled(*arrays, np.float32(2)).keys() == {"out"}
+    assert found.compiled(*arrays, scale=np.float32(2)).keys() == {"out"}
     assert told(inspect(traced, PARAMS, X, scale=SCALE)) == told(found)
 
 

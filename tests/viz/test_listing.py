@@ -158,6 +158,14 @@ def test_a_tooltip_says_what_an_operation_does_where_it_is_and_its_python():
     ) in html
 
 
+def test_a_line_of_a_kernel_says_that_its_link_is_the_kernels():
+    made = Instruction("k:0", "fadd", 1, ("0",), (("a", 1.0),), "forward", "kernel")
+    html = listing_html(Stage("llvm", "%1 = fadd float %a, %b", (made,)))
+    assert 'title="a · fadd · forward · linked at kernel level · equation 0' in html
+    assert '<span class="s k"><span>' in html  # the stripe is dashed: colour alone does not say so
+    assert ".mnb .s.k span{mask:" in html
+
+
 def test_what_is_known_of_a_stage_that_failed_is_shown_below_the_reason():
     stage = Stage("jaxpr", "{ lambda\n  !! it fails", unavailable="TypeError: no")
     assert listing_text(stage) == "jaxpr is not available: TypeError: no\n{ lambda\n  !! it fails"

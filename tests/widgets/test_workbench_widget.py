@@ -161,7 +161,7 @@ def test_passes_and_what_they_did_travel_when_they_are_asked_for(wb):
     assert json.loads(gzip.decompress(raw)) == wb.session.analysis.inspection.passes[0].diff
     fate = next(content for content, _ in reversed(sent) if content["type"] == "fate")
     assert (fate["stage"], fate["index"]) == ("hlo_before", at)
-    assert ask(wb, "request_fate", stage="jaxpr", index=0)["error"]["summary"] == "unknown stage 'jaxpr'."
+    assert ask(wb, "request_fate", stage="asm", index=0)["error"]["summary"] == "unknown stage 'asm'."
     assert ask(wb, "request_diff", number="a")["ok"] is False
 
 

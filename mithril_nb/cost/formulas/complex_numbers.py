@@ -1,17 +1,25 @@
-"""Complex numbers: what XLA keeps counts as one operation, what it writes out in real numbers as those.
+"""Complex numbers: real operations. A sum takes 2, a product 6, a quotient 11, and what JAX writes out, as it does.
 
-So XLA counts, and so do we, that all ways of counting say the same. It is a convention: in real numbers a complex sum
-takes 2 operations and a product 6, and a product of matrices four times as many as are counted.
+Source: LAPACK Working Note 41, "Operation Counts for the LAPACK Routines": 6 for a product and 2 for a sum, so 8 for a
+multiply-add. XLA counts each of them as one operation, and a multiply-add as two: its formula is beside each rule.
 """
 
 from __future__ import annotations
 
 from mithril_nb.cost.formulas.contractions import convolution, dot_general
-from mithril_nb.cost.formulas.reductions import reduction, running
-from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, count, elementwise, rule
+from mithril_nb.cost.formulas.reductions import (
+    generic_reduction,
+    reduction,
+    running,
+    scatter_combine,
+    select_and_scatter_add,
+    window_reduction,
+)
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, count, elementwise, of_items, rule
 from mithril_nb.stages.records import Equation
 
-_KEPT = "complex, each one operation as in XLA"
+_REAL = "complex, in real operations"
+_PRODUCT, _QUOTIENT = 6, 11
 
 
 def _of_complex(*primitives: str) -> list[str]:
@@ -22,7 +30,17 @@ def _written_out(flops: int, transcendentals: int, *primitives: str) -> None:
     elementwise(flops, transcendentals, "complex, written out", *_of_complex(*primitives))
 
 
-elementwise(1, 0, _KEPT, *_of_complex("add", "add_any", "sub", "mul", "div"))
+def _in_real_operations(each: int, *primitives: str) -> None:
+    rule(*_of_complex(*primitives), flops=f"{each}·n" if each else "0", note=_REAL, xla="n")(of_items)
+
+
+_in_real_operations(2, "add", "add_any", "sub", "neg")
+_in_real_operations(_PRODUCT, "mul")
+_in_real_operations(_QUOTIENT, "div")
+_in_real_operations(0, "real", "imag")
+rule("complex", flops="0", note="moves data", xla="n")(of_items)
+rule("conj", *_of_complex("conj"), flops="n", note="the sign of the imaginary part", xla="4·n")(of_items)
+rule(*_of_complex("sign"), flops="5·n", transcendentals="n", note="z / |z|", xla="n")(of_items)
 # Measured on the lowered module, the same from JAX 0.10 to 0.12.
 _written_out(9, 0, "max", "min")
 _written_out(14, 0, "square")
@@ -42,9 +60,9 @@ _written_out(45, 2, "atanh")
 elementwise(3, 1, "the root of re² + im²", *_of_complex("abs"))  # XLA: 1 operation until JAX 0.12, then 25 and a root
 
 
-@rule(*_of_complex("dot_general"), flops="2·B·M·N·K", note=_KEPT)
+@rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K")
 def product(equation: Equation) -> Letters:
-    """One complex multiply-add for each item of the result and each place along the contracted axes: `2·B·M·N·K`."""
+    """One complex multiply-add for each item of the result and each place along the contracted axes: `8·B·M·N·K`."""
     return dot_general(equation)
 
 
@@ -64,20 +82,95 @@ def complex_convolution(equation: Equation) -> Formula:
     )
 
 
+@rule(*_of_complex("integer_pow"), flops="k·n", note=_REAL, xla="j·n")
+def integer_power(equation: Equation) -> Formula:
+    """Products along the bits of `y`, 6 operations each, and a quotient of 11 if it is negative."""
+    exponent = equation.param["y"]
+    assert isinstance(exponent, int)
+    if exponent == 0:
+        return Formula("0", note="x^0 is 1")
+    products = abs(exponent).bit_length() - 1 + abs(exponent).bit_count() - 1
+    each = _PRODUCT * products + _QUOTIENT * (exponent < 0)
+    letters = {"k": each, "j": products + (exponent < 0), **of_items(equation)}
+    return Formula("k·n", letters, note=f"{each} real operations for x^{exponent}", xla="j·n")
+
+
+@rule(*_of_complex("reduce_sum"), flops="2·(in - out)", note=_REAL, xla="in - out")
+def complex_sum(equation: Equation) -> Letters:
+    """Combining `k` items takes `k - 1` sums of 2 operations: `2·(in - out)`."""
+    return reduction(equation)
+
+
+@rule(*_of_complex("reduce_prod"), flops="6·(in - out)", note=_REAL, xla="in - out")
+def complex_product(equation: Equation) -> Letters:
+    """Combining `k` items takes `k - 1` products of 6 operations: `6·(in - out)`."""
+    return reduction(equation)
+
+
+@rule(*_of_complex("reduce"), flops="6·(in - out)·combiner", note="each equation of the combiner as a product")
+def complex_reduction(equation: Equation) -> Letters:
+    """As a reduction, with each equation of the combiner a complex product: `6·(in - out)·combiner` at most."""
+    return generic_reduction(equation)
+
+
 @rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note="complex, written out")
 def extremum(equation: Equation) -> Letters:
     """Comparing real parts, then imaginary ones: `9·(in - out)`."""
     return reduction(equation)
 
 
-@rule(*_of_complex("cummax", "cummin"), flops="9·(n - rows)", note="complex, written out")
+@rule(*_of_complex("cummax", "cummin"), flops="9·(n - rows)", note="complex, written out", xla="9·n·(N - 1)")
 def running_extremum(equation: Equation) -> Letters:
     """As a running maximum, comparing real parts, then imaginary ones: `9·(n - rows)`."""
     return running(equation)
 
 
-@rule(
-    *_of_complex("cumlogsumexp", "reduce_window_max", "reduce_window_min", "scatter-max", "scatter-min"), flops="0",
-)  # fmt: skip
-def unruled(equation: Equation) -> None:
-    """Rare among complex numbers: unknown, and not 0, as it gives no letters; else the rule of real ones would hold."""
+@rule(*_of_complex("cumsum"), flops="2·(n - rows)", note=_REAL, xla="n·(N - 1)")
+def running_sum(equation: Equation) -> Letters:
+    """A complex sum for each item but the first of a row: `2·(n - rows)`."""
+    return running(equation)
+
+
+@rule(*_of_complex("cumprod"), flops="6·(n - rows)", note=_REAL, xla="n·(N - 1)")
+def running_product(equation: Equation) -> Letters:
+    """A complex product for each item but the first of a row: `6·(n - rows)`."""
+    return running(equation)
+
+
+@rule(*_of_complex("cumlogsumexp"), flops="(9 + 15 + 79 + 2)·(n - rows)", transcendentals="9·(n - rows)", note=_REAL)
+def running_logsumexp(equation: Equation) -> Letters:
+    """An extremum, `exp`, `log1p` and a sum for each item but the first of a row."""
+    return running(equation)
+
+
+@rule(*_of_complex("reduce_window_sum"), flops="2·n·(window - 1)", note=_REAL, xla="n·(window - 1)")
+def window_sum(equation: Equation) -> Letters:
+    """Sums of the `window` items under each place of the result: `2·n·(window - 1)`."""
+    return window_reduction(equation)
+
+
+@rule(*_of_complex("reduce_window_max", "reduce_window_min"), flops="9·n·(window - 1)", note="complex, written out")
+def window_extremum(equation: Equation) -> Letters:
+    """Comparing real parts, then imaginary ones, of the items under each place: `9·n·(window - 1)`."""
+    return window_reduction(equation)
+
+
+@rule(*_of_complex("select_and_scatter_add"), flops="(9·window - 7)·source", note="complex, written out")
+def scattered_extremum(equation: Equation) -> Letters:
+    """For each item of the source `window - 1` comparisons of 9 operations, and one sum of 2."""
+    return select_and_scatter_add(equation)
+
+
+def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:
+    @rule(*_of_complex(*primitives), flops=f"{each}·updates", note=f"{note}; + indices if clipped", xla=xla)
+    def scatter(equation: Equation) -> Formula:
+        """One complex operation for each item of the updates; clipping takes one operation for each index."""
+        found = scatter_combine(equation)
+        clipped = " + indices" if "indices" in found.letters else ""
+        theirs = f"updates{clipped}" if xla else None
+        return Formula(f"{each}·updates{clipped}", found.letters, note=note, xla=theirs)
+
+
+_scatter(2, "scatter-add", "scatter-sub", "scatter_add", note=_REAL, xla="updates")
+_scatter(_PRODUCT, "scatter-mul", "scatter_mul", note=_REAL, xla="updates")
+_scatter(9, "scatter-max", "scatter-min", note="complex, written out", xla=None)

@@ -39,7 +39,51 @@ def ragged_dot(equation: Equation) -> Letters:
     return {"n": count(equation.outputs[0]), "K": length(equation.inputs[0], -1)}
 
 
-@rule("conv_general_dilated", flops="2·B·F·(C/G)·valid", note="padding left out")
+@rule("scaled_dot", "scaled_matmul", "scaled_matmul_wrapper", flops="2·n·K", note="scales left out")
+def scaled_dot(equation: Equation) -> Letters:
+    """One multiply-add for each item of the result and each place along the contracted axis: `2·n·K`."""
+    return {"n": count(equation.outputs[0]), "K": length(equation.inputs[0], -1)}
+
+
+@rule(
+    "wgmma", "wgmma_ref", "tcgen05_mma", "mma",
+    flops="2·n·K",
+)  # fmt: skip
+def accumulated_product(equation: Equation) -> Letters:
+    """A product on the matrix units of a GPU, added to what they hold: `2·n·K`."""
+    return {"n": count(equation.inputs[0]), "K": length(equation.inputs[1], -1)}
+
+
+@rule("matmul_acc_lhs", "matmul_lhs_fifo", flops="2·n·K", note="a square matrix on the right")
+def systolic_product(equation: Equation) -> Letters:
+    """A product in a matrix unit of a TPU, whose right operand has `K` rows and columns: `2·n·K`."""
+    left = equation.inputs[0]
+    return {"n": count(left), "K": length(left, -1)}
+
+
+@rule(
+    *(f"dot_product_attention_{one}{end}" for one in ("fwd", "fp8_fwd") for end in ("", "_wrapper")),
+    flops="4·n·K", note="scores and their product with the values",
+)  # fmt: skip
+def attention(equation: Equation) -> Letters:
+    """Two products for each item of the queries and each key: `4·n·K` (Dao, FlashAttention-2, §4.1).
+
+    cuDNN's kernel of `jax.nn.dot_product_attention`; a mask leaves out none of it here.
+    """
+    query, key = equation.inputs[:2]
+    return {"n": count(query), "K": length(key, 2 if equation.param.get("layout") in (1, "BNTH") else 1)}
+
+
+@rule(
+    *(f"dot_product_attention_{one}{end}" for one in ("bwd", "fp8_bwd") for end in ("", "_wrapper")),
+    flops="10·n·K", note="five products",
+)  # fmt: skip
+def attention_gradient(equation: Equation) -> Letters:
+    """Five products where the forward pass has two: `10·n·K` (Dao, FlashAttention-2, §4.1)."""
+    return attention(equation)
+
+
+@rule("conv_general_dilated", "conv", flops="2·B·F·(C/G)·valid", note="padding left out")
 def convolution(equation: Equation) -> Letters | Formula:
     """Multiply-adds with real items, not with padding: `2·B·F·(C/G)·valid`.
 
@@ -99,11 +143,23 @@ def valid_pairs(outputs: int, window: int, inputs: int, place: tuple[int, int, i
     )
 
 
-@rule("fft", flops="8·n·rounds", note="floor(log2) of the length, over all axes")
-def fourier(equation: Equation) -> Letters:
-    """Complex multiply-adds in `floor(log2(length))` rounds, as XLA counts them: `8·n·rounds`."""
+@rule("fft", flops="5·n·log2(N)", note="5/2 of a real one", xla="8·in·rounds")
+def fourier(equation: Equation) -> Formula:
+    """Radix-2 butterflies: `5·N·log2(N)` for `N` complex items, over all axes; half of it if one side is real.
+
+    Sources: Van Loan, Computational Frameworks for the FFT, §1.4; Frigo & Johnson, the convention of FFTW's benchFFT.
+    XLA counts `floor(log2(length))` rounds, multiplied over the axes: `8·in·rounds`.
+    """
     lengths: Any = equation.param["fft_lengths"]
-    return {"n": count(equation.inputs[0]), "rounds": times(call("rounds", as_size(one)) for one in lengths)}
+    sizes = [as_size(one) for one in lengths]
+    is_real = [not spec.dtype.startswith("complex") for spec in (equation.inputs[0], equation.outputs[0])]
+    letters = {
+        "n": count(equation.outputs[0] if is_real[1] else equation.inputs[0]),
+        "N": times(sizes),
+        "in": count(equation.inputs[0]),
+        "rounds": times(call("rounds", one) for one in sizes),
+    }
+    return Formula("5·n·log2(N)/2" if any(is_real) else "5·n·log2(N)", letters, xla="8·in·rounds")
 
 
 def rounds(length: int) -> int:

@@ -7,16 +7,22 @@ _WORDS = {
     "C": "channels in",
     "F": "filters",
     "G": "groups",
+    "I": "iterations",
     "K": "summed over",
     "M": "rows of the left",
     "N": "columns of the right",
     "cases": "cases to choose from",
     "combiner": "operations that combine two items",
+    "calls": "transcendentals that its rule returns",
+    "flops": "FLOPs that its rule returns",
+    "grid": "steps of the grid",
     "in": "items given",
     "indices": "indices",
+    "j": "operations for each item, in complex numbers",
     "k": "operations for each item",
     "kernel": "items of the kernel",
     "left": "items of the left",
+    "m": "rows",
     "more": "axes more than one",
     "n": "items of the result",
     "out": "items of the result",
@@ -28,8 +34,29 @@ _WORDS = {
     "window": "items under the window",
 }
 _OTHERWISE = {
-    ("fft", "n"): "items given",
+    ("fft", "n"): "complex items",
+    ("fft", "N"): "length, over all axes",
     ("sort", "n"): "items given",
+    ("top_k", "k"): "items chosen",
+    ("approx_top_k", "k"): "items chosen",
+    ("top_k", "n"): "items given",
+    ("approx_top_k", "n"): "items given",
+    ("pallas_call", "kernel"): "FLOPs of a step",
+    ("call_hi_primitive", "kernel"): "FLOPs of what it is written out in",
+    ("call_hi_primitive", "calls"): "transcendentals of what it is written out in",
+    ("pallas_call", "calls"): "transcendentals of a step",
+    **{(one, "N"): "length of the axis" for one in ("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")},
+    **{
+        (one, letter): words
+        for one in (
+            "cholesky lu qr geqrf geqp3 householder_product ormqr eigh eig svd schur hessenberg tridiagonal "
+            "triangular_solve tridiagonal_solve cholesky_update symmetric_product".split()
+        )
+        for letter, words in {"B": "matrices", "n": "rows and columns, or columns", "k": "reflections"}.items()
+    },
+    **{(one, "m"): "right-hand sides" for one in ("triangular_solve", "tridiagonal_solve")},
+    **{(one, "k"): "the smaller of rows and columns" for one in ("lu", "qr", "geqrf", "geqp3")},
+    ("symmetric_product", "k"): "columns",
     ("polynomial", "k"): "coefficients",
     ("random_split", "n"): "new keys",
 }

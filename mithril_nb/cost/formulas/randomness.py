@@ -9,7 +9,10 @@ from mithril_nb.cost.formulas.symbols import FUNCTIONS, call
 from mithril_nb.stages.records import Equation
 
 _THREEFRY = "key<fry>"
-"""Dtype of the default generator's keys; the others are one opaque op each, with no formula."""
+"""Dtype of the default generator's keys."""
+_UNSAFE = "key<unsafe_rbg>"
+"""Dtype of keys that a counter generator makes as well; those of `rbg` are two keys of Threefry each."""
+_PHILOX = "Philox, 10 rounds"
 
 # The loop that JAX writes on a CPU has five rounds of 23 operations each: four rounds of Threefry (add, two shifts, or,
 # xor) and three additions of keys. XLA counts one round. Around it, 6 operations count, split the count in two words,
@@ -20,13 +23,14 @@ _THREEFRY = "key<fry>"
     "random_bits",
     flops="(121 + 2·more)·n + 42", once="(29 + 2·more)·n + 10", note="20 rounds of Threefry; more axes than one",
 )  # fmt: skip
-def random_bits(equation: Equation) -> Letters | Formula | None:
+def random_bits(equation: Equation) -> Letters | Formula:
     """Twenty rounds of Threefry for each item: `5·23 + 6`, two more for each axis after the first.
 
-    On a CPU JAX writes the rounds as a loop of five, which XLA counts once.
+    On a CPU JAX writes the rounds as a loop of five, which XLA counts once. Keys of `rbg` use the generator of XLA,
+    Philox on a CPU and a GPU: `25·n`.
     """
     if equation.inputs[0].dtype != _THREEFRY:
-        return None
+        return _of_philox(equation, equation.param["bit_width"])
     out = equation.outputs[0]
     axes = as_size(0)
     for axis in range(len(out.shape)):
@@ -41,24 +45,89 @@ def random_bits(equation: Equation) -> Letters | Formula | None:
 
 
 @rule("random_split", flops="120·n + 42", once="28·n + 9", note="20 rounds of Threefry")
-def random_split(equation: Equation) -> Letters | None:
-    """Twenty rounds of Threefry for each new key."""
-    if equation.inputs[0].dtype != _THREEFRY:
-        return None
+def random_split(equation: Equation) -> Letters | Formula:
+    """Twenty rounds of Threefry for each new key: `120·n + 42`; twice of keys of `rbg`, which are two keys.
+
+    Keys of `unsafe_rbg` are every tenth block of 4 words of the generator of XLA: `40·25·n`.
+    """
     shape: Any = equation.param["shape"]
-    return {"n": times(map(as_size, shape))}
+    letters = {"n": times(map(as_size, shape))}
+    if equation.inputs[0].dtype == _THREEFRY:
+        return letters
+    if equation.inputs[0].dtype == _UNSAFE:
+        return Formula("1000·n", letters, once="0", note=_PHILOX)
+    return Formula("2·(120·n + 42)", letters, once="2·(28·n + 9)", note="two keys of Threefry each")
 
 
 @rule("random_fold_in", flops="127·n", once="35·n", note="20 rounds of Threefry")
-def random_fold_in(equation: Equation) -> Letters | None:
-    """Twenty rounds of Threefry on each key."""
-    return of_items(equation) if equation.inputs[0].dtype == _THREEFRY else None
+def random_fold_in(equation: Equation) -> Letters | Formula:
+    """Twenty rounds of Threefry on each key: `127·n`; as `random_split`, twice or another generator for other keys."""
+    if equation.inputs[0].dtype == _THREEFRY:
+        return of_items(equation)
+    if equation.inputs[0].dtype == _UNSAFE:
+        return Formula("1004·n", of_items(equation), once="4·n", note=_PHILOX)
+    return Formula("254·n", of_items(equation), once="70·n", note="two keys of Threefry each")
 
 
 @rule("random_seed", flops="2·n")
 def random_seed(equation: Equation) -> Letters:
     """Splitting the seed in two words."""
     return of_items(equation)
+
+
+@rule("threefry2x32", flops="117·n", once="25·n", note="20 rounds of Threefry for two words")
+def threefry2x32(equation: Equation) -> Letters:
+    """Twenty rounds of 5 operations, five additions of keys of 3, and 2 before them: `117·n` for `n` pairs of words.
+
+    Source: Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3, SC11, §4.3.
+    """
+    return of_items(equation)
+
+
+@rule("threefry4x32", flops="248·n", note="20 rounds of Threefry for four words")
+def threefry4x32(equation: Equation) -> Letters:
+    """Twenty rounds of two mixes of 5 operations, and six additions of keys of 8: `248·n`; source as `threefry2x32`."""
+    return of_items(equation)
+
+
+@rule("philox2x32", flops="48·n", note=f"{_PHILOX}, for two words")
+def philox2x32(equation: Equation) -> Letters:
+    """Ten rounds of one product (high and low word), two `xor`, and nine additions of keys: `48·n`; source as above."""
+    return of_items(equation)
+
+
+@rule("philox4x32", flops="98·n", note=f"{_PHILOX}, for four words")
+def philox4x32(equation: Equation) -> Letters:
+    """Ten rounds of two products (high and low words), four `xor`, and nine times two additions of keys: `98·n`."""
+    return of_items(equation)
+
+
+@rule("rng_bit_generator", flops="25·n", xla="0", note=_PHILOX)
+def generated_bits(equation: Equation) -> Formula:
+    """A block of 98 operations for four words: `25·n`, twice for 64 bits; XLA counts `n` transcendentals.
+
+    The algorithm is Philox on a CPU and a GPU unless Threefry is requested, which takes `31·n`.
+    """
+    if equation.param.get("algorithm") in ("RNG_THREE_FRY", "ThreeFry"):
+        return Formula("62·n", {"n": count(equation.outputs[1])}, xla="0", note="20 rounds of Threefry")
+    return _of_philox(equation, 64 if "64" in equation.outputs[1].dtype else 32, -1)
+
+
+@rule("rng_uniform", flops="27·n", xla="0", note=f"{_PHILOX}; scaled")
+def uniform(equation: Equation) -> Letters:
+    """A word for each item, and a product and a sum: `27·n`; XLA counts `n` transcendentals."""
+    return of_items(equation)
+
+
+@rule("prng_random_bits", "prng_seed", "prng_split", "prng_join", flops="0", note="the generator of the device")
+def hardware_bits(equation: Equation) -> Letters:
+    """The hardware of a TPU makes the bits: `0`."""
+    return {}
+
+
+def _of_philox(equation: Equation, bits: object, output: int = 0) -> Formula:
+    text = "50·n" if bits == 64 else "25·n"
+    return Formula(text, {"n": count(equation.outputs[output])}, once="0", xla="0", note=_PHILOX)
 
 
 FUNCTIONS["is_not_one"] = lambda length: int(length != 1)

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from mithril_nb.cost.formulas.rules import Formula, Letters, as_size, bytes_sum, count, items, length, rule, times
-from mithril_nb.cost.formulas.symbols import Expression
+from mithril_nb.cost.formulas.rules import (
+    Formula,
+    Letters,
+    as_size,
+    bytes_sum,
+    count,
+    items,
+    length,
+    of_items,
+    rule,
+    times,
+)
+from mithril_nb.cost.formulas.symbols import Expression, call
 from mithril_nb.stages.records import Equation
 
 _COMBINER = "combiner_equations"
@@ -13,6 +24,7 @@ _COMBINER = "combiner_equations"
 
 @rule(
     "reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "reduce_xor",
+    "mosaic_gpu_reduce_sum", "mosaic_gpu_reduce_max", "mosaic_gpu_reduce_min", "mosaic_gpu_reduce_prod",
     flops="in - out",
 )  # fmt: skip
 def reduction(equation: Equation) -> Letters:
@@ -46,7 +58,7 @@ def generic_window_reduction(equation: Equation) -> Letters:
     return {**window_reduction(equation), "combiner": _combiner(equation)}
 
 
-@rule("select_and_scatter_add", flops="source·window")
+@rule("select_and_scatter", "select_and_scatter_add", flops="source·window")
 def select_and_scatter_add(equation: Equation) -> Letters:
     """For each item of the source `window - 1` comparisons and one addition: `source·window`."""
     return {"source": count(equation.inputs[0]), "window": _window(equation)}
@@ -58,7 +70,10 @@ def select_and_gather_add(equation: Equation) -> Letters:
     return window_reduction(equation)
 
 
-@rule("cumsum", "cumprod", "cummax", "cummin", flops="n - rows", note="one for each item but the first of a row")
+@rule(
+    "cumsum", "cumprod", "cummax", "cummin",
+    flops="n - rows", note="one for each item but the first of a row", xla="n·(N - 1)",
+)  # fmt: skip
 def running(equation: Equation) -> Letters:
     """Each item but the first of a row is combined with what came before it: `n - rows`.
 
@@ -68,19 +83,54 @@ def running(equation: Equation) -> Letters:
     axis: Any = equation.param["axis"]
     given = equation.inputs[0]
     rows = times(length(given, other) for other in range(len(given.shape)) if other != axis)
-    return {"n": items(equation), "rows": 0 if length(given, axis) == 0 else rows}
+    along = length(given, axis)
+    return {"n": items(equation), "rows": 0 if along == 0 else rows, "N": call("max", along, 1)}
 
 
-@rule("cumlogsumexp", flops="8·(n - rows)", transcendentals="2·(n - rows)")
+@rule("cumlogsumexp", flops="8·(n - rows)", transcendentals="2·(n - rows)", xla="8·n·(N - 1)")
 def running_logsumexp(equation: Equation) -> Letters:
     """As a running sum whose combiner takes 8 operations and 2 transcendentals."""
     return running(equation)
 
 
-@rule("sort", flops="n·ceil(log2(n))")
+@rule("masked_cumsum", "masked_cummax", "masked_cummin", flops="n", note="a vector of a kernel")
+def masked_running(equation: Equation) -> Letters:
+    """One operation for each item: `n`."""
+    return of_items(equation)
+
+
+@rule("sort", flops="n·log2(N)", note="comparisons", xla="n·ceil(log2(n))")
 def sort(equation: Equation) -> Letters:
-    """Comparisons as XLA counts them: `n·ceil(log2(n))`, over all items of the first operand."""
+    """Comparisons along the axis of length `N`: `n·log2(N)` (Knuth, The Art of Computer Programming 3, §5.3.1).
+
+    XLA counts `n·ceil(log2(n))`, over all items of the first operand, whatever the axis.
+    """
+    given, axis = equation.inputs[0], equation.param.get("dimension", -1)
+    assert isinstance(axis, int)
+    return {"n": count(given), "N": length(given, axis) if given.shape else 1}
+
+
+@rule("masked_sort", "unique", "scan_count", flops="n·log2(n)", note="comparisons in a vector of a kernel")
+def vector_sort(equation: Equation) -> Letters:
+    """Comparisons in one vector: `n·log2(n)`; source as `sort`."""
     return {"n": count(equation.inputs[0])}
+
+
+@rule("top_k", flops="n·(1 + log2(k))", note="comparisons", xla="0")
+def top_k(equation: Equation) -> Letters:
+    """A heap of the `k` largest items: one comparison with the smallest of them, and `log2(k)` to replace it.
+
+    Source: Knuth, The Art of Computer Programming 3, §5.2.3; the worst case, in which each item replaces one.
+    """
+    return {"n": count(equation.inputs[0]), "k": as_size(equation.param["k"])}
+
+
+@rule("approx_top_k", flops="n + out·log2(k)", note="comparisons", xla="0")
+def approximate_top_k(equation: Equation) -> Letters:
+    """The largest of each bin, and a sort of these: `n + out·log2(k)` (Chern et al., TPU-KNN, NeurIPS 2022, §5)."""
+    given, made, axis = equation.inputs[0], equation.outputs[0], equation.param["reduction_dimension"]
+    assert isinstance(axis, int)
+    return {"n": count(given), "out": count(made), "k": length(made, axis)}
 
 
 def _slice_bytes(equation: Equation) -> Expression | None:

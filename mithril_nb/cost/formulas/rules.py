@@ -3,21 +3,22 @@
 A rule gives a formula and what its letters stand for; the formula that is shown is the one that is computed. Sizes that
 have names and no numbers make it a polynomial in them.
 
-The rules count as XLA's HloCostAnalysis does on the lowered module: one FLOP for each item that an elementwise op
-makes, two for each multiply-add, transcendental functions apart. Moving data costs nothing here; it costs bytes.
+The rules count as the literature does: one FLOP for each item that an elementwise op makes, two for each multiply-add,
+transcendental functions apart. Moving data costs nothing here; it costs bytes. XLA's HloCostAnalysis counts nearly all
+of it alike; a rule states XLA's own formula where that is another by convention.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import wraps
-from math import prod
+from math import floor, prod
 from typing import Any, TypeVar
 
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError, parse, substituted
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
-from mithril_nb.stages.jax_versions import ASIN_FLOPS
 from mithril_nb.stages.records import Equation
 
 
@@ -50,6 +51,8 @@ class Formula:
         transcendentals: Its transcendentals.
         once: Its FLOPs if a loop that JAX hides in its lowering is counted once; by default the same.
         note: What to know of it besides.
+        xla: The FLOPs by XLA's convention, if that is another; `None` if it is the same, or XLA has none.
+        typical: What decides the count if that depends on values: the formula is then a typical count. Else `""`.
 
     Examples:
         >>> found = Formula("2·n", {"n": 60}, "n")
@@ -62,6 +65,8 @@ class Formula:
     transcendentals: str = "0"
     once: str | None = None
     note: str = ""
+    xla: str | None = None
+    typical: str = ""
 
     def __repr__(self) -> str:
         parts = [self.flops] if self.flops != "0" or self.transcendentals == "0" else []
@@ -89,13 +94,15 @@ class Rule:
 
     Attributes:
         general: The formula in symbols; `n` is the number of items in the result.
-        find: Finds the formula of an equation; `None` if nobody knows.
+        find: Finds the formula of an equation; the reason if the cost is unknown, or `None` without one.
         moved: Computes the bytes read and written; by default all operands and all results.
+        reason: Why the cost is unknown for all equations of the primitive; `""` if it is known.
     """
 
     general: Formula
-    find: Callable[[Equation], Formula | None]
+    find: Callable[[Equation], Formula | str | None]
     moved: Callable[[Equation], Expression | None] | None = None
+    reason: str = ""
 
     @property
     def formula(self) -> str:
@@ -103,10 +110,12 @@ class Rule:
         return repr(self.general)
 
 
-Finding = TypeVar("Finding", bound=Callable[[Equation], "Letters | Formula | None"])
+Finding = TypeVar("Finding", bound=Callable[[Equation], "Letters | Formula | str | None"])
 
 RULES: dict[str, Rule] = {}
 """The rule of each primitive, by name; with `OF_COMPLEX` behind it that of complex numbers, if it is another."""
+USER_RULES: dict[str, Rule] = {}
+"""What `ml.register_cost` was given, by name of the primitive; it goes before `RULES`."""
 OF_COMPLEX = " of complex"
 
 
@@ -116,12 +125,14 @@ def rule(
     transcendentals: str = "0",
     once: str | None = None,
     note: str = "",
+    xla: str | None = None,
+    typical: str = "",
     moved: Callable[[Equation], Expression | None] | None = None,
 ) -> Callable[[Finding], Finding]:
     """Register a function as the rule of some primitives.
 
     It is given an equation, and returns what the letters of the formula stand for in it; or another formula, where the
-    formula depends on more than letters; or `None` if nobody knows what the equation costs.
+    formula depends on more than letters; or the reason why its cost is unknown; or `None` without one.
 
     Args:
         *primitives: Their names.
@@ -129,27 +140,42 @@ def rule(
         transcendentals: The formula of the transcendentals.
         once: As in `Formula`.
         note: As in `Formula`.
+        xla: As in `Formula`.
+        typical: As in `Formula`.
         moved: Computes the bytes read and written, if they are not simply all operands and results.
     """
 
     def register(letters: Finding) -> Finding:
         @wraps(letters)
-        def find(equation: Equation) -> Formula | None:
+        def find(equation: Equation) -> Formula | str | None:
             found = letters(equation)
-            if found is None or isinstance(found, Formula):
+            if found is None or isinstance(found, Formula | str):
                 return found
-            return Formula(flops, found, transcendentals, once, note)
+            return Formula(flops, found, transcendentals, once, note, xla, typical)
 
-        general = Formula(flops, {}, transcendentals, once, note)
+        general = Formula(flops, {}, transcendentals, once, note, xla, typical)
         RULES.update((primitive, Rule(general, find, moved)) for primitive in primitives)
         return letters
 
     return register
 
 
+def opaque(reason: str, *primitives: str) -> None:
+    """Register primitives whose cost is unknown unless a call has a cost estimate, with the reason."""
+
+    def find(equation: Equation) -> Formula | str:
+        """Return the reason, or what the author of the call estimates: its `cost_estimate`."""
+        estimate: Any = equation.param.get("estimate")
+        return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate") if estimate else reason
+
+    RULES.update((primitive, Rule(Formula("0", note=reason), find, reason=reason)) for primitive in primitives)
+
+
 def rule_of(equation: Equation) -> Rule | None:
-    """Return the rule of an equation, or `None` if there is none."""
+    """Return the rule of an equation, the user's own first; `None` if there is none."""
     name = equation.primitive
+    if name in USER_RULES:
+        return USER_RULES[name]
     is_complex = any(spec.dtype.startswith("complex") for spec in equation.inputs)
     return (is_complex and RULES.get(name + OF_COMPLEX)) or RULES.get(name)
 
@@ -277,8 +303,11 @@ class Counted:
 
     @property
     def letters(self) -> Letters:
-        """What the letters of the formula stand for."""
-        return {} if self.rule is None else self.rule.letters
+        """What the letters of the formula stand for, without those that only XLA's formula has."""
+        if self.rule is None:
+            return {}
+        names = parse(self.rule.flops).names | parse(self.rule.transcendentals).names
+        return {letter: value for letter, value in self.rule.letters.items() if letter in names}
 
 
 def counted(equation: Equation) -> Counted:
@@ -293,13 +322,18 @@ def counted(equation: Equation) -> Counted:
         return Counted(0, 0, 0, moved, "0: XLA folds it")
     try:
         formula = found.find(equation)
-        if formula is None:
-            return Counted(None, None, None, moved, NO_RULE)
-        flops, transcendentals = formula.value(formula.flops), formula.value(formula.transcendentals)
-        once = flops if formula.once is None else formula.value(formula.once)
+        if formula is None or isinstance(formula, str):
+            return Counted(None, None, None, moved, f"{NO_RULE}: {formula}" if formula else NO_RULE)
+        flops, transcendentals = (_rounded(formula.value(text)) for text in (formula.flops, formula.transcendentals))
+        once = flops if formula.once is None else _rounded(formula.value(formula.once))
     except UndecidedError as error:
         return Counted(None, None, None, moved, f"{NO_SIZE}: {error}")
     return Counted(flops, transcendentals, once, moved, repr(formula), formula)
+
+
+def _rounded(value: Expression | Fraction) -> Expression:
+    """Return a count as the nearest whole number: `n³/3` is none for most `n`."""
+    return floor(value + Fraction(1, 2)) if isinstance(value, Fraction) else value
 
 
 def _known(find: Callable[[Equation], Expression | None], equation: Equation) -> Expression | None:
@@ -367,106 +401,3 @@ def elementwise(flops: int, transcendentals: int, note: str, *primitives: str) -
     each = {0: "0", 1: "n"}
     texts = [each.get(factor, f"{factor}·n") for factor in (flops, transcendentals)]
     rule(*primitives, flops=texts[0], transcendentals=texts[1], note=note)(of_items)
-
-
-elementwise(
-    1, 0, "",
-    "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "sign", "abs", "floor", "ceil", "round",
-    "is_finite", "square", "eq", "ne", "lt", "le", "gt", "ge", "eq_to", "lt_to", "le_to", "and", "or", "xor", "not",
-    "shift_left", "shift_right_logical", "shift_right_arithmetic", "population_count", "clz", "clamp", "complex",
-    "real", "imag", "bitcast_convert_type", "reduce_precision", "mulhi",
-)  # fmt: skip
-elementwise(
-    0, 1, "",
-    "exp", "log", "expm1", "log1p", "tanh", "sin", "cos", "tan", "atan", "atan2", "sqrt", "rsqrt", "cbrt", "erf",
-)  # fmt: skip
-# What JAX or XLA writes out in simpler ops; measured on the lowered module.
-elementwise(3, 1, "1 / (1 + exp(-x))", "logistic")
-elementwise(1, 1, "exp(x log 2)", "exp2")
-elementwise(3, 2, "written out", "acos", "cosh")
-elementwise(ASIN_FLOPS, 2, "written out", "asin")
-elementwise(10, 3, "written out", "sinh")
-elementwise(11, 3, "written out", "asinh")
-elementwise(7, 4, "written out", "acosh")
-elementwise(6, 2, "written out", "atanh")
-elementwise(62, 1, "a polynomial", "erfc")
-elementwise(37, 2, "a polynomial", "erf_inv")
-elementwise(24, 0, "bit by bit", "nextafter")
-elementwise(4, 0, "", "conj")
-elementwise(3, 0, "(1 - x)·(1 + x)", "one_minus_square")  # a primitive since JAX 0.12
-
-
-@rule(
-    "broadcast_in_dim", "transpose", "rev", "concatenate", "pad", "slice", "split", "iota", "tile", "device_put",
-    "empty2", "empty", "full", "stack",
-    flops="0", note="moves data",
-)  # fmt: skip
-def movement(equation: Equation) -> Letters:
-    """Moving data takes no arithmetic: `0`."""
-    return {}
-
-
-@rule(
-    "reshape", "squeeze", "expand_dims", "copy", "stop_gradient", "name", "optimization_barrier", "random_wrap",
-    "random_unwrap", "random_clone", "reshard", "sharding_constraint", "mesh_cast", "pvary", "pcast", "create_token",
-    "platform_index",
-    flops="0", note="another name", moved=no_bytes,
-)  # fmt: skip
-def renaming(equation: Equation) -> Letters:
-    """What gives the same bytes another name takes nothing: `0`."""
-    return {}
-
-
-@rule("debug_callback", "debug_print", flops="0", note="the host prints it")
-def printing(equation: Equation) -> Letters:
-    """What is printed while a program runs is only handed to the host: `0`."""
-    return {}
-
-
-@rule("dim_as_value", flops="0", note="a size, known when it is compiled", moved=no_bytes)
-def size_as_value(equation: Equation) -> Letters:
-    """A size that has a name is a number by the time anything runs: `0`."""
-    return {}
-
-
-@rule("convert_element_type", flops="n", note="0 if the dtype stays")
-def convert(equation: Equation) -> Formula:
-    """One conversion for each item: `n`."""
-    stays = equation.inputs[0].dtype == equation.outputs[0].dtype
-    return Formula("0", note="the dtype stays") if stays else Formula("n", of_items(equation))
-
-
-@rule("pow", flops="0", transcendentals="n")
-def power(equation: Equation) -> Letters | Formula:
-    """One power for each item; an integer exponent is converted first: `n` transcendentals."""
-    if equation.inputs[0].dtype == equation.inputs[1].dtype:
-        return of_items(equation)
-    return Formula("n", of_items(equation), "n", note="the exponent is converted")
-
-
-@rule("integer_pow", flops="k·n", note="k = floor(log2 |y|) + ones(|y|) - 1 + [y < 0]")
-def integer_power(equation: Equation) -> Formula:
-    """Squaring and multiplying along the bits of `y`; one division if it is negative."""
-    exponent = equation.param["y"]
-    assert isinstance(exponent, int)
-    if exponent == 0:
-        return Formula("0", note="x^0 is 1")
-    steps = abs(exponent).bit_length() - 1 + abs(exponent).bit_count() - 1 + (exponent < 0)
-    return Formula("k·n", {"k": steps, **of_items(equation)}, note=f"k operations for x^{exponent}")
-
-
-@rule("polynomial", flops="2·(k - 1)·n", note="k coefficients")
-def polynomial(equation: Equation) -> Letters:
-    """Horner's rule: a product and a sum for each coefficient but the first. JAX 0.12's exp and erf are made of it."""
-    return {"k": len(equation.inputs) - 1, **of_items(equation)}
-
-
-@rule("select_n", flops="n", note="2·(cases - 1)·n if numbers select")
-def select(equation: Equation) -> Formula:
-    """One selection for each item; where numbers select, cases are chosen one by one, each with a comparison."""
-    cases = len(equation.inputs) - 1
-    if cases < 2:
-        return Formula("0", note="there is no choice")
-    if equation.inputs[0].dtype == "bool":
-        return Formula("n", of_items(equation))
-    return Formula("2·(cases - 1)·n", {"cases": cases, **of_items(equation)})

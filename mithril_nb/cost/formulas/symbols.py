@@ -259,6 +259,8 @@ def call(function: str, *args: Expression) -> Expression:
         >>> call("max", symbol("T"), 4), call("max", 3, 4)
         (max(T, 4), 4)
     """
+    if function in ("max", "min") and len(set(args)) == 1:
+        return args[0]
     numbers = [arg if isinstance(arg, int) else arg.number for arg in args]
     if None in numbers:
         return Polynomial({((Call(function, tuple(map(constant, args))), 1),): 1})
@@ -278,7 +280,18 @@ def ceil_log2(value: int) -> int:
     return ceil(log2(value)) if value > 1 else 0
 
 
+def exact_log2(value: int) -> Number:
+    """Return the logarithm to the base 2: a whole number for powers of 2, else the fraction that its float is.
+
+    Examples:
+        >>> exact_log2(1024), exact_log2(0), float(exact_log2(1000)) == log2(1000)
+        (10, 0, True)
+    """
+    return _exact(Fraction(log2(value))) if value > 1 else 0
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "log2": exact_log2,
     "floordiv": _floor,
     "mod": _rest,
     "max": max,
@@ -346,6 +359,7 @@ _OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {
 }
 _WORD = re.compile(r"[^\W\d]\w*")
 _KEPT = "_of_python"
+_MOST_PARTS = 10_000
 _ONES = re.compile(r"(?<![\w·])1·|·1(?!\d)")
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 _LOWERED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
@@ -451,10 +465,16 @@ def _written(product: Monomial) -> str:
     return "·".join(str(atom) + (str(power).translate(_RAISING) if power > 1 else "") for atom, power in product)
 
 
+def _number(value: Number, is_factor: bool) -> str:
+    if isinstance(value, int) or value.denominator > _MOST_PARTS:  # a logarithm is no short fraction
+        return str(value) if isinstance(value, int) else f"{float(value):.6g}"
+    return f"({value})" if is_factor else str(value)
+
+
 def _term(coefficient: Number, product: Monomial) -> str:
     written = _written(product)
     if not written or coefficient != 1:
-        number = f"({coefficient})" if isinstance(coefficient, Fraction) and written else str(coefficient)
+        number = _number(coefficient, bool(written))
         return f"{number}·{written}" if written else number
     return written
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +15,7 @@ from mithril_nb.cost.hlo.trips import counted_rounds
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import Instruction, Stage
 
+_ESTIMATED = re.compile(r"(\w+)=(-?\d+)")
 _MARKS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
 """Custom calls that no library does: they tell XLA's partitioner how a value is laid out, and are gone after it."""
 
@@ -150,7 +152,11 @@ class _Costs:
         if one.opcode == "custom-call":
             if dict(one.attributes).get("custom_call_target", "").strip('"') in _MARKS:
                 return Work(0), 0, "0: another name"
-            return None, None, "no rule: a library does it"
+            estimate = dict(_ESTIMATED.findall(dict(one.attributes).get("cost_estimate", "")))
+            if not estimate:
+                return None, None, "no rule: a library does it"
+            work = Work(int(estimate.get("flops", 0)), int(estimate.get("transcendentals", 0)))
+            return work, int(estimate.get("bytes_accessed", 0)), "its cost_estimate"
         operands = body.operands(one)
 
         def combiner(attribute: str) -> Work:

@@ -163,7 +163,7 @@ def best_memory_of(inspection: Inspection) -> MemoryUse:
         return memory_of(inspection)
     except StageUnavailableError as error:
         if inspection.given is not None:
-            raise
+            raise inspection.given.error("hlo") if inspection.given.reason("hlo") else error from None
         found = memory_of(inspection, "analytic")
         if found.peak_bytes is None:
             return found

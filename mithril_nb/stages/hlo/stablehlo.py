@@ -2,12 +2,13 @@
 
 JAX prints each op with `loc(#loc12)` and a table of locations at the end. The functions it shares between calls carry
 tags relative to themselves, so the way from `@main` through the calls gives the ids; one line may have many callers.
+The body of a `shard_map` is a region of `sdy.manual_computation`, and its tags are relative to that.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -26,6 +27,8 @@ _FUNC = re.compile(r"func\.func (?:public |private )?@(\"[^\"]*\"|[\w.$-]+)")
 _CALLEE = re.compile(r"call @(\"[^\"]*\"|[\w.$-]+)")
 _USED = re.compile(r"%[\w]+")
 _CARRIED = re.compile(r"(%\w+) = (%\w+)")
+_MANUAL = "sdy.manual_computation"
+_GIVEN = re.compile(r"(%\w+): ")
 _TENSOR = re.compile(r"tensor<((?:[\d?]+x)*)([^<>,]*(?:<\w*>)?)")
 _BRACKETED = r"\[(?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*\]"
 _ATTRIBUTE = re.compile(rf"(?<![\w%])(\w+) = ({_BRACKETED}(?: x {_BRACKETED})?|#[\w.]+<[^<>]*>|[^,{{}}:]+)")
@@ -41,6 +44,8 @@ class _Function:
     locations: dict[str, str] = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
     names: dict[str, str] = field(default_factory=dict)
+    bodies: dict[str, str] = field(default_factory=dict)
+    """For each op in the body of a `shard_map` the id of the op that holds this body."""
 
     @property
     def prefix(self) -> str:
@@ -60,6 +65,7 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
     names: dict[str, str] = {}
     functions: dict[str, _Function] = {}
     open_ops: list[Draft | None] = []
+    manual: list[str] = []  # ids of the bodies of `shard_map` around the line
     waiting: Draft | None = None  # An op whose regions start on the next line.
     shown: list[str] = []
     current: _Function | None = None
@@ -81,6 +87,8 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
                 closed.lines = number - closed.line + 1
                 closed.shapes = closed.shapes or result_specs(plain)
                 current.locations[closed.id] = location or ""
+                if closed.opcode == _MANUAL:
+                    manual.pop()
                 current = None if closed is current.draft else current
             continue
         if opens and waiting is not None:
@@ -104,6 +112,10 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
             carried: list[tuple[str, str]] = _CARRIED.findall(rest)
             current.names |= {inside: current.names.get(outside, outside) for inside, outside in carried}
             rest = _CARRIED.sub(r"\2", rest)
+        given: list[str] = []
+        if opcode == _MANUAL:  # `(%arg0) ... (%arg2: tensor<8xf32>) {`: the same, each device with its part
+            given = _GIVEN.findall(rest)
+            rest = rest.partition(")")[0]
         used: list[str] = _USED.findall(rest)
         operands = tuple([current.names[name] for name in used if name in current.names])
         are_known = len(operands) == len(used)
@@ -121,6 +133,11 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
             draft.id += f"@{number}"
         current.locations[draft.id] = location or ""
         current.ops.append(draft)
+        if manual:
+            current.bodies[draft.id] = manual[-1]
+        if opcode == _MANUAL:
+            manual.append(draft.id)
+            current.names |= {inside: current.names.get(name, name) for inside, name in zip(given, used, strict=True)}
         callee = _CALLEE.search(plain) if "call" in opcode else None
         if callee:
             current.calls.append((callee.group(1), draft.id))
@@ -216,7 +233,9 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
         if location.startswith("#"):
             location = table.get(location, "")
         if location.startswith("fused"):
-            return ";".join(name[1:-1] for name in re.findall(_QUOTED, location)) or outer
+            single = {place: one for place, one in table.items() if not one.startswith("fused")}
+            parts: list[str] = re.findall(rf"#loc\d*|{_QUOTED}:?", location)
+            return ";".join(filter(None, [_name_in(part, single, marker) for part in parts])) or outer
         match = _NAME.match(location)
         if match is None:
             return outer
@@ -235,13 +254,21 @@ def _resolve(
 ) -> tuple[Instruction, ...]:
     callers: dict[str, set[str]] = {name: set() for name in functions}
     callers["main"] = {""}
+
+    def around(function: _Function, op: str) -> Set[str]:
+        """Return the equations that the tags of an op are relative to."""
+        body = function.bodies.get(op)
+        if body is None:
+            return callers[function.name]
+        return ids_of(function.locations[body], around(function, body), tags, equations)
+
     for _ in functions:  # Callers nearly always stand before what they call; repeat until nothing is added.
         before = {name: len(ids) for name, ids in callers.items()}
         for function in functions.values():
             for callee, op in function.calls:
                 known = callers.setdefault(callee, set())
                 if len(known) < tags.most_callers:
-                    known.update(_ids(function.locations[op], callers[function.name], tags, equations))
+                    known.update(ids_of(function.locations[op], around(function, op), tags, equations))
         if before == {name: len(ids) for name, ids in callers.items()}:
             break
     drafts: dict[str, Draft] = {}
@@ -250,23 +277,55 @@ def _resolve(
         if function.name != "main":
             attribute(function.draft, callers[function.name], equations)
             function.draft.origin = "inferred" if function.draft.origin else None
-        places = set(function.locations.values())
-        ids = {place: _ids(place, callers[function.name], tags, equations) for place in places}
+        holders = {body: around(function, op) for op, body in function.bodies.items()}
+        places = {(function.locations[draft.id], function.bodies.get(draft.id)) for draft in function.ops}
+        ids = {
+            (place, body): ids_of(place, callers[function.name] if body is None else holders[body], tags, equations)
+            for place, body in places
+        }
         for draft in function.ops:
-            attribute(draft, ids[function.locations[draft.id]], equations)
+            attribute(draft, ids[function.locations[draft.id], function.bodies.get(draft.id)], equations)
             drafts[draft.id] = draft
     main = functions["main"].draft.id if "main" in functions else ""
     pass_on({id: draft for id, draft in drafts.items() if id != main})
     return tuple(draft.finished(equations) for draft in drafts.values() if draft.id != main)
 
 
-def _ids(location: str, callers: set[str], tags: Marks, equations: Mapping[str, Equation]) -> frozenset[str]:
+def callers_of(
+    calls: Mapping[str, Sequence[tuple[str, str]]], tags: Marks, equations: Container[str]
+) -> dict[str, set[str]]:
+    """Return the ids of the equations that call each function; of `main` the empty one.
+
+    Args:
+        calls: For each function which ones it calls, each with the location of the call.
+        tags: How the equations are marked in locations.
+        equations: The ids of all equations.
+    """
+    callers: dict[str, set[str]] = {name: set() for name in calls}
+    callers["main"] = {""}
+    followed: dict[str, int] = {}
+    for _ in calls:  # Callers nearly always stand before what they call; repeat until nothing is added.
+        changed = [name for name in calls if followed.get(name, 0) < len(callers[name])]
+        for name in changed:
+            followed[name] = len(callers[name])
+            for callee, location in calls[name]:
+                callers.setdefault(callee, set()).update(ids_of(location, callers[name], tags, equations))
+        if not changed:
+            break
+    return callers
+
+
+def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[str]) -> frozenset[str]:
     """Return the equations of an op: the path in its own name, after that of each caller of its function."""
     found: set[str] = set()
     for part in location.split(";"):
         inner = tags.joint.join(tags.path(part))
+        if not inner:
+            found |= callers
+            continue
         for caller in callers:
-            id = f"{caller}{tags.joint}{inner}" if caller and inner else caller or inner
+            id = f"{caller}{tags.joint}{inner}" if caller else inner
             # Helpers that JAX lowers once and calls again keep the location of the first use: then ask the caller.
             found.add(id if id in equations else caller)
-    return frozenset(found - {""})
+    found.discard("")
+    return frozenset(found)

@@ -28,6 +28,7 @@ _INDEX = re.compile(r"/\*index=\d+\*/")
 _CONTRACTING = re.compile(r"(lhs|rhs)_contracting_dims=\{([\d,]*)\}")
 _WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
+_ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"?(-?\d+)')
 _ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
 _BRACKET = re.compile(rf"{_QUOTED}|[(){{}}\[\]]")
 _BRACES = r"\{(?:[^{}\"]++|" + _QUOTED + r")*+\}"
@@ -182,6 +183,7 @@ def _any_line(line: str) -> HloLine | str:
     for branches in _BRANCHES.findall(attributes) if "s={" in attributes else ():
         calls.extend(("branch", what.strip().lstrip("%")) for what in branches.split(",") if what.strip())
     trips = _TRIPS.search(dropped) if "known_trip_count" in dropped else None
+    estimate = _estimate(dropped) if "cost_estimate" in dropped else ""
     result = line[place:type_end]
     indent = "  ROOT " if match.group(1) else "  "
     shown_literal = "{...}" if opcode == "constant" and len(literal) > 200 else literal
@@ -192,12 +194,18 @@ def _any_line(line: str) -> HloLine | str:
         () if opcode in ("constant", "parameter") else tuple(_OPERAND.findall(literal)),
         name.group(1)[1:-1].replace("\\'", "'").replace('\\"', '"') if name else "",
         tuple(calls),
-        attributes,
+        attributes + estimate,
         literal,
         match.group(1) is not None,
         f"{indent}%{match.group(3)} = {result} {opcode}({shown_literal}){attributes}",
         int(trips.group(1)) if trips else None,
     )
+
+
+def _estimate(config: str) -> str:
+    """Return what a custom call's author estimates as an attribute: `", cost_estimate={flops=5,bytes_accessed=7}"`."""
+    found = _ESTIMATED.findall(config[config.index("cost_estimate") :])
+    return f", cost_estimate={{{','.join(f'{name}={number}' for name, number in found)}}}"
 
 
 def flops(line: HloLine, shapes: dict[str, HloLine]) -> float:

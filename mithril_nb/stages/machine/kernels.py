@@ -190,7 +190,7 @@ class Owners:
         else:
             parts = [one for one in self._by_computation.get(name, ()) if one.opcode != "parameter"]
         if len(parts) == 1:
-            return parts[0]
+            return replace(parts[0], origin="kernel" if parts[0].shares else None)
         return Instruction(
             kernel,
             "kernel",
@@ -198,7 +198,7 @@ class Owners:
             tuple(sorted({id for one in parts for id in one.equations}, key=by_place)),
             blend((one.shares, 1.0) for one in parts),
             majority((one.role, 1.0) for one in parts),
-            "inferred" if any(one.shares for one in parts) else None,
+            "kernel" if any(one.shares for one in parts) else None,
             transforms=max((one.transforms for one in parts), key=len, default=()),
             source=tuple(dict.fromkeys(line for one in parts for line in one.source)),
             library_source=tuple(dict.fromkeys(line for one in parts for line in one.library_source)),

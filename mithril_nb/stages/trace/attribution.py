@@ -10,6 +10,7 @@ the functions: alone they would not say which layer it is.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from mithril_nb.stages import jax_versions
@@ -48,6 +49,7 @@ class Attribution:
     """
 
     def __init__(self, trace: Trace, top: list[Site], sites: list[Site]):
+        _put_back_hoisted(sites)
         said = {site.id: scopes_of(site.stack) for site in sites}
         self.has_blocks = any(scopes.block for scopes in said.values())
         self._has_updates = any(scopes.is_update for scopes in said.values())
@@ -57,11 +59,13 @@ class Attribution:
             roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in said.items()}
         else:
             updates = _optimizer_work(sites)
-            roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _gives_new_inputs(trace))
+            roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
+        # A function of ours that only calls a model is no block.
+        self._is_ours = jax_versions.library_of(trace.starts.rpartition(":")[0]) == "mithril_nb"
+        whole = "" if self._is_ours else trace.function
+        paths = {id: "/".join((*path, *said[id].path)) or whole for id, path in functions.items()}
         self._functions = {
-            id: "/".join((*path, *said[id].path)) or trace.function
-            for id, path in functions.items()
-            if roles[id] != "update" or id not in updates
+            id: path for id, path in paths.items() if path and (roles[id] != "update" or id not in updates)
         }
         self._verdicts = {id: self._read(id, scopes, roles[id]) for id, scopes in said.items()}
         self.paths = {
@@ -72,8 +76,8 @@ class Attribution:
             for count in range(1, len(parts) + 1)
         }
         self._infer_calls(sites)
-        if any(block == UNATTRIBUTED and role == "backward" for block, role, _ in self._verdicts.values()):
-            self._infer_autodiff(top)
+        if any(self._is_between(site) for site in sites):
+            self._infer_autodiff(trace, top)
         if any(role == "update" for _, role, _ in self._verdicts.values()):
             self._infer_update(trace, top, sites)
         for id, (block, role, _) in self._verdicts.items():
@@ -131,11 +135,21 @@ class Attribution:
         is_between = role == "update" or site.primitive in _MADE_BY_AUTODIFF
         return block if block or is_between else self._functions.get(site.id, UNATTRIBUTED)
 
-    def _infer_autodiff(self, top: list[Site]) -> None:
-        """What reverse mode made between blocks belongs to the one block that uses it, or else that fed it."""
+    def _is_between(self, site: Site) -> bool:
+        """Whether an equation outside of the blocks is reverse mode's, or of our own function around the model."""
+        block, role, _ = self._verdicts[site.id]
+        if block != UNATTRIBUTED or role in ("update", None):
+            return False
+        is_autodiff = role == "backward" and site.primitive in _MADE_BY_AUTODIFF
+        return is_autodiff or (self._is_ours and site.id not in self._functions)
 
-        def visit(body: list[Site]) -> None:
-            users: dict[Any, set[str]] = {}
+    def _infer_autodiff(self, trace: Trace, top: list[Site]) -> None:
+        """What is made between blocks belongs to the one block that uses it, or else that fed it.
+
+        A gradient of zeros, which nothing uses, belongs to the block of its parameter.
+        """
+
+        def visit(body: list[Site], users: dict[Any, set[str]]) -> None:
             makers: dict[Any, str] = {}
             for site in body:
                 block = self._verdicts[site.id][0]
@@ -144,8 +158,7 @@ class Attribution:
                 for var in site.variables:
                     users.setdefault(var, set()).add(block)
             for site in reversed(body):
-                block, role, _ = self._verdicts[site.id]
-                if block == UNATTRIBUTED and role == "backward" and site.primitive in _MADE_BY_AUTODIFF:
+                if self._is_between(site):
                     after = set().union(*(users.get(var, set()) for var in site.equation.outvars)) - {UNATTRIBUTED}
                     before = {makers.get(var, UNATTRIBUTED) for var in site.variables} - {UNATTRIBUTED}
                     found = next(
@@ -153,13 +166,20 @@ class Attribution:
                         set(),
                     )
                     for block in found:
-                        self._verdicts[site.id] = block, role, "inferred"
+                        self._verdicts[site.id] = block, self._verdicts[site.id][1], "inferred"
                         for var in site.variables:
                             users.setdefault(var, set()).add(block)
                 for _, inner in site.bodies:
-                    visit(inner)
+                    visit(inner, {})
 
-        visit(top)
+        between = {var for site in top if self._is_between(site) for var in site.equation.outvars}
+        given = {
+            atom: leaf
+            for atom, leaf in zip(trace.closed.jaxpr.outvars, trace.outputs, strict=True)
+            if not jax_versions.is_literal(atom) and atom in between
+        }
+        readers = self._readers(trace, top) if given else {}
+        visit(top, {var: set(self._names(leaf, readers)) for var, leaf in given.items()})
 
     def _infer_update(self, trace: Trace, top: list[Site], sites: list[Site]) -> None:
         """What the optimizer does belongs to the one block whose parameters and gradients flow in, or else out."""
@@ -296,15 +316,48 @@ class Attribution:
         return [flows.get(var, _NONE) for var in jaxpr.invars]
 
 
+def _put_back_hoisted(sites: list[Site]) -> None:
+    """Give equations that JAX took out of a scan the scopes of that scan.
+
+    Reverse mode computes once what is the same in each round, before the scan, and its scopes are those of the body.
+    """
+    scans: dict[str, Site] = {}
+    for site in reversed(sites):
+        for jaxpr, _ in site.bodies if site.primitive == "scan" else ():
+            scans[jax_versions.start_of(jaxpr)] = site
+        scan = scans.get(_outermost(site.equation.source_info.traceback)) if scans else None
+        if scan is not None and not _is_inside(site, scan):
+            site.stack = scan.stack + jax_versions.name_stack(site.equation)
+
+
+@lru_cache(maxsize=8192)
+def _outermost(traceback: Any) -> str:
+    """Return where the function begins from which an equation was traced, as `"file.py:12"`."""
+    frames = jax_versions.frames(traceback)
+    return f"{frames[-1].co_filename}:{frames[-1].co_firstlineno}" if frames else ""
+
+
+def _is_inside(site: Site, scan: Site) -> bool:
+    """Whether an equation is in the body of a scan of the same function as another scan."""
+    starts = {jax_versions.start_of(jaxpr) for jaxpr, _ in scan.bodies}
+    while site.parent is not None:
+        site = site.parent
+        if any(jax_versions.start_of(jaxpr) in starts for jaxpr, _ in site.bodies):
+            return True
+    return False
+
+
 def _role(scopes: Scopes) -> Role:
     """Return the role in a train step that says which part is the update."""
     return "update" if scopes.is_update else "backward" if scopes.is_backward else "forward"
 
 
-def _gives_new_inputs(trace: Trace) -> bool:
-    """Whether a program gives back an array of the shape, dtype and last name of one that it takes."""
-    taken = {(leaf.spec, _last_name(leaf)) for leaf in trace.inputs}
-    return any((leaf.spec, _last_name(leaf)) in taken for leaf in trace.outputs)
+def _new_versions(trace: Trace) -> list[list[int]]:
+    """Return for each input the places of the outputs that have its shape, dtype and last name."""
+    given: dict[Any, list[int]] = {}
+    for place, leaf in enumerate(trace.outputs):
+        given.setdefault((leaf.spec, _last_name(leaf)), []).append(place)
+    return [given.get((leaf.spec, _last_name(leaf)), []) for leaf in trace.inputs]
 
 
 def _last_name(leaf: Leaf) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,7 +44,7 @@ class Site:
     parent: Site | None
     stack: NameStack
     repeats: int | None
-    bodies: list[tuple[Any, list[Site]]] = field(default_factory=list)
+    bodies: Sequence[tuple[Any, list[Site]]] = ()
     is_used: bool = True
     constants: tuple[Constant, ...] = ()
     transforms: tuple[str, ...] = ()
@@ -74,6 +74,14 @@ def each_equation(jaxpr: Any) -> Iterator[Any]:
 def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
     """Return the sites of the equations at the top of a jaxpr, and of all equations, parents before their bodies."""
     everything: list[Site] = []
+    read: dict[int, list[_Read]] = {}  # a body that many call is read once
+
+    def parts(jaxpr: Any, is_top: bool) -> Iterable[_Read]:
+        if is_top:
+            return map(_read, jaxpr.eqns)
+        if id(jaxpr) not in read:
+            read[id(jaxpr)] = [_read(equation) for equation in jaxpr.eqns]
+        return read[id(jaxpr)]
 
     def walk(
         jaxpr: Any,
@@ -86,13 +94,12 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
     ) -> list[Site]:
         here = []
         originals: dict[Any, Any] = {}
-        for index, equation in enumerate(jaxpr.eqns):
-            own = jax_versions.name_stack(equation)
+        for index, (equation, own, variables, bodies) in enumerate(parts(jaxpr, parent is None)):
             site = Site(
                 f"{prefix}{index}",
                 equation,
                 equation.primitive.name,
-                jax_versions.variables(equation.invars),
+                variables,
                 parent,
                 stack + own if own else stack,
                 repeats,
@@ -107,8 +114,8 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
             site.transforms = _inside(transforms, jax_versions.transforms_of(own)) if own else transforms
             here.append(site)
             everything.append(site)
-            bodies = jax_versions.bodies(equation)
             if bodies:
+                site.bodies = own_bodies = []
                 trips = trip_count(equation, site.constants)
                 times = None if repeats is None or trips is None else repeats * trips
                 within = _inside(site.transforms, jax_versions.transform_of(site.primitive))
@@ -119,12 +126,21 @@ def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:
                     runs = None if times is None or more is None else times + more
                     given = _given(site, plain)
                     sites = walk(plain, f"{site.id}.{inner}", site, site.stack, runs, within, given)
-                    site.bodies.append((plain, sites))
+                    own_bodies.append((plain, sites))
         return here
 
     top = walk(jaxpr, "", None, (), 1, (), {})
     _mark_used(jaxpr, top, [True] * len(jaxpr.outvars))
     return top, everything
+
+
+_Read = tuple[Any, NameStack, tuple[Any, ...], list[tuple[str, Any]]]
+"""An equation with its own names, the variables that it takes, and its bodies."""
+
+
+def _read(equation: Any) -> _Read:
+    variables = jax_versions.variables(equation.invars)
+    return equation, jax_versions.name_stack(equation), variables, jax_versions.bodies(equation)
 
 
 def _inside(outer: tuple[str, ...], own: tuple[str, ...]) -> tuple[str, ...]:
@@ -155,6 +171,8 @@ def _kept(value: Constant, dtype: Any) -> Constant:
     """Return a constant in another dtype, or `"?"` where it is another number there."""
     if not isinstance(value, float) or dtype == np.float32:
         return value
+    if np.issubdtype(dtype, np.complexfloating):
+        return "?"
     with np.errstate(all="ignore"):
         return value if float(np.asarray(value).astype(dtype)) == value else "?"
 

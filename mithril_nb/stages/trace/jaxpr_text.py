@@ -55,7 +55,7 @@ def short_spec(spec: TensorSpec) -> str:
 
 def _short_dtype(dtype: str) -> str:
     name = dtype.rstrip("0123456789")
-    return _SHORT[name] + dtype[len(name) :] if name in _SHORT else dtype
+    return _SHORT[name] + dtype[len(name) :] if name in _SHORT and dtype != "float0" else dtype
 
 
 class _Printer:

@@ -20,6 +20,7 @@ class Marks(Protocol):
 
     marker: str
     joint: str
+    are_unique: bool
     most_callers: int
 
     def path(self, op_name: str) -> tuple[str, ...]:
@@ -37,6 +38,7 @@ class Tags:
     Attributes:
         marker: What every tag starts with.
         joint: Separates the parts of an id.
+        are_unique: Whether no two equations have the same mark.
         most_callers: Number of different callers of one function that are followed: all.
 
     Examples:
@@ -45,6 +47,7 @@ class Tags:
     """
 
     joint = "."
+    are_unique = True
     most_callers = sys.maxsize
 
     def __init__(self, scopes: set[str]):

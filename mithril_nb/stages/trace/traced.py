@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Range, Role
 from mithril_nb.stages.trace.attribution import Attribution
 from mithril_nb.stages.trace.equations import Site, plain_params, sites_of
+from mithril_nb.stages.trace.kernels import kernel_params
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
 from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
@@ -51,10 +53,7 @@ class Program:
         trace: The trace.
         top: Sites of its equations, without those of nested jaxprs.
         sites: Sites of all its equations.
-        equations: The same as records.
-        by_id: The same by id.
         inputs: What it takes.
-        labels: What the files are called that its lines of Python stand in, by path.
         model: The Python that builds the model that it is a program of, or `""`; the label of its lines is `"model"`.
         tags: How its equations are marked in later stages.
     """
@@ -62,16 +61,51 @@ class Program:
     def __init__(self, trace: Trace, params: Sequence[str], source: tuple[str, Mapping[int, str]] | None = None):
         self.trace = trace
         self.top, self.sites = sites_of(trace.closed.jaxpr)
-        attribution = Attribution(trace, self.top, self.sites)
-        lines = lines_of(trace, self.top)
-        self.labels = jax_versions.file_labels(one.user.file for one in lines.values() if one.user is not None)
+        self._attribution = Attribution(trace, self.top, self.sites)
         self.model = "" if source is None else source[0]
         self._adding = {block: line for line, block in source[1].items()} if source is not None else {}
         self._told: dict[Lines, tuple[str, str, Range | None]] = {}  # most equations share a line with others
-        self.equations = tuple([self._record(site, lines[site.id], *attribution[site.id]) for site in self.sites])
-        self.by_id = {equation.id: equation for equation in self.equations}
-        self.inputs = self._inputs(attribution, params)
+        self.inputs = self._inputs(self._attribution, params)
         self.tags = trace.tags
+
+    @cached_property
+    def _lines(self) -> Mapping[str, Lines]:
+        return lines_of(self.trace, self.top)
+
+    @cached_property
+    def labels(self) -> dict[str, str]:
+        """What the files are called that its lines of Python stand in, by path."""
+        return jax_versions.file_labels(one.user.file for one in self._lines.values() if one.user is not None)
+
+    @cached_property
+    def equations(self) -> tuple[Equation, ...]:
+        """Its equations as records, in the order of the sites; who only wants links needs none."""
+        with paused_collector():
+            found = self._attribution
+            return tuple([self._record(site, self._lines[site.id], *found[site.id]) for site in self.sites])
+
+    @cached_property
+    def by_id(self) -> dict[str, Equation]:
+        """The same by id."""
+        return {equation.id: equation for equation in self.equations}
+
+    @cached_property
+    def blocks(self) -> dict[str, str]:
+        """The block of each equation by its id."""
+        return {site.id: self._attribution[site.id][0] for site in self.sites}
+
+    def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the ids of the instructions of its jaxpr with those of their equations: a call has all of its body."""
+
+        def inside(site: Site) -> Iterator[str]:
+            yield site.id
+            for _, body in site.bodies:
+                for child in body:
+                    yield from inside(child)
+
+        yield from ((id, (id,)) for id in (f"arg{index}" for index in range(len(self.trace.inputs))))
+        for site in self.sites:
+            yield site.id, tuple(inside(site)) if site.bodies else (site.id,)
 
     @property
     def places(self) -> dict[str, Place]:
@@ -173,7 +207,7 @@ def record_of(
         source,
         site.repeats,
         site.is_call,
-        plain_params(site.equation),
+        plain_params(site.equation) + kernel_params(site.equation),
         origin,
         site.is_used,
         site.constants,

@@ -13,7 +13,7 @@ import jax
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.jax_versions import jaxpr_as_fun, name_stack, spec_of
+from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
 from mithril_nb.stages.param_names import DEFAULT, check_params, names_of_params
 from mithril_nb.stages.trace.tags import Tags
 
@@ -52,7 +52,6 @@ class Trace:
         function: The function's own name, whatever the program is called; of an object that is called, its class.
         starts: Where the function begins, as `"file.py:12"`, or `""`.
         traced: What JAX made of it.
-        around: Where the jitted function is called that is all of the program, as JAX's traceback, or `None`.
     """
 
     name: str
@@ -65,7 +64,6 @@ class Trace:
     function: str
     starts: str
     traced: jax.stages.Traced
-    around: Any = None
 
     @cached_property
     def tags(self) -> Tags:
@@ -106,9 +104,9 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         The jaxpr with names for all that goes in and out.
     """
     # The jaxpr of `jax.jit`, whether the function is jitted already or not: it can be lowered with other names in it.
-    jitted: Any = fn if hasattr(fn, "trace") and hasattr(fn, "lower") else jax.jit(fn)
+    jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn)
     traced = jitted.trace(*args)
-    closed, donated, around = _without_outer_jit(traced.jaxpr, jax_versions.donated(traced))
+    closed, donated = traced.jaxpr, jax_versions.donated(traced)
     out = traced.out_info
     arguments = _argument_names(fn, len(args))
     inputs = tuple(
@@ -133,7 +131,7 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, around)
+    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced)
 
 
 def trace_up_to_failure(
@@ -178,30 +176,6 @@ def _function(fn: Any) -> tuple[str, str]:
     name = _name_of(fn)
     code = getattr(fn if hasattr(fn, "__code__") else type(fn).__call__, "__code__", None)
     return name, "" if code is None else f"{code.co_filename}:{code.co_firstlineno}"
-
-
-def _without_outer_jit(closed: Any, donated: tuple[bool, ...]) -> tuple[Any, tuple[bool, ...], Any]:
-    """Unwrap a jaxpr that is nothing but one call of a jitted function: its equations are the program.
-
-    The traceback of that call is returned as well.
-
-    XLA inlines such a call too, and now and then plans memory otherwise then: of 60 programs, that of one.
-    """
-    jaxpr = closed.jaxpr
-    if len(jaxpr.eqns) == 1 and jaxpr.eqns[0].primitive.name in ("jit", "pjit"):
-        (only,) = jaxpr.eqns
-        inner = only.params["jaxpr"]
-        same = (
-            not name_stack(only)
-            and not jax_versions.says_shardings(only)
-            and len(inner.jaxpr.invars) == len(only.invars) == len(jaxpr.invars)
-            and all(a is b for a, b in zip(only.invars, jaxpr.invars, strict=True))
-            and len(only.outvars) == len(jaxpr.outvars)
-            and all(a is b for a, b in zip(only.outvars, jaxpr.outvars, strict=True))
-        )
-        if same:
-            return inner, tuple(only.params.get("donated_invars", donated)), only.source_info.traceback
-    return closed, donated, None
 
 
 def _whole_arguments(args: tuple[Any, ...], donated: tuple[bool, ...]) -> tuple[int, ...]:

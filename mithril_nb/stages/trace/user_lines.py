@@ -70,11 +70,8 @@ def lines_of(trace: Trace, top: Sequence[Site]) -> dict[str, Lines]:
                 visit(inner, lines, _library_start(jax_versions.start_of(jaxpr)))
 
     start = jax_versions.start_of(trace.closed.jaxpr)
-    around = _EMPTY if trace.around is None else _read(trace.around, None)
-    if around.user is None:
-        # What JAX computes around the user's function, such as the cotangent that a gradient starts with.
-        around = Lines(_start(trace.starts) or _start(start), around.library)
-    visit(top, around, _library_start(start))
+    # What JAX computes around the user's function, such as the cotangent that a gradient starts with.
+    visit(top, Lines(_start(trace.starts) or _start(start)), _library_start(start))
     return found
 
 

@@ -45,7 +45,7 @@ def names_at_birth(histories: Histories, names: Iterable[str]) -> dict[str, str]
     found: dict[str, str] = {}
     forms: dict[str, str] = {}
     for number, here in wanted.items():
-        before, after = map(_Text, passes[number].written)
+        before, after = map(ModuleText, passes[number].written)
         gone = [line for line in before.products if line.name not in after.lines]
         kept = {line.op_name for line in after.products if line.name not in before.lines}
         for name in here:
@@ -63,29 +63,41 @@ def names_at_birth(histories: Histories, names: Iterable[str]) -> dict[str, str]
     return found
 
 
-class _Text:
-    """The text of a module, read: which instruction takes what."""
+class ModuleText:
+    """The text of a module, read: which instruction takes what.
+
+    Attributes:
+        lines: Its instructions by name.
+        users: Those that take the result of each.
+        homes: The computation of each.
+        roots: The instruction that gives the result of each computation.
+        products: Its products of matrices.
+        fusions: The computations that fusions run.
+    """
 
     def __init__(self, text: str):
         _, computations = read_module(text)
         self.lines: dict[str, HloLine] = {}
-        self._users: dict[str, list[HloLine]] = {}
+        self.users: dict[str, list[HloLine]] = {}
+        self.homes: dict[str, str] = {}
+        self.roots: dict[str, str] = {}
         given: dict[str, tuple[str, ...]] = {}
-        homes: dict[str, str] = {}
         for computation in computations:
             for line in computation.instructions:
                 self.lines[line.name] = line
-                homes[line.name] = computation.name
+                self.homes[line.name] = computation.name
+                if line.is_root:
+                    self.roots[computation.name] = line.name
                 for operand in line.operands:
-                    self._users.setdefault(operand, []).append(line)
+                    self.users.setdefault(operand, []).append(line)
                 given.update((callee, line.operands) for how, callee in line.calls if how == "calls")
-        self._given, self._homes = given, homes
+        self._given, self.fusions = given, frozenset(given)
         self.products = [line for line in self.lines.values() if line.opcode in CONTRACTIONS]
 
     def told_by_users(self, name: str) -> str:
         """Return the name of what only moves a product around: it was meant for both."""
         for _ in range(_FARTHEST):
-            after = self._users.get(name, ())
+            after = self.users.get(name, ())
             if len(after) != 1 or after[0].opcode not in _MOVERS:
                 return ""
             if after[0].op_name:
@@ -100,7 +112,7 @@ class _Text:
 
     def taken(self, line: HloLine) -> frozenset[str]:
         """Return what a product takes; inside of a fusion, what the fusion does."""
-        outside = self._given.get(self._homes[line.name], ())
+        outside = self._given.get(self.homes[line.name], ())
         found = set()
         for operand in line.operands:
             inner = self.lines.get(operand)
@@ -110,7 +122,7 @@ class _Text:
         return frozenset(found)
 
 
-def _former(name: str, before: _Text, after: _Text, gone: list[HloLine], kept: set[str]) -> HloLine | None:
+def _former(name: str, before: ModuleText, after: ModuleText, gone: list[HloLine], kept: set[str]) -> HloLine | None:
     """Return the product of the same sizes that a pass took away for a new one, if there is no doubt which."""
     line = after.lines[name]
     same = [one for one in gone if before.sizes(one) == after.sizes(line)]

@@ -22,7 +22,7 @@ import jax
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.once import Once
-from mithril_nb.stages.records import Instruction
+from mithril_nb.stages.records import Read
 from mithril_nb.stages.xla.ahead import Ahead, fingerprint
 from mithril_nb.stages.xla.births import nameless, names_at_birth
 from mithril_nb.stages.xla.dump import Dump
@@ -36,7 +36,6 @@ from mithril_nb.stages.xla.options import (
 )
 from mithril_nb.stages.xla.passes import Histories, Pass, files_of_passes, read_passes
 
-Read = tuple[str, tuple[Instruction, ...]]
 _OTHER_PROGRAM = (
     "XLA made another program when it compiled this one again; ask for this of a new inspection before anything else"
 )

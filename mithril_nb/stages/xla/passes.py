@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, pairwise
-from types import MappingProxyType
+from typing import Any, Literal, get_args
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.hlo.text import tidy_module
@@ -116,19 +116,97 @@ class Changes:
         return ", ".join(told) or "another order, and nothing else"
 
 
+Became = Literal["kept", "fused", "merged", "inlined", "simplified", "dropped", "unknown"]
+"""Ends of an instruction, the more telling ones first."""
+
+
 @dataclass(frozen=True)
-class Fate:
-    """What became of an instruction on its way through XLA, or where it came from.
+class Outcome:
+    """What became of one instruction of the HLO that XLA was given, or of an equation or op without any.
+
+    Attributes:
+        became: `"kept"`, `"fused"` into a fusion, `"merged"` with another that computes the same, `"inlined"` (a call
+            whose function was written out), `"simplified"` away, `"dropped"` before XLA, or `"unknown"`.
+        instruction: Its name in the HLO before XLA's passes, or `""`.
+        into: The instruction of the optimized HLO that it is now, or its fusion; what it was merged with; or `""`.
+        by: The pass that did it, or `None`.
+        equations: The equations of what it was merged with.
+        reason: Why there is no instruction, or `""`.
+    """
+
+    became: Became
+    instruction: str = ""
+    into: str = ""
+    by: Pass | None = None
+    equations: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def without_pass(self) -> str:
+        """What became of it, without the pass: `"fused into tanh_fusion"`."""
+        return {
+            "kept": f"kept as {self.into}",
+            "fused": f"fused into {self.into}",
+            "merged": f"merged with {self.into}",
+            "inlined": "inlined",
+            "simplified": "simplified away",
+            "dropped": f"dropped: {self.reason}",
+            "unknown": "unknown",
+        }[self.became]
+
+    def __str__(self) -> str:
+        by = f" by pass {self.by.number} {self.by.name}" if self.by is not None else ""
+        of = f" (equation {', '.join(self.equations)})" if self.equations else ""
+        return f"{f'{self.instruction}: ' if self.instruction else ''}{self.without_pass}{by}{of}"
+
+
+@dataclass(frozen=True)
+class Fate(Shown):
+    """What became of an instruction, an op or an equation on its way through XLA, or where it came from.
 
     Attributes:
         appeared: The pass in which it first appears; `None` if it is there from the start.
         vanished: The pass after which it is not there any more; `None` if it is there to the end.
         fused_into: The fusions of the optimized HLO that do its work, if it was fused.
+        outcomes: What became of each instruction that XLA was given for it; empty for one of the optimized HLO.
     """
 
     appeared: Pass | None
     vanished: Pass | None
     fused_into: tuple[str, ...] = ()
+    outcomes: tuple[Outcome, ...] = ()
+
+    @property
+    def became(self) -> Became:
+        """What became of it as a whole: kept if any part was, else fused, merged, inlined, simplified or dropped."""
+        found = {one.became for one in self.outcomes}
+        return next((one for one in get_args(Became) if one in found), "unknown")
+
+    def __str__(self) -> str:
+        told = [
+            f"{what} {one}" for what, one in (("appeared in", self.appeared), ("vanished in", self.vanished)) if one
+        ]
+        return "\n".join((*told, *map(str, self.outcomes))) or "there from the start to the end"
+
+    def as_data(self) -> dict[str, Any]:
+        """Return it as plain data, passes by number."""
+        return {
+            "became": self.became,
+            "appeared": None if self.appeared is None else self.appeared.number,
+            "vanished": None if self.vanished is None else self.vanished.number,
+            "fused_into": list(self.fused_into),
+            "outcomes": [
+                {
+                    "became": one.became,
+                    "instruction": one.instruction,
+                    "into": one.into,
+                    "pass": None if one.by is None else one.by.number,
+                    "equations": list(one.equations),
+                    "reason": one.reason,
+                }
+                for one in self.outcomes
+            ],
+        }
 
 
 def files_of_passes(dump: Dump) -> tuple[str, ...]:
@@ -197,19 +275,6 @@ class Histories:
             for name in names - after:
                 self.vanished[name] = one
             names = after
-
-    def fate(self, id: str, linked: Iterable[str] = (), fusions: Mapping[str, str] = MappingProxyType({})) -> Fate:
-        """Return what became of an instruction.
-
-        Args:
-            id: Its name.
-            linked: What does its work in the end.
-            fusions: For what stands inside of a fusion, that.
-        """
-        vanished = self.vanished.get(id)
-        # What does its work now came into being inside of a fusion in the pass in which it vanished.
-        made = [fusions[one] for one in linked if one in fusions and vanished and self.appeared.get(one) is vanished]
-        return Fate(self.appeared.get(id), vanished, tuple(sorted({*made})))
 
 
 def _shown(text: str) -> str:

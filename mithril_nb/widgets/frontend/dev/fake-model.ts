@@ -132,7 +132,7 @@ export class FakeSession extends FakeModel {
     if (name === "move") this.move(args["path"], args["x"], args["y"]);
     if (name === "want_passes") void this.sendPasses();
     if (name === "request_diff") void this.sendDiff(args["number"]);
-    if (name === "request_fate") this.message({ type: "fate", stage: args["stage"], index: args["index"], said: [["appeared in", "fusion", 1]], fused: [] });
+    if (name === "request_fate") this.message({ type: "fate", stage: args["stage"], index: args["index"], said: [["appeared in", "fusion", 1]], fused: [], became: "" });
     super.answer(command);
   }
 

@@ -293,12 +293,13 @@ export class Canvas {
   removeSelected(focused?: GraphNode): boolean {
     const edge = this.store.snapshot.graph.edges.find((candidate) => candidate.id === this.store.selectedEdge);
     if (edge) {
-      this.store.command("disconnect", { source: edge.source, target: edge.target });
+      const { source, target } = edge;
+      this.store.command("disconnect", { source, target }, `Removed ${source} -> ${target}. Undo: Ctrl+Z`);
       return true;
     }
     const { selection } = this.store;
     const paths = selection.length ? selection : focused?.path ? [focused.path] : [];
-    if (paths.length) this.store.command("remove", { paths });
+    if (paths.length) this.store.remove(paths);
     return paths.length > 0;
   }
 }

@@ -16,15 +16,19 @@ export function editCount(edits: number): string {
   return edits === 1 ? "1 edit" : `${edits} edits`;
 }
 
+/** The file that edits are saved in: by its folder beside the notebook, or as a path. */
+export function placeOf({ path }: Pick<Autosave, "path">): string {
+  const [folder, file] = path.split(/[\\/]/).slice(-2);
+  return folder === ".mithril_nb" ? `${folder}/${file}, beside the notebook` : path;
+}
+
 /** What to do after the kernel or the widget has ended. */
 export function adviceFor({ autosave, can_undo }: Work): string {
   const again = "Run this notebook from the top to continue.";
   if (!autosave && can_undo) return "Your edits are not saved. Copy the source before you run the cell again.";
   if (!autosave || autosave.edits === 0) return again;
   if (autosave.problem) return `Your ${editCount(autosave.edits)} could not be saved (${autosave.problem}). Copy the source before you run the cell again.`;
-  const [folder, file] = autosave.path.split(/[\\/]/).slice(-2);
-  const place = folder === ".mithril_nb" ? `${folder}/${file}, beside the notebook` : autosave.path;
-  return `Your ${editCount(autosave.edits)} are saved in ${place}. ${again} This cell then offers to restore them.`;
+  return `Your ${editCount(autosave.edits)} ${autosave.edits === 1 ? "is" : "are"} saved in ${placeOf(autosave)}. ${again} This cell then offers to restore ${autosave.edits === 1 ? "it" : "them"}.`;
 }
 
 export class Connection {

@@ -3,6 +3,8 @@
 import { attr } from "./dom";
 
 const STOPS = "button, input, select, summary, [tabindex]";
+/** Lumino, which JupyterLab and Notebook are built with, takes no key whose target is in an element with this attribute. */
+const MARK = "data-lm-suppress-shortcuts";
 
 /** Whether an element is out of use: removed, hidden or disabled. */
 function isOut(element: Element): boolean {
@@ -11,6 +13,11 @@ function isOut(element: Element): boolean {
 
 function isNowhere(): boolean {
   return [null, document.body, document.documentElement].includes(document.activeElement as HTMLElement | null);
+}
+
+/** Whether a key saves the notebook: the one key that the host receives from inside a widget. Lumino compares `keyCode`. */
+export function isSaveKey(event: KeyboardEvent): boolean {
+  return (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && (event.key.toLowerCase() === "s" || event.keyCode === 83);
 }
 
 /** The elements that hold the focus inside `root`, from the innermost outwards, `root` excluded. */
@@ -46,7 +53,7 @@ function heirOf(path: readonly Element[], root: HTMLElement): HTMLElement {
  */
 export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) => boolean = () => false): () => void {
   attr(root, "tabindex", -1);
-  attr(root, "data-lm-suppress-shortcuts", "true");
+  attr(root, MARK, "true");
   // Focus rings in the graph are for keys.
   root.addEventListener("pointerdown", () => (root.dataset["mnbInput"] = "pointer"), true);
   root.addEventListener("keydown", () => (root.dataset["mnbInput"] = "keys"), true);
@@ -54,6 +61,7 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
   const take = (): void => void setTimeout(() => path.length || root.contains(document.activeElement) || root.focus({ preventScroll: true }));
   for (const type of ["mousedown", "mouseup"]) root.addEventListener(type, take, true);
   root.addEventListener("keydown", (event) => {
+    if (isSaveKey(event)) return;
     if (handle(event)) event.preventDefault();
     // JupyterLab and Notebook listen further out (A, B, D D, Enter, Ctrl+Z, ...).
     event.stopPropagation();
@@ -73,8 +81,22 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
   root.addEventListener("focusin", (event) => {
     path = pathOf(event, root);
     // Notebook 7 handles keys before any listener of ours. It leaves out only a focused element that is marked itself.
-    (event.target as Element).setAttribute("data-lm-suppress-shortcuts", "true");
+    (event.target as Element).setAttribute(MARK, "true");
   });
+  // Lumino looks for the marks in the capture phase on the document: before it they are taken off, after it they are put back.
+  let unmarked: Element[] = [];
+  const mark = (): void => {
+    for (const element of unmarked) element.setAttribute(MARK, "true");
+    unmarked = [];
+  };
+  const letSave = (event: KeyboardEvent): void => {
+    mark();
+    if (!isSaveKey(event) || !event.composedPath().includes(root)) return;
+    unmarked = [...pathOf(event, root), root].filter((element) => element.hasAttribute(MARK));
+    for (const element of unmarked) element.removeAttribute(MARK);
+    setTimeout(mark);
+  };
+  window.addEventListener("keydown", letSave, true);
   root.addEventListener("focusout", () =>
     setTimeout(() => {
       if (!isNowhere()) return;
@@ -88,6 +110,7 @@ export function holdKeyboard(root: HTMLElement, handle: (event: KeyboardEvent) =
   observer.observe(root, { childList: true, subtree: true, attributes: true, attributeFilter: ["hidden", "disabled"] });
   return () => {
     observer.disconnect();
+    window.removeEventListener("keydown", letSave, true);
     document.removeEventListener("focusin", leave, true);
     document.removeEventListener("pointerdown", leave, true);
   };

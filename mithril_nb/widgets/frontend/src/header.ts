@@ -82,7 +82,7 @@ export class Header {
         this.paintRefusal(input, "");
       }
       attr(input, "placeholder", value ? null : "32, 64");
-      input.style.width = `${Math.max(6, input.value.length + 2)}ch`;
+      input.style.width = `${(input.value || input.placeholder).length + 3}ch`;
     });
     attr(this.undo, "aria-disabled", snapshot.can_undo ? null : "true");
     attr(this.redo, "aria-disabled", snapshot.can_redo ? null : "true");
@@ -98,7 +98,7 @@ export class Header {
     const commit = (): void => {
       if (input.dataset["dirty"] !== "1") return;
       const shape = readShape(input.value);
-      if (!shape.length) return this.paintRefusal(input, "A shape has at least one size, as in 32, 64");
+      if (!shape.length) return this.paintRefusal(input, "A shape has at least one size, as in 32, 64.");
       input.dataset["dirty"] = "sent";
       void this.store.kernel.send("set_shape", { name: port, shape }).then(({ ok, error }) => {
         // Typed on meanwhile: what is in the field is newer than the answer.
@@ -110,11 +110,14 @@ export class Header {
     };
     input.addEventListener("change", commit);
     input.addEventListener("keydown", (event) => event.key === "Enter" && commit());
-    return h("label", { class: "mnb-labelled" }, h("span", { title: port }, port), input);
+    return h("label", { class: "mnb-labelled" }, h("span", { title: port }, port), input, h("small", { class: "mnb-field-problem", role: "alert", hidden: true }));
   }
 
   private paintRefusal(input: HTMLInputElement, reason: string): void {
     attr(input, "aria-invalid", reason ? "true" : null);
+    const words = input.parentElement!.querySelector<HTMLElement>(".mnb-field-problem")!;
+    words.hidden = reason === "";
+    text(words, reason.split("\n")[0]!);
     attr(input, "title", reason || "Sizes of the axes: numbers or names, as in batch, 64");
   }
 }

@@ -42,7 +42,7 @@ export class Inspector {
       "span",
       { class: "mnb-row" },
       h("button", { type: "button", class: "mnb-button mnb-quiet", "data-mnb-action": "inspector.rename", title: "Rename (F2)", onclick: () => this.rename() }, "Rename"),
-      iconButton("trash", "Remove this block (Delete)", "inspector.remove", () => store.command("remove", { paths: [this.path] })),
+      iconButton("trash", "Remove this block (Delete)", "inspector.remove", () => store.remove([this.path])),
     );
     this.counted = new BlockFormulaView(store);
     this.body = h("div", { class: "mnb-inspector-body" }, this.problems, this.fieldList, h("div", { class: "mnb-inspector-about" }, this.formula, this.doc), this.facts, this.counted.root);

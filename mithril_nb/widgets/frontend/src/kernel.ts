@@ -25,6 +25,8 @@ interface Pending {
 }
 
 type MessageListener = (message: any, buffers: DataView[]) => void;
+/** `isEdit`: whether the command does more than look. */
+type ReplyListener = (name: string, reply: Reply, isEdit: boolean) => void;
 
 /** What JupyterLab's widget manager knows of its kernel, "none" if there is none; null in hosts that say nothing. */
 function kernelStatus(model: WidgetModel): string | null {
@@ -46,6 +48,7 @@ export class Kernel {
   private readonly inFlight = new Map<string, { next: (() => void) | null }>();
   private readonly listeners = new Map<string, Set<MessageListener>>();
   private readonly watchers = new Set<() => void>();
+  private readonly replied = new Set<ReplyListener>();
   private timer: ReturnType<typeof setInterval> | null = null;
   private commSuspect = false;
   private everHeard = false;
@@ -133,6 +136,12 @@ export class Kernel {
     return () => set.delete(listener);
   }
 
+  /** Call `listener` with each reply of the kernel. */
+  onReply(listener: ReplyListener): () => void {
+    this.replied.add(listener);
+    return () => this.replied.delete(listener);
+  }
+
   /** Call `watcher` when `connection` or `waiting` changes. */
   watch(watcher: () => void): () => void {
     this.watchers.add(watcher);
@@ -179,6 +188,7 @@ export class Kernel {
       const pending = this.pending.get(message.id);
       this.pending.delete(message.id);
       pending?.resolve(message as Reply);
+      if (pending) for (const listener of this.replied) listener(pending.name, message as Reply, !QUIET.test(pending.name));
       return;
     }
     for (const listener of this.listeners.get(message.type) ?? []) listener(message, buffers);

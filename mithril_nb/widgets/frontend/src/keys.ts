@@ -31,6 +31,12 @@ function alongStages({ store, panes }: KeyTargets, direction: 1 | -1): boolean {
   return true;
 }
 
+/** Whether the focus is where blocks are at work. In the panes and the tabs the selection is of what is read there. */
+function mayRemove(event: KeyboardEvent): boolean {
+  const target = event.target as Element;
+  return !target.closest("input, textarea, select") && (target.matches(".mnb-root") || target.closest(".mnb-canvas, .mnb-inspector, .mnb-palette") !== null);
+}
+
 function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
   const { store, header, panes, train, help, canvas } = targets;
   const typing = isTyping(event.target);
@@ -55,7 +61,7 @@ function handle(event: KeyboardEvent, targets: KeyTargets): boolean {
     case "[": return pane?.walk(-1), pane !== null;
     case "]": return pane?.walk(1), pane !== null;
     case "Delete":
-    case "Backspace": return !(event.target as Element).closest("input, textarea, select") && (canvas?.removeSelected() ?? false);
+    case "Backspace": return mayRemove(event) && (canvas?.removeSelected() ?? false);
     case "F2": return canvas?.renameSelected() ?? false;
     case " ":
       if (!train || store.tab !== "train" || (event.target as Element).closest("button, [role=tab], [role=treeitem], tr")) return false;

@@ -10,6 +10,7 @@ import type { Cost, Figure } from "./types";
 export const HOVER = 1;
 export const PINNED = 2;
 export const INFERRED = 4;
+export const KERNEL = 8;
 
 /** One byte of flags for each line, counted from 1. */
 export type LineFlags = Uint8Array;
@@ -26,10 +27,11 @@ const flagsField = StateField.define<LineFlags>({
 
 function lineDecoration(line: number, flags: number): Decoration {
   const pinned = (flags & PINNED) !== 0;
-  const names = ["mnb-linked", pinned ? "mnb-pinned" : "", flags & HOVER ? "mnb-hovered" : "", flags & INFERRED ? "mnb-inferred" : ""];
+  const names = ["mnb-linked", pinned ? "mnb-pinned" : "", flags & HOVER ? "mnb-hovered" : "", flags & INFERRED ? "mnb-inferred" : "", flags & KERNEL ? "mnb-kernel" : ""];
+  const origin = flags & INFERRED ? "inferred" : flags & KERNEL ? "kernel" : "";
   return Decoration.line({
     class: names.filter(Boolean).join(" "),
-    attributes: { "data-mnb-line": String(line), "data-mnb-linked": pinned ? "pinned" : "hover", ...(flags & INFERRED ? { "data-mnb-origin": "inferred" } : {}) },
+    attributes: { "data-mnb-line": String(line), "data-mnb-linked": pinned ? "pinned" : "hover", ...(origin ? { "data-mnb-origin": origin } : {}) },
   });
 }
 

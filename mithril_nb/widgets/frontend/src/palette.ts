@@ -55,7 +55,13 @@ export class Palette {
     else if (event.key === "ArrowUp") this.at = Math.max(this.at - 1, 0);
     else if (event.key === "Enter") {
       const item = this.items[this.at];
-      if (item) this.add(item);
+      if (item) {
+        this.add(item);
+        // The next name can be typed at once; another Enter adds the same again.
+        this.input.value = "";
+        this.update();
+        this.at = this.items.indexOf(item);
+      }
     } else if (event.key === "Escape" && this.input.value) {
       this.input.value = "";
       this.at = 0;

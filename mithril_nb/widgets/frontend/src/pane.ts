@@ -8,7 +8,7 @@ import { type Anchor, type Links, type StageText, UNATTRIBUTED } from "./links";
 import { FIGURE_TITLES, told } from "./cost-figures";
 import { percent } from "./format";
 import { setHeat, setStripes } from "./margin";
-import { HOVER, INFERRED, type LineFlags, PINNED, figureOfLines, heatOf, marks, setFlags, stripesOf } from "./marks";
+import { HOVER, INFERRED, KERNEL, type LineFlags, PINNED, figureOfLines, heatOf, marks, setFlags, stripesOf } from "./marks";
 import type { Store } from "./store";
 import { readOnly } from "./styles";
 import type { Tip } from "./tip";
@@ -27,6 +27,13 @@ function moveCaret(view: EditorView, event: KeyboardEvent): boolean {
   view.dispatch({ selection: { anchor: head }, scrollIntoView: true });
   return true;
 }
+
+/** How the link of a line is known. */
+const ORIGINS: Record<string, { flag: number; words: string }> = {
+  tagged: { flag: 0, words: "link preserved by the compiler" },
+  inferred: { flag: INFERRED, words: "inferred from its operands or users" },
+  kernel: { flag: KERNEL, words: "linked at kernel level: shared by all lines of its kernel" },
+};
 
 export class Pane {
   readonly root: HTMLElement;
@@ -137,7 +144,7 @@ export class Pane {
         if (!instruction || !lines) continue;
         for (let line = lines[0]; line <= lines[1]; line++) {
           // Lines of an instruction inside this one are its own: they light up on their own account.
-          if (text.places || text.owner[line] === index) flags[line]! |= bit | (instruction.origin === "inferred" ? INFERRED : 0);
+          if (text.places || text.owner[line] === index) flags[line]! |= bit | (ORIGINS[instruction.origin ?? ""]?.flag ?? 0);
         }
       }
     };
@@ -299,7 +306,7 @@ export class Pane {
       said.push(`${equation ? "equation " : ""}${id}${equation ? ` ${equation.primitive}${equation.source && !instruction.source.includes(equation.source) ? ` · ${equation.source}` : ""}` : ""}`);
     }
     if (instruction.equations.length > 4) said.push(`and ${instruction.equations.length - 4} more equations`);
-    said.push(instruction.origin === "inferred" ? "inferred from its operands or users" : instruction.origin === "tagged" ? "the compiler carried its tag" : "nobody knows where it comes from");
+    said.push(ORIGINS[instruction.origin ?? ""]?.words ?? "no source attributed");
     return said;
   }
 }

@@ -55,7 +55,8 @@ export class Panes {
   ) {
     this.root = h(
       "section",
-      { class: "mnb-panes", "aria-label": "Stages" },
+      // A click between the controls focuses it: the keys that edit the graph do nothing here.
+      { class: "mnb-panes", "aria-label": "Stages", tabindex: -1 },
       h("div", { class: "mnb-bar" }, h("span", { class: "mnb-bar-title" }, "Stages"), this.toggles, h("span", { class: "mnb-grow" })),
       this.row,
     );
@@ -299,6 +300,8 @@ export class Panes {
     const title = titleOf(stage);
     if (state === "failed") return [`${title} could not be made`, message];
     if (state === "unavailable") return [have ? `${title} ends here` : `${title} is not available`, message];
+    const { problems } = this.store.snapshot;
+    if (state === "empty" && problems.length) return ["Nothing to show yet", `${problems[0]!.summary} ${problems.length === 1 ? "The Problems tab has the details." : `The Problems tab lists all ${problems.length} problems.`}`];
     if (state === "empty") return ["Nothing to show yet", message || "The model has no blocks."];
     if (have) return null;
     if (this.store.kernel.isGone) return [`${title} is not here`, "Not connected to the kernel, so it cannot be loaded."];

@@ -17,7 +17,7 @@ const LOOKS: Record<string, Decoration> = {
   "-": Decoration.line({ class: "mnb-diff-removed" }),
   "@": Decoration.line({ class: "mnb-diff-title" }),
 };
-const TRACED = new Set(["hlo_before", "hlo"]);
+const TRACED = new Set(["jaxpr", "stablehlo", "hlo_before", "hlo"]);
 
 /** Only the lines in sight are coloured. */
 const signs = ViewPlugin.fromClass(
@@ -198,7 +198,7 @@ export class PassesTab {
     if (pin?.kind !== "instruction" || this.body.hidden || pin.version !== this.version) {
       this.asked = "";
       this.fate.hidden = this.body.hidden;
-      text(this.fate, "Pin a line of HLO to see in which pass it appeared, or vanished.");
+      text(this.fate, "Pin a line of jaxpr, StableHLO or HLO to see which pass changed it.");
       return;
     }
     const key = `${pin.stage} ${pin.index} ${this.version}`;
@@ -207,14 +207,16 @@ export class PassesTab {
     this.store.kernel.latest("fate", "request_fate", { stage: pin.stage, index: pin.index });
   }
 
-  private receiveFate({ stage, index, said, fused }: Fate): void {
+  private receiveFate({ stage, index, said, fused, became }: Fate): void {
     if (`${stage} ${index} ${this.version}` !== this.asked) return;
     const hlo = this.store.texts.get("hlo");
-    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "It"} of ${titleOf(stage)}`), said.length ? " " : " is there from the start to the end."];
+    const parts: (Node | string)[] = [h("b", {}, `${this.store.texts.get(stage)?.instructions[index]?.opcode ?? "It"} of ${titleOf(stage)}`), said.length ? " " : ` ${became || "is there from the start to the end"}.`];
     said.forEach(([what, name, number], i) => parts.push(`${i ? ", " : ""}${what} `, h("button", { type: "button", class: "mnb-link", onclick: () => this.list.select(number) }, `${number + 1}. ${name}`)));
+    if (said.length && became) parts.push(`, ${became}`);
     if (fused.length) {
       const places = fused.map((place) => hlo?.linesOf(place)?.[0]).filter((line) => line !== undefined);
-      parts.push(`, fused into ${fused.length === 1 ? "a fusion" : `${fused.length} fusions`}${places.length ? ` (HLO line ${places.slice(0, 3).join(", ")})` : ""}`);
+      const fusions = stage.startsWith("hlo") ? `, fused into ${fused.length === 1 ? "a fusion" : `${fused.length} fusions`}` : "";
+      parts.push(`${fusions}${places.length ? ` (HLO line ${places.slice(0, 3).join(", ")})` : ""}`);
     }
     this.fate.hidden = false;
     this.fate.replaceChildren(...parts);

@@ -175,8 +175,8 @@ export class Plot {
         height: this.height(this.holder.clientHeight),
         padding: [8, 12, 0, 0],
         cursor: { drag: { x: true, y: false }, points: { size: 6 } },
-        // With no pointer over it, the legend says where the run is now.
-        hooks: { setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)], setCursor: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
+        // With no pointer over it, the legend shows the last step: new data alone, without a cursor, would leave it as it was.
+        hooks: { setScale: [(plot, scale) => scale === "x" && this.zoomed(plot)], setLegend: [(plot) => plot.cursor.idx == null && plot.data[0].length > 0 && plot.setLegend({ idx: plot.data[0].length - 1 }, false)] },
         scales: { x: { time: false }, y: { distr: this.scale === "log" ? 3 : 1 } },
         axes: [
           { ...axis, size: 26, gap: 3, space: 60 },

@@ -1,6 +1,7 @@
 /** Renaming in place. */
 
 import { h } from "./dom";
+import { isSaveKey } from "./focus";
 
 /** Turn a label into a field until Enter (take it), Escape or leaving it empty (drop it). */
 export function editName(slot: HTMLElement, name: string, take: (name: string) => void, back: () => void): void {
@@ -17,8 +18,13 @@ export function editName(slot: HTMLElement, name: string, take: (name: string) =
     if (refocus) back();
   };
   input.addEventListener("keydown", (event) => {
+    if (isSaveKey(event)) return;
     event.stopPropagation();
-    if (event.key === "Enter") finish(true, true);
+    if (event.key === "Enter") {
+      // The focus goes back to the button: the same Enter would click it.
+      event.preventDefault();
+      finish(true, true);
+    }
     if (event.key === "Escape") finish(false, true);
   });
   input.addEventListener("pointerdown", (event) => event.stopPropagation());

@@ -1,6 +1,6 @@
 /** The offer to restore the edits that an earlier run of the cell saved. */
 
-import { editCount } from "./connection";
+import { editCount, placeOf } from "./connection";
 import { attr, h, text } from "./dom";
 import type { Store } from "./store";
 import type { SavedEdits } from "./types";
@@ -38,7 +38,9 @@ export class Restore {
   }
 
   private choose(command: string): void {
-    this.store.command(command);
+    const { autosave } = this.store.snapshot;
+    const kept = command === "decline_edits" && autosave?.offer ? `The saved ${editCount(autosave.offer.edits)} stay${autosave.offer.edits === 1 ? "s" : ""} in ${placeOf(autosave)}.` : "";
+    this.store.command(command, {}, kept);
     this.root.closest<HTMLElement>(".mnb-root")?.querySelector<HTMLElement>(".mnb-palette-search")?.focus();
   }
 
@@ -49,7 +51,7 @@ export class Restore {
     if (!offer || key === this.painted) return;
     this.painted = key;
     const when = new Date(offer.saved_at * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-    text(this.summary, `An earlier run of this cell saved ${editCount(offer.edits)} on ${when}: ${listOf(offer.labels, offer.edits)}.${offer.can_restore ? "" : " They cannot be restored, because the model has parts that cannot be written to a file: copy what you need from the difference."}`);
+    text(this.summary, `An earlier run of this cell saved ${editCount(offer.edits)} on ${when}: ${listOf(offer.labels, offer.edits)}.${offer.can_restore ? "" : " They cannot be restored, because the model has parts that cannot be written to a file: copy what you need from the difference."}${offer.older ? ` An older version with ${editCount(offer.older)} is kept; it is offered after “Start from the code”.` : ""}`);
     text(this.restore, `Restore your ${editCount(offer.edits)}`);
     attr(this.restore, "aria-disabled", offer.can_restore ? null : "true");
     this.difference.replaceChildren(...linesOf(offer));

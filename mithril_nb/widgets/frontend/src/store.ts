@@ -5,7 +5,7 @@ import type { Anchor, Links, StageText } from "./links";
 import type { Cost, CostView, Diagnostic, Figure, Run, Snapshot, Source, StageName } from "./types";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
 
-export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost";
+export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost" | "said";
 
 export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
@@ -25,6 +25,8 @@ export class Store {
   pinnedIn: StageName | null = null;
   selectedEdge: string | null = null;
   tab = "cost";
+  /** What the last command of the user did, for the status line; "" from the next command on. */
+  said = "";
   /** What the Cost tab shows: how, by which ways of counting (the latest chosen last), and which figure. */
   cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: ["analytic"], figure: "flops" };
   /** The costs that came for a source, each of a version of the model. */
@@ -34,6 +36,7 @@ export class Store {
   private sentSelection: string[] | null = null;
   /** Whether the kernel's selection is still the last one that was sent or received: no command has been sent since. */
   private isSelectionSure = true;
+  private turn = 0;
 
   constructor(
     public snapshot: Snapshot,
@@ -180,11 +183,25 @@ export class Store {
     return this.cost.sources.flatMap((source) => this.costBy(source) ?? []).at(-1) ?? this.snapshot.cost;
   }
 
-  command(name: string, args: Record<string, unknown> = {}): void {
+  /** Send a command. `done` goes to the status line once it is done. */
+  command(name: string, args: Record<string, unknown> = {}, done = ""): void {
     // The kernel adds blocks after its own selection, and may select another block for any command.
     this.kernel.flush("select");
     this.isSelectionSure = false;
-    void this.kernel.send(name, args);
+    this.say("");
+    const turn = ++this.turn;
+    void this.kernel.send(name, args).then(({ ok }) => ok && turn === this.turn && this.say(done));
+  }
+
+  /** Remove blocks, and say so: with the focus elsewhere the eye may miss it. */
+  remove(paths: string[]): void {
+    this.command("remove", { paths }, `Removed ${paths.join(", ")}. Undo: Ctrl+Z`);
+  }
+
+  private say(what: string): void {
+    if (what === this.said) return;
+    this.said = what;
+    this.emit("said");
   }
 
   /** Select where a problem is, so that the eye finds it. */

@@ -22,7 +22,7 @@ export class Tabs {
     label = "Cost, passes, training, source, problems",
   ) {
     const bar = h("div", { class: "mnb-bar mnb-tabs-bar", role: "tablist", "aria-label": label });
-    this.root = h("section", { class: "mnb-tabs" }, bar);
+    this.root = h("section", { class: "mnb-tabs", tabindex: -1 }, bar);
     tabs.forEach((tab, i) => {
       const id = uid("tab");
       const button = h("button", { type: "button", class: "mnb-tab", role: "tab", id, "aria-controls": `${id}-panel`, "data-mnb-tab": tab.name, onclick: () => store.showTab(tab.name) }, h("span", {}, tab.title), h("span", { class: "mnb-tab-figure" }));

@@ -6,21 +6,31 @@ import { figure, fromSlider, seconds, short, si, toSlider } from "./format";
 import type { Connection, Kernel } from "./kernel";
 import type { Curves } from "./messages";
 import { Plot } from "./plot";
-import type { Run } from "./types";
+import type { Diagnostic, Run } from "./types";
 
 const RATE_MIN = 1e-6;
 const RATE_MAX = 1;
+
+const COMMANDS = ["train", "pause", "go_on", "stop", "step_once", "set_learning_rate", "set_loss"];
 
 const STATE_WORDS: Record<string, string> = { none: "not started", idle: "ready", running: "running", paused: "paused", stopped: "stopped", done: "done", failed: "failed", lost: "ended with the kernel" };
 
 /** A run as it can be shown: one that was running or paused when the connection ended is not followed any more. */
 function shownRun(run: Run, connection: Connection): Run {
+  if (connection === "lost" && (run.state === "done" || run.state === "stopped")) {
+    return { ...run, message: [run.message, "The trained parameters ended with the kernel, unless they were saved."].filter(Boolean).join(" ") };
+  }
   if (run.state !== "running" && run.state !== "paused") return run;
   if (connection === "replaced") return { ...run, state: "replaced", message: "Replaced: see the newer widget." };
   if (connection === "closed") return { ...run, state: "closed", message: "This widget was closed. The run is not shown here any more." };
   // A run is a thread of its kernel, and ends with it.
   if (connection === "lost") return { ...run, state: "lost", message: `The run ended with its kernel at step ${run.step.toLocaleString("en-US")}. Parameters that were not saved are lost.` };
   return run;
+}
+
+/** All of a diagnostic, one part per line. */
+function linesOf({ summary, facts, advice }: Diagnostic): string {
+  return [summary, ...facts.map(([name, fact]) => `${name}: ${fact}`), ...(advice ? [`Try: ${advice}`] : [])].join("\n");
 }
 
 export interface TrainOptions {
@@ -42,6 +52,8 @@ export class Train {
   readonly #progress = h("div", { class: "mnb-progress", role: "progressbar", "aria-label": "Progress", "aria-valuemin": 0, "aria-valuemax": 100 }, this.#bar);
   readonly #figures = h("dl", { class: "mnb-run-figures" });
   readonly #message = h("p", { class: "mnb-inline-problem", hidden: true, role: "alert" });
+  /** Why the latest command of this panel was refused, beside its buttons: the notice above may be out of view. */
+  readonly #refusal = h("p", { class: "mnb-refusal", hidden: true, role: "alert" });
   readonly #run: HTMLButtonElement;
   readonly #anew: HTMLButtonElement;
   readonly #step: HTMLButtonElement;
@@ -59,7 +71,7 @@ export class Train {
   #wait: string | null = null;
   #scale: "linear" | "log" = "log";
   #weight = 0;
-  readonly #leave: () => void;
+  readonly #leave: (() => void)[];
 
   constructor(private readonly options: TrainOptions) {
     const { kernel } = options;
@@ -110,6 +122,7 @@ export class Train {
         "div",
         { class: "mnb-train-side" },
         h("div", { class: "mnb-row mnb-wrap" }, this.#run, this.#anew, options.canStart ? this.#step : null, this.#stop),
+        this.#refusal,
         h("div", { class: "mnb-progress-row" }, this.#progress, this.#state),
         this.#message,
         this.#figures,
@@ -119,13 +132,18 @@ export class Train {
       ),
       h("div", { class: "mnb-train-plots" }, this.#loss.root, this.#accuracy.root, this.#hint),
     );
-    this.#leave = options.curves.on(() => this.#draw());
+    this.#leave = [
+      options.curves.on(() => this.#draw()),
+      kernel.onReply((name, { ok, error }, isEdit) => {
+        if (error ? COMMANDS.includes(name) : ok && isEdit) this.#refuse(error);
+      }),
+    ];
     this.update();
     this.#draw();
   }
 
   destroy(): void {
-    this.#leave();
+    for (const leave of this.#leave) leave();
     this.#starting.stop();
     this.#loss.destroy();
     this.#accuracy.destroy();
@@ -140,6 +158,11 @@ export class Train {
     // Starting may compile: until the kernel answers, a clock says that the press was heard.
     this.#starting.run(true);
     void this.options.kernel.send(command, {}).then(() => this.#starting.run(false));
+  }
+
+  #refuse(reason: Diagnostic | null): void {
+    this.#refusal.hidden = reason === null;
+    text(this.#refusal, reason ? linesOf(reason) : "");
   }
 
   /** The theme changed: colours of the plots are read anew. */

@@ -1,7 +1,7 @@
 /** What crosses the border to the kernel: the snapshot trait, the commands, the messages. */
 
 export type Role = "forward" | "backward" | "update";
-export type Origin = "tagged" | "inferred";
+export type Origin = "tagged" | "inferred" | "kernel";
 export type StageName = string;
 
 export interface Port {
@@ -226,6 +226,8 @@ export interface SavedEdits {
   /** A unified diff from the source of the code's model. */
   difference: string;
   can_restore: boolean;
+  /** How many edits the next older version has; null if there is none. */
+  older?: number | null;
 }
 
 export interface Autosave {
@@ -349,6 +351,7 @@ export interface Fate {
   index: number;
   said: [what: string, name: string, number: number][];
   fused: number[];
+  became: string;
 }
 
 export interface Reply {

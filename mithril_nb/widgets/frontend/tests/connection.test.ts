@@ -19,6 +19,11 @@ describe("what to do after the kernel is gone", () => {
       saved("/designs/july/digits.json"),
       "Your 2 edits are saved in /designs/july/digits.json. Run this notebook from the top to continue. This cell then offers to restore them.",
     ],
+    [
+      "one edit is saved",
+      { source: "x", autosave: { offer: null, path: "/a.json", problem: "", edits: 1 }, can_undo: true },
+      "Your 1 edit is saved in /a.json. Run this notebook from the top to continue. This cell then offers to restore it.",
+    ],
   ] as [string, Work, string][])("%s", (_, work, advice) => {
     expect(adviceFor(work)).toBe(advice);
   });

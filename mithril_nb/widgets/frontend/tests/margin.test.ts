@@ -5,7 +5,7 @@ import { EditorView } from "@codemirror/view";
 import { afterEach, describe, expect, test } from "vitest";
 import { StageText } from "../src/links";
 import { barsOf, margin, setHeat, setStripes } from "../src/margin";
-import { figureOfLines, heatOf } from "../src/marks";
+import { INFERRED, KERNEL, PINNED, figureOfLines, heatOf, marks, setFlags } from "../src/marks";
 import type { Cost } from "../src/types";
 
 describe("bars", () => {
@@ -58,6 +58,15 @@ describe("the margin", () => {
     expect(shown().split("\n").length).toBeLessThan(1000);
     expect(view.dom.querySelector<HTMLElement>(".mnb-margin")!.style.getPropertyValue("--digits")).toBe("5");
   });
+});
+
+test("a linked line shows whether its link is inferred, or its kernel's", () => {
+  const view = new EditorView({ state: EditorState.create({ doc: "one\ntwo\nthree", extensions: [marks] }) });
+  view.dispatch({ effects: setFlags.of(new Uint8Array([0, PINNED, PINNED | INFERRED, PINNED | KERNEL])) });
+  const lines = [...view.contentDOM.querySelectorAll<HTMLElement>(".mnb-linked")];
+  expect(lines.map((line) => line.dataset["mnbOrigin"])).toEqual([undefined, "inferred", "kernel"]);
+  expect(lines.map((line) => line.classList.contains("mnb-kernel"))).toEqual([false, false, true]);
+  view.destroy();
 });
 
 describe("the heat of lines of Python", () => {

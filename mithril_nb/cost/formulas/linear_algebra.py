@@ -1,0 +1,182 @@
+"""Factorizations and solvers of linear algebra: the leading terms of the literature's counts.
+
+Sources:
+    [GVL] Golub & Van Loan, Matrix Computations, 4th edition; the section is given with each rule.
+    [LAWN 41] Blackford & Dongarra, LAPACK Working Note 41, "Operation Counts for the LAPACK Routines".
+    [LUG] Anderson et al., LAPACK Users' Guide, 3rd edition, table of operation counts of the drivers.
+
+`B` is the number of matrices, `m` and `n` are rows and columns. A complex matrix takes four times as many real FLOPs:
+a complex multiply-add takes 8 where a real one takes 2 [LAWN 41].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, length, rule, times
+from mithril_nb.cost.formulas.symbols import call
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.records import Equation
+
+Finding = Callable[[Equation], Letters | Formula]
+_QR_STEPS = "how many QR steps it takes"
+_PRODUCT = "B·(4·m·n·k - 2·(m + n)·k² + 4·k³/3)"
+"""FLOPs of `k` Householder reflections, each on the rest of an `m` x `n` matrix."""
+
+
+def factorization(*primitives: str, flops: str, note: str = "", typical: str = "") -> Callable[[Finding], Finding]:
+    """Register a function as the rule of some primitives, for real and for complex matrices; as `rule`."""
+
+    def register(find: Finding) -> Finding:
+        @wraps(find)
+        def of_complex(equation: Equation) -> Letters | Formula:
+            found = find(equation)
+            return replace(found, flops=f"4·{found.flops}") if isinstance(found, Formula) else found
+
+        rule(*primitives, flops=flops, note=note, typical=typical)(find)
+        names = [f"{primitive}{OF_COMPLEX}" for primitive in primitives]
+        rule(*names, flops=f"4·{flops}", note=note or "complex", typical=typical)(of_complex)
+        return find
+
+    return register
+
+
+def _batch(spec: TensorSpec, axes: int = 2) -> Letters:
+    return {"B": times(length(spec, axis) for axis in range(len(spec.shape) - axes))}
+
+
+def _square(equation: Equation) -> Letters:
+    spec = equation.inputs[0]
+    return {**_batch(spec), "n": length(spec, -1)}
+
+
+def _matrix(spec: TensorSpec) -> Letters:
+    rows, columns = length(spec, -2), length(spec, -1)
+    return {**_batch(spec), "m": rows, "n": columns, "k": call("min", rows, columns)}
+
+
+@factorization("cholesky", flops="B·n³/3")
+def cholesky(equation: Equation) -> Letters:
+    """`n³/3` for each matrix [GVL 4.2.5; LAWN 41, xPOTRF]."""
+    return _square(equation)
+
+
+@factorization("lu", flops="B·(2·m·n·k - (m + n)·k² + 2·k³/3)", note="2·n³/3 if square")
+def lu(equation: Equation) -> Letters:
+    """`2·n³/3` for a square matrix; `2·m·n·k - (m + n)·k² + 2·k³/3` with `k = min(m, n)` [GVL 3.4; LAWN 41, xGETRF]."""
+    return _matrix(equation.inputs[0])
+
+
+@factorization("qr", "geqrf", "geqp3", flops=_PRODUCT, note="2·m·n² - 2·n³/3 if m ≥ n")
+def qr(equation: Equation) -> Letters:
+    """`2·m·n² - 2·n³/3` for `m ≥ n`; with `k = min(m, n)` reflections in general [GVL 5.2.2; LAWN 41, xGEQRF].
+
+    That is the factorization: R, and Q as reflections. Forming Q as a matrix takes as much again where it is needed,
+    which `householder_product` counts.
+    """
+    return _matrix(equation.inputs[0])
+
+
+@factorization("householder_product", flops=_PRODUCT, note="k reflections")
+def householder_product(equation: Equation) -> Letters:
+    """`k` reflections as an `m` x `n` matrix: `4·m·n·k - 2·(m + n)·k² + 4·k³/3` [GVL 5.1.6; LAWN 41, xORGQR]."""
+    return {**_matrix(equation.inputs[0]), "k": length(equation.inputs[1], -1)}
+
+
+@factorization("ormqr", flops="B·(4·m·n·k - 2·n·k²)", note="k reflections; from the right, m and n change places")
+def apply_reflections(equation: Equation) -> Letters:
+    """`k` reflections on an `m` x `n` matrix: `4·m·n·k - 2·n·k²` from the left [GVL 5.1.6; LAWN 41, xORMQR]."""
+    spec = equation.inputs[2]
+    rows, columns = length(spec, -2), length(spec, -1)
+    if not equation.param.get("left", True):
+        rows, columns = columns, rows
+    return {**_batch(spec), "m": rows, "n": columns, "k": length(equation.inputs[1], -1)}
+
+
+@factorization("eigh", flops="B·9·n³", typical=_QR_STEPS)
+def eigh(equation: Equation) -> Letters:
+    """`9·n³` with eigenvectors: tridiagonalization and symmetric QR steps [GVL 8.3.5; LUG, xSYEV]."""
+    return _square(equation)
+
+
+@factorization("eig", flops="B·79·n³/3", note="10·n³ for eigenvalues alone", typical=_QR_STEPS)
+def eig(equation: Equation) -> Formula:
+    """`10·n³` for eigenvalues alone, `26.33·n³` with right eigenvectors [GVL 7.5.6; LUG, xGEEV].
+
+    That is `25·n³` for the Schur form and `4·n³/3` for the eigenvectors of each side.
+    """
+    sides = [equation.param.get(f"compute_{side}_eigenvectors", False) for side in ("left", "right")]
+    texts = {0: "B·10·n³", 1: "B·79·n³/3", 2: "B·83·n³/3"}
+    return Formula(texts[sum(map(bool, sides))], _square(equation), typical=_QR_STEPS)
+
+
+@factorization("svd", flops="B·(14·m·n² + 8·n³)", note="m ≥ n", typical=_QR_STEPS)
+def svd(equation: Equation) -> Formula:
+    """Golub and Reinsch's algorithm with `m ≥ n`, the matrix transposed if it is wide [GVL 8.6.3, figure 8.6.1].
+
+    Singular values alone `4·m·n² - 4·n³/3`, thin factors `14·m·n² + 8·n³`, full ones `4·m²·n + 8·m·n² + 9·n³`.
+    """
+    spec = equation.inputs[0]
+    ends = length(spec, -2), length(spec, -1)
+    letters = {**_batch(spec), "m": call("max", *ends), "n": call("min", *ends)}
+    text = "B·(14·m·n² + 8·n³)"
+    if not equation.param.get("compute_uv", True):
+        text = "B·(4·m·n² - 4·n³/3)"
+    elif equation.param.get("full_matrices", False):
+        text = "B·(4·m²·n + 8·m·n² + 9·n³)"
+    return Formula(text, letters, typical=_QR_STEPS)
+
+
+@factorization("schur", flops="B·25·n³", note="10·n³ without Schur vectors", typical=_QR_STEPS)
+def schur(equation: Equation) -> Formula:
+    """`25·n³` with Schur vectors, `10·n³` without: Hessenberg form and Francis QR steps [GVL 7.5.6; LUG, xGEES]."""
+    has_vectors = equation.param.get("compute_schur_vectors", True)
+    return Formula("B·25·n³" if has_vectors else "B·10·n³", _square(equation), typical=_QR_STEPS)
+
+
+@factorization("hessenberg", flops="B·10·n³/3")
+def hessenberg(equation: Equation) -> Letters:
+    """`10·n³/3`, Q as reflections [GVL 7.4.3; LAWN 41, xGEHRD]."""
+    return _square(equation)
+
+
+@factorization("tridiagonal", flops="B·4·n³/3")
+def tridiagonal(equation: Equation) -> Letters:
+    """`4·n³/3`, Q as reflections [GVL 8.3.1; LAWN 41, xSYTRD]."""
+    return _square(equation)
+
+
+@factorization("triangular_solve", flops="B·n²·m", note="m right-hand sides")
+def triangular_solve(equation: Equation) -> Letters:
+    """`n²` for each of the `m` right-hand sides [GVL 3.1.2; LAWN 41, xTRSM]."""
+    triangle, right = equation.inputs[:2]
+    size, axis = length(triangle, -1), -1 if equation.param.get("left_side", False) else -2
+    return {**_batch(triangle), "n": size, "m": length(right, axis)}
+
+
+@factorization("tridiagonal_solve", flops="B·(3·(n - 1) + m·(5·n - 4))", note="m right-hand sides")
+def tridiagonal_solve(equation: Equation) -> Letters:
+    """The Thomas algorithm: `3·(n - 1)` to eliminate, `5·n - 4` for each right-hand side [GVL 4.3.6]."""
+    diagonal, right = equation.inputs[0], equation.inputs[3]
+    return {**_batch(diagonal, 1), "n": length(diagonal, -1), "m": length(right, -1)}
+
+
+@factorization("cholesky_update", flops="B·3·n·(n + 1)")
+def cholesky_update(equation: Equation) -> Letters:
+    """`n` Givens rotations of a row and the vector, 6 operations a pair: `3·n·(n + 1)` [GVL 6.5.4]."""
+    return _square(equation)
+
+
+@factorization("symmetric_product", flops="B·(k·n·(n + 1) + 3·n²)", note="k columns")
+def symmetric_product(equation: Equation) -> Letters:
+    """One triangle of `A·Aᵀ`, `k·n·(n + 1)`, and `α·A·Aᵀ + β·C` of it [LAWN 41, xSYRK]."""
+    spec = equation.inputs[0]
+    return {**_batch(spec), "n": length(spec, -2), "k": length(spec, -1)}
+
+
+@rule("lu_pivots_to_permutation", flops="0", note="moves data")
+def permutation(equation: Equation) -> Letters:
+    """Rows change places: `0`."""
+    return {}

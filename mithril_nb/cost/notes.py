@@ -1,0 +1,107 @@
+"""What to know of the costs of equations: what is unknown, what XLA counts otherwise, what depends on values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, Formula, counted
+from mithril_nb.cost.records import CostRow, notes_of, notes_of_branches, notes_of_params
+
+if TYPE_CHECKING:
+    from mithril_nb.cost.symbolic_costs import SymbolicProgram
+
+
+NOT_RUN = "time_s: nothing here is run, so no time is known"
+ON_EACH_DEVICE = "shard_map: what runs on each device is counted for one of them"
+
+
+def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> tuple[str, ...]:
+    """Return in words what to know of the costs of a program's equations.
+
+    Args:
+        rows: What each equation of the program costs, in the order of the members of its kinds.
+        program: The program.
+    """
+    unknown = program.notes if program.symbols else notes_of(rows)
+    branches = notes_of_branches(one.primitive for one in program.equations if one.repeats != 0)
+    spread = (ON_EACH_DEVICE,) if any("shard_map" in one.transforms for one in program.equations) else ()
+    params = notes_of_params(program.inputs)
+    return (*unknown, *branches, *notes_of_conventions(rows, program), *params, *spread, NOT_RUN)
+
+
+@lru_cache(maxsize=1)
+def _noted() -> frozenset[str]:
+    """Primitives of which there may be something to note; of a kernel it is the estimate of its author."""
+    ruled = [name.removesuffix(OF_COMPLEX) for name, one in RULES.items() if one.general.xla or one.general.typical]
+    return frozenset((*ruled, "pallas_call"))
+
+
+@dataclass
+class _Counts:
+    """How many equations of a formula there are, and what they cost in all their runs; `None` if unknown."""
+
+    count: int = 0
+    ours: int | None = 0
+    theirs: int | None = 0
+
+    def add(self, row: CostRow, theirs: int | None) -> None:
+        self.count += 1
+        self.ours = None if self.ours is None or row.flops is None else self.ours + row.flops
+        self.theirs = None if self.theirs is None or theirs is None else self.theirs + theirs
+
+
+def notes_of_conventions(rows: Iterable[CostRow], program: SymbolicProgram) -> tuple[str, ...]:
+    """Return in words what XLA counts by another convention, by how much, and which counts depend on values.
+
+    Args:
+        rows: What each equation of the program costs, in the order of the members of its kinds.
+        program: The program.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.stages import inspect
+        >>> inspect(jnp.fft.fft, jnp.zeros((3, 1000), "complex64")).cost().notes[0]
+        '1 × fft: 149,487 FLOPs by 5·n·log2(N); XLA counts 216,000 by 8·in·rounds, 1.44 times as many'
+    """
+    formulas: dict[int, Formula | None] = {}
+    found: dict[tuple[str, str, str, str], _Counts] = {}
+    for row, (equation, place) in zip(rows, program.kinds.members, strict=True):
+        if row.opcode not in _noted() or row.repeats == 0:
+            continue
+        if place not in formulas:
+            formulas[place] = counted(program.with_numbers(equation)).rule
+        formula = formulas[place]
+        if formula is not None:
+            key = row.opcode, formula.flops, formula.xla or "", formula.typical
+            each = formula.value(formula.xla or "0")
+            known = each if isinstance(each, int) else None
+            theirs = None if known is None or row.repeats is None else known * row.repeats
+            found.setdefault(key, _Counts()).add(row, theirs)
+    return tuple(
+        note
+        for (opcode, flops, xla, typical), counts in found.items()
+        for note in (_of_xla(opcode, flops, xla, counts), _of_values(opcode, flops, typical, counts))
+        if note
+    )
+
+
+def _of_xla(opcode: str, flops: str, xla: str, counts: _Counts) -> str:
+    ours, theirs = counts.ours, counts.theirs
+    if not xla or (ours is not None and ours == theirs):
+        return ""
+    if ours is None or theirs is None:
+        return f"{counts.count} × {opcode}: FLOPs by {flops}; XLA counts by {xla}"
+    if opcode == "pallas_call":
+        return f"{counts.count} × {opcode}: {ours:,} FLOPs by {flops}; its cost_estimate is {theirs:,}"
+    by = "" if xla.isdigit() else f" by {xla}"
+    much = f", {theirs / ours:.3g} times as many" if ours and theirs else ""
+    return f"{counts.count} × {opcode}: {ours:,} FLOPs by {flops}; XLA counts {theirs:,}{by}{much}"
+
+
+def _of_values(opcode: str, flops: str, typical: str, counts: _Counts) -> str:
+    if not typical:
+        return ""
+    return f"{counts.count} × {opcode}: a typical count, {flops}; it depends on {typical}"

@@ -1,0 +1,154 @@
+"""`ml.register_cost`: the user's own rule for what a primitive costs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+from jax.extend.core import Primitive
+
+from mithril_nb.cost.counting import forget_analytic
+from mithril_nb.cost.formulas.rules import USER_RULES, Formula, Rule, as_size, bytes_sum
+from mithril_nb.cost.formulas.structure import CALLS
+from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError
+from mithril_nb.errors import UnknownOptionError, nearest, short_repr
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.records import Equation
+
+Figures = float | Mapping[str, float]
+"""What a rule returns: FLOPs, or several figures by name; they are rounded to whole numbers."""
+
+_FIGURES = ("flops", "transcendentals", "bytes_accessed")
+_EXAMPLE = "ml.register_cost({}, lambda equation: 1_000)"
+
+
+def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures | None] | None) -> None:
+    """Register what the equations of a primitive cost: of the user's own, of a custom call, or another count of any.
+
+    The rule goes before the package's own, also for what a Pallas kernel computes. Costs that were counted before keep
+    their figures; `inspection.cost()` counts again.
+
+    Args:
+        primitive: The `jax.extend.core.Primitive`, or its name as the jaxpr shows it: `"ffi_call"`.
+        rule: A function of an equation, which has `inputs` and `outputs` with `shape` and `dtype`, and `param`, its
+            params that are plain data, by name. It returns the FLOPs of one run, or a dict of `"flops"`,
+            `"transcendentals"` and `"bytes_accessed"` (by default 0, 0, and all operands and results); `None` if the
+            cost is unknown. Where sizes have names, a shape holds polynomials in them, which take `+`, `-`, `*`. `None`
+            instead of a function drops the user's rule.
+
+    Raises:
+        UnknownOptionError: No primitive or no function; a primitive that only holds other equations, which are counted;
+            when costs are counted, a rule that returns something else or raises.
+
+    Examples:
+        >>> import math
+        >>> import jax, jax.numpy as jnp, mithril_nb as ml
+        >>> from jax.extend.core import Primitive
+        >>> smooth = Primitive("smooth")
+        >>> _ = smooth.def_abstract_eval(lambda x: x)
+        >>> program = ml.inspect(lambda x: smooth.bind(x) + 1, jnp.ones((8, 4)))
+        >>> program.cost().unknown[0].reason
+        'no rule'
+        >>> ml.register_cost(smooth, lambda equation: 3 * math.prod(equation.inputs[0].shape))
+        >>> program.cost().total.flops, program.cost().rows[0].explained
+        (128, 'flops: ml.register_cost with flops=96')
+        >>> ml.register_cost("smooth", None)
+    """
+    name = primitive if isinstance(primitive, str) else getattr(primitive, "name", None)
+    if not isinstance(primitive, str | Primitive) or not isinstance(name, str) or not name:
+        raise UnknownOptionError(
+            f"ml.register_cost needs a primitive, not {short_repr(primitive, 40)}.",
+            (("needs", "a jax.extend.core.Primitive, or its name"), ("given", type(primitive).__name__)),
+            _EXAMPLE.format('"ffi_call"'),
+        )
+    if name in CALLS:
+        raise UnknownOptionError(
+            f"ml.register_cost cannot take {name!r}: its cost is that of the equations it holds.",
+            (("because", "a rule for it would count them twice"),),
+            _EXAMPLE.format('"ffi_call"') + f"  # or another primitive that {name!r} holds",
+        )
+    if rule is None:
+        USER_RULES.pop(name, None)
+    elif callable(rule):
+        USER_RULES[name] = _as_rule(name, rule)
+    else:
+        raise UnknownOptionError(
+            f"ml.register_cost needs a function as the rule of {name!r}, not {short_repr(rule, 40)}.",
+            (("needs", "a function of an equation that returns FLOPs"), ("given", type(rule).__name__)),
+            _EXAMPLE.format(repr(name)),
+        )
+    forget_analytic()
+
+
+def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
+    def find(equation: Equation) -> Formula | str | None:
+        """Return what the user's rule counts."""
+        found = _figures(name, rule, equation)
+        if found is None:
+            return None
+        letters, calls = {"flops": found.get("flops", 0)}, found.get("transcendentals", 0)
+        if calls == 0:
+            return Formula("flops", letters, note="ml.register_cost")
+        return Formula("flops", {**letters, "calls": calls}, "calls", note="ml.register_cost")
+
+    def moved(equation: Equation) -> Expression | None:
+        found = _figures(name, rule, equation) or {}
+        return found.get("bytes_accessed", bytes_sum(*equation.inputs, *equation.outputs))
+
+    return Rule(Formula("flops", {}, "calls", note="ml.register_cost"), find, moved)
+
+
+def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> Mapping[str, Expression] | None:
+    """Return what the user's rule returns for an equation, by name of the figure.
+
+    Raises:
+        UnknownOptionError: It raises, or returns something else.
+        UndecidedError: It cannot count sizes that have only names.
+    """
+    specs = (*equation.inputs, *equation.outputs)
+    is_named = not all(spec.is_concrete for spec in specs)
+    given = equation if not is_named else replace(
+        equation, inputs=tuple(map(_with_sizes, equation.inputs)), outputs=tuple(map(_with_sizes, equation.outputs))
+    )  # fmt: skip
+    try:
+        found = rule(given)
+    except Exception as error:
+        if is_named:
+            raise UndecidedError(f"the rule of {name!r} needs numbers") from error
+        raise UnknownOptionError(
+            f"the rule that ml.register_cost was given for {name!r} raised {type(error).__name__}.",
+            (("error", short_repr(str(error), 80)), ("inputs", short_repr(equation.inputs, 80))),
+            _EXAMPLE.format(repr(name)),
+        ) from error
+    if found is None:
+        return None
+    figures: Any = found if isinstance(found, Mapping) else {"flops": found}
+    wrong = [key for key in figures if key not in _FIGURES]
+    if wrong:
+        raise UnknownOptionError(
+            f"the rule that ml.register_cost was given for {name!r} returns {short_repr(wrong[0])}, no figure.",
+            (("figures", ", ".join(_FIGURES)),),
+            f'ml.register_cost({name!r}, lambda equation: {{"{nearest(wrong[0], _FIGURES) or "flops"}": 1_000}})',
+        )
+    bad = [value for value in figures.values() if not _is_count(value)]
+    if bad:
+        raise UnknownOptionError(
+            f"the rule that ml.register_cost was given for {name!r} returns {short_repr(bad[0], 40)}, no count.",
+            (("needs", "numbers of at least 0, or a dict of them"), ("given", type(bad[0]).__name__)),
+            _EXAMPLE.format(repr(name)),
+        )
+    return {key: value if isinstance(value, Polynomial) else round(value) for key, value in figures.items()}
+
+
+def _is_count(value: object) -> bool:
+    if isinstance(value, Polynomial):
+        return True
+    return isinstance(value, Real) and not isinstance(value, bool) and 0 <= float(value) < math.inf
+
+
+def _with_sizes(spec: TensorSpec) -> TensorSpec:
+    sizes: Any = tuple(map(as_size, spec.shape))
+    return TensorSpec(sizes, spec.dtype)

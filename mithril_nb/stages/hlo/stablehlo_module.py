@@ -1,0 +1,310 @@
+"""Which op of a StableHLO module came from which equations, told by MLIR's own objects: no text is made for it.
+
+An op is known by the name of its result, as MLIR prints it, and one without a result by the line that it is printed
+on. So lines are counted here as MLIR writes them. What this cannot be sure of is left to `read_stablehlo`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from jaxlib.mlir import ir
+
+from mithril_nb.stages.hlo.stablehlo import callers_of, ids_of
+from mithril_nb.stages.trace.tags import Tags
+
+_WHILE, _REDUCE = "stablehlo.while", "stablehlo.reduce"
+_PLAIN_REGIONS = frozenset(
+    f"stablehlo.{name}"
+    for name in "all_reduce case if map reduce_scatter reduce_window scatter select_and_scatter sort".split()
+)
+"""Ops whose regions stand in the text as MLIR writes those of any op."""
+_COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
+_ASKS_USERS = (".constant", ".iota")
+_BARE_NAME = re.compile(r"[A-Za-z_][\w.$]*")
+_QUOTED_NAME = re.compile(r"[\w.$\- ]+")
+
+
+class _UnknownError(Exception):
+    """A module has something whose text is not known from its objects."""
+
+
+class _Open:
+    """An op whose location tells no block, or one beside it: what `pass_on` needs to know to tell its equations."""
+
+    __slots__ = ("asks_users_first", "equations", "is_known", "makers", "operands", "users")
+
+    def __init__(self, equations: tuple[str, ...]):
+        self.equations, self.is_known, self.asks_users_first, self.operands = equations, False, False, 0
+        self.makers: Sequence[_Open] = ()
+        self.users: Sequence[_Open] = ()
+
+    def settle(self) -> bool:
+        """Take the block of the operands or the users, if it is known by now, as `pass_on` does."""
+        if self.is_known:
+            return False
+        for side in (self.users, self.makers) if self.asks_users_first else (self.makers, self.users):
+            near = [one for one in side if one.is_known]
+            if near:
+                self.is_known = True
+                if not self.equations and len(near) == 1 and self.operands <= 1:
+                    self.equations = near[0].equations
+                return True
+        return False
+
+
+def traced_in_module(module: Any, tags: Tags, blocks: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]] | None:
+    """Return the ids of the ops of a module, in the order of its text, each with the ids of its equations.
+
+    Args:
+        module: A `jaxlib.mlir.ir.Module`.
+        tags: How the equations are marked in it.
+        blocks: The block of each equation by its id, in the order of the program.
+
+    Returns:
+        What `read_stablehlo` finds in the text of the module; `None` if that has to be asked.
+    """
+    try:
+        return _Reader(module, tags, blocks).traced()
+    except _UnknownError:
+        return None
+
+
+_Op = tuple[str, str, Any]
+"""An op: its id, the names in its location, and MLIR's object."""
+
+
+class _Reader:
+    def __init__(self, module: Any, tags: Tags, blocks: Mapping[str, str]):
+        self._module, self._tags, self._blocks = module, tags, blocks
+        self._names = ir.AsmState(module.operation)
+        self._line = 1  # that of the module itself
+        self._calls: dict[str, list[tuple[str, str]]] = {}  # by function: which it calls, and the location of the call
+
+    def traced(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the ids of the ops with those of their equations."""
+        main: list[tuple[str, tuple[str, ...]]] = []
+        others: dict[str, list[_Op]] = {}
+        first = 0  # how many functions stand before `main`
+        for one in self._module.body.operations:
+            self._line += 1
+            if one.operation.name == "func.func":
+                name, body = _function(one)
+                ops = self._ops(body, self._calls.setdefault(name, []), "" if name == "main" else name, set(), True)
+                if name == "main":  # of its ops, which may be many, nothing else is kept
+                    first, main = len(others), self._told(ops, {""})
+                else:
+                    others[name] = list(ops)
+                self._line += 1
+            elif one.operation.name != "sdy.mesh":
+                raise _UnknownError
+        callers = callers_of(self._calls, self._tags, self._blocks)
+        told = [
+            [(f"@{name}", self._in_order(callers[name])), *self._told(ops, callers[name])]
+            for name, ops in others.items()
+        ]
+        return [one for part in (*told[:first], main, *told[first:]) for one in part]
+
+    # Reading the objects
+
+    def _ops(
+        self, body: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str], is_top: bool
+    ) -> Iterator[_Op]:
+        """Yield the ops in a body, and those in their regions, as the text has them.
+
+        Args:
+            body: MLIR's block.
+            calls: Is completed by those of this function.
+            prefix: What the ids start with.
+            inside: The ids of what stands in regions of this function so far: names are given again outside of them.
+            is_top: Whether it is the body of the function.
+        """
+        names = self._names
+        for one in body.operations:
+            self._line += 1
+            op = one.operation
+            results = op.results
+            if len(results):
+                id = prefix + results[0].get_name(names).partition("#")[0]
+            else:
+                opcode = op.name.removeprefix("func.") if is_top else op.name
+                id = f"{prefix}@{opcode}@{self._line}"
+            if id in inside:
+                id += f"@{self._line}"
+            if not is_top:
+                inside.add(id)
+            place = self._place(op)
+            yield id, place, op
+            if len(op.regions):
+                yield from self._in_regions(op, calls, prefix, inside)
+            elif op.name == "func.call":
+                calls.append((op.attributes["callee"].value, place))
+
+    def _place(self, op: Any) -> str:
+        location = op.location
+        if type(location) is ir.NameLoc:
+            name = location.name_str
+            if self._tags.marker in name:  # nearly always
+                return name
+        return _names_in(location, self._tags.marker)
+
+    def _in_regions(self, op: Any, calls: list[tuple[str, str]], prefix: str, inside: set[str]) -> Iterator[_Op]:
+        """Yield what an op holds, and go to the line that it ends on."""
+        name = op.name
+        regions = [list(region.blocks) for region in op.regions]
+        if any(len(blocks) != 1 for blocks in regions):
+            raise _UnknownError
+        if name == _REDUCE:
+            if _is_short(op):
+                return
+        elif name != _WHILE and name not in _PLAIN_REGIONS:
+            raise _UnknownError
+        for (inner,) in regions:
+            # `cond {` and `reducer(...) {` have a line of their own, as have the arguments of a block that takes some.
+            opens = name == _REDUCE or (name == _WHILE and inner == regions[0][0])
+            self._line += opens or (name in _PLAIN_REGIONS and len(inner.arguments) > 0)
+            yield from self._ops(inner, calls, prefix, inside, False)
+            self._line += 1
+
+    # From places to equations
+
+    def _told(self, ops: Iterable[_Op], callers: set[str]) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the ids of the ops of a function with those of their equations, given who calls it."""
+        blocks, places = self._blocks, {}
+        found: list[tuple[str, tuple[str, ...]]] = []
+        left: list[tuple[int, Any]] = []
+
+        def told_by(place: str) -> tuple[tuple[str, ...], bool]:
+            known = places.get(place)
+            if known is None:
+                if len(places) > 1000:  # those of one equation stand together
+                    places.clear()
+                ids = self._in_order(ids_of(place, callers, self._tags, blocks))
+                known = places[place] = ids, any([blocks[id] for id in ids])
+            return known
+
+        def told_of(op: Any, place: str) -> tuple[tuple[str, ...], bool]:
+            known = told_by(place)
+            if known[1] or not op.name.endswith(_ASKS_USERS):
+                return known
+            # Users stand behind: none of those whose own location tells nothing knows more when this one asks.
+            near = [one for user in _users(op.results) if (one := told_by(self._place(user)))[1]]
+            return (near[0][0] if len(near) == 1 else ()) if not known[0] else known[0], bool(near)
+
+        for id, place, op in ops:
+            equations, has_block = told_of(op, place)
+            if not has_block:
+                left.append((len(found), op))
+            found.append((id, equations))
+        if left and self._has_blocks:
+            _infer(found, left, lambda op: told_of(op, self._place(op))[0])
+        return found
+
+    @cached_property
+    def _has_blocks(self) -> bool:
+        return any(self._blocks.values())
+
+    def _in_order(self, ids: Collection[str]) -> tuple[str, ...]:
+        known = [id for id in ids if id in self._blocks]
+        return tuple(known) if len(known) < 2 else tuple(sorted(known, key=self._order.__getitem__))
+
+    @cached_property
+    def _order(self) -> dict[str, int]:
+        return {id: place for place, id in enumerate(self._blocks)}
+
+
+def _infer(
+    found: list[tuple[str, tuple[str, ...]]],
+    left: list[tuple[int, Any]],
+    equations_of: Callable[[Any], tuple[str, ...]],
+) -> None:
+    """Give ops without a block the equations of their operands or users, where these tell them.
+
+    Args:
+        found: What is known so far, and is completed.
+        left: The ops without a block, each with its place in `found`.
+        equations_of: Gives the equations that the location of an op tells.
+    """
+    order = {op: _Open(found[at][1]) for at, op in left}
+    others: dict[Any, _Open] = {}
+
+    def near(op: Any) -> _Open:
+        one = order.get(op) or others.get(op)
+        if one is None:
+            one = others[op] = _Open(equations_of(op))
+            one.is_known = True
+        return one
+
+    for op, one in order.items():
+        one.asks_users_first = op.name.endswith((".constant", ".iota"))
+        makers = list(_makers(op))
+        one.operands, one.makers = len(makers), [near(maker) for maker in makers if maker is not None]
+        one.users = [near(user) for user in _users(op.results)]
+    for _ in range(6):
+        if not sum([one.settle() for one in (*order.values(), *reversed(order.values()))]):
+            break
+    for at, op in left:
+        found[at] = found[at][0], order[op].equations
+
+
+def _function(one: Any) -> tuple[str, Any]:
+    """Return the name of a function, as the text has it, and its body."""
+    name, blocks = one.name.value, one.regions[0].blocks
+    if len(blocks) != 1 or not _QUOTED_NAME.fullmatch(name):
+        raise _UnknownError
+    return name if _BARE_NAME.fullmatch(name) else f'"{name}"', blocks[0]
+
+
+def _makers(op: Any) -> Iterator[Any]:
+    """Yield the ops that make what an op takes, `None` where that comes into the function and around a loop."""
+    for value in op.operands:
+        owner, is_carried = value.owner, False
+        while isinstance(owner, ir.Block) and owner.owner.name == _WHILE:  # inside it is what the loop is given
+            value, is_carried = owner.owner.operands[ir.BlockArgument(value).arg_number], True
+            owner = value.owner
+        if not isinstance(owner, ir.Block):
+            yield owner.operation
+        elif is_carried:
+            yield None
+
+
+def _users(values: Iterable[Any]) -> Iterator[Any]:
+    """Yield the ops that take some values, those in loops that carry them too."""
+    for value in values:
+        for use in value.uses:
+            user = use.owner.operation
+            yield user
+            if user.name == _WHILE:
+                for region in user.regions:
+                    yield from _users([region.blocks[0].arguments[use.operand_number]])
+
+
+def _is_short(op: Any) -> bool:
+    """Whether MLIR writes a `reduce` on one line: one op of two numbers is all it does."""
+    body = op.regions[0].blocks[0]
+    ops = [one.operation for one in body.operations]
+    if len(ops) != 2 or ops[0].name not in _COMMUTATIVE:
+        return False
+    (inner, end), arguments = ops, list(body.arguments)
+    reduced, number = (ir.ShapedType(one.type) for one in (op.operands[0], arguments[0]))
+    return (
+        list(inner.operands) == arguments
+        and (number.rank, number.element_type) == (0, reduced.element_type)
+        and list(end.operands) == list(inner.results)
+    )
+
+
+def _names_in(location: Any, marker: str) -> str:
+    """Return the names in a location, as `read_stablehlo` does."""
+    outer = ""
+    while isinstance(location, ir.NameLoc):
+        name, child = location.name_str, location.child_loc
+        if marker in name or isinstance(child, ir.UnknownLoc):
+            return name or outer
+        outer, location = name or outer, child
+    if isinstance(location, ir.FusedLoc):
+        return ";".join(filter(None, [_names_in(part, marker) for part in location.locations])) or outer
+    return outer

@@ -1,0 +1,102 @@
+"""What an equation computes inside, as plain data: a kernel of Pallas, or what JAX 0.12 writes out when it lowers.
+
+Written into the params of the equation, so that a saved program keeps what its cost is computed from.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.records import Equation, Param
+from mithril_nb.stages.trace.equations import plain_params, sites_of
+
+KERNEL, GRID, BLOCKS, ESTIMATE = "kernel", "grid", "blocks", "estimate"
+"""Names of the params: the equations of the kernel, the sizes of the grid, the blocks, and the author's estimate."""
+
+
+def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
+    """Return what the cost of a kernel depends on, as params; none for an equation without a kernel or an estimate.
+
+    Args:
+        equation: JAX's equation.
+
+    Returns:
+        For a primitive that JAX writes out when it lowers, as `SearchSorted` since 0.12, `"kernel"`, and for
+        `pallas_call`: `"kernel"`, a tuple for each of its equations; `"grid"`, its sizes, `None` where
+        an operand gives it; `"blocks"`, for each block its shape, its dtype and on how many axes of the grid, from
+        the first, its place depends. For all that have a cost estimate: `"estimate"`, FLOPs, transcendentals and bytes.
+    """
+    params = equation.params
+    estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
+    high = params.get("_prim")
+    if equation.primitive.name == "call_hi_primitive" and high is not None:
+        written_out = jax.make_jaxpr(high.expand)(*jax.tree.unflatten(high.in_tree, high.in_avals_flat))
+        return ((KERNEL, _equations(written_out.jaxpr)),)
+    mapping = params.get("grid_mapping")
+    if equation.primitive.name != "pallas_call" or mapping is None:
+        return estimate
+    kernel = jax_versions.open_jaxpr(params["jaxpr"])
+    refs = kernel.invars[mapping.num_index_operands :]
+    blocks = tuple(
+        (*_spec(jax_versions.spec_of(ref.aval)), _axes(one.index_map_jaxpr, len(mapping.grid)))
+        for one, ref in zip(mapping.block_mappings, refs, strict=False)
+    )
+    grid = tuple(size if isinstance(size, int) else None for size in mapping.grid)
+    return (*estimate, (KERNEL, _equations(kernel)), (GRID, grid), (BLOCKS, blocks))
+
+
+def equations_of(kernel: Any) -> tuple[Equation, ...]:
+    """Return the equations of a kernel from the `"kernel"` param of its call."""
+    return tuple(
+        Equation(
+            id, primitive, "", None, _specs(inputs), _specs(outputs), "", repeats, is_call, params,
+            is_used=is_used, constants=constants,
+        )
+        for id, primitive, inputs, outputs, repeats, is_call, params, is_used, constants in kernel
+    )  # fmt: skip
+
+
+def _equations(kernel: Any) -> tuple[Param, ...]:
+    _, sites = sites_of(kernel)
+    return tuple(
+        (
+            site.id,
+            site.primitive,
+            tuple(map(_spec, jax_versions.specs_of(site.equation.invars))),
+            tuple(map(_spec, jax_versions.specs_of(site.equation.outvars))),
+            site.repeats,
+            site.is_call,
+            plain_params(site.equation) + kernel_params(site.equation),
+            site.is_used,
+            site.constants,
+        )
+        for site in sites
+    )
+
+
+def _spec(spec: TensorSpec) -> tuple[tuple[int | str, ...], str]:
+    return spec.shape, spec.dtype
+
+
+def _specs(found: Any) -> tuple[TensorSpec, ...]:
+    return tuple(TensorSpec(shape, dtype) for shape, dtype in found)
+
+
+def _axes(index_map: Any, rank: int) -> int:
+    """Return on how many axes of the grid, from the first to the last that matters, the place of a block depends."""
+    jaxpr = jax_versions.open_jaxpr(index_map)
+    needed = set(jax_versions.variables(jaxpr.outvars))
+    for equation in reversed(jaxpr.eqns):
+        if not needed.isdisjoint(equation.outvars):
+            needed.update(jax_versions.variables(equation.invars))
+    return max((place + 1 for place, var in enumerate(jaxpr.invars[:rank]) if var in needed), default=0)
+
+
+def _estimate(estimate: Any) -> tuple[tuple[str, Param], ...]:
+    names = ("flops", "transcendentals", "bytes_accessed")
+    values = [estimate.get(name) if isinstance(estimate, dict) else getattr(estimate, name, None) for name in names]
+    return ((ESTIMATE, tuple(values)),) if all(isinstance(value, int) for value in values) else ()

@@ -1,0 +1,234 @@
+"""Arguments that are constants of the program: what a partial binds, and static arguments."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from inspect import Parameter
+from typing import Any
+
+import jax
+
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, short_repr
+from mithril_nb.targets.arguments import Arguments, argument_names, is_jitted, signature_of, static_of_jit, title_of
+from mithril_nb.targets.calls import shown, variable_of
+from mithril_nb.targets.doors import Door, door
+from mithril_nb.targets.modules import is_foreign
+from mithril_nb.targets.own import is_own
+from mithril_nb.targets.results import NUMBERS, results_of
+from mithril_nb.targets.scopes import is_module
+
+_LONGEST = 80
+
+
+def without_partial(
+    target: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """Return a target without its `functools.partial`, as far as that binds inputs of the program.
+
+    Of a function these are modules and `jax.ShapeDtypeStruct`s; other values stay bound and are constants of the
+    program, as in `jax.jit`. A model or a module receives everything.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> without_partial(functools.partial(jnp.clip, min=0.0), (1,), {})[1:]
+        ((1,), {})
+        >>> without_partial(functools.partial(jnp.dot, jax.ShapeDtypeStruct((3,), "float32")), (1,), {})[1:]
+        ((ShapeDtypeStruct(shape=(3,), dtype=float32), 1), {})
+    """
+    if not isinstance(target, functools.partial):
+        return target, args, dict(kwargs)
+    fn: Any = target.func
+    if is_own(fn) or is_foreign(fn) or is_module(getattr(fn, "__self__", None)):
+        return fn, (*target.args, *args), {**target.keywords, **kwargs}
+    positional = target.args if any(map(_is_input, target.args)) else ()
+    named = {name: value for name, value in target.keywords.items() if _is_input(value)}
+    if not positional and not named:
+        return target, args, dict(kwargs)
+    bound = () if positional else target.args
+    kept = {name: value for name, value in target.keywords.items() if name not in named}
+    rest = functools.partial(fn, *bound, **kept) if bound or kept else fn
+    return rest, (*positional, *args), {**named, **kwargs}
+
+
+def _is_input(value: Any) -> bool:
+    leaves = jax.tree.leaves(value, is_leaf=is_module)
+    return any(is_module(leaf) or isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves)
+
+
+def static_arguments(
+    fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], static_argnums: Any, static_argnames: Any
+) -> frozenset[int | str]:
+    """Return the places and the names of the arguments that are static, as `jax.jit` understands these options.
+
+    Args:
+        fn: A function that is not jitted.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        static_argnums: As `jax.jit` takes it.
+        static_argnames: The same.
+
+    Raises:
+        UnknownOptionError: `jax.jit` rejects these options, or the value of a static argument, which must be hashable.
+
+    Examples:
+        >>> static = static_arguments(lambda x, axis: x, (1, 2), {}, None, "axis")
+        >>> sorted(static, key=str)
+        [1, 'axis']
+    """
+    options = {"static_argnums": static_argnums, "static_argnames": static_argnames}
+    given = {name: value for name, value in options.items() if value is not None}
+    if not given:
+        return frozenset()
+    written = ", ".join(f"{name}={short_repr(value)}" for name, value in given.items())
+    names = argument_names(fn, args)
+    if is_jitted(getattr(fn, "__func__", fn)):
+        raise UnknownOptionError(
+            f"{title_of(fn)!r} is jitted: its own jax.jit declares what is static.",
+            (("given", written),),
+            door().call(f"jax.jit({variable_of(fn)}.__wrapped__, {written})", *names),
+        )
+    try:
+        static = frozenset(static_of_jit(jax.jit(fn, **options), len(args)))
+    except (TypeError, ValueError) as error:
+        known = [*names, *kwargs]
+        raise UnknownOptionError(
+            f"jax.jit rejects {written} for {title_of(fn)!r}.",
+            (("because", str(error)), ("arguments", ", ".join(known) or "none")),
+            f"static_argnames={known[-1]!r}" if known else "",
+        ) from None
+    for place, value in [*enumerate(args), *kwargs.items()]:
+        if place in static and not _is_hashable(value):
+            name = names[place] if isinstance(place, int) else place
+            raise UnknownOptionError(
+                f"jax.jit rejects {name!r} of {title_of(fn)!r} as a static argument: it is not hashable.",
+                (("given", f"{name}={shown(value)}"),),
+                _as_constant(door(), fn, args, kwargs, name, value),
+            )
+    return static
+
+
+def _is_hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _as_constant(
+    entry: Door, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, constant: Any
+) -> str:
+    """Return a call in which an argument is a constant of the program."""
+    names, value = argument_names(fn, args), shown(constant)
+    inside = [value if one == name else one for one in names]
+    inside += [f"{key}={value if key == name else key}" for key in kwargs]
+    outside = [one for one in (*names, *kwargs) if one != name]
+    function = f"lambda {', '.join(outside)}: {variable_of(fn)}({', '.join(inside)})"
+    return entry.call(function, *outside)
+
+
+class NumbersNeeded:
+    """Explains why tracing fails if a number of Python causes it: Python needs its value, and JAX traces an array.
+
+    Args:
+        call: The program; it is traced with the numbers themselves once it has failed.
+        arguments: The arguments of the function.
+        specs: What the program is traced with: perhaps parts of modules, and then what `arguments` traces.
+        entry: The function that the user called.
+    """
+
+    def __init__(self, call: Callable[..., Any], arguments: Arguments, specs: tuple[Any, ...], entry: Door):
+        self._call, self._arguments, self._specs, self._entry = call, arguments, specs, entry
+        self._names = (*[""] * (len(specs) - len(arguments.names)), *arguments.names)
+
+    def around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a function with an error that names the numbers, if it fails because of them."""
+
+        @functools.wraps(call)
+        def explained(*traced: Any) -> Any:
+            try:
+                return call(*traced)
+            except Exception as error:
+                told = self._explain(error)
+                if told is None:
+                    raise
+                raise told.with_traceback(error.__traceback__) from error
+
+        return explained
+
+    def _explain(self, error: Exception) -> StageUnavailableError | None:
+        """Return the error for numbers whose values are needed; `None` if it also fails when they are known."""
+        given = self._arguments
+        needed = {
+            name
+            for name, value in zip(given.names, given.traced, strict=True)
+            if any(isinstance(leaf, NUMBERS) for leaf in jax.tree.leaves(value))
+        }
+        if not needed or not self._traces(needed):
+            return None
+        for name in sorted(needed):
+            if len(needed) > 1 and self._traces(needed - {name}):
+                needed -= {name}
+        first = error.__cause__ if isinstance(error, MithrilError) and error.__cause__ is not None else error
+        names = [name for name in given.names if name in needed]
+        numbers = ", ".join(f"{name}={shown(given.by_name[name])}" for name in names)
+        return StageUnavailableError(
+            f"{title_of(given.fn)!r} needs the value of {' and '.join(map(repr, names))}, "
+            "which jax.jit traces as an array without a value.",
+            (("given", numbers), ("because", f"{type(first).__name__}: {_first_line(first)}")),
+            self._advice(names),
+        )
+
+    def _traces(self, static: set[str]) -> bool:
+        """Whether the function can be traced while the numbers of some arguments are known."""
+        leaves: list[Any] = []
+        known: list[bool] = []
+        for name, value in zip(self._names, self._specs, strict=True):
+            parts = jax.tree.leaves(value)
+            leaves += parts
+            known += [name in static and isinstance(part, NUMBERS) for part in parts]
+        structure = jax.tree.structure(self._specs)
+
+        def whole(*traced: Any) -> Any:
+            rest = iter(traced)
+            values = [leaf if is_known else next(rest) for leaf, is_known in zip(leaves, known, strict=True)]
+            return results_of(self._call(*structure.unflatten(values)))
+
+        try:
+            jax.eval_shape(whole, *(leaf for leaf, is_known in zip(leaves, known, strict=True) if not is_known))
+        except Exception:  # Whatever fails has another reason.
+            return False
+        return True
+
+    def _advice(self, names: Sequence[str]) -> str:
+        given, fn = self._arguments, self._arguments.fn
+        args, kwargs = given.call(given.values)
+        own, variable = argument_names(fn, args), variable_of(fn)
+        name = next((name for name in names if not _is_hashable(given.by_name[name])), "")
+        value = given.by_name.get(name)
+        if name and _is_number(value):
+            return _as_constant(self._entry, fn, args, kwargs, name, value)
+        if name:
+            return f"make the number in {name!r} an argument of its own, and name that in static_argnames=."
+        places = tuple(own.index(name) for name in names if name in own)
+        found = signature_of(fn)
+        kinds = {} if found is None else {one.name: one.kind for one in found.parameters.values()}
+        if all(kinds.get(own[place]) is Parameter.POSITIONAL_OR_KEYWORD for place in places):
+            option = f'static_argnames="{names[0]}"' if len(names) == 1 else f"static_argnames={(*names,)}"
+        else:
+            option = f"static_argnums={places[0] if len(places) == 1 else places}"
+        if is_jitted(fn):
+            variable, option = f"jax.jit({variable}.__wrapped__, {option})", ""
+        values = [shown(value) if _is_number(value) else name for name, value in zip(own, args, strict=True)]
+        values += [f"{key}={shown(value) if _is_number(value) else key}" for key, value in kwargs.items()]
+        return self._entry.call(*filter(None, (variable, *values, option)))
+
+
+def _first_line(error: BaseException) -> str:
+    line = str(error).partition("\n")[0]
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+
+
+def _is_number(value: Any) -> bool:
+    return all(type(leaf) in NUMBERS for leaf in jax.tree.leaves(value))  # those that are written as they print

@@ -1,0 +1,178 @@
+/** Defects that a newcomer to the workbench found. */
+
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import fixture from "../fixtures/mlp.json";
+import { type Fixture, FakeSession, type Sent } from "../dev/fake-model";
+import type { Diagnostic } from "../src/types";
+import { mountWorkbench } from "../src/workbench";
+import { finderIn } from "./find";
+
+const data = structuredClone(fixture) as unknown as Fixture;
+for (const stage of Object.values(data.stages)) {
+  stage.text = stage.text.split("\n").slice(0, 20).join("\n");
+  stage.instructions = stage.instructions.filter(([line]) => line <= 20);
+}
+const CLICK = { bubbles: true, button: 0, pointerId: 1 };
+const REFUSAL: Diagnostic = { code: "UnknownOptionError", summary: "targets have 3 classes, and the model 2.", facts: [["targets", "0 to 2"]], advice: "Linear(3)", block: null, edge: null, kind: "error" };
+
+/** Refuses the commands that are named. */
+class Refusing extends FakeSession {
+  refuses: string[] = [];
+  protected override answer(command: Sent): void {
+    if (this.refuses.includes(command.name)) this.message({ type: "reply", id: command.id, ok: false, error: REFUSAL });
+    else super.answer(command);
+  }
+}
+
+describe("a newcomer", () => {
+  let session: Refusing;
+  let el: HTMLElement;
+  let cleanup: () => void;
+  const find = finderIn(() => el);
+  const click = (selector: string): void => {
+    for (const type of ["pointerdown", "pointerup", "click"]) find(selector).dispatchEvent(new MouseEvent(type, CLICK));
+  };
+  const key = (place: string | Element, name: string): KeyboardEvent => {
+    const event = new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true });
+    const element = typeof place === "string" ? find(place) : (place as HTMLElement);
+    element.focus();
+    element.dispatchEvent(event);
+    return event;
+  };
+  const type = (input: HTMLInputElement, value: string): void => {
+    input.focus();
+    input.value = value;
+    input.dispatchEvent(new Event("input", { bubbles: true }));
+  };
+  const sent = (name: string): unknown[] => session.sent.filter((command) => command.name === name).map((command) => command.args);
+  beforeEach(async () => {
+    session = new Refusing(structuredClone(data));
+    el = document.body.appendChild(document.createElement("div"));
+    cleanup = mountWorkbench({ model: session, el });
+    await vi.waitFor(() => expect(el.querySelectorAll('[data-mnb-pane][data-mnb-version="1"]')).toHaveLength(3), { timeout: 5000 });
+  });
+  afterEach(() => {
+    cleanup();
+    el.remove();
+  });
+
+  test("reads beside the Train button why a run was refused, until a command succeeds", async () => {
+    session.change({ run: { ...session.snapshot.run, state: "done" } });
+    session.refuses = ["train", "rename"];
+    click('[data-mnb-action="train.run"]');
+    const refusal = find(".mnb-train .mnb-refusal");
+    await vi.waitFor(() => expect(refusal.hidden).toBe(false));
+    expect(find('[data-mnb-action="train.run"]').textContent).toBe("Train again");
+    expect(refusal.textContent).toBe("targets have 3 classes, and the model 2.\ntargets: 0 to 2\nTry: Linear(3)");
+    expect(refusal.previousElementSibling!.contains(find('[data-mnb-action="train.run"]'))).toBe(true);
+    click('[data-mnb-node="gelu_0"]'); // looking at something is no command that mends it
+    await Promise.resolve();
+    expect(refusal.hidden).toBe(false);
+    session.refuses = [];
+    click('[data-mnb-action="train.run"]');
+    await vi.waitFor(() => expect(refusal.hidden).toBe(true));
+    session.refuses = ["rename"];
+    key('[data-mnb-node="linear_0"]', "F2");
+    find<HTMLInputElement>(".mnb-rename").value = "x";
+    key(".mnb-rename", "Enter");
+    await vi.waitFor(() => expect(sent("rename")).toHaveLength(1));
+    expect(refusal.hidden, "a refusal of another part is not of the run").toBe(true);
+  });
+
+  test("types block after block in the palette", () => {
+    const input = find<HTMLInputElement>(".mnb-palette-search");
+    for (const name of ["Linear", "Relu", "Linear"]) {
+      type(input, input.value + name);
+      key(input, "Enter");
+      expect([input.value, document.activeElement]).toEqual(["", input]);
+    }
+    key(input, "Enter");
+    expect(sent("add_block").map((args: any) => args.kind)).toEqual(["Linear", "Relu", "Linear", "Linear"]);
+    expect(find('.mnb-palette-item[aria-selected="true"]').dataset["mnbPalette"]).toBe("Linear");
+  });
+
+  test("renames by the button, whose Enter does not click it again", () => {
+    click('[data-mnb-node="gelu_0"]');
+    click('[data-mnb-action="inspector.rename"]');
+    find<HTMLInputElement>(".mnb-inspector .mnb-rename").value = "act";
+    expect(key(".mnb-inspector .mnb-rename", "Enter").defaultPrevented, "else the browser clicks the button that has the focus now").toBe(true);
+    expect(document.activeElement).toBe(find('[data-mnb-action="inspector.rename"]'));
+    expect(sent("rename")).toEqual([{ path: "gelu_0", name: "act" }]);
+  });
+
+  test.each(['[data-mnb-pane="jaxpr"] .cm-content', ".mnb-panes", ".mnb-tabs", '[data-mnb-tab="cost"]', 'tr[data-mnb-cost="gelu_0"]', '[data-mnb-action="undo"]'])("removes no block by a key pressed at %s", (place) => {
+    click('[data-mnb-node="gelu_0"]');
+    for (const name of ["Delete", "Backspace"]) key(place, name);
+    expect(sent("remove")).toEqual([]);
+  });
+
+  test.each([".mnb-root", ".mnb-board", '[data-mnb-action="canvas.fit"]', '[data-mnb-action="inspector.rename"]'])("removes the selected block by Delete at %s, and reads what was removed", async (place) => {
+    const line = find('.mnb-status [role="status"]');
+    click('[data-mnb-node="gelu_0"]');
+    key(place, "Delete");
+    expect(sent("remove")).toEqual([{ paths: ["gelu_0"] }]);
+    await vi.waitFor(() => expect(line.textContent).toBe("Removed gelu_0. Undo: Ctrl+Z"));
+    session.change({ can_undo: true });
+    click('[data-mnb-action="undo"]');
+    expect(line.textContent).toBe("");
+  });
+
+  test("reads nothing of a removal that was refused or is undone already", async () => {
+    session.refuses = ["remove"];
+    click('[data-mnb-node="gelu_0"]');
+    click('[data-mnb-action="inspector.remove"]');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(sent("remove")).toHaveLength(1);
+    session.refuses = [];
+    session.change({ can_undo: true });
+    expect(find('.mnb-status [role="status"]').textContent).toBe("");
+    click('[data-mnb-action="inspector.remove"]');
+    click('[data-mnb-action="undo"]');
+    await new Promise((resolve) => setTimeout(resolve, 5));
+    expect(find('.mnb-status [role="status"]').textContent).toBe("");
+  });
+
+  test("names an older version that is kept, and where declined edits stay", async () => {
+    const offer = { edits: 1, saved_at: 1e9, labels: ["add Relu"], source: "", difference: "", can_restore: true };
+    const autosave = { offer: { ...offer, older: 4 }, path: "/d/.mithril_nb/d-3f.json", problem: "", edits: 0 };
+    session.change({ autosave });
+    expect(find(".mnb-restore").textContent).toContain("add Relu. An older version with 4 edits is kept; it is offered after “Start from the code”.");
+    session.change({ autosave: { ...autosave, offer: { ...offer, older: null } } });
+    expect(find(".mnb-restore").textContent).not.toContain("older");
+    click('[data-mnb-action="restore.decline"]');
+    await vi.waitFor(() => expect(find('.mnb-status [role="status"]').textContent).toBe("The saved 1 edit stays in .mithril_nb/d-3f.json, beside the notebook."));
+  });
+
+  test.each([["done", "The trained parameters ended with the kernel, unless they were saved."], ["stopped", "The trained parameters ended with the kernel, unless they were saved."], ["failed", ""], ["idle", ""]] as const)("says of a run that is %s and of its kernel: %s", (state, words) => {
+    const message = find(".mnb-train .mnb-inline-problem");
+    session.change({ run: { ...session.snapshot.run, state, message: "" } });
+    expect(message.hidden).toBe(true);
+    session.emit("comm:close");
+    expect([message.textContent, message.hidden]).toEqual([words, words === ""]);
+    expect(find(".mnb-train").dataset["mnbRun"]).toBe(state);
+  });
+
+  test("says in words what is wrong with an empty shape", () => {
+    const input = find<HTMLInputElement>("[data-mnb-shape]");
+    type(input, "");
+    key(input, "Enter");
+    const words = find(".mnb-header .mnb-field-problem");
+    expect([words.textContent, words.hidden, input.getAttribute("aria-invalid")]).toEqual(["A shape has at least one size, as in 32, 64.", false, "true"]);
+    expect(sent("set_shape")).toEqual([]);
+    input.blur();
+    session.change({});
+    expect(words.hidden).toBe(true);
+  });
+
+  test("leads from an empty pane to the problems", () => {
+    const problem = { ...REFUSAL, code: "UnconnectedPortError", summary: "'linear_0.input' is connected to nothing." };
+    const stages = Object.fromEntries(Object.entries(session.snapshot.stages).map(([name, info]) => [name, { ...info, state: "empty" as const, message: "the model has problems" }]));
+    const card = (): string => find('[data-mnb-pane="hlo"] .mnb-pane-card p').textContent!;
+    session.change({ stages, problems: [problem] });
+    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab has the details.");
+    session.change({ problems: [problem, REFUSAL] });
+    expect(card()).toBe("'linear_0.input' is connected to nothing. The Problems tab lists all 2 problems.");
+    session.change({ problems: [], stages: Object.fromEntries(Object.entries(stages).map(([name, info]) => [name, { ...info, message: "there is no block yet" }])) });
+    expect(card()).toBe("there is no block yet");
+  });
+});

@@ -1,0 +1,145 @@
+"""The workbench in the hands of a newcomer: keys typed without waiting, keys pressed after a click anywhere."""
+
+from __future__ import annotations
+
+import pytest
+from small_workbench import MODEL, OPEN, node, settled, shown
+
+_COUNT_SAVES = """() => {
+    window.mnbSaves = 0;
+    const {context} = window.jupyterapp.shell.currentWidget;
+    context.saveState.connect((_, state) => { window.mnbSaves += state === 'completed'; });
+}"""
+_CELLS = "window.jupyterapp.shell.currentWidget.content.widgets.length"
+
+
+@pytest.mark.parametrize("app", ["lab", "notebooks"])
+def test_the_save_key_saves_the_notebook_from_inside_a_widget(open_notebook, app: str) -> None:
+    notebook = open_notebook([MODEL, OPEN], app=app, height=1300)
+    notebook.run_all()
+    shown(notebook)
+    settled(notebook, "jaxpr")
+    node(notebook, "linear_1").click()
+    notebook.wait_for("wb.selection == ('linear_1',)")
+    page = notebook.page
+    places = (
+        '[data-mnb-node="linear_1"]',
+        ".mnb-palette-search",
+        '[data-mnb-field="dimension"] input',
+        '[data-mnb-pane="jaxpr"] .cm-line',
+        '[data-mnb-tab="cost"]',
+    )
+    page.evaluate(_COUNT_SAVES)
+    for count, place in enumerate(places):
+        page.locator(place).first.click()
+        page.wait_for_timeout(200)
+        assert page.evaluate("window.mnbSaves") == count
+        page.keyboard.press("Control+s")
+        page.wait_for_function(f"window.mnbSaves === {count + 1}", timeout=10_000)
+        assert page.evaluate("document.activeElement.closest('.mnb-root') !== null"), place
+    cells = page.evaluate(_CELLS)
+    for key in ("s", "x", "a", "d", "d"):
+        page.keyboard.press(key)
+    assert page.evaluate(_CELLS) == cells
+
+
+@pytest.mark.parametrize("delay_ms", [0, 30, 110])
+def test_blocks_typed_one_after_the_other_are_all_added(run_cells, delay_ms: int) -> None:
+    notebook = run_cells([MODEL, "wb = ml.workbench(autosave=False)\nwb"], height=1000)
+    page = notebook.page
+    page.locator('[data-mnb-action="empty.add"]').click()
+    for kind in ("Linear", "Relu", "Linear"):
+        page.keyboard.type(kind, delay=delay_ms)
+        page.keyboard.press("Enter", delay=delay_ms)
+    notebook.wait_for("len(wb.model.graph.nodes) == 3")
+    assert notebook.evaluate("[node.name for node in wb.model.graph.nodes]") == ["linear_0", "relu_0", "linear_1"]
+    edges = "[str(edge) for edge in wb.model.graph.edges if edge.source.node and edge.target.node]"
+    assert notebook.evaluate(edges) == ["linear_0.output -> relu_0.input", "relu_0.output -> linear_1.input"]
+    page.keyboard.type("no_such_block_of_a_long_name", delay=0)
+    hint = page.locator(".mnb-palette-list .mnb-hint")
+    assert "No block is called “no_such_block_of_a_long_name”." in hint.inner_text()
+    assert hint.evaluate("hint => hint.scrollWidth <= hint.clientWidth && hint.clientHeight > 30"), "it wraps"
+    assert notebook.problems == []
+
+
+def test_the_rename_button_takes_a_name_and_delete_acts_on_the_graph_alone(run_cells) -> None:
+    notebook = run_cells([MODEL, OPEN], height=1000)
+    page = notebook.page
+    shown(notebook)
+    settled(notebook, "jaxpr")
+    node(notebook, "relu_1").click()
+    page.locator('[data-mnb-action="inspector.rename"]').click()
+    page.keyboard.type("act")
+    page.keyboard.press("Enter")
+    notebook.wait_for("'act' in wb.model.graph.by_name")
+    assert page.locator(".mnb-rename").count() == 0
+    # Clicks on text focus what is around it.
+    places = (
+        '[data-mnb-pane="jaxpr"] .cm-line',
+        ".mnb-bar-title",
+        '[data-mnb-tab="train"]',
+        ".mnb-train-control > span",
+    )
+    for place in places:
+        node(notebook, "act").click()
+        notebook.wait_for("wb.selection == ('act',)")
+        page.locator(place).first.click()
+        for key in ("Delete", "Backspace"):
+            page.keyboard.press(key)
+    node(notebook, "act").click()
+    page.locator(".mnb-inspector-name").click()
+    page.keyboard.press("Delete")
+    page.locator(".mnb-status", has_text="Removed act. Undo: Ctrl+Z").wait_for()
+    kept = ["linear_0", "relu_0", "linear_1", "linear_2"]
+    assert notebook.evaluate("[node.name for node in wb.model.graph.nodes]") == kept
+    assert notebook.problems == []
+
+
+TRAINING = """
+import numpy as np
+x = np.random.default_rng(0).normal(size=(64, 29)).astype("float32")
+wb = ml.workbench(model, shapes={"input": [7, 29]}, data=(x, (x[:, 0] > 0).astype("int32")), epochs=400, autosave=False)
+wb
+"""
+
+
+def test_the_readout_of_a_chart_shows_the_last_step(run_cells) -> None:
+    notebook = run_cells([MODEL, TRAINING], height=1000)
+    page = notebook.page
+    shown(notebook)
+    page.locator('[data-mnb-tab="train"]').click()
+    page.locator('[data-mnb-action="train.run"]').click()
+    notebook.wait_for("wb.run is not None and wb.run.state == 'done'", 60)
+    last = notebook.evaluate("int(wb.run.history.to_dict()['step'][-1])")
+    page.locator('[data-mnb-run="done"]').wait_for()
+    readout = page.locator(".mnb-plot .u-legend .u-value").first
+    page.wait_for_function(
+        "([element, last]) => element.textContent === String(last)", arg=[readout.element_handle(), last]
+    )
+    assert page.locator(".u-legend .u-value").nth(1).inner_text() not in ("", "–", "--")
+
+
+def test_an_empty_workbench_shows_no_static_text_and_a_whole_placeholder(run_cells) -> None:
+    notebook = run_cells(
+        [MODEL, "wb = ml.workbench(Model() + Linear(3), autosave=False)\nwb", "ml.workbench(autosave=False)"]
+    )
+    page = notebook.page
+    notebook.output(2).locator(".mnb-empty").wait_for()
+    text = notebook.output(2).get_by_text("Workbench: no block yet")
+    text.first.wait_for(state="attached")
+    assert text.filter(visible=True).count() == 0
+    room = """box => {
+        box.value = box.placeholder;
+        const fits = box.scrollWidth <= box.clientWidth;
+        box.value = '';
+        return fits;
+    }"""
+    box = page.locator('[data-mnb-shape="input"]').first
+    assert box.get_attribute("placeholder") == "32, 64"
+    assert box.evaluate(room)
+    box.click()
+    page.keyboard.type("4")
+    page.keyboard.press("Backspace")
+    page.keyboard.press("Enter")
+    page.locator(".mnb-header .mnb-field-problem", has_text="A shape has at least one size, as in 32, 64.").wait_for()
+    assert notebook.problems == []

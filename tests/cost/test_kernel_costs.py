@@ -1,0 +1,183 @@
+"""Kernels of Pallas, functions that JAX writes out when it lowers, and custom calls: from inside, or by an estimate."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax.experimental import pallas as pl
+from jax_programs import spec
+
+from mithril_nb.cost import Cost
+from mithril_nb.cost.formulas.rules import counted
+from mithril_nb.cost.hlo.instruction_costs import hlo_costs
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages import Equation, inspect
+from mithril_nb.stages.hlo.text import attribute_pairs, read_line
+from mithril_nb.stages.records import Instruction, Stage
+
+SIZES = M, N, K = 64, 96, 128
+BLOCK = 16, 32, 8
+
+
+def product(left: Any, right: Any, out: Any) -> None:
+    @pl.when(pl.program_id(2) == 0)
+    def _() -> None:
+        out[...] = jnp.zeros_like(out)
+
+    out[...] += left[...] @ right[...]
+
+
+def matmul(x: Any, y: Any, **options: Any) -> Any:
+    (m, n, k), (rows, columns, inner) = SIZES, BLOCK
+    return pl.pallas_call(
+        product,
+        grid=(m // rows, n // columns, k // inner),
+        in_specs=[
+            pl.BlockSpec((rows, inner), lambda i, j, k: (i, k)),
+            pl.BlockSpec((inner, columns), lambda i, j, k: (k, j)),
+        ],
+        out_specs=pl.BlockSpec((rows, columns), lambda i, j, k: (i, j)),
+        out_shape=jax.ShapeDtypeStruct((m, n), "float32"),
+        interpret=True,
+        **options,
+    )(x, y)
+
+
+def kernel(body: Any, shape: tuple[int, ...] = (64, 128), steps: int = 4, **options: Any) -> Cost:
+    def program(x: Any) -> Any:
+        block = pl.BlockSpec((shape[0] // steps, *shape[1:]), lambda i: (i, 0))
+        return pl.pallas_call(
+            body, grid=(steps,), in_specs=[block], out_specs=block, out_shape=spec(*shape), interpret=True, **options
+        )(x)
+
+    return inspect(program, spec(*shape)).cost()
+
+
+STEPS = (M // 16) * (N // 32) * (K // 8)
+
+
+def test_a_kernel_costs_its_equations_times_the_grid() -> None:
+    found = inspect(matmul, spec(M, K), spec(K, N))
+    cost = found.cost()
+    (row,) = cost.rows
+    # The product, the sum with the result so far, and in each step a comparison and its conversion to a number.
+    assert row.flops == 2 * M * N * K + M * N * K // 8 + 2 * STEPS
+    assert row.explained == f"kernel·grid with kernel={2 * 16 * 32 * 8 + 16 * 32 + 2}, grid={STEPS}"
+    assert cost.unknown == ()
+    assert found.cost("lowered").total.flops == pytest.approx(row.flops, rel=0.01)  # a loop over the grid
+
+
+def test_the_bytes_are_those_of_the_blocks_as_often_as_they_change() -> None:
+    (row,) = inspect(matmul, spec(M, K), spec(K, N)).cost().rows
+    left, right, out = 16 * 8 * STEPS, 8 * 32 * STEPS, M * N  # the result stays while the last axis goes round
+    assert row.bytes_accessed == 4 * (left + right + out)
+    result = matmul(jnp.ones((M, K)), jnp.ones((K, N)))
+    assert result.shape == (M, N)
+    assert float(result[0, 0]) == K
+
+
+def test_loops_branches_and_special_functions_count_inside_of_a_kernel() -> None:
+    def body(x: Any, out: Any) -> None:
+        value = lax.fori_loop(0, 5, lambda _, c: jnp.exp(c) * 2, x[...])
+        out[...] = lax.cond(pl.program_id(0) > 1, lambda v: v * v + v, lambda v: v, value)
+
+    (row,) = kernel(body).rows
+    items = 64 * 128
+    assert row.transcendentals == 5 * items
+    assert 5 * items + 2 * items <= (row.flops or 0) <= 5 * items + 2 * items + 4 * 20
+
+
+def unruly(x: Any, out: Any) -> None:
+    out[...] = lax.while_loop(lambda c: c[0, 0] < 3, lambda c: c * 2, x[...])
+
+
+def test_a_kernel_with_an_unknown_loop_names_it_or_costs_its_estimate() -> None:
+    cost = kernel(unruly)
+    (unknown,) = cost.unknown
+    assert unknown.opcode == "pallas_call"
+    assert unknown.reason.startswith("no rule: inside 1 × ")
+    assert "1 × mul (trip count unknown)" in unknown.reason
+    assert cost.total.bytes_accessed == 2 * 4 * 64 * 128
+    estimated = kernel(unruly, cost_estimate=pl.CostEstimate(flops=700, transcendentals=30, bytes_accessed=10))
+    (row,) = estimated.rows
+    assert (row.flops, row.transcendentals, row.formula) == (700, 30, "700 + 30 transcendentals: its cost_estimate")
+
+
+def test_an_estimate_that_is_another_count_is_noted() -> None:
+    def twice(x: Any, out: Any) -> None:
+        out[...] = x[...] * 2
+
+    estimate = pl.CostEstimate(flops=10_000, transcendentals=0, bytes_accessed=1)
+    assert kernel(twice, cost_estimate=estimate).notes[0] == (
+        "1 × pallas_call: 8,192 FLOPs by kernel·grid; its cost_estimate is 10,000"
+    )
+    assert not [note for note in kernel(twice).notes if "pallas_call" in note]
+
+
+def test_the_grid_may_depend_on_a_size_that_has_a_name() -> None:
+    def twice(x: Any) -> Any:
+        block = pl.BlockSpec((16, 128), lambda i: (i, 0))
+        return pl.pallas_call(
+            lambda given, out: out.__setitem__(..., given[...] * 2),
+            grid=(x.shape[0] // 16,), in_specs=[block], out_specs=block,
+            out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
+        )(x)  # fmt: skip
+
+    (b,) = jax.export.symbolic_shape("b")
+    cost = inspect(twice, spec(16 * b, 128)).cost()
+    assert (cost.formula(), cost.formula(field="bytes_accessed")) == ("2048·b", "16384·b")
+    assert cost.at(b=4).total == inspect(twice, spec(64, 128)).cost().total
+
+
+def test_a_kernel_under_vmap_and_grad_of_another_counts_each_run() -> None:
+    def twice(x: Any) -> Any:
+        return pl.pallas_call(
+            lambda given, out: out.__setitem__(..., given[...] * 2), out_shape=spec(8, 128), interpret=True
+        )(x)
+
+    assert inspect(jax.vmap(twice), spec(5, 8, 128)).cost().total.flops == 5 * 8 * 128
+    scanned = inspect(lambda x: lax.scan(lambda c, _: (twice(c), None), x, None, length=3)[0], spec(8, 128))
+    assert scanned.cost().total.flops == 3 * 8 * 128
+
+
+def test_a_search_counts_the_same_on_every_jax() -> None:
+    """JAX 0.12 writes it out only when it lowers, from `call_hi_primitive`."""
+    found = inspect(jnp.searchsorted, spec(64), spec(10)).cost()
+    assert found.unknown == ()
+    assert 10 * 6 * 2 <= (found.total.flops or 0) <= 10 * 7 * 20
+
+
+def test_a_custom_call_costs_the_estimate_of_its_author() -> None:
+    estimate = '{"bytes_accessed":7,"flops":5,"transcendentals":1}'
+    config = f'{{"custom_call_config": {{"body": "TUzv", "cost_estimate": {estimate}}}}}'
+    head = '  ROOT %k.1 = f32[64]{0} custom-call(%x), custom_call_target="tpu_custom_call"'
+    unknown = None, None, None, "no rule: a library does it"
+    for text, expected in ((config, (5, 1, 7, "its cost_estimate")), ("{}", unknown)):
+        line = read_line(f"{head}, backend_config={text}")
+        assert not isinstance(line, str)
+        assert "estimate" not in line.written  # what is shown stays as XLA prints it
+        (found,) = costs_of_line(line.attributes)
+        assert (found.flops, found.transcendentals, found.bytes, found.formula) == expected
+
+
+def test_a_call_of_a_library_costs_its_estimate_or_says_why_not() -> None:
+    specs = (TensorSpec((4,)),)
+    plain = Equation("0", "tpu_custom_call", "", None, specs, specs)
+    known = Equation("0", "tpu_custom_call", "", None, specs, specs, params=(("estimate", (5, 1, 7)),))
+    assert (counted(plain).flops, counted(plain).formula) == (None, "no rule: an opaque custom call")
+    assert (counted(known).flops, counted(known).transcendentals) == (5, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        call = jax.ffi.ffi_call("anything", spec(4))
+    (unknown,) = inspect(lambda x: call(x) + 1, spec(4)).cost().unknown
+    assert (unknown.opcode, unknown.reason) == ("ffi_call", "no rule: an opaque custom call")
+
+
+def costs_of_line(attributes: str) -> Any:
+    line = Instruction("k.1", "custom-call", 2, attributes=attribute_pairs(attributes), shapes=(TensorSpec((64,)),))
+    return hlo_costs(Stage("hlo", "ENTRY %main (x: f32[64]) -> f32[64] {\n  ROOT %k.1\n}", (line,)), {})

@@ -1,0 +1,161 @@
+"""`ml.register_cost`: rules of the user's own, and each of its refusals as a whole text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import pallas as pl
+from jax.extend.core import Primitive
+from jax_programs import spec
+
+import mithril_nb as ml
+from mithril_nb.cost.formulas.rules import USER_RULES
+from mithril_nb.errors import UnknownOptionError
+
+SMOOTH = Primitive("smooth")
+SMOOTH.def_abstract_eval(lambda x, **_: x)
+
+
+@pytest.fixture(autouse=True)
+def no_rules_are_left() -> Iterator[None]:
+    yield
+    for name in list(USER_RULES):
+        ml.register_cost(name, None)
+
+
+def program(x: Any) -> Any:
+    return SMOOTH.bind(x, order=3) + 1
+
+
+def items(equation: Any) -> int:
+    return equation.param["order"] * math.prod(equation.inputs[0].shape)
+
+
+def test_a_primitive_of_the_user_has_the_rule_of_the_user() -> None:
+    inspection = ml.inspect(program, spec(8, 4))
+    assert [(one.opcode, one.reason) for one in inspection.cost().unknown] == [("smooth", "no rule")]
+    ml.register_cost(SMOOTH, items)
+    cost = inspection.cost()  # counted again
+    assert (cost.unknown, cost.total.flops, cost.rows[0].flops) == ((), 4 * 32, 3 * 32)
+    assert cost.rows[0].explained == "flops: ml.register_cost with flops=96"
+    ml.register_cost("smooth", None)
+    assert [one.opcode for one in inspection.cost().unknown] == ["smooth"]
+
+
+def test_a_rule_may_return_every_figure() -> None:
+    ml.register_cost("smooth", lambda equation: {"flops": np.int64(5), "transcendentals": 2.4, "bytes_accessed": 7})
+    row = ml.inspect(program, spec(8, 4)).cost().rows[0]
+    assert (row.flops, row.transcendentals, row.bytes_accessed) == (5, 2, 7)
+    assert row.formula == "flops + calls transcendentals: ml.register_cost"
+    ml.register_cost("smooth", lambda equation: {"transcendentals": 3})
+    row = ml.inspect(program, spec(8, 4)).cost().rows[0]
+    assert (row.flops, row.transcendentals, row.bytes_accessed) == (0, 3, 2 * 4 * 32)
+    ml.register_cost("smooth", lambda equation: None)
+    assert ml.inspect(program, spec(8, 4)).cost().rows[0].unknown == "no rule"
+
+
+def test_sizes_that_have_names_go_through_a_rule() -> None:
+    ml.register_cost(SMOOTH, items)
+    (b,) = jax.export.symbolic_shape("b")
+    cost = ml.inspect(program, spec(b, 4)).cost()
+    assert (cost.formula(), cost.at(b=8).total.flops) == ("16·b", 128)
+    ml.register_cost(SMOOTH, lambda equation: int(np.zeros(equation.inputs[0].shape).size))
+    cost = ml.inspect(program, spec(b, 4)).cost()
+    assert cost.rows[0].formula == "size unknown: the rule of 'smooth' needs numbers"
+    assert cost.at(b=8).total.flops == 64
+
+
+def test_a_rule_of_the_user_goes_before_that_of_the_package() -> None:
+    ml.register_cost("dot_general", lambda equation: 11)
+    assert ml.inspect(jnp.matmul, spec(3, 3), spec(3, 3)).cost().total.flops == 11
+
+    def kernel(x: Any, out: Any) -> None:
+        out[...] = x[...] @ x[...]
+
+    call = pl.pallas_call(kernel, out_shape=spec(8, 8), interpret=True)
+    assert ml.inspect(call, spec(8, 8)).cost().total.flops == 11
+    ml.register_cost("pallas_call", lambda equation: 13)
+    assert ml.inspect(call, spec(8, 8)).cost().total.flops == 13
+    ml.register_cost("ffi_call", lambda equation: 17 * len(equation.param["target_name"]))
+    assert ml.inspect(jax.ffi.ffi_call("four", spec(4)), spec(4)).cost().total.flops == 17 * 4
+    ml.assert_cost(jax.ffi.ffi_call("four", spec(4)), spec(4), flops=68, unknown="fail")
+
+
+@pytest.mark.parametrize("given", [3, None, "", lambda x: x])
+def test_what_is_no_primitive_is_refused(given: Any) -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.register_cost(given, items)
+    lines = str(error.value).splitlines()
+    assert lines[0].startswith("ml.register_cost needs a primitive, not ")
+    assert lines[1:] == [
+        "    needs  a jax.extend.core.Primitive, or its name",
+        f"    given  {type(given).__name__}",
+        '    Try: ml.register_cost("ffi_call", lambda equation: 1_000)',
+    ]
+
+
+def test_what_is_no_rule_is_refused() -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.register_cost(SMOOTH, 1000)  # pyright: ignore[reportArgumentType]
+    assert str(error.value) == (
+        "ml.register_cost needs a function as the rule of 'smooth', not 1000.\n"
+        "    needs  a function of an equation that returns FLOPs\n"
+        "    given  int\n"
+        "    Try: ml.register_cost('smooth', lambda equation: 1_000)"
+    )
+
+
+def test_what_holds_equations_takes_no_rule() -> None:
+    with pytest.raises(UnknownOptionError) as error:
+        ml.register_cost("scan", items)
+    assert str(error.value) == (
+        "ml.register_cost cannot take 'scan': its cost is that of the equations it holds.\n"
+        "    because  a rule for it would count them twice\n"
+        "    Try: ml.register_cost(\"ffi_call\", lambda equation: 1_000)  # or another primitive that 'scan' holds"
+    )
+
+
+RETURNED = {
+    "a text": (
+        lambda equation: "many",
+        "the rule that ml.register_cost was given for 'smooth' returns 'many', no count.\n"
+        "    needs  numbers of at least 0, or a dict of them\n"
+        "    given  str\n"
+        "    Try: ml.register_cost('smooth', lambda equation: 1_000)",
+    ),
+    "less than nothing": (
+        lambda equation: -1,
+        "the rule that ml.register_cost was given for 'smooth' returns -1, no count.\n"
+        "    needs  numbers of at least 0, or a dict of them\n"
+        "    given  int\n"
+        "    Try: ml.register_cost('smooth', lambda equation: 1_000)",
+    ),
+    "another figure": (
+        lambda equation: {"flop": 1},
+        "the rule that ml.register_cost was given for 'smooth' returns 'flop', no figure.\n"
+        "    figures  flops, transcendentals, bytes_accessed\n"
+        "    Try: ml.register_cost('smooth', lambda equation: {\"flops\": 1_000})",
+    ),
+    "an error": (
+        lambda equation: 1 / 0,
+        "the rule that ml.register_cost was given for 'smooth' raised ZeroDivisionError.\n"
+        "    error   'division by zero'\n"
+        "    inputs  ((8, 4) float32,)\n"
+        "    Try: ml.register_cost('smooth', lambda equation: 1_000)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RETURNED)
+def test_a_rule_that_returns_no_count_is_named(case: str) -> None:
+    rule, told = RETURNED[case]
+    ml.register_cost(SMOOTH, rule)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UnknownOptionError) as error:
+        ml.inspect(program, spec(8, 4)).cost()
+    assert str(error.value) == told

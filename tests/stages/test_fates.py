@@ -1,0 +1,211 @@
+"""What became of equations, ops and instructions: kept, fused, merged, simplified or dropped, and in which pass."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+from jax_programs import spec
+
+import mithril_nb as ml
+from benchmarks.corpus import corpus
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.stages import Inspection, inspect
+from mithril_nb.stages.xla.passes import Fate
+
+X = spec(32, 64)
+W = spec(64, 64)
+
+
+def program(x, w):
+    first = jnp.tanh(x @ w)
+    second = jnp.tanh(x @ w)
+    jnp.cos(x)
+    added = first + second + 0.0
+    positive = jax.nn.relu(added)
+    turned = jnp.negative(jnp.negative(positive))
+    return lax.sort(jnp.exp(turned)), (jnp.sin(x) @ w) * 2
+
+
+@pytest.fixture(scope="module")
+def inspection() -> Inspection:
+    return inspect(program, X, W)
+
+
+def fate(inspection: Inspection, primitive: str, at: int = 0) -> Fate:
+    found = [one for one in inspection.equations if one.primitive == primitive]
+    return inspection.who_changed("jaxpr", found[at].id)
+
+
+def test_what_became_of_equations(inspection: Inspection) -> None:
+    hlo = {one.id: one for one in inspection.stage("hlo").instructions}
+    kept = fate(inspection, "sort")
+    assert kept.became == "kept"
+    assert {hlo[one.into].opcode for one in kept.outcomes} == {"sort"}
+    fused = fate(inspection, "exp")
+    assert fused.became == "fused"
+    assert all(hlo[name].opcode == "fusion" for name in fused.fused_into)
+    merged = fate(inspection, "tanh", 1)
+    (outcome,) = merged.outcomes
+    assert (merged.became, outcome.by and outcome.by.name) == ("merged", "cse")
+    first = next(one.id for one in inspection.equations if one.primitive == "tanh")
+    assert outcome.equations == (first,)
+    for at in (0, 1):
+        negated = fate(inspection, "neg", at)
+        assert [(one.became, one.by and one.by.name) for one in negated.outcomes] == [("simplified", "algsimp")]
+    assert str(fate(inspection, "cos")) == "dropped: nothing uses it"
+
+
+def test_ops_of_stablehlo_have_the_fate_of_their_equations(inspection: Inspection) -> None:
+    for primitive, opcode in (("sort", "sort"), ("exp", "exponential"), ("sin", "sine"), ("neg", "negate")):
+        op = next(one for one in inspection.stage("stablehlo").instructions if one.opcode == f"stablehlo.{opcode}")
+        assert inspection.who_changed("stablehlo", op.id) == fate(inspection, primitive), opcode
+    add = [one for one in inspection.stage("stablehlo").instructions if one.opcode == "stablehlo.add"][1]
+    told = "dropped: no instruction is left of it when StableHLO becomes HLO"
+    assert str(inspection.who_changed("stablehlo", add.id)) == told  # + 0.0
+    call = next(one for one in inspection.stage("stablehlo").instructions if "call" in one.opcode)
+    assert inspection.who_changed("stablehlo", call.id).became == "inlined"
+
+
+def test_fates_as_text_and_as_data(inspection: Inspection) -> None:
+    merged = fate(inspection, "tanh", 1)
+    (outcome,) = merged.outcomes
+    assert outcome.by is not None
+    number = outcome.by.number
+    assert str(merged) == f"tanh.3: merged with tanh.2 by pass {number} cse (equation 1)"
+    data = merged.as_data()
+    assert json.loads(json.dumps(data)) == data
+    assert data == {
+        "became": "merged",
+        "appeared": None,
+        "vanished": None,
+        "fused_into": [],
+        "outcomes": [
+            {
+                "became": "merged",
+                "instruction": "tanh.3",
+                "into": "tanh.2",
+                "pass": number,
+                "equations": ["1"],
+                "reason": "",
+            }
+        ],
+    }
+
+
+def test_a_function_that_two_calls_share_has_a_fate_for_each_equation() -> None:
+    @jax.jit
+    def shared(x):
+        return jnp.exp(jnp.sin(x))
+
+    found = inspect(lambda x, w: (shared(x) @ w, shared(x * 2) @ w), X, W)
+    exps = [one.id for one in found.equations if one.primitive == "exp"]
+    assert len(exps) == 2
+    hlo = {one.id: one for one in found.stage("hlo").instructions}
+    for id in exps:
+        known = found.who_changed("jaxpr", id)
+        assert known.became == "fused"
+        assert all(id in hlo[name].equations for name in known.fused_into), known
+
+
+def test_there_is_no_fate_of_what_is_not_there(inspection: Inspection) -> None:
+    for stage, id in (("jaxpr", "99"), ("asm", "x")):
+        with pytest.raises(StageUnavailableError) as raised:
+            inspection.who_changed(stage, id)
+        assert str(raised.value) == (
+            f"stage {stage!r} of program 'program' has no instruction {id!r} that passes change.\n"
+            "    stages  jaxpr, stablehlo, hlo_before, hlo\n"
+            '    Try: inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)'
+        )
+
+
+def test_a_given_program_has_the_fates_that_names_prove() -> None:
+    wanted = inspect(program, X, W)
+    given = ml.inspect(jax.jit(program).lower(X, W))
+    ops = [one for one in given.stage("stablehlo").instructions if one.opcode != "func.func"]
+    traced = [one for one in wanted.stage("stablehlo").instructions if one.opcode != "func.func"]
+    assert [one.opcode for one in ops] == [one.opcode for one in traced]
+    found: Counter[str] = Counter()
+    for op, same in zip(ops, traced, strict=True):
+        known = given.who_changed("stablehlo", op.id)
+        found[known.became] += 1
+        assert known.became in ("unknown", wanted.who_changed("stablehlo", same.id).became), op
+    assert min(found["kept"], found["fused"]) > 0
+    for opcode in ("stablehlo.tanh", "stablehlo.negate"):  # two of each, with one name
+        for op in (one for one in ops if one.opcode == opcode):
+            assert str(given.who_changed("stablehlo", op.id)) == "unknown"
+    for one in given.stage("hlo_before").instructions:
+        if one.opcode in ("tanh", "negate"):
+            (outcome,) = given.who_changed("hlo_before", one.id).outcomes
+            assert outcome.became in ("unknown", "kept")
+            assert (outcome.by is None) == (outcome.became == "kept")
+
+
+def test_a_given_program_has_no_fates_where_it_has_no_stage() -> None:
+    lowered = jax.jit(jnp.sin).lower(jnp.ones(3))
+    cases = (
+        (lowered, "jaxpr", "a jax.stages.Lowered", "jaxpr", "compiled"),
+        (lowered.compile(), "stablehlo", "a jax.stages.Compiled", "StableHLO", "compiled"),
+        (lowered.compile(), "hlo", "a jax.stages.Compiled", "record of how XLA compiled it", "compiled"),
+        (
+            lowered.as_text(dialect="hlo"), "hlo_before", "HLO text before XLA's passes",
+            "record of how XLA compiled it", "lowered",
+        ),
+    )  # fmt: skip
+    for target, stage, kind, what, source in cases:
+        with pytest.raises(StageUnavailableError) as raised:
+            ml.inspect(target).who_changed(stage, "0")
+        assert str(raised.value) == (
+            f"program 'sin' has no {what}.\n"
+            f"    reason  this program was given as {kind}: it has no {what}\n"
+            f'    Try: inspection.cost(source="{source}")  # counts what there is'
+        )
+    with pytest.raises(StageUnavailableError) as raised:
+        ml.inspect(lowered).who_changed("hlo", "none")
+    assert str(raised.value) == (
+        "stage 'hlo' of program 'sin' has no instruction 'none' that passes change.\n"
+        "    stages  stablehlo, hlo_before, hlo\n"
+        '    Try: inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)'
+    )
+
+
+def test_fates_agree_with_the_optimized_program(stress) -> None:
+    big = ("sharded", "ResNet", "GPT-2")
+    names = [name for name in corpus() if not name.startswith(big)]
+    count: Counter[str] = Counter()
+    for name in names[:: max(1, len(names) // stress.size(short=3, long=len(names)))]:
+        fn, args = corpus()[name]()
+        count += check(inspect(fn, *args))
+    stress.report(**count)
+    assert count["unknown"] <= 0.02 * sum(count.values())
+    assert min(count["kept"], count["fused"], count["simplified"]) > 0
+
+
+def check(inspection: Inspection) -> Counter[str]:
+    hlo = {one.id: one for one in inspection.stage("hlo").instructions}
+    before = {one.id: one for one in inspection.stage("hlo_before").instructions}
+    found: Counter[str] = Counter()
+    for equation in inspection.equations:
+        known = inspection.who_changed("jaxpr", equation.id)
+        if equation.is_call:
+            continue
+        found[known.became] += 1
+        for one in known.outcomes:
+            place = equation, one
+            if one.became in ("kept", "fused"):
+                assert one.into in hlo, place
+            if one.became == "kept":
+                assert hlo[one.into].opcode not in ("call",), place
+            if one.became == "fused":
+                assert hlo[one.into].opcode == "fusion", place
+            if known.became == "simplified":  # nothing that is left does its work
+                left = [each for each in hlo.values() if each.origin == "tagged" and each.equations == (equation.id,)]
+                assert {each.opcode for each in left} <= {"broadcast", "constant", "parameter", "tuple"}, (place, left)
+            if one.became in ("merged", "simplified", "inlined"):
+                assert one.instruction in before, place
+                assert one.by is not None, place
+    return found

@@ -1,0 +1,160 @@
+"""Numbers in calls of modules, of functions of modules, and of what other libraries jit."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import flax.linen as nn
+import haiku as hk
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+
+import mithril_nb as ml
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+
+X = jax.ShapeDtypeStruct((4, 5), "float32")
+ROW = jax.ShapeDtypeStruct((5,), "float32")
+
+
+class Linen(nn.Module):
+    @nn.compact
+    def __call__(self, x: Any, train: bool = False, scale: float = 1.0) -> Any:
+        return nn.Dropout(0.5, deterministic=not train)(nn.Dense(3)(x)) * scale
+
+
+class Nnx(nnx.Module):
+    def __init__(self) -> None:
+        self.linear = nnx.Linear(5, 5, rngs=nnx.Rngs(0))
+
+    def __call__(self, x: Any, count: int = 1) -> Any:
+        for _ in range(count):
+            x = jnp.sin(self.linear(x))
+        return x
+
+
+class Equinox(eqx.Module):
+    linear: eqx.nn.Linear
+    count: int
+    scale: float
+
+    def __call__(self, x: Any, more: int = 0) -> Any:
+        for _ in range(self.count + more):
+            x = jnp.sin(x)
+        return self.linear(x) * self.scale
+
+
+EQUINOX = Equinox(eqx.nn.Linear(5, 3, key=jax.random.key(0)), 1, 2.0)
+
+
+def step(model: Any, x: Any, rate: float, count: int) -> Any:
+    return model(x, count).sum() * rate
+
+
+def named(*args: Any, **how: Any) -> tuple[list[str], int]:
+    """The inputs that are no parameters, and how many sines there are."""
+    found = ml.inspect(*args, **how)
+    sines = sum(one.primitive == "sin" for one in found.equations)
+    return [one.name for one in found.inputs if one.argument in ("x", "rate", "count", "more", "n")], sines
+
+
+def test_numbers_that_a_module_receives_are_static() -> None:
+    keys = {"rngs": {"dropout": jax.random.key(0)}}
+    training = ml.inspect(Linen(), X, train=True, scale=2.0, kwargs=keys)
+    assert "random_bits" in {one.primitive for one in training.equations}
+    assert "scale" not in [one.name for one in training.inputs]
+    assert named(Nnx(), X, count=2) == (["x"], 2)
+    assert named(EQUINOX, ROW, 2) == (["x"], 3)
+    assert named(functools.partial(EQUINOX, more=2), ROW) == (["x"], 3)
+    transform = hk.transform(lambda x, n: hk.Linear(3)(jnp.sin(x)) if n else x)
+    assert named(transform, X, n=1) == (["x"], 1)
+
+
+def test_numbers_in_a_module_are_static_and_numbers_beside_it_are_traced() -> None:
+    assert named(step, Nnx(), X, 0.1, 2, static_argnames="count") == (["x", "rate"], 2)
+    assert named(step, EQUINOX, ROW, 0.1, 2, static_argnums=3) == (["x", "rate"], 3)
+    assert named(functools.partial(step, Nnx(), count=2), X, 0.1) == (["x", "rate"], 2)
+    model = Nnx()
+    with pytest.raises(StageUnavailableError) as caught:
+        ml.inspect(lambda x, n: model(x, n), X, 2).cost()
+    assert str(caught.value).endswith('Try: ml.inspect(f, x, 2, static_argnames="n")')
+    with pytest.raises(StageUnavailableError) as caught:
+        ml.inspect(step, model, X, 0.1, 2).cost()
+    assert str(caught.value).endswith('Try: ml.inspect(step, model, x, 0.1, 2, static_argnames="count")')
+
+
+def test_jits_of_other_libraries_keep_what_they_take_as_static() -> None:
+    for static in ({"static_argnames": "count"}, {"static_argnums": 3}):
+        assert named(nnx.jit(step, **static), Nnx(), X, 0.1, 2) == (["x", "rate"], 2)
+    assert named(nnx.jit(lambda x, n: jnp.sin(x) * n), X, 2) == (["x", "n"], 1)
+    assert named(eqx.filter_jit(step), EQUINOX, ROW, 0.1, 2) == (["x"], 3)
+
+
+def test_a_container_of_arrays_and_numbers_needs_an_argument_for_the_number() -> None:
+    def repeated(params: Any, x: Any) -> Any:
+        return sum(x @ params["w"] for _ in range(params["count"]))
+
+    with pytest.raises(StageUnavailableError) as caught:
+        ml.inspect(repeated, {"w": jnp.ones((5, 5)), "count": 2}, X).cost()
+    assert str(caught.value).endswith(
+        "Try: make the number in 'params' an argument of its own, and name that in static_argnames=."
+    )
+
+
+REFUSED = {
+    "a module": (
+        lambda: ml.inspect(Nnx(), X, count=2, static_argnames="count"),
+        """'Nnx' takes no static_argnames=.
+    static_argnames= is for  functions: numbers that a module receives are static
+    Try: ml.inspect(module, x)""",
+    ),
+    "a model": (
+        lambda: ml.inspect(ml.models.Linear(3), X, static_argnums=0),
+        """'Linear' takes no static_argnums=.
+    static_argnums= is for  functions: numbers that a module receives are static
+    Try: ml.inspect(model, input)""",
+    ),
+    "a jitted function": (
+        lambda: ml.inspect(jax.jit(lambda x, n: x[:n]), ROW, 2, static_argnames="n"),
+        """'<lambda>' is jitted: its own jax.jit declares what is static.
+    given  static_argnames='n'
+    Try: ml.inspect(jax.jit(f.__wrapped__, static_argnames='n'), x, n)""",
+    ),
+    "a name that there is not": (
+        lambda: ml.inspect(lambda x, n: x[:n], ROW, 2, static_argnames="m"),
+        """jax.jit rejects static_argnames='m' for '<lambda>'.
+    because    Jitted function has invalid argnames {'m'} in static_argnames. Function does not take these args.
+    arguments  x, n
+    Try: static_argnames='n'""",
+    ),
+    "a list": (
+        lambda: ml.inspect(lambda x, sizes: x.reshape(sizes), ROW, [5, 1], static_argnames="sizes"),
+        """jax.jit rejects 'sizes' of '<lambda>' as a static argument: it is not hashable.
+    given  sizes=[5, 1]
+    Try: ml.inspect(lambda x: f(x, [5, 1]), x)""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_static_arguments_that_there_are_not(what: str) -> None:
+    inspect, text = REFUSED[what]
+    with pytest.raises(UnknownOptionError) as caught:
+        inspect()
+    assert str(caught.value) == text
+
+
+def test_what_hands_options_on_takes_static_arguments() -> None:
+    def power(x: Any, n: int, scale: float) -> Any:
+        return jnp.sin(x) ** n * scale if n > 1 else x
+
+    given = {"n": 2, "scale": 3.0, "static_argnames": "n"}
+    assert ml.explore(power, ROW, **given)
+    ml.assert_cost(power, ROW, **given, flops=1_000)
+    assert (
+        ml.what_if(power, ROW, **given)(batch=10).after.total.flops
+        == 2 * ml.inspect(power, ROW, **given).cost().total.flops
+    )

@@ -1,0 +1,311 @@
+"""Functions are traced as `jax.jit` traces them: the same jaxpr, StableHLO and optimized HLO for the same call."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from jax_programs import programs
+from process import EIGHT_DEVICES
+from random_calls import random_call
+from same_as_jit import differences
+from stress import is_long
+
+import mithril_nb as ml
+from benchmarks.corpus import corpus
+from mithril_nb.errors import StageUnavailableError
+
+X = np.ones((3, 4), np.float32)
+
+
+class Pair(NamedTuple):
+    left: Any
+    right: Any
+
+
+class Scale:
+    def run(self, x: Any, n: Any) -> Any:
+        return x * n
+
+    @functools.partial(jax.jit, static_argnums=0, donate_argnums=1)
+    def jitted(self, x: Any, n: Any) -> Any:
+        return x * n
+
+
+def total(*parts: Any, k: Any = 1, **more: Any) -> Any:
+    return sum(parts) * k + sum(more.values())
+
+
+def flagged(x: Any, *, k: Any, flag: Any = True) -> Any:
+    return jnp.where(flag, x * k, x)
+
+
+def summed(x: Any, axis: int, keep: bool = False) -> Any:
+    return x.sum(axis, keepdims=keep)
+
+
+def first(x: Any, n: Any, /, **more: Any) -> Any:
+    return x * n + more["offset"]
+
+
+CALLS: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any], dict[str, Any]]] = {
+    "numbers": (lambda x, y: x + y, (3, 4), {}, {}),
+    "a library's function of numbers": (jnp.add, (3, 4.5), {}, {}),
+    "numbers of several kinds": (lambda a, b, c, d: (a * b, c & d), (3, 4.5, True, 7), {}, {}),
+    "a complex number": (lambda a, b: a * b, (1j, X), {}, {}),
+    "a list": (sum, ([1, 2.0, X],), {}, {}),
+    "containers": (lambda d: d["a"][0] * d["b"].left + d["b"].right, ({"a": (1, None), "b": Pair(2.0, X)},), {}, {}),
+    "numbers of NumPy": (lambda a, b, c: a * b + c, (np.float32(2), np.int64(4), np.bool_(True)), {}, {}),
+    "any number of arguments": (total, (X, 2, 3.0), {"z": 1, "y": np.int32(3)}, {}),
+    "keywords alone": (flagged, (X,), {"k": 2, "flag": False}, {}),
+    "positions alone": (first, (X, 3), {"offset": 2.0}, {}),
+    "static by name": (summed, (X, 1), {"keep": True}, {"static_argnames": ("axis", "keep")}),
+    "static by place": (summed, (X, 1), {}, {"static_argnums": 1}),
+    "static by place from the end": (lambda x, axis: x.sum(axis), (X, 1), {}, {"static_argnums": -1}),
+    "static by place, given by name": (summed, (X,), {"axis": 1}, {"static_argnums": 1}),
+    "static of a method": (Scale().run, (X, 3), {}, {"static_argnums": 1}),
+    "everything static": (lambda n: n * 2, (3,), {}, {"static_argnums": 0}),
+    "a partial": (functools.partial(jnp.clip, min=0.0), (X,), {}, {}),
+    "a partial that binds an array": (functools.partial(lambda w, n, x: (w @ x) * n, X.T, 3), (X,), {}, {}),
+    "a gradient by a whole number": (jax.grad(lambda n, x: (x * n).sum(), allow_int=True), (3, X), {}, {}),
+    "a gradient by a container": (
+        jax.value_and_grad(lambda p: (p["n"] * p["x"]).sum(), allow_int=True),
+        ({"n": 3, "x": X},),
+        {},
+        {},
+    ),
+    "an argument that has no tangent": (lambda x: 3, (np.zeros(3, jax.dtypes.float0),), {}, {}),
+    "nothing": (lambda x: None, (X,), {}, {}),
+    "nothing in containers": (lambda x: {"a": None, "b": (x + 1, None), "c": []}, (X,), {}, {}),
+    "nothing as an argument": (lambda x, y: x, (X, None), {}, {}),
+    "constants": (lambda x: (x, 3, 2.0, np.ones(2)), (X,), {}, {}),
+    "no arguments": (lambda: jnp.ones(3), (), {}, {}),
+    "an argument that is not used": (lambda x, y: x, (X, 3), {}, {}),
+    "only a call of a jitted function": (lambda x: jax.nn.softmax(x, axis=0), (X,), {}, {}),
+    "a jitted method": (Scale().jitted, (X, 3), {}, {}),
+    "a mapped function": (jax.vmap(lambda x, n: x * n, (0, None)), (X, 3), {}, {}),
+    "a random key": (lambda key: jax.random.normal(key, (3,)), (jax.random.key(0),), {}, {}),
+    "a spec of a weak type": (
+        lambda x: x * np.float16(2),
+        (jax.ShapeDtypeStruct((), "float32", weak_type=True),),
+        {},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CALLS)
+def test_a_call_makes_the_program_of_jit(what: str) -> None:
+    fn, args, kwargs, static = CALLS[what]
+    assert set(differences(fn, args, kwargs, **static)) <= {"hlo names"}
+    found = ml.inspect(fn, *args, kwargs=kwargs, **static)
+    unavailable = {name: found.stage(name).unavailable for name in ("python", "graph", "jaxpr", "stablehlo", "hlo")}
+    assert {name: why for name, why in unavailable.items() if why} == {}
+    assert found.cost().total.bytes_accessed is not None
+    assert found.cost("compiled").total.bytes_accessed is not None
+    jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn, **static)
+    if not static and what not in ("a jitted method", "a spec of a weak type"):  # it takes what JAX's own takes
+        jax.tree.map(np.testing.assert_array_equal, found.compiled(*args, **kwargs), jitted(*args, **kwargs))
+
+
+def test_numbers_are_weakly_typed_inputs_as_in_make_jaxpr() -> None:
+    found = ml.inspect(lambda x, y: x + y, 3, 4)
+    assert [(one.name, str(one.spec)) for one in found.inputs] == [("x", "() int32"), ("y", "() int32")]
+    assert [one.primitive for one in found.equations] == ["add"]
+    assert found.compiled(3, 4) == 7
+    (half,) = ml.inspect(lambda x, y: x * y, np.float16(1), 2.0).outputs
+    assert str(half.spec) == "() float16"  # a number does not widen it
+    same = jax.make_jaxpr(lambda x, y: x + y)(3, 4)
+    assert [one.weak_type for one in found._pipeline.traced.get().closed.in_avals] == [
+        one.weak_type for one in same.in_avals
+    ]
+
+
+PROGRAMS = {
+    **{name: make for name, make in corpus().items() if not name.startswith("sharded")},
+    **{name: lambda program=program: program for name, program in programs().items()},
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_corpus_makes_the_programs_of_jit(name: str) -> None:
+    fn, args = PROGRAMS[name]()
+    stages = ("stablehlo", "hlo") if is_long() or not name.endswith("train step") else ("stablehlo",)
+    assert set(differences(fn, args, stages=stages)) <= {"hlo names"}
+
+
+def test_random_calls_make_the_programs_of_jit(stress: Any) -> None:
+    calls = stress.size(short=50, long=500)
+    found = {}
+    kinds: Counter[str] = Counter()
+    for seed in range(calls):
+        call = random_call(seed)
+        kinds.update(call.kinds)
+        found[seed] = differences(call.fn, call.args, call.kwargs, **call.static)
+    stress.report(calls=calls, **kinds, hlo_named_otherwise=sum("hlo names" in one for one in found.values()))
+    assert {seed: one for seed, one in found.items() if set(one) - {"hlo names"}} == {}
+    assert {*kinds} == {"array", "container", "jitted", "keyword", "number", "partial", "static"}
+
+
+def test_a_gradient_by_whole_numbers_has_no_tangent_and_no_arithmetic() -> None:
+    found = ml.inspect(jax.grad(lambda n, x: (x * n).sum(), allow_int=True), 3, X)
+    assert [str(one.spec) for one in found.outputs] == ["() float0"]
+    assert found.stage("jaxpr").text.endswith("  in ((b'',):float0[]) }\n")
+    assert found.cost().total.flops == 0
+    assert found.compiled(3, X).dtype == jax.dtypes.float0
+
+
+# Sharded programs
+
+
+def test_a_sharded_jit_keeps_its_entry_its_shardings_and_what_it_donates() -> None:
+    tests = Path(__file__).parent.parent
+    environment = {
+        **os.environ,
+        **EIGHT_DEVICES,
+        "NPROC": "8",
+        "PYTHONPATH": os.pathsep.join(map(str, (tests.parent, tests, tests / "targets"))),
+    }
+    code = "import test_same_as_jit; test_same_as_jit.check_sharded()"
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+
+
+def check_sharded() -> None:
+    """What the test above runs in a process that has 8 devices."""
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(AxisType.Auto,))
+    rows, whole = (NamedSharding(mesh, PartitionSpec(*names)) for names in (("data",), ()))
+    x = jax.ShapeDtypeStruct((32, 16), "float32")
+    spread = jax.ShapeDtypeStruct((32, 16), "float32", sharding=rows)
+    params = {"w": jax.ShapeDtypeStruct((16, 16), "float32")}
+
+    def step(params: Any, x: Any, *, rate: Any, how: str = "up") -> Any:
+        out = jnp.tanh(x @ params["w"])
+        return {"w": params["w"] - rate * (x.T @ out)}, (out * out).mean()
+
+    def product(params: Any, x: Any, n: Any) -> Any:
+        return params, x @ params["w"] * n
+
+    class Spread:
+        @functools.partial(jax.jit, static_argnums=0, out_shardings=whole)
+        def run(self, x: Any, n: Any) -> Any:
+            return x * n
+
+    inputs = {"in_shardings": (whole, rows), "out_shardings": (whole, rows), "donate_argnums": 0}
+    every = {**inputs, "in_shardings": (whole, rows, whole)}
+    keywords = jax.jit(step, static_argnames="how", out_shardings=(whole, whole), donate_argnums=0)
+    cases: dict[str, tuple[Any, tuple[Any, ...], dict[str, Any]]] = {
+        "keywords": (keywords, (params, spread), {"rate": 0.1, "how": "up"}),
+        "a static argument": (jax.jit(product, static_argnums=2, **inputs), (params, x, 3), {}),
+        "a number": (jax.jit(product, **every), (params, x, 3), {}),
+        "a method": (Spread().run, (spread, 3), {}),
+        "only the arguments": (lambda x: x.sum(0), (spread,), {}),
+        "only a call": (lambda x: jax.jit(lambda x: x * 2, out_shardings=rows)(x), (x,), {}),
+        **{name: (*make(), {}) for name, make in corpus().items() if name.startswith("sharded")},
+    }
+    found = {name: differences(fn, args, kwargs) for name, (fn, args, kwargs) in cases.items()}
+    assert {name: one for name, one in found.items() if one} == {}
+    text = ml.inspect(cases["a static argument"][0], params, x, 3).stage("stablehlo").text
+    assert "@jit_product" in text
+    assert "tf.aliasing_output" in text or "jax.buffer_donor" in text
+
+
+# Numbers that Python needs while it traces
+
+
+def repeated(x: Any, count: int, scale: float = 1.0) -> Any:
+    for _ in range(count):
+        x = jnp.sin(x)
+    return x * scale
+
+
+def repeated_by(x: Any, config: Any) -> Any:
+    return repeated(x, config["count"]) * config["scale"]
+
+
+def first_of(count: int, /, x: Any) -> Any:
+    return x[:count] if count > 1 else x
+
+
+NEEDED = {
+    "an axis": (
+        lambda: ml.inspect(jnp.sum, X, axis=0),
+        """'sum' needs the value of 'axis', which jax.jit traces as an array without a value.
+    given    axis=0
+    because  ConcretizationTypeError
+    Try: ml.inspect(jax.numpy.sum, a, axis=0, static_argnames="axis")""",
+    ),
+    "one of two numbers": (
+        lambda: ml.inspect(repeated, X, 3, 2.0),
+        """'repeated' needs the value of 'count', which jax.jit traces as an array without a value.
+    given    count=3
+    because  TracerIntegerConversionError
+    Try: ml.inspect(repeated, x, 3, 2.0, static_argnames="count")""",
+    ),
+    "a place that has no name": (
+        lambda: ml.inspect(first_of, 2, X),
+        """'first_of' needs the value of 'count', which jax.jit traces as an array without a value.
+    given    count=2
+    because  TracerBoolConversionError
+    Try: ml.inspect(first_of, 2, x, static_argnums=0)""",
+    ),
+    "a tuple": (
+        lambda: ml.inspect(jnp.zeros, (4, 64)),
+        """'zeros' needs the value of 'shape', which jax.jit traces as an array without a value.
+    given    shape=(4, 64)
+    because  TypeError
+    Try: ml.inspect(jax.numpy.zeros, (4, 64), static_argnames="shape")""",
+    ),
+    "a container": (
+        lambda: ml.inspect(repeated_by, X, {"count": 3, "scale": 2.0}),
+        """'repeated_by' needs the value of 'config', which jax.jit traces as an array without a value.
+    given    config={'count': 3, 'scale': 2.0}
+    because  TracerIntegerConversionError
+    Try: ml.inspect(lambda x: repeated_by(x, {'count': 3, 'scale': 2.0}), x)""",
+    ),
+    "a jitted function": (
+        lambda: ml.inspect(jax.jit(repeated), X, 3),
+        """'repeated' needs the value of 'count', which jax.jit traces as an array without a value.
+    given    count=3
+    because  TracerIntegerConversionError
+    Try: ml.inspect(jax.jit(repeated.__wrapped__, static_argnames="count"), x, 3)""",
+    ),
+    "a number that is too large": (
+        lambda: ml.inspect(lambda x, n: x * (n % 7), X, 2**40),
+        """'<lambda>' needs the value of 'n', which jax.jit traces as an array without a value.
+    given    n=1099511627776
+    because  OverflowError
+    Try: ml.inspect(f, x, 1099511627776, static_argnames="n")""",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NEEDED)
+def test_a_number_that_python_needs_is_named(what: str) -> None:
+    inspect, text = NEEDED[what]
+    with pytest.raises(StageUnavailableError) as caught:
+        inspect().cost()
+    # JAX's own words differ from release to release.
+    assert re.sub(r"(    because  \w+): .{8,80}\n", r"\1\n", str(caught.value)) == text
+
+
+def test_what_fails_with_its_numbers_too_fails_as_in_jax() -> None:
+    with pytest.raises(StageUnavailableError, match="program '<lambda>' cannot be traced"):
+        ml.inspect(lambda x, n: x @ x * n, X, 3).cost()
+
+
+def test_the_stage_names_the_line_that_needs_a_number() -> None:
+    why = ml.inspect(repeated, X, 3).stage("jaxpr").unavailable or ""
+    assert why.startswith("StageUnavailableError: 'repeated' needs the value of 'count'")
+    assert why.endswith("for _ in range(count):")
