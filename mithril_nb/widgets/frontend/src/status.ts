@@ -13,7 +13,7 @@ export class Status {
 
   constructor(private readonly store: Store) {
     this.root.append(this.figures, h("span", { class: "mnb-grow" }), this.waiting);
-    this.leave = [store.on("snapshot", () => this.update()), store.on("said", () => this.paintWaiting()), store.kernel.watch(() => this.paintWaiting())];
+    this.leave = [store.on("snapshot", () => this.update()), store.on("outcome", () => this.paintWaiting()), store.kernel.watch(() => this.paintWaiting())];
     this.update();
   }
 
@@ -50,7 +50,7 @@ export class Status {
     if (this.timer !== null) clearInterval(this.timer);
     this.timer = null;
     if (connection !== "waiting" || !waiting) {
-      text(this.waiting, this.store.said);
+      text(this.waiting, this.store.outcome);
       return;
     }
     const say = (): void => text(this.waiting, `Waiting for the kernel: “${waiting.name.replaceAll("_", " ")}”, ${seconds((performance.now() - waiting.since) / 1000)}`);

@@ -5,7 +5,7 @@ import type { Anchor, Links, StageText } from "./links";
 import type { Cost, CostView, Diagnostic, Figure, Run, Snapshot, Source, StageName } from "./types";
 import { UNATTRIBUTED, linksOf, noLinks, sameAnchor, sameAnchors, selectionOf } from "./links";
 
-export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost" | "said";
+export type Topic = "snapshot" | "run" | "links" | "stages" | "panes" | "edge" | "tab" | "passes" | "cost" | "outcome";
 
 export const PANE_ORDER = ["jaxpr", "stablehlo", "hlo"];
 
@@ -25,8 +25,8 @@ export class Store {
   pinnedIn: StageName | null = null;
   selectedEdge: string | null = null;
   tab = "cost";
-  /** What the last command of the user did, for the status line; "" from the next command on. */
-  said = "";
+  /** The result of the last command, for the status line; "" from the next command on. */
+  outcome = "";
   /** What the Cost tab shows: how, by which ways of counting (the latest chosen last), and which figure. */
   cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: ["analytic"], figure: "flops" };
   /** The costs that came for a source, each of a version of the model. */
@@ -188,20 +188,20 @@ export class Store {
     // The kernel adds blocks after its own selection, and may select another block for any command.
     this.kernel.flush("select");
     this.isSelectionSure = false;
-    this.say("");
+    this.report("");
     const turn = ++this.turn;
-    void this.kernel.send(name, args).then(({ ok }) => ok && turn === this.turn && this.say(done));
+    void this.kernel.send(name, args).then(({ ok }) => ok && turn === this.turn && this.report(done));
   }
 
-  /** Remove blocks, and say so: with the focus elsewhere the eye may miss it. */
+  /** Remove blocks, and name them in the status line: with the graph out of view the change is easy to miss. */
   remove(paths: string[]): void {
     this.command("remove", { paths }, `Removed ${paths.join(", ")}. Undo: Ctrl+Z`);
   }
 
-  private say(what: string): void {
-    if (what === this.said) return;
-    this.said = what;
-    this.emit("said");
+  private report(what: string): void {
+    if (what === this.outcome) return;
+    this.outcome = what;
+    this.emit("outcome");
   }
 
   /** Select where a problem is, so that the eye finds it. */

@@ -56,7 +56,7 @@ describe("a newcomer", () => {
     el.remove();
   });
 
-  test("reads beside the Train button why a run was refused, until a command succeeds", async () => {
+  test("shows beside the Train button why a run was refused, until a command succeeds", async () => {
     session.change({ run: { ...session.snapshot.run, state: "done" } });
     session.refuses = ["train", "rename"];
     click('[data-mnb-action="train.run"]');
@@ -106,7 +106,7 @@ describe("a newcomer", () => {
     expect(sent("remove")).toEqual([]);
   });
 
-  test.each([".mnb-root", ".mnb-board", '[data-mnb-action="canvas.fit"]', '[data-mnb-action="inspector.rename"]'])("removes the selected block by Delete at %s, and reads what was removed", async (place) => {
+  test.each([".mnb-root", ".mnb-board", '[data-mnb-action="canvas.fit"]', '[data-mnb-action="inspector.rename"]'])("removes the selected block by Delete at %s, and names what was removed", async (place) => {
     const line = find('.mnb-status [role="status"]');
     click('[data-mnb-node="gelu_0"]');
     key(place, "Delete");
@@ -117,7 +117,7 @@ describe("a newcomer", () => {
     expect(line.textContent).toBe("");
   });
 
-  test("reads nothing of a removal that was refused or is undone already", async () => {
+  test("names no removal that was refused or is undone already", async () => {
     session.refuses = ["remove"];
     click('[data-mnb-node="gelu_0"]');
     click('[data-mnb-action="inspector.remove"]');
@@ -143,7 +143,7 @@ describe("a newcomer", () => {
     await vi.waitFor(() => expect(find('.mnb-status [role="status"]').textContent).toBe("The saved 1 edit stays in .mithril_nb/d-3f.json, beside the notebook."));
   });
 
-  test.each([["done", "The trained parameters ended with the kernel, unless they were saved."], ["stopped", "The trained parameters ended with the kernel, unless they were saved."], ["failed", ""], ["idle", ""]] as const)("says of a run that is %s and of its kernel: %s", (state, words) => {
+  test.each([["done", "The trained parameters ended with the kernel, unless they were saved."], ["stopped", "The trained parameters ended with the kernel, unless they were saved."], ["failed", ""], ["idle", ""]] as const)("a run that is %s, after its kernel ended: %s", (state, words) => {
     const message = find(".mnb-train .mnb-inline-problem");
     session.change({ run: { ...session.snapshot.run, state, message: "" } });
     expect(message.hidden).toBe(true);
@@ -152,7 +152,7 @@ describe("a newcomer", () => {
     expect(find(".mnb-train").dataset["mnbRun"]).toBe(state);
   });
 
-  test("says in words what is wrong with an empty shape", () => {
+  test("explains in words why an empty shape is refused", () => {
     const input = find<HTMLInputElement>("[data-mnb-shape]");
     type(input, "");
     key(input, "Enter");
