@@ -19,6 +19,8 @@ from mithril_nb.errors import Diagnostic, MithrilError
 _TARGETS = """\
 TARGET is one of
   model.json        a file that ml.save(model, path) wrote; reading it runs no code. --shape gives its inputs shapes.
+  step.mlir         a file with StableHLO (.mlir) or HLO (.hlo), as text (.txt too) or serialized (.pb, .bin), or an
+                    exported program; reading it runs no code.
   module:name       something in a module, which is imported from here: that runs the module. It may be
                     a function, with its arguments by --arg, or by an attribute example_args, a tuple;
                     a function that takes nothing, which is called and gives (function, arguments), a model or a module;
@@ -27,6 +29,7 @@ TARGET is one of
   mithril-nb show model.json --shape input=32,784 --stage hlo --block linear_0
   mithril-nb show jax.nn:gelu --arg "f32[32,784]" --stage stablehlo
   mithril-nb show train:step --passes
+  mithril-nb show step.mlir --stage cost
 """
 
 
@@ -105,7 +108,7 @@ def _add_report(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_target(parser: argparse.ArgumentParser, program: str) -> None:
-    parser.add_argument("target", metavar="TARGET", help="model file or module:name, see below")
+    parser.add_argument("target", metavar="TARGET", help="model file, program file or module:name, see below")
     parser.add_argument(
         "--shape", action="append", default=[], metavar="INPUT=32,784", help="shape of a model's input; may be repeated"
     )

@@ -24,6 +24,8 @@ SHOWN = ("graph", "python", "jaxpr", "stablehlo", "hlo_before", "hlo", "llvm", "
 
 def show_target(options: argparse.Namespace) -> int:
     """Print what is asked for."""
+    from mithril_nb.stages.given import first_stage
+
     target = find_target(options.target, bool(options.arg))
     is_part = bool(options.block or options.role)
     is_other = options.graph or options.passes or options.number is not None
@@ -38,8 +40,8 @@ def show_target(options: argparse.Namespace) -> int:
         _show_passes(inspection, options.json)
     elif options.number is not None:
         _show_pass(inspection, options.number, options.json)
-    elif options.graph:
-        stage = "jaxpr" if options.stage in ("graph", "source", "cost") else options.stage
+    elif options.graph or (options.stage == "graph" and inspection.given is not None and not is_part):
+        stage = first_stage(inspection) if options.stage in ("graph", "source", "cost") else options.stage
         _show_stage_graph(inspection, stage, options.json)
     elif options.stage == "cost":
         _show_cost(inspection, options.json)
@@ -213,6 +215,8 @@ def _show_short(inspection: Inspection, options: argparse.Namespace) -> None:
 
 def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -> list[Instruction]:
     """Return the instructions that do work of the block in the part of a step; a fusion may do that of several."""
+    from mithril_nb.stages.given import known_equations
+
     if not (options.block or options.role):
         return list(stage.instructions)
 
@@ -220,7 +224,7 @@ def _chosen(inspection: Inspection, stage: Stage, options: argparse.Namespace) -
         is_inside = not options.block or path == options.block or path.startswith(f"{options.block}/")
         return is_inside and options.role in (None, role)
 
-    asked = {one.id for one in inspection.equations if is_asked_for(one.block, one.role)}
+    asked = {one.id for one in known_equations(inspection) if is_asked_for(one.block, one.role)}
     return [
         one
         for one in stage.instructions

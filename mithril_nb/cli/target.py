@@ -1,4 +1,4 @@
-"""What a person names on the command line, a model file or `module:name`, and the program that it means."""
+"""What a person names on the command line, a file or `module:name`, and the program that it means."""
 
 from __future__ import annotations
 
@@ -8,22 +8,26 @@ import importlib
 import inspect
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.errors import Diagnostic, MithrilError, ModelFileError, UnexpectedInputError, UnknownOptionError
+from mithril_nb.stages.records import PROGRAM_SUFFIXES
 
 if TYPE_CHECKING:
     from mithril_nb.graph.records import LogicalGraph
+    from mithril_nb.models import Model
     from mithril_nb.stages import Inspection
 
 PROGRAMS = {"forward": "forward", "forward+backward": "forward+backward", "train-step": "train step"}
 """Programs as one types them, and as they are called."""
 _NAMED = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+_LOADED = re.compile(r"ml\.load\((.*)\)")
 _ARRAY = re.compile(r"([A-Za-z]\w*)\[([\d,\s]*)\]")
 _SHORT = re.compile(r"(bf|f|i|s|u|c)(\d+)(\w*)")
 _KINDS = {"bf": "bfloat", "f": "float", "i": "int", "s": "int", "u": "uint", "c": "complex"}
@@ -53,17 +57,17 @@ def find_target(text: str, has_args: bool) -> Target:
     """Return what a text names.
 
     Args:
-        text: Path of a model file, or `module:name`; the second is imported.
+        text: Path of a model file or of a program file, or `module:name`; the last is imported.
         has_args: Whether arguments are given besides; then a function is never called to find some.
 
     Raises:
         ModelFileError: There is no such file or module, or it is none of ours.
         UnknownOptionError: The module has no such name.
     """
-    from mithril_nb.models import load
-
+    if Path(text).suffix.lower() in PROGRAM_SUFFIXES:
+        return Target(Path(text).stem, Path(text), None, (), text)
     if not _NAMED.fullmatch(text) or Path(text).exists():
-        model = load(text)
+        model = _loaded(text)
         return Target(model.name or Path(text).stem, model, model.graph, (), text)
     value = _imported(text)
     args: Any = getattr(value, "example_args", ())
@@ -73,6 +77,22 @@ def find_target(text: str, has_args: bool) -> Target:
         value, args = _made(value)
     args = tuple(args) if isinstance(args, tuple | list) else (args,)
     return Target(text.rpartition(":")[2], value, _graph_of(value), () if has_args else args, text)
+
+
+def _loaded(path: str) -> Model:
+    """Return the model in a file; where the advice is to load another file, it is the path of that file, if any."""
+    from mithril_nb.models import load
+
+    try:
+        return load(path)
+    except ModelFileError as error:
+        problem = error.diagnostics[0]
+        other = _LOADED.fullmatch(problem.advice)
+        if other is None:
+            raise
+        near = str(ast.literal_eval(other[1]))
+        advice = shlex.quote(near) if Path(near).exists() else ""
+        raise ModelFileError(replace(problem, advice=advice)) from error
 
 
 def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-import jax
-
 from mithril_nb.cost.costs import Cost, of_equations
 from mithril_nb.cost.formulas.rules import repeated, sum_of
 from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
@@ -30,7 +28,9 @@ from mithril_nb.cost.records import (
 from mithril_nb.cost.side_by_side import Costs
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError, nearest, short_repr
+from mithril_nb.stages import jax_modules
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.given import known_equations
 from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Instruction, Stage
 
@@ -126,7 +126,8 @@ def costs_so_far(inspection: Inspection) -> Costs:
     Raises:
         StageUnavailableError: It cannot be traced.
     """
-    cost_of(inspection)
+    if inspection.given is None:
+        cost_of(inspection)
     made = [source for source, stage in _STAGES.items() if inspection.has_stage(stage)]
     return costs_of(inspection, ("analytic", *made))
 
@@ -140,6 +141,8 @@ def _analytic(inspection: Inspection) -> Cost:
 def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None) -> Cost:
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
+        if inspection.given is not None and source not in inspection.given.sources:
+            raise inspection.given.error(_STAGES[source])
         is_traced = inspection.stage("jaxpr").unavailable is None
         sizes = cost_of(inspection).symbols if is_traced else ()
         raise StageUnavailableError(
@@ -165,7 +168,7 @@ def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None)
         source_of(f"XLA {source}", lambda: inspection.analysis(source)),
         counted.once,
         counted.fusions,
-        order=tuple(dict.fromkeys(one.block for one in inspection.equations)),
+        order=tuple(dict.fromkeys(one.block for one in known_equations(inspection))),
         device=inspection.device,
         lines=_files(inspection).behind_instructions(stage.instructions),
     )
@@ -212,9 +215,7 @@ def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:
     """Return in words that XLA compiles what one device does, if there are several; before its passes it is all."""
     if source != "compiled":
         return ()
-    compiled = inspection.optimized
-    shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
-    count = max((len(sharding.device_set) for sharding in shardings), default=1)
+    count = jax_modules.devices_of(inspection.optimized)
     return (f"flops, transcendentals and bytes_accessed are those of one of {count} devices",) if count > 1 else ()
 
 
@@ -247,7 +248,7 @@ def _fusions(costs: Sequence[InstructionCost]) -> tuple[Fusion, ...]:
 
 def _trips(inspection: Inspection, stage: Stage) -> dict[str, int]:
     """Return how often loops go round of which the jaxpr tells it: XLA finds it out later than before its passes."""
-    equations = inspection.equations
+    equations = known_equations(inspection)
     trips = {one.id: _rounds(one) for one in equations if one.primitive in ("scan", "while")}
     runs = {one.id: one.repeats for one in equations if one.primitive == "while"}
     for one in equations if runs else ():

@@ -26,8 +26,9 @@ from mithril_nb.session.picture import GraphView, Picture
 from mithril_nb.session.subjects import Subject
 from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.session.worker import Worker
-from mithril_nb.stages import Inspection
+from mithril_nb.stages import Inspection, Stage
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.pipeline import NEEDS
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
@@ -61,13 +62,16 @@ class Exploration:
     """
 
     def __init__(self, inspection: Inspection, steps: TransformSteps | None = None):
-        self.inspection = told_of(inspection, _FIRST)
+        self._first = first_stage(inspection)
+        first = {*_FIRST, self._first}
+        self.inspection = told_of(inspection, first)
         self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
         self.cost: Cost | None = None
+        self._has_shares = False
         self._lock = threading.RLock()
         self._listeners: list[Listener] = []
-        self._wanted: set[str] = set(_FIRST)
+        self._wanted: set[str] = first
         self._blocks: dict[str, dict[str, Any]] = {}
         self._selection: tuple[str, ...] = ()
         self._notice: Diagnostic | None = None
@@ -95,6 +99,7 @@ class Exploration:
     def start(self) -> None:
         """Make what the first view shows."""
         self._quick.submit(self._work)
+        self._submit(self._first)
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until everything asked for is made; return whether it was in time."""
@@ -274,12 +279,14 @@ class Exploration:
         state = state_of(self.inspection.stage(name), 1)
         with self._lock:
             self.states[name] = state
-            if name == "jaxpr":
+            if name == self._first:
                 self._blocks = self._blocks_found()
         self._publish()
 
     def _blocks_found(self) -> dict[str, dict[str, Any]]:
         """Return what a page knows of the blocks: their kinds and hues."""
+        if self.inspection.given is not None:
+            return _blocks_in(self.inspection.stage(self._first))
         found = self.inspection.stage("graph").instructions
         hues = hues_of_blocks(one.id for one in found)
         known = {one.id: hue_of(one.id, hues) for one in found}
@@ -302,12 +309,14 @@ class Exploration:
 
     def _figure(self) -> None:
         """Work the costs out, and put them into the graph."""
-        if self.states["jaxpr"].state != "ready":
+        given = self.inspection.given
+        if self.states[self._first].state != "ready":
             return
-        if self.cost is None:
-            cost = cost_of(self.inspection)
+        if not self._has_shares:
+            cost = cost_of(self.inspection, "analytic" if given is None else given.sources[0])
             with self._lock:
-                self.cost = cost
+                self.cost = cost if given is None else None  # a page shows it as counted from the jaxpr
+                self._has_shares = True
             shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in self._blocks}
             self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
             self._publish()
@@ -338,3 +347,15 @@ class Exploration:
     def _tell(self, kind: str, value: Any) -> None:
         for listener in tuple(self._listeners):
             listener(kind, value)
+
+
+def _blocks_in(stage: Stage) -> dict[str, dict[str, Any]]:
+    """Return what a page knows of the blocks that a stage names: their hues."""
+    paths = dict.fromkeys(path for one in stage.instructions for path, _ in one.shares)
+    hues = hues_of_blocks(paths)
+    known = {path: hue_of(path, hues) for path in paths}
+    return {
+        path: {"path": path, "name": path.rpartition("/")[2], "kind": "",
+               "hue": HUES - 1 if hue is None else hue}
+        for path, hue in known.items()
+    }  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mithril_nb.stages import Inspection
+from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.viz.escape import block_key
 from mithril_nb.viz.stage_diagram import StageDiagram, stage_layout
@@ -64,7 +65,7 @@ class GraphView:
 
     def __init__(self, inspection: Inspection):
         self._inspection = inspection
-        self.stage = "jaxpr"
+        self.stage = first_stage(inspection)
         self.latest: Picture | None = None
         self._lock = threading.RLock()
         self._opened: dict[str, frozenset[str]] = {}

@@ -11,6 +11,7 @@ import jax
 
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.given import known_equations
 from mithril_nb.stages.records import Equation, Instruction, Param, Stage
 
 if TYPE_CHECKING:
@@ -39,14 +40,15 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
         "elapsed": dict(inspection.elapsed),
     }
     try:
-        found["equations"] = [equation_data(one) for one in inspection.equations]
+        found["equations"] = [equation_data(one) for one in known_equations(inspection)]
     except StageUnavailableError:
         return found  # the stages say why
     found["inputs"] = [
         {"name": one.name, "spec": spec_data(one.spec), "block": one.block, "is_param": one.is_param}
         for one in inspection.inputs
     ]
-    found["outputs"] = [{"name": one.name, "spec": spec_data(one.spec)} for one in inspection.outputs]
+    if inspection.given is None:  # only a jaxpr names the outputs
+        found["outputs"] = [{"name": one.name, "spec": spec_data(one.spec)} for one in inspection.outputs]
     found |= made
     if "hlo" in stages:
         try:

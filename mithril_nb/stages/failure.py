@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from mithril_nb.errors import StageUnavailableError
+from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.places import told_line
@@ -121,4 +121,34 @@ def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableErro
         f"program {name!r} has no {what}.",
         ((failure.kind, failure.message),),
         'inspection.stage("hlo")  # shows whether it compiles',
+    )
+
+
+def no_stage(program: str, name: str, stages: Iterable[str]) -> StageUnavailableError:
+    """Return what to raise of a stage that there is not.
+
+    Args:
+        program: Name of the program.
+        name: Name of the stage.
+        stages: Names of those that there are.
+    """
+    return StageUnavailableError(
+        f"program {program!r} has no stage {name!r}.",
+        (("stages", ", ".join(stages)),),
+        'inspection.stage("hlo")',
+    )
+
+
+def no_figures(program: str, name: str, known: Iterable[str]) -> UnknownOptionError:
+    """Return what to raise of figures that XLA does not give.
+
+    Args:
+        program: Name of the program.
+        name: Name of the figures.
+        known: Names of those that it gives.
+    """
+    return UnknownOptionError(
+        f"program {program!r} has no figures {name!r}.",
+        (("known", ", ".join(known)),),
+        'inspection.analysis("compiled")',
     )

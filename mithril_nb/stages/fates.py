@@ -35,12 +35,15 @@ def find_fated(inspection: Inspection, stage: str, id: str) -> Instruction:
     Raises:
         StageUnavailableError: There is no such instruction.
     """
+    given = inspection.given
+    if given is not None and stage in FATED and not (given.is_compiled_here and stage in given.stages):
+        raise given.error("compile" if stage in given.stages else stage)
     instructions = inspection.stage(stage).instructions if stage in FATED else ()
     found = next((one for one in instructions if one.id == id), None)
     if found is None:
         raise StageUnavailableError(
             f"stage {stage!r} of program {inspection.name!r} has no instruction {id!r} that passes change.",
-            (("stages", ", ".join(FATED)),),
+            (("stages", ", ".join(one for one in FATED if given is None or one in given.stages)),),
             'inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)',
         )
     return found
@@ -49,13 +52,13 @@ def find_fated(inspection: Inspection, stage: str, id: str) -> Instruction:
 def read_outcomes(pipeline: Pipeline) -> Outcomes:
     """Return what follows instructions through the passes of a program."""
     last = frozenset(one.id for one in pipeline.stages["hlo"].get().instructions)
-    tags = pipeline.program.get().tags
+    tags = pipeline.names.get().tags
     return Outcomes(
         pipeline.compilation.passes.get(),
         pipeline.compilation.histories.get(),
         last,
         pipeline.owners.get().fusions,
-        lambda op_name: ".".join(tags.path(op_name.partition(";")[0])),
+        lambda op_name: tags.joint.join(tags.path(op_name.partition(";")[0])),
     )
 
 
@@ -66,11 +69,43 @@ def fate_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction
     if stage == "hlo":
         return Fate(appeared, vanished)
     if stage == "hlo_before":
-        found = outcomes.of(one.id, one.equations)
+        found = _outcomes_of_instruction(pipeline, outcomes, one)
+    elif not pipeline.names.get().tags.are_unique:
+        found, appeared, vanished = _outcomes_by_name(pipeline, outcomes, one), None, None
     else:
         found, appeared, vanished = _outcomes_of(pipeline, outcomes, stage, one), None, None
     fused = sorted({each.into for each in found if each.became == "fused"})
     return Fate(appeared, vanished, tuple(fused), found)
+
+
+def _outcomes_of_instruction(pipeline: Pipeline, outcomes: Outcomes, one: Instruction) -> tuple[Outcome, ...]:
+    gone = pipeline.compilation.histories.get().vanished.get(one.id)
+    if gone is not None and len(_namesakes(pipeline, "hlo_before", one, one.opcode)) > 1:
+        return (Outcome("unknown", one.id, by=gone),)
+    return outcomes.of(one.id, one.equations)
+
+
+def _outcomes_by_name(pipeline: Pipeline, outcomes: Outcomes, op: Instruction) -> tuple[Outcome, ...]:
+    """Return what became of an op of a given program, if its name and opcode belong to one op and one instruction."""
+    made = _namesakes(pipeline, "hlo_before", op, _hlo_opcode(op))
+    ops = _namesakes(pipeline, "stablehlo", op, op.opcode)
+    known = len(ops) <= 1 and len(made) == 1 and not outcomes.is_in_combiner(made[0].id)
+    return _outcomes_of_instruction(pipeline, outcomes, made[0]) if known else (Outcome("unknown"),)
+
+
+def _namesakes(pipeline: Pipeline, stage: str, one: Instruction, opcode: str) -> list[Instruction]:
+    """Return the instructions with the name and the opcode of another; none where each has a mark that is unique."""
+    if pipeline.names.get().tags.are_unique:
+        return []
+    names = set(one.equations)
+    stage_of = pipeline.stages[stage].get()
+    return [each for each in stage_of.instructions if each.opcode == opcode and not names.isdisjoint(each.equations)]
+
+
+def _hlo_opcode(op: Instruction) -> str:
+    """Return the opcode of HLO for an op of StableHLO."""
+    name = op.opcode.removeprefix("stablehlo.").removeprefix("func.")
+    return _HLO_OPCODES.get(name, name.replace("_", "-"))
 
 
 def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instruction) -> tuple[Outcome, ...]:
@@ -119,8 +154,7 @@ def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instructio
         and not outcomes.is_in_combiner(each.id)
     ]
     if stage == "stablehlo":
-        name = one.opcode.removeprefix("stablehlo.").removeprefix("func.")
-        opcode = _HLO_OPCODES.get(name, name.replace("_", "-"))
+        opcode = _hlo_opcode(one)
         same = [each for each in tagged if each.opcode == opcode]
         return same or ([] if opcode == "constant" else [each for each in tagged if each.opcode not in _PLUMBING])
     working = [each for each in tagged if each.opcode not in _PLUMBING]

@@ -101,12 +101,14 @@ def attribute(draft: Draft, ids: Iterable[str], equations: Mapping[str, Equation
     draft.origin = "tagged" if draft.shares else None
 
 
-def by_place(id: str) -> tuple[tuple[int, int], ...]:
+def by_place(id: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key that puts equation ids in the order of the program: `"2"` before `"10"`, inputs first."""
     parts = []
     for part in id.split("."):
         digits = part.lstrip("abgr")
-        parts.append((0 if part.startswith("arg") else 1, int(digits) if digits.isdigit() else 0))
+        is_number = digits.isdigit()
+        # Where names are ids, their order must not depend on the hashes of texts.
+        parts.append((0 if part.startswith("arg") else 1, int(digits) if is_number else 0, "" if is_number else part))
     return tuple(parts)
 
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 import jax
 
 from mithril_nb.display import Shown
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.stages.as_data import inspection_data
-from mithril_nb.stages.failure import made, not_compiled, not_traced
+from mithril_nb.stages.failure import made, no_figures, no_stage, not_compiled, not_traced
 from mithril_nb.stages.fates import fate_of, find_fated, read_outcomes
+from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.graph.stage_graph import StageGraph
 from mithril_nb.stages.graph.tree import stage_graph
 from mithril_nb.stages.links import linked
@@ -46,12 +46,14 @@ class Inspection(Shown):
         arguments: What it is traced with: arrays by their shapes.
         device: The `jax.Device` that it is for; `None` for JAX's own default.
         check_sizes: Raises for numbers that its sizes with names cannot have; `None` if nobody knows of any.
+        given: What it was given as, if it begins at a later stage than Python; else `None`.
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
         self.name, self.stages = told.name or getattr(fn, "__name__", type(fn).__name__), STAGES
         self.arguments: tuple[Any, ...] = jax.tree.map(shape_of, args)
-        self._fn, self._told, self.device, self.check_sizes = fn, told, told.device, told.check_sizes
+        self._fn, self._told, self.device = fn, told, told.device
+        self.check_sizes, self.given = told.check_sizes, told.given
         self._pipeline = pipeline = Pipeline(fn, self.arguments, told)
         self._outcomes = Once(lambda: read_outcomes(pipeline))
         self._figures = {
@@ -71,12 +73,17 @@ class Inspection(Shown):
         Args:
             arguments: Gives other arguments for those of this one.
 
+        Raises:
+            StageUnavailableError: It was not given as a function.
+
         Examples:
             >>> import jax.numpy as jnp
             >>> double = inspect(lambda x: x + x, jax.ShapeDtypeStruct((3,), jnp.float32))
             >>> double.altered(lambda args: (jax.ShapeDtypeStruct((5,), jnp.float32),)).cost().total.flops
             5
         """
+        if self.given is not None:
+            raise self.given.error()
         return Inspection(self._fn, arguments(self.arguments), replace(self._told, check_sizes=None))
 
     @property
@@ -95,7 +102,7 @@ class Inspection(Shown):
         Raises:
             StageUnavailableError: The function cannot be traced.
         """
-        return self._traced().inputs
+        return self._traced().inputs if self.given is None else self._pipeline.names.get().inputs
 
     @property
     def outputs(self) -> tuple[Leaf, ...]:
@@ -134,22 +141,18 @@ class Inspection(Shown):
             StageUnavailableError: There is no stage of this name.
         """
         if name not in self._pipeline.stages:
-            raise StageUnavailableError(
-                f"program {self.name!r} has no stage {name!r}.",
-                (("stages", ", ".join(self.stages)),),
-                'inspection.stage("hlo")',
-            )
+            raise no_stage(self.name, name, self.stages)
         return self._pipeline.stages[name].get()
 
     def has_stage(self, name: str) -> bool:
         """Whether a stage is there already, so that `stage` returns at once."""
         return name in self._pipeline.stages and self._pipeline.stages[name].is_made
 
-    def graph(self, stage: str = "jaxpr") -> StageGraph:
+    def graph(self, stage: str | None = None) -> StageGraph:
         """Return a stage as a graph in levels: its blocks, loops and branches, equal ones folded; none if unavailable.
 
         Args:
-            stage: One of `stages`. Those after the jaxpr keep the order, the folds and the names of its graph.
+            stage: One of `stages`; by default the first with equations. Later ones keep its order, folds and names.
 
         Raises:
             StageUnavailableError: There is no stage of this name.
@@ -159,11 +162,13 @@ class Inspection(Shown):
             >>> [node.name for node in inspect(jnp.sin, jnp.zeros(3)).graph().level()]
             ['x', 'sin']
         """
+        stage = stage or first_stage(self)
         self.stage(stage)
         return self._graphs[stage].get()
 
     def _graph_of(self, stage: str) -> StageGraph:
-        return stage_graph(self.stage(stage), None if stage == "jaxpr" else self._graphs["jaxpr"].get())
+        first = first_stage(self)
+        return stage_graph(self.stage(stage), None if stage == first else self._graphs[first].get())
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
         """Return which instructions of `target` share an equation with each instruction of `source`.
@@ -207,11 +212,7 @@ class Inspection(Shown):
             Exception: What JAX or XLA said when it could not be lowered or compiled, or does not give figures.
         """
         if of not in self._figures:
-            raise UnknownOptionError(
-                f"program {self.name!r} has no figures {of!r}.",
-                (("known", ", ".join(self._figures)),),
-                'inspection.analysis("compiled")',
-            )
+            raise no_figures(self.name, of, self._figures)
         return self._figures[of].get()
 
     def want(self, *, machine_code: bool = True, passes: bool = False) -> None:
@@ -437,6 +438,8 @@ class Inspection(Shown):
     @property
     def source_files(self) -> tuple[Mapping[str, str], str]:
         """Path of each of the user's files that equations come from, by label; and the Python that builds the model."""
+        if self.given is not None:
+            return {}, ""
         return {label: path for path, label in self._traced().labels.items()}, self._traced().model
 
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:

@@ -15,6 +15,7 @@ from mithril_nb.errors import MithrilError, StageUnavailableError
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.failure import Failure, failure_of
+from mithril_nb.stages.given import Given, Names
 from mithril_nb.stages.graph.block_graph import outline
 from mithril_nb.stages.hlo.optimized import read_hlo
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
@@ -22,6 +23,7 @@ from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
 from mithril_nb.stages.machine.kernels import AsmLine, Kernel, Owners, listing, read_kernels
 from mithril_nb.stages.machine.llvm import llvm_lines
 from mithril_nb.stages.once import Once
+from mithril_nb.stages.op_names import as_inferred
 from mithril_nb.stages.param_names import DEFAULT
 from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.trace.dataflow import Value, dataflow
@@ -61,6 +63,7 @@ class Told:
         source: The Python that builds the model, with the path of the block that each line adds.
         kinds: Kind of each block, by path.
         check_sizes: Raises for numbers that its sizes with names cannot have; `None` if nobody knows of any.
+        given: The program itself, if it begins at a later stage than Python.
     """
 
     name: str | None = None
@@ -70,6 +73,7 @@ class Told:
     source: tuple[str, Mapping[int, str]] | None = None
     kinds: Mapping[str, str] | None = None
     check_sizes: Callable[[Mapping[str, int]], None] | None = None
+    given: Given | None = None
 
 
 class Pipeline:
@@ -78,6 +82,7 @@ class Pipeline:
     Attributes:
         traced: The jaxpr as JAX gave it.
         program: The same with its provenance.
+        names: What the stages after the jaxpr are read with: the same, or the names of operations in a given program.
         values: What its equations make and take.
         lowered: As JAX lowered it, every equation marked.
         compilation: As XLA compiles it, with what it writes down.
@@ -91,10 +96,11 @@ class Pipeline:
     """
 
     def __init__(self, fn: Callable[..., Any], args: tuple[Any, ...], told: Told):
-        self._fn, self._args, self._told = fn, args, told
+        self._fn, self._args, self._told, self._given = fn, args, told, told.given
         self._context = jax_versions.context_now()
         self.traced = Once(self._trace)
         self.program = Once(self._analyse)
+        self.names: Once[Program | Names] = Once(self._find_names)
         self.values: Once[tuple[Value, ...]] = Once(lambda: dataflow(self.program.get()))
         self.lowered = Once(self._lower)
         self.compilation = Compilation(
@@ -105,6 +111,8 @@ class Pipeline:
             self._read_hlo,
         )
         self.compiled, self.optimized = self.compilation.compiled, self.compilation.optimized
+        if self._given is not None and not self._given.is_compiled_here:
+            self.compiled = self.optimized = Once(self._given_compiled)
         self.buffers: Once[tuple[Buffer, ...]] = Once(lambda: read_buffers(self.compilation.plan.get()))
         self.live_ranges: Once[LiveRanges] = Once(lambda: read_live_ranges(self.compilation.plan.get()))
         self.kernels: Once[tuple[Kernel, ...]] = Once(self._read_kernels)
@@ -131,6 +139,8 @@ class Pipeline:
         return {name: once.elapsed_s for name, once in made.items() if once.is_made}
 
     def _trace(self) -> Trace:
+        if self._given is not None:
+            raise self._given.error()
         with self._on_device(), paused_collector():
             return trace(self._fn, self._args, self._told.name)
 
@@ -138,6 +148,15 @@ class Pipeline:
         traced = self.traced.get()
         with paused_collector():
             return Program(traced, self._told.params, self._told.source)
+
+    def _find_names(self) -> Program | Names:
+        return self.program.get() if self._given is None else self._given.names(self._told.params)
+
+    def _given_compiled(self) -> Any:
+        assert self._given is not None
+        if self._given.compiled is None:
+            raise self._given.error("hlo")
+        return self._given.compiled
 
     @contextmanager
     def _on_device(self) -> Iterator[None]:
@@ -147,6 +166,10 @@ class Pipeline:
             yield
 
     def _lower(self) -> jax.stages.Lowered:
+        if self._given is not None:
+            if self._given.lowered is None:
+                raise self._given.error("stablehlo")
+            return self._given.lowered
         # What is known of the program beyond its tags is worked out while XLA compiles it.
         traced = self.traced.get()
         with self._on_device(), paused_collector():
@@ -154,15 +177,21 @@ class Pipeline:
 
     def _in_numbers(self) -> jax.stages.Lowered:
         """The lowered program, if its sizes have numbers: XLA compiles no other."""
-        traced = self.traced.get()
-        sizes = traced.sizes_without_numbers
+        if self._given is not None and not self._given.is_compiled_here:
+            raise self._given.error("compile")
+        sizes = self._sizes_without_numbers
         if sizes:
+            name = self.traced.get().name if self._given is None else self._given.name
             raise StageUnavailableError(
-                f"program {traced.name!r} does not compile: XLA needs a number for each size.",
+                f"program {name!r} does not compile: XLA needs a number for each size.",
                 (("no number", ", ".join(sizes)),),
                 with_numbers(sizes, self._told.check_sizes),
             )
         return self.lowered.get()
+
+    @property
+    def _sizes_without_numbers(self) -> tuple[str, ...]:
+        return self.traced.get().sizes_without_numbers if self._given is None else self._given.sizes
 
     def _writes_passes(self) -> bool:
         """Whether XLA's passes are needed even if nobody asks for them.
@@ -170,8 +199,8 @@ class Pipeline:
         On a CPU it makes gradients of convolutions without a name, which only its passes tell. Elsewhere it tries out
         which machine code is fastest, and may decide otherwise when it compiles again.
         """
-        if self._platform != "cpu":
-            return True
+        if self._platform != "cpu" or self._given is not None:
+            return self._platform != "cpu"
         convolution = "conv_general_dilated"
         if all(one.primitive.name != convolution for one in each_equation(self.traced.get().closed.jaxpr)):
             return False  # without waiting for what is being found out about the program
@@ -193,8 +222,11 @@ class Pipeline:
 
     def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
         """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
+        reason = None if self._given is None else self._given.reason(name)
+        if reason is not None:
+            return Stage(name, "", unavailable=reason)
         try:
-            sizes = self.traced.get().sizes_without_numbers if name in NEED_NUMBERS else ()
+            sizes = self._sizes_without_numbers if name in NEED_NUMBERS else ()
             if sizes:
                 return Stage(
                     name, "", unavailable=f"XLA needs a number for each size, and has none for {', '.join(sizes)}"
@@ -207,7 +239,7 @@ class Pipeline:
                 self._reach(NEEDS[name])
                 return make()
         except Exception as error:
-            if not self.traced.has_failed:
+            if self._given is not None or not self.traced.has_failed:
                 return Stage(name, "", unavailable=failure_of(error).text)
             if NEEDS[name] != "trace":
                 return Stage(name, "", unavailable=failure_of(error, in_trace=True).text)
@@ -215,8 +247,9 @@ class Pipeline:
 
     def _reach(self, needed: str) -> None:
         """Do what takes long one by one, so that each is timed alone."""
-        for step, once in (("trace", self.program), ("lower", self.lowered), ("compile", self.optimized)):
-            once.get()
+        for step, once in (("trace", self.names), ("lower", self.lowered), ("compile", self.optimized)):
+            if step != "lower" or self._given is None or self._given.lowered is not None:
+                once.get()
             if step == needed:
                 return
 
@@ -269,13 +302,25 @@ class Pipeline:
         return print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
 
     def _make_stablehlo(self) -> Stage:
-        program, lowered = self.program.get(), self.lowered.get()
+        lowered = self.lowered.get()
+        if self._given is not None:
+            names = self.names.get()
+            return _timed(
+                "stablehlo",
+                lambda: as_inferred(read_stablehlo(lowered.as_text(debug_info=True), names.tags, names.by_id)),
+                self.lowered.elapsed_s,
+            )
+        program = self.program.get()
         return Stage.shown_later(
             "stablehlo",
             lambda: read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id),
             Once(lambda: traced_in_module(lowered.compiler_ir("stablehlo"), program.tags, program.blocks)).get,
             self.lowered.elapsed_s,
         )
+
+    def _marked(self, read: Read) -> Read:
+        """Names of operations prove nothing, as tags do."""
+        return read if self._given is None else as_inferred(read)
 
     def _make_hlo_before(self) -> Stage:
         lowered = self.lowered.get()
@@ -297,14 +342,15 @@ class Pipeline:
         if not text:
             return Stage("hlo", "", unavailable="this platform gives no text for its executables")
         start = time.perf_counter()
-        read, was_ahead = self.compilation.hlo(text)
+        is_given = self._given is not None and not self._given.is_compiled_here
+        read, was_ahead = (self._read_hlo(text), False) if is_given else self.compilation.hlo(text)
         late = 0.0 if was_ahead else time.perf_counter() - start
         return Stage("hlo", *read, self.optimized.elapsed_s + late)
 
     def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> Read:
-        program = self.program.get()
-        names = {one.name: (index, one.block) for index, one in enumerate(program.inputs)}
-        return read_hlo(text, program.tags, program.by_id, names, program.contractions_behind, op_names)
+        names = self.names.get()
+        inputs = {one.name: (index, one.block) for index, one in enumerate(names.inputs)}
+        return self._marked(read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names))
 
     def _make_llvm(self) -> Stage:
         return self._make_listing("llvm", lambda one: llvm_lines(one.llvm, one.name), "; {name}: {count} instructions")

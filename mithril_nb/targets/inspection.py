@@ -15,6 +15,7 @@ from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_o
 from mithril_nb.targets.calls import check_call
 from mithril_nb.targets.constants import static_arguments, without_partial
 from mithril_nb.targets.functions import function_program
+from mithril_nb.targets.given import inspect_late
 from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_haiku, is_linen, within
 from mithril_nb.targets.options import takes_params
 from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
@@ -58,9 +59,11 @@ def inspect(
 
     Args:
         target: A `Model`, a `PhysicalModel`, any function that JAX can trace, a module of Flax nnx or linen, of
-            Equinox, or a Haiku transform; or what JAX has traced, by `jax.jit(f).trace(x)` or
-            `jax.make_jaxpr(f)(x)`, which knows its arguments. Equinox modules are called as they are:
-            `jax.vmap(module)` takes a batch, and has the programs of a module.
+            Equinox, or a Haiku transform. Equinox modules are called as they are: `jax.vmap(module)` takes a batch, and
+            has the programs of a module. Also each object of JAX's own pipeline, which has its arguments: what
+            `jax.make_jaxpr(f)(x)`, `jax.jit(f).trace(x)`, `.lower(x)`, `.compile()` and `jax.export` return; StableHLO
+            or HLO as text; the path of a file with such a text, a serialized HLO module or an exported program, or its
+            bytes. Stages above such an object are unavailable.
         *args: What it is called with; for a model its inputs in order.
         kwargs: What it is called with by name, where a name is one of those below.
         shapes: Shapes of the inputs of a model, in the place of arguments: `{"input": [32, 784]}`. With names in the
@@ -92,6 +95,7 @@ def inspect(
         UnexpectedInputError: Too few arguments, or too many.
         ShapeError: Shapes of a model's inputs that are missing, or that do not fit.
         StageUnavailableError: A block of a model that is trained needs a number where a name stands.
+        ModelFileError: There is no such file, or it contains no program.
 
     Examples:
         >>> import jax
@@ -108,9 +112,14 @@ def inspect(
     """
     check_options(kwargs, name, device, compiler_options)
     given = {**named, **(kwargs or {})}
-    target, args, given = without_trace(*without_partial(unwatched(target), args, given))
     static = {"static_argnums": static_argnums, "static_argnames": static_argnames}
     asked = {"program": program, "loss": loss, "optimizer": optimizer}
+    late = {"name": name, "params": None if params == DEFAULT else params, "shapes": shapes, "variables": variables}
+    late |= {**static, **asked, "device": device, "compiler_options": compiler_options}
+    found = inspect_late(target, args, given, late)
+    if found is not None:
+        return found
+    target, args, given = without_trace(*without_partial(unwatched(target), args, given))
     check_target(target, args, {"shapes": shapes, **asked})
     if takes_params(target, args, given, params):
         given, params = {**given, "params": params}, DEFAULT

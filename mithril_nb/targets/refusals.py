@@ -56,13 +56,6 @@ def check_target(target: Any, args: Sequence[Any], options: Mapping[str, Any]) -
         )
     if is_own(target) or is_foreign(target):
         return
-    if isinstance(target, jax.stages.Lowered | jax.stages.Compiled):
-        kind = type(target).__name__
-        raise UnknownOptionError(
-            f"cannot inspect a jax.stages.{kind}: it has no equations any more, which say what caused each line.",
-            (("needs", "a model, a function, a module of Flax, Equinox or Haiku, or what jax.jit(f).trace(x) gives"),),
-            f"{door().call('f', 'x')}  # with the function that it was compiled from",
-        )
     is_inspect = door().name == "ml.inspect"
     if isinstance(target, stages.Inspection):
         raise UnknownOptionError(

@@ -81,7 +81,7 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
     data = {
         **_columns(stages, hues),
-        "shown": [name for name in FIRST if name in names] or list(names[:1]),
+        "shown": _first_open(inspection, names),
         "tokens": json.loads((_HERE / "tokens.json").read_text(encoding="utf-8")),
         "passes": diffs,
         **_pictures(inspection, hues),
@@ -102,6 +102,11 @@ def _page(inspection: Inspection, names: tuple[str, ...]) -> str:
         f'<script type="text/plain" id="mnb-data">{packed}</script>'
         f"<script>{(_HERE / 'inspection_page.js').read_text(encoding='utf-8')}</script></body></html>\n"
     )
+
+
+def _first_open(inspection: Inspection, names: Sequence[str]) -> list[str]:
+    first = FIRST if inspection.given is None else inspection.given.stages[:3]
+    return [name for name in first if name in names] or list(names[:1])
 
 
 class _Table:

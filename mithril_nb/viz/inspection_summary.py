@@ -28,7 +28,7 @@ def summary_text(inspection: Inspection) -> str:
     """Return what is known of a program as text: its stages, and the graph of its jaxpr."""
     from mithril_nb.viz.stage_diagram_svg import stage_graph_text
 
-    stages = [inspection.stage(name) for name in SHOWN]
+    stages = [inspection.stage(name) for name in _shown(inspection)]
     figures = {name: _figures(inspection, name) for name in inspection.stages}
     rows = [("stage", "lines", "instructions", "")]
     rows += [(TITLES[name], *known) for name, known in figures.items()]
@@ -50,7 +50,7 @@ def summary_html(inspection: Inspection, *, most_lines: int = MOST_LINES, script
         most_lines: Lines shown of each stage.
         scripts: Whether to add the script that lights up counterparts. All else works without it.
     """
-    stages = [inspection.stage(name) for name in SHOWN]
+    stages = [inspection.stage(name) for name in _shown(inspection)]
     hues = hues_seen(stages)
     key = hashlib.sha256("\0".join(stage.text for stage in stages).encode("utf-8", "replace")).hexdigest()[:8]
     script = f"<script>{LINK_SCRIPT}</script>" if scripts else ""
@@ -59,6 +59,10 @@ def summary_html(inspection: Inspection, *, most_lines: int = MOST_LINES, script
         f"{graph_html(inspection, hues)}{panes_html(stages, hues, key, most_lines, skip_inputs=True)}"
         f"{stages_html(inspection)}{script}</div>"
     )
+
+
+def _shown(inspection: Inspection) -> Sequence[str]:
+    return SHOWN if inspection.given is None else inspection.given.stages[:1]
 
 
 def summary_css() -> str:
@@ -96,7 +100,7 @@ def block_shares(inspection: Inspection) -> dict[str, float]:
     from mithril_nb.errors import StageUnavailableError
 
     try:
-        found = cost.cost_of(inspection)
+        found = cost.cost_of(inspection, "analytic" if inspection.given is None else inspection.given.sources[0])
     except StageUnavailableError:
         return {}  # a program that cannot be traced costs nobody knows what; its stages say why
     if not found.total.flops:

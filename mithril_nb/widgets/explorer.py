@@ -86,9 +86,9 @@ def _graph_message(picture: Picture) -> Message:
 
 
 def _costs(inspection: Inspection) -> list[Bundle]:
-    """Return the table of costs, which needs no compiler; of a program that cannot be traced there is none."""
+    """Return the table of costs, which needs no compiler; of a program that cannot be traced there are none."""
     try:
-        cost = inspection.cost()
+        cost = inspection.cost() if inspection.given is None else inspection.cost(inspection.given.sources[0])
     except StageUnavailableError:
         return []
     data = cost.to_dict(rows=False)

@@ -19,6 +19,7 @@ from mithril_nb.session.formulas import BlockFormula
 from mithril_nb.session.passes import PassList
 from mithril_nb.session.training import Rows
 from mithril_nb.stages import Inspection, Stage
+from mithril_nb.stages.given import known_equations
 from mithril_nb.stages.hlo.readable import readable
 from mithril_nb.stages.transforms.marks import MarkedEquation
 from mithril_nb.stages.transforms.stepping import TransformStep, TransformSteps
@@ -104,7 +105,7 @@ def _columns(stage: Stage) -> dict[str, Any]:
 def _equations(inspection: Inspection, stage: Stage) -> dict[str, Any]:
     """Return what a page says of the equations of a stage. Of a program that cannot be traced nobody knows them."""
     used = {equation for group in {one.equations for one in stage.instructions} for equation in group}
-    known = [one for one in inspection.equations if one.id in used] if stage.unavailable is None else []
+    known = [one for one in known_equations(inspection) if one.id in used] if stage.unavailable is None else []
     blocks, roles, primitives = _Table(), _Table(), _Table()
     return {
         "id": [one.id for one in known],

@@ -155,6 +155,12 @@ def test_files_that_are_not_there_broken_or_cannot_be_written(model, tmp_path, c
         "",
         "ModelFileError: cannot read 'nowhere.json'.\n    because  No such file or directory\n",
     )
+    missing = model.replace("model", "modle")
+    assert said(capsys, "show", missing) == (
+        2,
+        "",
+        f"ModelFileError: cannot read {missing!r}.\n    because  No such file or directory\n    Try: {model}\n",
+    )
     broken = tmp_path / "broken.json"
     broken.write_text('{"format": "mithril_nb.model"', encoding="utf-8")
     code, out, err = said(capsys, "report", str(broken), "-o", "x.html")

@@ -11,6 +11,7 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
+import mithril_nb as ml
 from benchmarks.corpus import corpus
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages import Inspection, inspect
@@ -120,6 +121,56 @@ def test_there_is_no_fate_of_what_is_not_there(inspection: Inspection) -> None:
             "    stages  jaxpr, stablehlo, hlo_before, hlo\n"
             '    Try: inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)'
         )
+
+
+def test_a_given_program_has_the_fates_that_names_prove() -> None:
+    wanted = inspect(program, X, W)
+    given = ml.inspect(jax.jit(program).lower(X, W))
+    ops = [one for one in given.stage("stablehlo").instructions if one.opcode != "func.func"]
+    traced = [one for one in wanted.stage("stablehlo").instructions if one.opcode != "func.func"]
+    assert [one.opcode for one in ops] == [one.opcode for one in traced]
+    found: Counter[str] = Counter()
+    for op, same in zip(ops, traced, strict=True):
+        known = given.who_changed("stablehlo", op.id)
+        found[known.became] += 1
+        assert known.became in ("unknown", wanted.who_changed("stablehlo", same.id).became), op
+    assert min(found["kept"], found["fused"]) > 0
+    for opcode in ("stablehlo.tanh", "stablehlo.negate"):  # two of each, with one name
+        for op in (one for one in ops if one.opcode == opcode):
+            assert str(given.who_changed("stablehlo", op.id)) == "unknown"
+    for one in given.stage("hlo_before").instructions:
+        if one.opcode in ("tanh", "negate"):
+            (outcome,) = given.who_changed("hlo_before", one.id).outcomes
+            assert outcome.became in ("unknown", "kept")
+            assert (outcome.by is None) == (outcome.became == "kept")
+
+
+def test_a_given_program_has_no_fates_where_it_has_no_stage() -> None:
+    lowered = jax.jit(jnp.sin).lower(jnp.ones(3))
+    cases = (
+        (lowered, "jaxpr", "a jax.stages.Lowered", "jaxpr", "compiled"),
+        (lowered.compile(), "stablehlo", "a jax.stages.Compiled", "StableHLO", "compiled"),
+        (lowered.compile(), "hlo", "a jax.stages.Compiled", "record of how XLA compiled it", "compiled"),
+        (
+            lowered.as_text(dialect="hlo"), "hlo_before", "HLO text before XLA's passes",
+            "record of how XLA compiled it", "lowered",
+        ),
+    )  # fmt: skip
+    for target, stage, kind, what, source in cases:
+        with pytest.raises(StageUnavailableError) as raised:
+            ml.inspect(target).who_changed(stage, "0")
+        assert str(raised.value) == (
+            f"program 'sin' has no {what}.\n"
+            f"    reason  this program was given as {kind}: it has no {what}\n"
+            f'    Try: inspection.cost(source="{source}")  # counts what there is'
+        )
+    with pytest.raises(StageUnavailableError) as raised:
+        ml.inspect(lowered).who_changed("hlo", "none")
+    assert str(raised.value) == (
+        "stage 'hlo' of program 'sin' has no instruction 'none' that passes change.\n"
+        "    stages  stablehlo, hlo_before, hlo\n"
+        '    Try: inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)'
+    )
 
 
 def test_fates_agree_with_the_optimized_program(stress) -> None:

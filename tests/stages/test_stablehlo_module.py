@@ -15,6 +15,7 @@ from jax import lax
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
+from mithril_nb.stages.op_names import NamedOperations, OpNames
 from tests.jax_programs import programs, spec
 
 VECTOR, MATRIX = spec(6), spec(3, 4)
@@ -114,6 +115,22 @@ def test_what_several_equations_made_is_linked_to_all_of_them() -> None:
     printed = other.operation.get_asm(enable_debug_info=True)
     read = read_stablehlo(printed, program.tags, program.by_id)[1]
     assert [(one.id, one.equations) for one in read] == found
+
+
+def test_a_place_in_a_file_is_no_name_of_an_operation() -> None:
+    read = read_stablehlo(
+        "module @m {\n"
+        "  func.func public @main(%arg0: tensor<f32>) -> tensor<f32> {\n"
+        "    %0 = stablehlo.sine %arg0 : tensor<f32> loc(#loc1)\n"
+        "    return %0 : tensor<f32> loc(#loc)\n"
+        "  } loc(#loc)\n"
+        "} loc(#loc)\n"
+        "#loc = loc(unknown)\n"
+        '#loc1 = loc(fused["a.py":3:4, "jit(f)/mlp/sin", "b.py":1:2])\n',
+        OpNames(),
+        NamedOperations(),
+    )[1]
+    assert [(one.id, one.equations) for one in read][:1] == [("%0", ("jit(f)/mlp/sin",))]
 
 
 def test_a_module_that_is_not_known_is_left_to_its_text() -> None:

@@ -7,6 +7,10 @@ from advice import check
 
 SYMBOLIC = 'ml.inspect(jnp.matmul, *(jax.ShapeDtypeStruct(jax.export.symbolic_shape("B, B"), "float32"),) * 2)'
 CASES = {
+    "stages/given.py:Given.error": """
+        inspection = ml.inspect(jax.jit(jnp.tanh).lower(jnp.ones(3)))
+        inspection.cost()
+        """,
     "stages/failure.py:not_traced": """
         inspection = ml.inspect(lambda x: x @ x, jnp.ones((2, 3)))
         inspection.cost()
@@ -16,11 +20,11 @@ CASES = {
         inspection = ml.inspect(lambda x: jax.lax.platform_dependent(x, cuda=jnp.sin), jnp.ones(3))
         inspection.passes
         """,
-    "stages/inspection.py:Inspection.stage": """
+    "stages/failure.py:no_stage": """
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         inspection.stage("mlir")
         """,
-    "stages/inspection.py:Inspection.analysis": """
+    "stages/failure.py:no_figures": """
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         inspection.analysis("x")
         """,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from advice import check, chosen
 
@@ -13,6 +15,30 @@ CASES = {
     "targets/calls.py:check_call": """
         scaled, x = lambda scale, x: scale * x, jnp.ones(3); f = scaled
         ml.inspect(scaled, scale=2.0)
+        """,
+    "targets/given.py:inspect_late": """
+        f, x = jnp.tanh, jnp.ones(3)
+        lowered = jax.jit(f).lower(x)
+        ml.inspect(lowered, x)
+        """,
+    "targets/given.py:_refused": """
+        import pathlib
+        f, x = jnp.tanh, jnp.ones(3)
+        ml.inspect("step.mlir")
+        """,
+    "targets/given.py:_refused | HLO": """
+        import pathlib
+        f, x = jnp.tanh, jnp.ones(3)
+        ml.inspect(pathlib.Path("step.hlo"))
+        """,
+    "targets/given.py:_refused | bytes": """
+        f, x = jnp.tanh, jnp.ones(3)
+        ml.inspect(b"a note")
+        """,
+    "targets/given.py:_refused | folder": """
+        import pathlib
+        f, x = jnp.tanh, jnp.ones(3)
+        ml.inspect(pathlib.Path("."))
         """,
     "targets/inspection.py:_program_name": """
         ml.inspect(Linear(3), jnp.ones((2, 3)), program="train_stp")
@@ -55,23 +81,19 @@ CASES = {
         ml.inspect(Linear, shapes={"input": [4, 64]}, optimizer="adam")
         """,
     "targets/refusals.py:check_target#2": """
-        f, x = lambda x: x + 1, jnp.ones(3)
-        ml.inspect(jax.jit(f).lower(x))
-        """,
-    "targets/refusals.py:check_target#3": """
         inspection = ml.inspect(Linear(3), shapes={"input": [4, 64]})
         ml.inspect(inspection, jnp.ones(3))
         """,
-    "targets/refusals.py:check_target#4": """
+    "targets/refusals.py:check_target#3": """
         model, x = Linear(3), jnp.ones((4, 64))
         inspection = ml.inspect(model, x)
         ml.inspect(inspection.cost())
         """,
-    "targets/refusals.py:check_target#4 | a bound": """
+    "targets/refusals.py:check_target#3 | a bound": """
         inspection = ml.inspect(Linear(3), jnp.ones((4, 5)))
         ml.assert_cost(inspection.cost(), flops=132)
         """,
-    "targets/refusals.py:check_target#5": "ml.inspect(3, jnp.ones(3))",
+    "targets/refusals.py:check_target#4": "ml.inspect(3, jnp.ones(3))",
     "targets/refusals.py:refuse": f"""{MODULE}
         module = eqx.nn.MLP(5, 3, 4, 1, key=jax.random.key(0))
         ml.inspect(module, shapes={{"x": [5]}})
@@ -176,5 +198,6 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", chosen(CASES))
-def test_advice_works(case: str) -> None:
+def test_advice_works(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     check(CASES, case)

@@ -12,7 +12,6 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from jax_programs import spec
 
-import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.targets import inspect
 
@@ -128,18 +127,3 @@ def test_shardings_that_a_trace_does_not_hand_on_are_refused() -> None:
     )
     with pytest.raises(UnknownOptionError, match="was traced with shardings"):
         inspect(jax.jit(jnp.tanh).trace(jax.device_put(jnp.ones(8), sharding)))
-
-
-@pytest.mark.parametrize(("made", "kind"), [(lambda one: one, "Lowered"), (lambda one: one.compile(), "Compiled")])
-def test_what_is_past_its_equations_is_refused(made: Callable[[Any], Any], kind: str) -> None:
-    x = spec(4, 4)
-    target = made(jax.jit(jnp.tanh).lower(x))
-    for args in ((), (x,)):
-        with pytest.raises(UnknownOptionError) as caught:
-            ml.inspect(target, *args)
-        assert str(caught.value) == (
-            f"cannot inspect a jax.stages.{kind}: it has no equations any more, which say what caused each line.\n"
-            "    needs  a model, a function, a module of Flax, Equinox or Haiku, or what jax.jit(f).trace(x) gives\n"
-            "    Try: ml.inspect(f, x)  # with the function that it was compiled from"
-        )
-    assert inspect(jax.jit(jnp.tanh).trace(x)).cost().total.transcendentals == 16

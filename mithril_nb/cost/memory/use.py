@@ -21,6 +21,7 @@ from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.graph.paths import is_within
 from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.frozen import quick_to_make
+from mithril_nb.stages.given import known_equations
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.stages.xla.buffers import Buffer
 
@@ -161,6 +162,8 @@ def best_memory_of(inspection: Inspection) -> MemoryUse:
     try:
         return memory_of(inspection)
     except StageUnavailableError as error:
+        if inspection.given is not None:
+            raise inspection.given.error("hlo") if inspection.given.reason("hlo") else error from None
         found = memory_of(inspection, "analytic")
         if found.peak_bytes is None:
             return found
@@ -184,6 +187,8 @@ def _analytic(inspection: Inspection) -> MemoryUse:
 
 def _state(inspection: Inspection) -> dict[str, str]:
     """Return by name of each argument the one block whose update alone takes it: what the optimizer keeps for it."""
+    if inspection.given is not None:
+        return {}
     equations = inspection.equations
     found: dict[str, str] = {}
     for value in inspection.values:
@@ -291,7 +296,7 @@ def _largest_first(sizes: Mapping[str, int]) -> dict[str, int]:
 
 
 def _blocks(inspection: Inspection) -> tuple[str, ...]:
-    made = [equation.block for equation in inspection.equations]
+    made = [equation.block for equation in known_equations(inspection)]
     return tuple(dict.fromkeys(block for block in (*made, *(one.block for one in inspection.inputs)) if block))
 
 

@@ -27,7 +27,7 @@ from mithril_nb.stages.inference import (
     pass_on,
 )
 from mithril_nb.stages.records import Equation, Instruction, Origin
-from mithril_nb.stages.trace.tags import Tags
+from mithril_nb.stages.trace.tags import Marks
 
 _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
@@ -39,7 +39,7 @@ _BODIES = frozenset({"calls", "body", "condition", "branch", "true_computation",
 
 def read_hlo(
     text: str,
-    tags: Tags,
+    tags: Marks,
     equations: Mapping[str, Equation],
     inputs: Mapping[str, tuple[int, str]],
     refine: Callable[[str, str], tuple[str, ...]] = lambda opcode, id: (),
@@ -66,7 +66,7 @@ class _Module:
     def __init__(
         self,
         text: str,
-        tags: Tags,
+        tags: Marks,
         equations: Mapping[str, Equation],
         inputs: Mapping[str, tuple[int, str]],
         refine: Callable[[str, str], tuple[str, ...]],
@@ -89,6 +89,7 @@ class _Module:
         self._callers: dict[str, list[_Caller]] = {}
         self._appliers: dict[str, list[_Caller]] = {}
         self._functions: dict[str, frozenset[str]] = {}
+        self._behind: dict[tuple[str, str], set[str]] = {}
         self._moves: dict[str, tuple[Shares, Origin | None]] = {}
 
     def result(self) -> tuple[str, tuple[Instruction, ...]]:
@@ -188,11 +189,11 @@ class _Module:
         A function that is still called has marks relative to itself in its body, and those of its callers go in front.
         """
         op_name = line.op_name or self._op_names.get(line.name, "")
-        if self._tags.marker not in op_name:
+        if not self._tags.is_in(op_name):
             return self._of_function(computation)
         found: set[str] = set()
         for part in op_name.split(";"):
-            id = ".".join(self._tags.path(part))
+            id = self._tags.joint.join(self._tags.path(part))
             if id and (part.startswith(self._root) if self._root else computation.is_entry):
                 found.add(id)
             elif id:
@@ -213,13 +214,17 @@ class _Module:
         """Return what an id is that counts from the function which a computation is, or is a part of."""
         if computation.is_entry:
             return {id}
-        found: set[str] = set()
+        if (id, computation.name) in self._behind:
+            return self._behind[id, computation.name]
+        found = self._behind[id, computation.name] = set[str]()
         for caller, home in (*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())):
+            if len(found) >= self._tags.most_callers:
+                break
             ids = self._ids(caller, home)
             if caller.opcode == "call" and ids:
-                found |= {f"{outer}.{id}" for outer in ids}
+                found |= {f"{outer}{self._tags.joint}{id}" for outer in ids}
             elif ids:
-                found |= _in_function_of(id, ids)
+                found |= _in_function_of(id, ids, self._tags.joint)
             else:
                 found |= self._behind_callers(id, home)
         return found
@@ -229,13 +234,13 @@ class _Module:
         """What the names of all instructions outside of functions that are called begin with: `jit(step)/`."""
         for computation in self._order:
             for line in computation.instructions if computation.is_entry else ():
-                if self._tags.marker in line.op_name:
+                if self._tags.is_in(line.op_name):
                     depth = 0
                     for place, char in enumerate(line.op_name):
                         depth += (char == "(") - (char == ")")
                         if char == "/" and depth == 0:
                             start = line.op_name[: place + 1]
-                            return "" if self._tags.marker in start else start
+                            return "" if self._tags.is_in(start) else start
         return ""
 
     def _gather(self, line: HloLine) -> None:
@@ -275,7 +280,7 @@ class _Module:
 
     def _gather_call(self, draft: Draft, inside: set[str]) -> None:
         """Give the call of a function that others call too what is its own of the body."""
-        own = tuple(f"{id}." for id in draft.equations)
+        own = tuple(f"{id}{self._tags.joint}" for id in draft.equations)
         found = {id for id in inside if id.startswith(own)}
         if found:
             known = [self._equations[id] for id in found if not self._equations[id].is_call]
@@ -340,7 +345,7 @@ def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:
     return () if line.trips is None else (("known_trip_count", str(line.trips)),)
 
 
-def _in_function_of(id: str, callers: Iterable[str]) -> set[str]:
+def _in_function_of(id: str, callers: Iterable[str], joint: str = ".") -> set[str]:
     """Return what an id in the body of a loop, a branch or a reduction is: it counts from the function of its caller.
 
     Examples:
@@ -349,11 +354,11 @@ def _in_function_of(id: str, callers: Iterable[str]) -> set[str]:
     """
     found: set[str] = set()
     for caller in callers:
-        parts = caller.split(".")
+        parts = caller.split(joint)
         for count in range(len(parts)):
-            rest = ".".join(parts[count:])
-            if id == rest or id.startswith(f"{rest}."):
-                found.add(".".join((*parts[:count], id)))
+            rest = joint.join(parts[count:])
+            if id == rest or id.startswith(f"{rest}{joint}"):
+                found.add(joint.join((*parts[:count], id)))
     return found
 
 

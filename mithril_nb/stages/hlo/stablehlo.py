@@ -16,7 +16,7 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
 from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
-from mithril_nb.stages.trace.tags import Tags
+from mithril_nb.stages.trace.tags import Marks
 
 _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
@@ -53,7 +53,7 @@ class _Function:
         return "" if self.name == "main" else self.name
 
 
-def read_stablehlo(text: str, tags: Tags, equations: Mapping[str, Equation]) -> tuple[str, tuple[Instruction, ...]]:
+def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text without locations, and its instructions with their provenance.
 
     Args:
@@ -234,11 +234,13 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
             location = table.get(location, "")
         if location.startswith("fused"):
             single = {place: one for place, one in table.items() if not one.startswith("fused")}
-            parts: list[str] = re.findall(rf"#loc\d*|{_QUOTED}", location)
+            parts: list[str] = re.findall(rf"#loc\d*|{_QUOTED}:?", location)
             return ";".join(filter(None, [_name_in(part, single, marker) for part in parts])) or outer
         match = _NAME.match(location)
         if match is None:
             return outer
+        if location[match.end() : match.end() + 1] == ":":
+            return outer  # a place in a file
         name = match.group(1)[1:-1]
         child = match.group(2)
         if child is None or marker in name:
@@ -248,7 +250,7 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
 
 
 def _resolve(
-    functions: Mapping[str, _Function], tags: Tags, equations: Mapping[str, Equation]
+    functions: Mapping[str, _Function], tags: Marks, equations: Mapping[str, Equation]
 ) -> tuple[Instruction, ...]:
     callers: dict[str, set[str]] = {name: set() for name in functions}
     callers["main"] = {""}
@@ -264,9 +266,9 @@ def _resolve(
         before = {name: len(ids) for name, ids in callers.items()}
         for function in functions.values():
             for callee, op in function.calls:
-                callers.setdefault(callee, set()).update(
-                    ids_of(function.locations[op], around(function, op), tags, equations)
-                )
+                known = callers.setdefault(callee, set())
+                if len(known) < tags.most_callers:
+                    known.update(ids_of(function.locations[op], around(function, op), tags, equations))
         if before == {name: len(ids) for name, ids in callers.items()}:
             break
     drafts: dict[str, Draft] = {}
@@ -290,7 +292,7 @@ def _resolve(
 
 
 def callers_of(
-    calls: Mapping[str, Sequence[tuple[str, str]]], tags: Tags, equations: Container[str]
+    calls: Mapping[str, Sequence[tuple[str, str]]], tags: Marks, equations: Container[str]
 ) -> dict[str, set[str]]:
     """Return the ids of the equations that call each function; of `main` the empty one.
 
@@ -313,16 +315,16 @@ def callers_of(
     return callers
 
 
-def ids_of(location: str, callers: Set[str], tags: Tags, equations: Container[str]) -> frozenset[str]:
+def ids_of(location: str, callers: Set[str], tags: Marks, equations: Container[str]) -> frozenset[str]:
     """Return the equations of an op: the path in its own name, after that of each caller of its function."""
     found: set[str] = set()
     for part in location.split(";"):
-        inner = ".".join(tags.path(part))
+        inner = tags.joint.join(tags.path(part))
         if not inner:
             found |= callers
             continue
         for caller in callers:
-            id = f"{caller}.{inner}" if caller else inner
+            id = f"{caller}{tags.joint}{inner}" if caller else inner
             # Helpers that JAX lowers once and calls again keep the location of the first use: then ask the caller.
             found.add(id if id in equations else caller)
     found.discard("")

@@ -8,10 +8,28 @@ outside in, joined, are the id of the equation: `.../step#12~/jit(gelu)/step#3~/
 from __future__ import annotations
 
 import re
-from typing import Any
+import sys
+from typing import Any, Protocol
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.trace.equations import each_equation
+
+
+class Marks(Protocol):
+    """How operations are marked in the later stages of one program: by `Tags`, or by their own names."""
+
+    marker: str
+    joint: str
+    are_unique: bool
+    most_callers: int
+
+    def path(self, op_name: str) -> tuple[str, ...]:
+        """Return the relative paths in an op name, from the outside in."""
+        ...
+
+    def is_in(self, op_name: str) -> bool:
+        """Whether an op name contains a mark."""
+        ...
 
 
 class Tags:
@@ -19,11 +37,18 @@ class Tags:
 
     Attributes:
         marker: What every tag starts with.
+        joint: Separates the parts of an id.
+        are_unique: Whether no two equations have the same mark.
+        most_callers: Number of different callers of one function that are followed: all.
 
     Examples:
         >>> Tags({"mnb"}).marker, Tags({"mnb#1~"}).marker
         ('mnb#', 'mnb1#')
     """
+
+    joint = "."
+    are_unique = True
+    most_callers = sys.maxsize
 
     def __init__(self, scopes: set[str]):
         number = 0
@@ -55,6 +80,10 @@ class Tags:
             ('12', 'b1.3')
         """
         return tuple(self._pattern.findall(op_name))
+
+    def is_in(self, op_name: str) -> bool:
+        """Whether an op name contains a tag."""
+        return self.marker in op_name
 
     def tag(self, closed: Any) -> Any:
         """Return the closed jaxpr with every equation tagged, nested ones too."""

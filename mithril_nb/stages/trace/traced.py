@@ -21,7 +21,7 @@ from mithril_nb.stages.trace.tracing import Trace
 from mithril_nb.stages.trace.user_lines import Lines, lines_of
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
-_MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
+MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Program:
             body = site.id.rpartition(".")[0]  # Bodies that are shared share their variables: tell the calls apart.
             for var in site.equation.outvars:
                 makers[body, var] = site.id
-            if site.primitive in _MOVERS and not jax_versions.is_literal(site.equation.invars[0]):
+            if site.primitive in MOVERS and not jax_versions.is_literal(site.equation.invars[0]):
                 maker = makers.get((body, site.equation.invars[0]))
                 if maker is not None:
                     is_made = self.by_id[maker].primitive in _CONTRACTIONS

@@ -111,7 +111,7 @@ class Outcomes:
 
     def _is_meant(self, line: HloLine, equations: Sequence[str]) -> bool:
         own = self._equation_of(line.op_name)
-        return any(id == own or id.endswith(f".{own}") for id in equations)
+        return any(id == own or id.endswith((f".{own}", f"/{own}")) for id in equations)
 
     def _modules(self, one: Pass) -> tuple[ModuleText, ModuleText]:
         if one.number not in self._read:

@@ -1,0 +1,302 @@
+"""A program that begins at a later stage than Python: as StableHLO, as HLO, or as what JAX lowered or compiled."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from mithril_nb.errors import StageUnavailableError
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages import jax_modules, jax_versions, read_artifact
+from mithril_nb.stages.hlo.stablehlo import result_specs
+from mithril_nb.stages.hlo.text import read_module
+from mithril_nb.stages.op_names import NamedOperations, OpNames
+from mithril_nb.stages.param_names import check_params, which_are_params
+from mithril_nb.stages.read_artifact import text_of_bytecode
+from mithril_nb.stages.records import UNATTRIBUTED, Equation
+from mithril_nb.stages.trace.traced import MOVERS, Input
+
+if TYPE_CHECKING:
+    from mithril_nb.stages.inspection import Inspection
+
+_CONTENTS = {
+    "python": "Python source", "graph": "block graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
+    "hlo_before": "HLO before XLA's passes", "hlo": "HLO after XLA's passes", "llvm": "LLVM IR", "asm": "machine code",
+    "compile": "record of how XLA compiled it",
+}  # fmt: skip
+_FROM_LOWERED = ("stablehlo", "hlo_before", "hlo", "llvm", "asm")
+_PRODUCTS = {"dot": "dot_general", "convolution": "conv_general_dilated"}
+_ARGUMENT = re.compile(r"[.\[]")
+_TOKEN = TensorSpec((), "token")
+_BYTECODE = b"ML\xefR"
+"""What MLIR bytecode begins with; of what is read here, only exported programs contain it."""
+_LONGEST_S = 300
+
+
+@dataclass(frozen=True)
+class Given:
+    """What there is of a program that was not traced here.
+
+    Attributes:
+        name: Name of the program.
+        kind: What it was given as, with an article: `"StableHLO text"`.
+        stages: Names of the stages that it has, or that JAX can make of it, in order.
+        parameters: Name and spec of each array that it takes.
+        lowered: The lowered program: a `jax.stages.Lowered` or a `StableHlo`; HLO before the passes has that alone.
+        compiled: The compiled program: a `jax.stages.Compiled` or an `HloText`; `None` if JAX makes it.
+        sizes: Names of sizes that have no numbers: XLA compiles none of these.
+        is_fixed: Whether it is bound to a device already.
+    """
+
+    name: str
+    kind: str
+    parameters: tuple[tuple[str, TensorSpec], ...]
+    lowered: Any = None
+    compiled: Any = None
+    stages: tuple[str, ...] = _FROM_LOWERED
+    sizes: tuple[str, ...] = ()
+    is_fixed: bool = False
+
+    @property
+    def is_compiled_here(self) -> bool:
+        """Whether JAX compiles it: it was given before HLO."""
+        return "stablehlo" in self.stages
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Ways of counting what it costs that need none of the stages that it has not."""
+        known = {"hlo_before": "lowered", "hlo": "compiled"}
+        return tuple(source for stage, source in known.items() if stage in self.stages)
+
+    def reason(self, stage: str) -> str | None:
+        """Return why a stage is not available, or `None` if it is.
+
+        Examples:
+            >>> Given("step", "HLO text", (), stages=("hlo",)).reason("jaxpr")
+            'this program was given as HLO text: it has no jaxpr'
+        """
+        return None if stage in self.stages else self._reason(stage)
+
+    def _reason(self, stage: str) -> str:
+        return f"this program was given as {self.kind}: it has no {_CONTENTS[stage]}"
+
+    def error(self, stage: str = "jaxpr") -> StageUnavailableError:
+        """Return what to raise where a stage is needed that it has not, or `"compile"`, what XLA writes down."""
+        return StageUnavailableError(
+            f"program {self.name!r} has no {_CONTENTS[stage]}.",
+            (("reason", self._reason(stage)),),
+            f'inspection.cost(source="{self.sources[-1]}")  # counts what there is',
+        )
+
+    def names(self, params: Sequence[str]) -> Names:
+        """Return what its stages are read with.
+
+        Args:
+            params: Names of the arguments, or of parts of them, that hold the parameters of the model.
+        """
+        inputs = [name for name, _ in self.parameters]
+        are_params = which_are_params(self._arguments, inputs, params)
+        return Names(
+            tuple(
+                Input(name, spec, UNATTRIBUTED, is_param, argument=_argument(name))
+                for (name, spec), is_param in zip(self.parameters, are_params, strict=True)
+            )
+        )
+
+    def check_params(self, params: Sequence[str]) -> None:
+        """Raise if it takes nothing of a name that holds its parameters.
+
+        Raises:
+            UnknownOptionError: There is no such argument.
+        """
+        check_params(self.name, self._arguments, [name for name, _ in self.parameters], params)
+
+    @property
+    def _arguments(self) -> list[str]:
+        return list(dict.fromkeys(_argument(name) for name, _ in self.parameters))
+
+
+class Names:
+    """What the stages of such a program are read with, in place of a `Program`.
+
+    Attributes:
+        inputs: What it takes.
+        tags: How its operations are marked.
+        by_id: What is known of each of them.
+    """
+
+    def __init__(self, inputs: tuple[Input, ...]):
+        self.inputs = inputs
+        self.tags = OpNames()
+        self.by_id: Mapping[str, Equation] = NamedOperations()
+
+    def contractions_behind(self, opcode: str, id: str) -> tuple[str, ...]:
+        """Return the product that an HLO instruction is, where XLA kept only the name of a transpose of it.
+
+        Args:
+            opcode: Opcode of the instruction.
+            id: Its name.
+        """
+        around, slash, primitive = id.rpartition("/")
+        return (f"{around}/{_PRODUCTS[opcode]}",) if slash and opcode in _PRODUCTS and primitive in MOVERS else ()
+
+
+def _argument(name: str) -> str:
+    return _ARGUMENT.split(name, maxsplit=1)[0]
+
+
+def first_stage(inspection: Inspection) -> str:
+    """Return the stage that others are compared with: `"jaxpr"`, or the one at which the program was given."""
+    return "jaxpr" if inspection.given is None else inspection.given.stages[0]
+
+
+def known_equations(inspection: Inspection) -> tuple[Equation, ...]:
+    """Return the equations of a program; none if it was given at a later stage.
+
+    Raises:
+        StageUnavailableError: It is a function that cannot be traced.
+    """
+    return inspection.equations if inspection.given is None else ()
+
+
+def given_of_lowered(lowered: jax.stages.Lowered) -> Given:
+    """Return the program that `jax.jit(f).lower(x)` gave."""
+    module = lowered.compiler_ir()
+    name = _title(jax_modules.name_of(module))
+    specs = _specs(jax_modules.parameters_of(module))
+    sizes = _sizes(lowered.in_avals)
+    return Given(name, "a jax.stages.Lowered", specs, lowered, sizes=sizes, is_fixed=True)
+
+
+def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
+    """Return the program that `jax.jit(f).lower(x).compile()` gave."""
+    text = compiled.as_text() or ""
+    title, parameters = _entry_of_hlo(text)
+    return Given(_title(title), "a jax.stages.Compiled", parameters, compiled=compiled, stages=("hlo",), is_fixed=True)
+
+
+def given_of_exported(exported: jax.export.Exported, device: Any = None) -> Given:
+    """Return the program that `jax.export.export(f)(x)` gave."""
+    text = text_of_bytecode(exported.mlir_module_serialized)
+    return _of_exported(text, exported.fun_name, exported.platforms, _sizes(exported.in_avals), device)
+
+
+def given_of_serialized(data: bytes, device: Any = None) -> Given:
+    """Return the program in serialized bytes: of `jax.export`, of StableHLO as MLIR bytecode, or of an HLO module.
+
+    Args:
+        data: The bytes. MLIR is read in a process of its own, so that damaged bytes cannot end this one.
+        device: The `jax.Device` to compile it for.
+
+    Raises:
+        ValueError: They are no such program, or the library that reads them is not installed.
+    """
+    if _BYTECODE not in data:
+        return given_of_hlo(data)
+    if data.startswith(_BYTECODE):
+        return replace(given_of_stablehlo(_read_apart(data, "bytecode")["text"], device=device), kind="MLIR bytecode")
+    found = _read_apart(data, "exported")
+    sizes = jax.export.symbolic_shape(",".join(found["sizes"])) if found["sizes"] else ()
+    names = tuple(sorted(jax_versions.names_of_sizes(tuple(sizes))))
+    return _of_exported(found["text"], found["name"], found["platforms"], names, device)
+
+
+def _of_exported(text: str, name: str, platforms: Sequence[str], sizes: tuple[str, ...], device: Any) -> Given:
+    module = jax_modules.StableHlo(text, device, platforms)
+    return Given(name, "an exported program", _specs(module.parameters), module, sizes=sizes)
+
+
+def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
+    """Return what another process reads from serialized StableHLO.
+
+    Raises:
+        ValueError: It is damaged, or takes too long.
+    """
+    command = [sys.executable, "-P", read_artifact.__file__, kind]
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    try:
+        done = subprocess.run(command, input=data, capture_output=True, timeout=_LONGEST_S, env=environment)
+    except subprocess.TimeoutExpired as error:
+        raise ValueError(f"reading it takes longer than {_LONGEST_S} s") from error
+    if done.returncode != 0:
+        raise ValueError(f"the process that reads it ended with status {done.returncode}: it is damaged")
+    found = json.loads(done.stdout)
+    if "error" in found:
+        raise ValueError(found["error"])
+    return found
+
+
+def given_of_stablehlo(text: str, name: str = "", device: Any = None) -> Given:
+    """Return the program in a text of StableHLO.
+
+    Args:
+        text: The text.
+        name: What to call it; by default what the module is called.
+        device: The `jax.Device` to compile it for.
+
+    Raises:
+        ValueError: It is no module, or has no entry.
+    """
+    module = jax_modules.StableHlo(text, device)
+    return Given(name or _title(module.name), "StableHLO text", _specs(module.parameters), module)
+
+
+def given_of_hlo(module: str | bytes, name: str = "") -> Given:
+    """Return the program in a text of HLO, or in a serialized module of it, before or after XLA's passes.
+
+    Args:
+        module: The text, or the bytes.
+        name: What to call it; by default what the module is called.
+
+    Raises:
+        ValueError: It is no module.
+    """
+    read = jax_modules.HloText(module)
+    kind = "HLO text" if isinstance(module, str) else "a serialized HLO module"
+    title, parameters = _entry_of_hlo(read.as_text())
+    name = name or _title(title)
+    if read.is_optimized:
+        return Given(name, kind, parameters, compiled=read, stages=("hlo",), is_fixed=True)
+    kind += " before XLA's passes"
+    return Given(name, kind, parameters, read, stages=("hlo_before",), is_fixed=True)
+
+
+def _entry_of_hlo(text: str) -> tuple[str, tuple[tuple[str, TensorSpec], ...]]:
+    """Return the name of a module, and name and spec of each parameter of its entry."""
+    title, computations = read_module(text)
+    entry = next((one for one in computations if one.is_entry), None)
+    found = [one for one in (entry.instructions if entry else ()) if one.opcode == "parameter"]
+    found.sort(key=lambda one: int(one.literal) if one.literal.isdigit() else 0)
+    return title.removeprefix("HloModule").strip(), tuple(
+        (one.op_name or one.name, one.specs[0] if one.specs else _TOKEN) for one in found
+    )
+
+
+def _specs(parameters: Sequence[tuple[str, str]]) -> tuple[tuple[str, TensorSpec], ...]:
+    return tuple(
+        (name or f"arg_{place}", next(iter(result_specs(f" : {kind}")), _TOKEN))
+        for place, (name, kind) in enumerate(parameters)
+    )
+
+
+def _sizes(avals: Any) -> tuple[str, ...]:
+    shapes = [aval.shape for aval in jax.tree.leaves(avals) if hasattr(aval, "shape")]
+    return tuple(sorted({name for shape in shapes for name in jax_versions.names_of_sizes(shape)}))
+
+
+def _title(module: str) -> str:
+    """Return what JAX called a program, from the name of its module.
+
+    Examples:
+        >>> _title("jit_step"), _title("main.7")
+        ('step', 'main.7')
+    """
+    return module.removeprefix("jit_") or "program"

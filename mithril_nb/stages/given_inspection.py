@@ -1,0 +1,51 @@
+"""`inspect` for a program that begins at a later stage than Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from mithril_nb.stages.given import Given
+from mithril_nb.stages.inspection import Inspection
+from mithril_nb.stages.param_names import DEFAULT
+from mithril_nb.stages.pipeline import Told
+
+
+def inspect_given(
+    given: Given,
+    *,
+    name: str | None = None,
+    params: str | Sequence[str] = DEFAULT,
+    device: Any | None = None,
+    compiler_options: Mapping[str, Any] | None = None,
+) -> Inspection:
+    """Look at a program that begins at a later stage than Python.
+
+    Args:
+        given: The program.
+        name: What to call it; by default its own name.
+        params: Name of the argument that holds the parameters, as in `inspect`.
+        device: The `jax.Device` that it is for.
+        compiler_options: What XLA is told besides.
+
+    Raises:
+        UnknownOptionError: Parameters in an argument that there is not.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from mithril_nb.stages.given import given_of_lowered
+        >>> found = inspect_given(given_of_lowered(jax.jit(jnp.sin).lower(jnp.zeros(3))))
+        >>> found.name, found.stage("jaxpr").unavailable
+        ('sin', 'this program was given as a jax.stages.Lowered: it has no jaxpr')
+    """
+    holders = (params,) if isinstance(params, str) else tuple(params)
+    if holders != (DEFAULT,):
+        given.check_params(holders)
+    given = replace(given, name=name or given.name)
+    return Inspection(_not_a_function, (), Told(given.name, holders, device, compiler_options, given=given))
+
+
+def _not_a_function(*_: Any) -> None:
+    raise AssertionError("a program that begins at a later stage is not traced")

@@ -1,0 +1,249 @@
+"""Modules of StableHLO and HLO that were not lowered here: read, printed and compiled by JAX's own doors.
+
+Like `jax_versions` it holds what JAX may change between releases; tested with 0.10.2 and 0.12.0. What it returns has
+the methods of `jax.stages.Lowered` and `jax.stages.Compiled` that `stages` and `cost` use. Nothing is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from jax._src.interpreters import mlir
+from jax._src.lib import hlo  # pyright: ignore[reportAttributeAccessIssue]
+from jax.extend import backend
+from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue]
+from jaxlib.mlir import ir
+
+_GPUS = frozenset({"cuda", "rocm"})
+
+
+class StableHlo:
+    """A module of StableHLO, with the methods of `jax.stages.Lowered` that are used here.
+
+    Attributes:
+        name: Name of the module, or `""`.
+
+    Args:
+        text: The module as text, with or without locations.
+        device: The `jax.Device` to compile for; `None` for JAX's own default.
+        platforms: Platforms that it may be compiled for; `()` for any.
+
+    Raises:
+        ValueError: The text is no module of a dialect that JAX knows.
+    """
+
+    def __init__(self, text: str, device: Any = None, platforms: Sequence[str] = ()):
+        self._device, self._platforms = device, tuple(platforms)
+        try:
+            with mlir.make_ir_context():
+                self._module = ir.Module.parse(text)
+        except ir.MLIRError as error:
+            raise ValueError(str(error)) from error
+        self.name = name_of(self._module)
+
+    @property
+    def parameters(self) -> tuple[tuple[str, str], ...]:
+        """Name and type of each parameter of the entry function; a name is `""` where no location has one."""
+        return parameters_of(self._module)
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """Return the text of the module, or that of its HLO before XLA's passes if the dialect is `"hlo"`."""
+        if dialect != "hlo":
+            return mlir.module_to_string(self._module, enable_debug_info=debug_info)
+        options = hlo.HloPrintOptions.short_parsable()
+        options.print_metadata = debug_info
+        return self._hlo.to_string(options)
+
+    def cost_analysis(self) -> Any:
+        """Return XLA's figures for the module before its passes."""
+        return _jax.hlo_module_cost_analysis(backend.get_backend(), self._hlo)
+
+    def compile(self, compiler_options: Mapping[str, Any] | None = None) -> Executable:
+        """Compile the module for its device, or for as many as it is partitioned over.
+
+        Raises:
+            LookupError: It was exported for other platforms, or needs more devices than there are.
+            Exception: The message of XLA if it does not compile.
+        """
+        first = self._device or backend.get_default_device()
+        if self._platforms and not {first.platform, *(_GPUS if first.platform == "gpu" else ())} & {*self._platforms}:
+            raise LookupError(f"it was exported for {', '.join(self._platforms)}, and the device is a {first.platform}")
+        sizes = [_attribute(self._module, f"mhlo.num_{one}", ir.IntegerAttr, 1) for one in ("replicas", "partitions")]
+        count = sizes[0] * sizes[1]
+        present = jax.devices(first.platform)
+        if count > len(present):
+            raise LookupError(f"it needs {count} devices, and there are {len(present)} here")
+        devices = [first] if count == 1 else present[:count]
+        options = backend.get_compile_options(
+            num_replicas=sizes[0],
+            num_partitions=sizes[1],
+            device_assignment=np.array(devices).reshape(sizes),
+            env_options_overrides=dict(compiler_options or {}),
+        )
+        build = options.executable_build_options
+        build.allow_spmd_sharding_propagation_to_parameters = self._has_free_layout("arg_attrs")
+        build.allow_spmd_sharding_propagation_to_output = self._has_free_layout("res_attrs")
+        client = first.client
+        return Executable(client.compile_and_load(self._module, xla_client.DeviceList(tuple(devices)), options), count)
+
+    @cached_property
+    def _hlo(self) -> Any:
+        code = mlir.module_to_bytecode(self._module)
+        return _jax.mlir.mlir_module_to_xla_computation(code, use_tuple_args=False).as_hlo_module()
+
+    def _has_free_layout(self, attributes: str) -> list[bool]:
+        """Return for each parameter or result whether XLA may choose how it is sharded, as JAX lets it."""
+        main = entry_of(self._module)
+        kinds = main.type.inputs if attributes == "arg_attrs" else main.type.results
+        if attributes not in main.attributes:
+            return [True] * len(kinds)
+        shardings = ("mhlo.sharding", "sdy.sharding")
+        return [not any(one in each for one in shardings) for each in main.attributes[attributes]]
+
+
+class Executable:
+    """A module that XLA compiled here, with the methods of `jax.stages.Compiled` that are used here.
+
+    Attributes:
+        device_count: Number of devices that it runs on.
+    """
+
+    def __init__(self, loaded: Any, device_count: int):
+        self._loaded, self.device_count = loaded, device_count
+
+    def as_text(self) -> str:
+        """Return the text of the optimized HLO."""
+        return self._loaded.get_hlo_text()
+
+    def cost_analysis(self) -> Any:
+        """Return XLA's figures for the optimized module."""
+        return self._loaded.cost_analysis()
+
+    def memory_analysis(self) -> Any:
+        """Return the sizes of XLA's buffers, in bytes."""
+        return self._loaded.get_compiled_memory_stats()
+
+
+class HloText:
+    """A module of HLO, with the methods of `jax.stages.Lowered` and `jax.stages.Compiled` that are used here.
+
+    Attributes:
+        name: Name of the module.
+        is_optimized: Whether XLA's passes have run on it: it has a schedule, or fusions.
+        device_count: Number of devices that it runs on.
+
+    Args:
+        module: Text of the module, or an `HloModuleProto` or `HloProto`, serialized.
+
+    Raises:
+        ValueError: It is no such module.
+    """
+
+    def __init__(self, module: str | bytes):
+        self._module = _hlo_of_text(module) if isinstance(module, str) else _hlo_of_proto(module)
+        # XLA prints the computations in another order than it read them.
+        self._text = module if isinstance(module, str) else self._module.to_string()
+        self.name = self._module.name
+        head = next((line for line in self._text.splitlines() if line.startswith("HloModule ")), "")
+        self.is_optimized = ", is_scheduled=true" in head or " fusion(" in self._text
+        self.device_count = _number(head, "replica_count") * _number(head, "num_partitions")
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = True) -> str:
+        """Return the text of the module."""
+        return self._text
+
+    def cost_analysis(self) -> Any:
+        """Return XLA's figures for the module."""
+        return _jax.hlo_module_cost_analysis(backend.get_backend(), self._module)
+
+    def memory_analysis(self) -> Any:
+        """Raise, as the text does not contain the sizes of buffers.
+
+        Raises:
+            NotImplementedError: Always.
+        """
+        raise NotImplementedError("HLO text does not contain the sizes of buffers")
+
+
+def name_of(module: Any) -> str:
+    """Return the name of a module of StableHLO; `""` if it has none."""
+    return _attribute(module, "sym_name", ir.StringAttr, "")
+
+
+def entry_of(module: Any) -> Any:
+    """Return the function `@main` of a module.
+
+    Raises:
+        ValueError: There is none.
+    """
+    for one in module.body.operations:
+        if one.operation.name == "func.func" and one.name.value == "main":
+            return one
+    raise ValueError("it has no function @main")
+
+
+def parameters_of(module: Any) -> tuple[tuple[str, str], ...]:
+    """Return name and type of each parameter of the entry function of a module."""
+    return tuple((_name_in(str(one.location)), str(one.type)) for one in entry_of(module).arguments)
+
+
+def devices_of(compiled: Any) -> int:
+    """Return how many devices a compiled program runs on."""
+    if isinstance(compiled, (Executable, HloText)):
+        return compiled.device_count
+    shardings = jax.tree.leaves((compiled.input_shardings, compiled.output_shardings))
+    return max((len(sharding.device_set) for sharding in shardings), default=1)
+
+
+def _attribute(module: Any, name: str, kind: Any, default: Any) -> Any:
+    attributes = module.operation.attributes
+    return kind(attributes[name]).value if name in attributes else default
+
+
+def _name_in(location: str) -> str:
+    start, end = location.find('loc("'), location.rfind('")')
+    return location[start + 5 : end] if start >= 0 and end > start else ""
+
+
+def _number(head: str, name: str) -> int:
+    digits = head.partition(f", {name}=")[2].partition(",")[0]
+    return int(digits) if digits.isdigit() else 1
+
+
+def _hlo_of_text(text: str) -> Any:
+    try:
+        return hlo.hlo_module_from_text(text)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
+
+
+def _hlo_of_proto(data: bytes) -> Any:
+    try:
+        return hlo.HloModule.from_serialized_hlo_module_proto(data)
+    except (RuntimeError, ValueError) as error:
+        inner = _first_field(data)  # XLA's dumps are an `HloProto`, whose first field is the module
+        if inner is None:
+            raise ValueError(str(error)) from error
+    try:
+        return hlo.HloModule.from_serialized_hlo_module_proto(inner)
+    except (RuntimeError, ValueError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _first_field(data: bytes) -> bytes | None:
+    """Return the first field of a serialized message if it is number 1 and has a length, else `None`."""
+    if data[:1] != b"\x0a":
+        return None
+    length, place = 0, 1
+    for shift in range(0, 35, 7):
+        if place >= len(data):
+            return None
+        length |= (data[place] & 0x7F) << shift
+        place += 1
+        if not data[place - 1] & 0x80:
+            return data[place : place + length] if place + length <= len(data) else None
+    return None

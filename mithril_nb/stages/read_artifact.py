@@ -1,0 +1,48 @@
+"""Read serialized StableHLO in a process of its own, as MLIR ends the process on some damaged bytes.
+
+`python -P read_artifact.py exported < file` prints the program that `jax.export` wrote as JSON, `python -P
+read_artifact.py bytecode < file` a module of MLIR bytecode. Nothing of the program is executed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import jax
+from jax import export
+from jax._src.interpreters import mlir
+from jaxlib import _jax  # pyright: ignore[reportAttributeAccessIssue]
+from jaxlib.mlir import ir
+
+
+def text_of_bytecode(data: bytes) -> str:
+    """Return the text of a serialized module of StableHLO, with its locations."""
+    with mlir.make_ir_context():
+        try:
+            module: Any = _jax.mlir.deserialize_portable_artifact(data)
+        except Exception:  # without the versions that make it portable
+            module = ir.Module.parse(data)
+        return mlir.module_to_string(module, enable_debug_info=True)
+
+
+def _exported(data: bytes) -> dict[str, Any]:
+    found = export.deserialize(bytearray(data))
+    sizes = [str(dim) for aval in found.in_avals for dim in aval.shape if jax.export.is_symbolic_dim(dim)]
+    text = text_of_bytecode(found.mlir_module_serialized)
+    return {"text": text, "name": found.fun_name, "platforms": list(found.platforms), "sizes": sizes}
+
+
+def main() -> None:
+    """Print what is read from the standard input, or why it cannot be read."""
+    data = sys.stdin.buffer.read()
+    try:
+        found = _exported(data) if sys.argv[1] == "exported" else {"text": text_of_bytecode(data)}
+    except Exception as error:
+        found = {"error": f"{type(error).__name__}: {error}"}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,203 @@
+"""Programs that begin at a later stage than Python: what JAX lowered, compiled or exported, and files of these."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from mithril_nb import stages
+from mithril_nb.errors import ModelFileError, UnknownOptionError, listed, short_repr
+from mithril_nb.stages.given import (
+    Given,
+    given_of_compiled,
+    given_of_exported,
+    given_of_hlo,
+    given_of_lowered,
+    given_of_serialized,
+    given_of_stablehlo,
+)
+from mithril_nb.stages.given_inspection import inspect_given
+from mithril_nb.stages.records import PROGRAM_SUFFIXES
+from mithril_nb.targets.doors import door
+
+LARGEST_BYTES = 256_000_000
+_FIRST_CHARS = 100_000
+_REASON_LINES = 3
+Facts = tuple[tuple[str, str], ...]
+_WRITERS = {
+    ".hlo": "write_text(jax.jit(f).lower(x).compile().as_text())",
+    ".pb": 'write_bytes(jax.jit(f).lower(x).compiler_ir("hlo").as_serialized_hlo_module_proto())',
+    ".bin": "write_bytes(jax.export.export(jax.jit(f))(x).serialize())",
+}
+
+
+def is_program_file(target: Any) -> bool:
+    """Whether a target is the path of a file that may contain a program: a `Path`, or a text with a known suffix.
+
+    Examples:
+        >>> is_program_file("step.mlir"), is_program_file("model.json"), is_program_file(Path("model.json"))
+        (True, False, True)
+    """
+    if isinstance(target, Path):
+        return True
+    return isinstance(target, str) and "\n" not in target and Path(target).suffix.lower() in PROGRAM_SUFFIXES
+
+
+def inspect_late(
+    target: Any, args: tuple[Any, ...], given: Mapping[str, Any], options: Mapping[str, Any]
+) -> stages.Inspection | None:
+    """Return the inspection of a program that begins at a later stage than Python; `None` for anything else.
+
+    Args:
+        target: What is inspected.
+        args: What it is called with: nothing, as it has its arguments.
+        given: What it is called with by name.
+        options: Options of `inspect` by name; those that are `None` are not given.
+
+    Raises:
+        UnknownOptionError: It is given arguments, or an option that it has no use for.
+        ModelFileError: There is no such file, or it is broken, too large, or no program.
+    """
+    made = _given_of(target, options["device"])
+    if made is None:
+        return None
+    allowed = {"name", "params"} | ({"compiler_options"} if made.is_compiled_here else set())
+    allowed |= set() if made.is_fixed else {"device"}
+    refused = [name for name, value in options.items() if value is not None and name not in allowed]
+    refused += [*given] + ["arguments"] * bool(args)
+    if refused:
+        what = "arguments" if refused[0] == "arguments" else f"{refused[0]}="
+        raise UnknownOptionError(
+            f"program {made.name!r} takes no {what}.",
+            (("given as", made.kind), ("takes", ", ".join(f"{one}=" for one in options if one in allowed))),
+            door().call(_written(target)),
+        )
+    chosen = {name: value for name, value in options.items() if value is not None and name in allowed}
+    return inspect_given(made, **chosen)
+
+
+def _given_of(target: Any, device: Any) -> Given | None:
+    if isinstance(target, jax.stages.Lowered):
+        return given_of_lowered(target)
+    if isinstance(target, jax.stages.Compiled):
+        return given_of_compiled(target)
+    if isinstance(target, jax.export.Exported):
+        return given_of_exported(target, device)
+    if is_program_file(target):
+        path = Path(target)
+        return _read(_bytes_of(path), device, path)
+    if isinstance(target, bytes | bytearray | memoryview):
+        return _read(bytes(target), device)
+    if isinstance(target, str) and _kind_of_text(target):
+        return _read(target.encode("utf-8", "surrogatepass"), device)
+    return None
+
+
+def _written(target: Any) -> str:
+    """Return how a program is written in a call."""
+    if is_program_file(target):
+        return repr(str(target))
+    names = {jax.stages.Lowered: "lowered", jax.stages.Compiled: "compiled", jax.export.Exported: "exported"}
+    return next((name for kind, name in names.items() if isinstance(target, kind)), "data")
+
+
+def _kind_of_text(text: str) -> str:
+    r"""Return `"hlo"` or `"stablehlo"` for a text that may be one, else `""`.
+
+    Examples:
+        >>> _kind_of_text("HloModule jit_f"), _kind_of_text("module @jit_f {\n}"), _kind_of_text("a module of mine")
+        ('hlo', 'stablehlo', '')
+    """
+    for line in text[:_FIRST_CHARS].splitlines():
+        start = line.lstrip()
+        if start.startswith("HloModule"):
+            return "hlo"
+        if start.startswith(("module @", "module {", "module attributes", '"builtin.module"', "func.func")):
+            return "stablehlo"
+        if start and not start.startswith(("#", "//", "!")):
+            return ""
+    return ""
+
+
+def _read(data: bytes, device: Any, path: Path | None = None) -> Given:
+    """Return the program in some bytes.
+
+    Raises:
+        ModelFileError: They are no program, or a broken one.
+    """
+    if not data.strip():
+        raise _refused(path, "it is empty")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = "\0"
+    kind = "binary" if "\0" in text else _kind_of_text(text)
+    readers: dict[str, tuple[str, Callable[[], Given]]] = {
+        "binary": ("a serialized program", lambda: given_of_serialized(data, device)),
+        "hlo": ("HLO", lambda: given_of_hlo(text)),
+        "stablehlo": ("StableHLO", lambda: given_of_stablehlo(text, device=device)),
+    }
+    if kind not in readers:
+        begins = short_repr(text.strip()[:60])
+        needs = "StableHLO, HLO, or an exported program"
+        raise _refused(path, "it contains no program", (("begins with", begins), ("needs", needs)))
+    what, read = readers[kind]
+    try:
+        made = read()
+    except ValueError as error:
+        because = "\n".join(str(error).strip().splitlines()[:_REASON_LINES])
+        advice = "pip install flatbuffers" if "install 'flatbuffers'" in because else ""
+        why = f"it is not {what} that JAX {jax.__version__} can read"
+        raise _refused(path, why, (("because", because),), advice) from error
+    return replace(made, name=path.name.partition(".")[0]) if path and made.name == "program" else made
+
+
+def _bytes_of(path: Path) -> bytes:
+    """Return what is in a file.
+
+    Raises:
+        ModelFileError: There is no such file, it cannot be read, or it is too large.
+    """
+    try:
+        found = path.stat()
+        if stat.S_ISDIR(found.st_mode):
+            inside = sorted(one.name for one in path.iterdir() if one.suffix.lower() in PROGRAM_SUFFIXES)
+            advice = door().call(repr(str(path / inside[0]))) if inside else _advice(path / "step.mlir")
+            raise _refused(path, "it is a folder", (("programs in it", listed(inside)),), advice)
+        if not stat.S_ISREG(found.st_mode):
+            raise _refused(path, "it is no regular file", (), _advice(None))
+        if path.suffix.lower() not in PROGRAM_SUFFIXES:
+            known = ("suffixes", ", ".join(PROGRAM_SUFFIXES))
+            why = f"files with the suffix {path.suffix!r} are not read"
+            raise _refused(path, why, (known,), _advice(path.with_suffix(".mlir")))
+        if found.st_size > LARGEST_BYTES:
+            sizes = ("bytes", f"{found.st_size:,}"), ("limit", f"{LARGEST_BYTES:,}")
+            raise _refused(path, "it is too large", sizes, _advice(None))
+        with path.open("rb") as file:
+            return file.read(LARGEST_BYTES)
+    except ModelFileError:
+        raise
+    except FileNotFoundError as error:
+        raise _refused(path, "there is no such file", (("folder", str(Path.cwd())),)) from error
+    except (OSError, ValueError) as error:  # ValueError: no path has a zero byte
+        because = getattr(error, "strerror", None) or str(error)
+        raise _refused(path, "it cannot be read", (("because", because),), _advice(None)) from error
+
+
+def _refused(path: Path | None, why: str, facts: Facts = (), advice: str = "") -> ModelFileError:
+    """Return what to raise of a file or of bytes; by default it advises how to write such a file."""
+    what = "this data" if path is None else repr(str(path))
+    return ModelFileError(f"cannot inspect {what}: {why}.", facts, advice or _advice(path))
+
+
+def _advice(path: Path | None) -> str:
+    """Return how to write such a file, or how to do without one."""
+    if path is None:
+        return door().call("jax.jit(f).lower(x)")
+    writer = _WRITERS.get(path.suffix.lower(), "write_text(jax.jit(f).lower(x).as_text(debug_info=True))")
+    return f"pathlib.Path({str(path)!r}).{writer}"

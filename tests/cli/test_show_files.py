@@ -1,0 +1,95 @@
+"""`show` and `report` of a file of StableHLO or HLO."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_programs import spec
+
+import mithril_nb as ml
+from mithril_nb import cli
+
+X, W = spec(2, 4), spec(4, 8)
+
+
+def step(x: Any, w: Any) -> Any:
+    with jax.named_scope("body"):
+        return jnp.tanh(x @ w)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a file of each kind, in which the commands are run."""
+    lowered = jax.jit(step).lower(X, W)
+    (tmp_path / "step.mlir").write_text(lowered.as_text(debug_info=True))
+    (tmp_path / "step.hlo").write_text(lowered.compile().as_text() or "")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = cli.main(arguments)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_costs_of_stablehlo(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = said(capsys, "show", "step.mlir", "--stage", "cost")
+    assert (code, err) == (0, "")
+    assert "no analytic costs: this program was given as StableHLO text: it has no jaxpr" in out
+    costs = json.loads(said(capsys, "show", "step.mlir", "--stage", "cost", "--json")[1])
+    wanted = ml.inspect(step, X, W).costs("lowered", "compiled")
+    for source in ("lowered", "compiled"):
+        total = wanted.by_source[source].total
+        found = costs["sources"][source]["total"]
+        assert (found["flops"], found["bytes_accessed"]) == (total.flops, total.bytes_accessed)
+    assert costs["unavailable"] == {"analytic": "this program was given as StableHLO text: it has no jaxpr"}
+
+
+def test_the_stages_of_hlo(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = said(capsys, "show", "step.hlo", "--stage", "hlo")
+    assert (code, err) == (0, "")
+    assert out.rstrip() == ml.inspect(step, X, W).stage("hlo").text.rstrip()
+    code, out, err = said(capsys, "show", "step.hlo", "--stage", "stablehlo")
+    assert (code, out) == (2, "")
+    assert err == (
+        "StageUnavailableError: stablehlo is not available: this program was given as HLO text: it has no StableHLO.\n"
+    )
+
+
+def test_lines_of_a_block_and_the_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    out = said(capsys, "show", "step.mlir", "--stage", "stablehlo", "--block", "body")[1]
+    assert [line.split()[3] for line in out.splitlines()][:2] == ["stablehlo.dot_general", "stablehlo.tanh"]
+    code, out, err = said(capsys, "show", "step.mlir")
+    assert (code, err) == (0, "")
+    assert [line.split()[0] for line in out.splitlines()][:2] == ["body", "stablehlo.dot_general"]
+
+
+def test_a_report(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert said(capsys, "report", "step.mlir", "-o", "step.html")[0] == 0
+    page = (folder / "step.html").read_text(encoding="utf-8")
+    assert "this program was given as StableHLO text: it has no jaxpr" in page
+    assert "stablehlo.dot_general" in page
+
+
+def test_files_that_are_refused(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert said(capsys, "show", "other.mlir") == (
+        2,
+        "",
+        "ModelFileError: cannot inspect 'other.mlir': there is no such file.\n"
+        f"    folder  {folder}\n"
+        "    Try: pathlib.Path('other.mlir').write_text(jax.jit(f).lower(x).as_text(debug_info=True))\n",
+    )
+    assert said(capsys, "show", "step.mlir", "--arg", "f32[3]") == (
+        2,
+        "",
+        "UnknownOptionError: program 'step' takes no arguments.\n"
+        "    given as  StableHLO text\n"
+        "    takes     name=, params=, device=, compiler_options=\n"
+        "    Try: ml.inspect('step.mlir')\n",
+    )

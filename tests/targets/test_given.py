@@ -1,0 +1,497 @@
+"""Every object of JAX's ahead-of-time pipeline is inspected: what was lowered, compiled, exported, and files of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_programs import spec
+from stress import Stress
+
+import mithril_nb as ml
+from benchmarks.corpus import corpus
+from mithril_nb.errors import ModelFileError, StageUnavailableError, UnknownOptionError
+from mithril_nb.stages import STAGES, Inspection
+from mithril_nb.stages.hlo.text import tidy_module
+from mithril_nb.stages.jax_modules import StableHlo
+
+CONTENTS = {
+    "python": "Python source", "graph": "block graph", "jaxpr": "jaxpr", "stablehlo": "StableHLO",
+    "hlo_before": "HLO before XLA's passes", "hlo": "HLO after XLA's passes", "llvm": "LLVM IR", "asm": "machine code",
+}  # fmt: skip
+FROM_STABLEHLO = ("stablehlo", "hlo_before", "hlo", "llvm", "asm")
+SHORT = (
+    "MLP, forward", "MLP with scopes, train step", "LSTM by scan, forward", "mixture of experts, forward",
+    "ensemble by vmap, forward", "LeNet, forward", "remat, gradient", "cond, gradient", "switch, forward",
+    "while, forward", "gradient by hand", "steps in a scan", "Flax nnx, forward", "Equinox, forward",
+)  # fmt: skip
+"""Programs that compile in about a second."""
+
+
+def step(params: Any, x: Any) -> Any:
+    with jax.named_scope("body"):
+        hidden = jax.nn.relu(x @ params["w"])
+    with jax.named_scope("head"):
+        return jnp.tanh(hidden @ params["v"]).sum()
+
+
+ARGS = {"w": spec(4, 8), "v": spec(8, 3)}, spec(2, 4)
+
+
+def lowered(fn: Callable[..., Any] = step, args: tuple[Any, ...] = ARGS) -> jax.stages.Lowered:
+    jitted: Any = fn if hasattr(fn, "lower") else jax.jit(fn)
+    return jitted.lower(*args)
+
+
+def hlo_proto(made: jax.stages.Lowered) -> bytes:
+    ir: Any = made.compiler_ir("hlo")
+    return ir.as_serialized_hlo_module_proto()
+
+
+def lines(text: str) -> list[str]:
+    return sorted(line.strip() for line in text.splitlines() if line.strip())
+
+
+def instructions(text: str) -> list[str]:
+    """Return the instructions of HLO; XLA prints the headers of computations in two ways."""
+    return [line for line in lines(text) if " = " in line]
+
+
+def available(inspection: Inspection) -> list[str]:
+    return [name for name in inspection.stages if inspection.stage(name).unavailable is None]
+
+
+def file(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def refused(target: Any, *args: Any, **options: Any) -> str:
+    with pytest.raises((ModelFileError, UnknownOptionError)) as caught:
+        ml.inspect(target, *args, **options)
+    return str(caught.value)
+
+
+# Stages
+
+OBJECTS: dict[str, tuple[Callable[[Path], Any], str, tuple[str, ...]]] = {
+    "lowered": (lambda _: lowered(), "a jax.stages.Lowered", FROM_STABLEHLO),
+    "compiled": (lambda _: lowered().compile(), "a jax.stages.Compiled", ("hlo",)),
+    "exported": (lambda _: jax.export.export(jax.jit(step))(*ARGS), "an exported program", FROM_STABLEHLO),
+    "StableHLO file": (
+        lambda folder: file(folder, "a.mlir", lowered().as_text(debug_info=True)), "StableHLO text", FROM_STABLEHLO
+    ),
+    "StableHLO text": (lambda _: lowered().as_text(), "StableHLO text", FROM_STABLEHLO),
+    "StableHLO in .txt": (
+        lambda folder: str(file(folder, "a.txt", lowered().as_text())), "StableHLO text", FROM_STABLEHLO
+    ),
+    "HLO file": (lambda folder: str(file(folder, "a.hlo", lowered().compile().as_text() or "")), "HLO text", ("hlo",)),
+    "HLO bytes": (lambda _: (lowered().compile().as_text() or "").encode(), "HLO text", ("hlo",)),
+    "HLO before": (
+        lambda folder: file(folder, "a.txt", lowered().as_text("hlo", debug_info=True)),
+        "HLO text before XLA's passes", ("hlo_before",),
+    ),
+    "HLO proto": (
+        lambda folder: file(folder, "a.pb", hlo_proto(lowered())),
+        "a serialized HLO module before XLA's passes", ("hlo_before",),
+    ),
+    "MLIR bytecode": (
+        lambda _: jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized, "MLIR bytecode", FROM_STABLEHLO
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_stages_and_the_reasons_why_others_are_unavailable(kind: str, tmp_path: Path) -> None:
+    make, given_as, stages = OBJECTS[kind]
+    found = ml.inspect(make(tmp_path))
+    assert found.name == "step"
+    assert {name: found.stage(name).unavailable for name in STAGES} == {
+        name: None if name in stages else f"this program was given as {given_as}: it has no {CONTENTS[name]}"
+        for name in STAGES
+    }
+    for source, stage in (("lowered", "hlo_before"), ("compiled", "hlo")):
+        if stage in stages:
+            assert found.cost(source).total.flops == ml.inspect(step, *ARGS).cost(source).total.flops
+    with pytest.raises(StageUnavailableError) as caught:
+        found.cost()
+    assert str(caught.value) == (
+        "program 'step' has no jaxpr.\n"
+        f"    reason  this program was given as {given_as}: it has no jaxpr\n"
+        f'    Try: inspection.cost(source="{"compiled" if "hlo" in stages else "lowered"}")  # counts what there is'
+    )
+    if kind not in ("StableHLO text", "StableHLO in .txt"):  # these have no locations
+        assert [one.name for one in found.inputs] == ["params['v']", "params['w']", "x"]
+        assert found.cost(found.given.sources[0] if found.given else "").total.params == 56
+
+
+def test_objects_above_stablehlo_have_every_stage() -> None:
+    jitted = jax.jit(step)
+    for found in (
+        ml.inspect(jitted, *ARGS), ml.inspect(jitted.trace(*ARGS)), ml.inspect(jax.make_jaxpr(step)(*ARGS)),
+    ):  # fmt: skip
+        assert available(found) == list(STAGES)
+        assert found.given is None
+
+
+def test_a_serialized_export_is_read() -> None:
+    exported = jax.export.export(jax.jit(step))(*ARGS)
+    if importlib.util.find_spec("flatbuffers") is None:
+        # JAX writes and reads these bytes with a library that it does not depend on.
+        assert refused(b"\0\0\0\0" + exported.mlir_module_serialized) == (
+            f"cannot inspect this data: it is not a serialized program that JAX {jax.__version__} can read.\n"
+            "    because  ImportError: Please install 'flatbuffers' in order to use Exported serialization\n"
+            "    Try: pip install flatbuffers"
+        )
+        return
+    found = ml.inspect(bytes(exported.serialize()))
+    assert available(found) == list(FROM_STABLEHLO)
+    assert found.stage("stablehlo").text == ml.inspect(exported).stage("stablehlo").text
+    (batch,) = jax.export.symbolic_shape("batch")
+    wide = jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((batch, 2), "float32"))
+    assert ml.inspect(bytes(wide.serialize())).stage("hlo").unavailable == (
+        "XLA needs a number for each size, and has none for batch"
+    )
+
+
+def test_a_compiled_hlo_proto_and_an_xla_dump_are_read(tmp_path: Path) -> None:
+    proto = hlo_proto(lowered())
+    length = len(proto)
+    size = b""
+    while length:
+        size += bytes([length & 0x7F | (0x80 if length > 0x7F else 0)])
+        length >>= 7
+    dump = ml.inspect(file(tmp_path, "module.hlo.pb", b"\x0a" + size + proto))
+    assert dump.stage("hlo_before").text == ml.inspect(proto).stage("hlo_before").text
+
+
+# The corpus
+
+
+def test_every_object_of_the_corpus(stress: Stress, tmp_path: Path) -> None:
+    """Texts are the objects' own; the costs of what XLA compiles are those of the function."""
+    names = SHORT[: stress.size(short=3, long=len(SHORT))]
+    objects = 0
+    for name in names:
+        fn, args = corpus()[name]()
+        wanted = ml.inspect(fn, *args).cost("compiled")
+        made = lowered(fn, args)
+        jitted: Any = fn if hasattr(fn, "lower") else jax.jit(fn)
+        compiled, exported = made.compile(), jax.export.export(jitted)(*args)
+        plain, text = made.as_text(), compiled.as_text() or ""
+        hlo = lines(tidy_module(text))
+        exported_text = StableHlo(exported.mlir_module()).as_text()
+        mlir = file(tmp_path, "program.mlir", made.as_text(debug_info=True))
+        for target, stablehlo in (
+            (jitted.trace(*args), plain), (made, plain), (mlir, plain), (plain, plain), (exported, exported_text),
+        ):  # fmt: skip
+            found = ml.inspect(target)
+            if found.given is not None:
+                assert found.stage("stablehlo").text == stablehlo, (name, target)
+            if target is made or target is mlir:  # others have constants in other places, or other names
+                assert lines(found.stage("hlo").text) == hlo, (name, target)
+            cost = found.cost("compiled")
+            assert (cost.total.flops, cost.total.transcendentals) == (wanted.total.flops, wanted.total.transcendentals)
+            assert target is exported or target is plain or cost.total.bytes_accessed == wanted.total.bytes_accessed
+        for target in (compiled, file(tmp_path, "program.hlo", text)):
+            found = ml.inspect(target)
+            assert lines(found.stage("hlo").text) == hlo, (name, target)
+            total = found.cost("compiled").total
+            assert (total.flops, total.bytes_accessed) == (wanted.total.flops, wanted.total.bytes_accessed)
+        before = ml.inspect(file(tmp_path, "before.txt", made.as_text("hlo", debug_info=True)))
+        assert before.stage("hlo_before").text == ml.inspect(made).stage("hlo_before").text
+        again = ml.inspect(hlo_proto(made))
+        assert instructions(again.stage("hlo_before").text) == instructions(before.stage("hlo_before").text)
+        jaxpr = ml.inspect(jax.make_jaxpr(fn)(*args))
+        assert jaxpr.cost("compiled").total.flops == wanted.total.flops
+        products = [one for one in ml.inspect(made).stage("hlo").instructions if one.opcode in ("dot", "convolution")]
+        links = ml.inspect(made).links("hlo", "stablehlo")
+        assert [one.id for one in products if not links[one.id]] == []
+        objects += 10
+    stress.report(programs=len(names), objects=objects)
+
+
+# Links and blocks
+
+
+def test_names_link_stablehlo_with_hlo_and_name_blocks() -> None:
+    found = ml.inspect(lowered().as_text(debug_info=True))
+    stablehlo, hlo = found.stage("stablehlo"), found.stage("hlo")
+    products = [one for one in stablehlo.instructions if one.opcode == "stablehlo.dot_general"]
+    assert [(one.shares, one.origin) for one in products] == [
+        ((("body", 1.0),), "inferred"),
+        ((("head", 1.0),), "inferred"),
+    ]
+    assert {one.origin for stage in (stablehlo, hlo) for one in stage.instructions} <= {"inferred", None}
+    forward, back = found.links("stablehlo", "hlo"), found.links("hlo", "stablehlo")
+    dots = {one.id: one for one in hlo.instructions if one.opcode == "dot"}
+    for product in products:
+        (linked,) = forward[product.id] & dots.keys()
+        assert dots[linked].blocks == product.blocks
+        assert product.id in back[linked]
+    relu = next(one for one in stablehlo.instructions if one.opcode == "stablehlo.maximum")
+    assert relu.equations == ("jit(step)/body/jit(relu)/max",)
+    assert {path for path in found.cost("compiled").by_block if path} == {"body", "head"}
+    wanted = ml.inspect(step, *ARGS).cost("compiled")
+    assert found.cost("compiled").by_block["body"].flops == wanted.by_block["body"].flops
+
+
+def test_text_without_names_has_no_links() -> None:
+    found = ml.inspect(lowered().as_text())
+    assert {one.equations for one in found.stage("stablehlo").instructions} == {()}
+    assert set(found.links("stablehlo", "hlo").values()) == {frozenset()}
+    assert found.cost("compiled").unattributed_share == 1.0
+
+
+def test_roles_follow_the_names_that_autodiff_gives() -> None:
+    found = ml.inspect(lowered(jax.grad(step), ARGS))
+    roles = {one.role for one in found.stage("hlo").instructions if one.opcode == "dot"}
+    assert roles == {"forward", "backward"}
+
+
+# What is refused
+
+
+def test_arguments_and_options_without_a_use_are_refused(tmp_path: Path) -> None:
+    path = file(tmp_path, "step.mlir", lowered().as_text())
+    assert refused(path, spec(3)) == (
+        "program 'step' takes no arguments.\n"
+        "    given as  StableHLO text\n"
+        "    takes     name=, params=, device=, compiler_options=\n"
+        f"    Try: ml.inspect({str(path)!r})"
+    )
+    assert refused(lowered().compile(), device=jax.devices()[0]) == (
+        "program 'step' takes no device=.\n"
+        "    given as  a jax.stages.Compiled\n"
+        "    takes     name=, params=\n"
+        "    Try: ml.inspect(compiled)"
+    )
+    assert refused(lowered(), optimizer="adam") == (
+        "program 'step' takes no optimizer=.\n"
+        "    given as  a jax.stages.Lowered\n"
+        "    takes     name=, params=, compiler_options=\n"
+        "    Try: ml.inspect(lowered)"
+    )
+    static = refused(lowered(), static_argnums=0)
+    assert static.startswith("program 'step' takes no static_argnums=.\n")
+    assert refused(lowered(), params="weights") == (
+        "program 'step' takes no 'weights' that could hold its parameters.\n"
+        "    arguments  params, x\n"
+        '    Try: params="params"  # or params=() if it has none'
+    )
+
+
+def test_options_that_it_takes_are_used() -> None:
+    found = ml.inspect(lowered().as_text(debug_info=True), name="mine", params="x")
+    assert found.name == "mine"
+    assert found.cost("lowered").total.params == 8
+    dots = ml.inspect(lowered(), compiler_options={"xla_cpu_enable_fast_math": True})
+    assert dots.stage("hlo").unavailable is None
+
+
+def test_a_given_program_does_not_change_its_arguments() -> None:
+    with pytest.raises(StageUnavailableError) as caught:
+        ml.inspect(lowered()).altered(lambda args: args)
+    assert str(caught.value) == (
+        "program 'step' has no jaxpr.\n"
+        "    reason  this program was given as a jax.stages.Lowered: it has no jaxpr\n"
+        '    Try: inspection.cost(source="compiled")  # counts what there is'
+    )
+
+
+def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert refused("step.mlir") == (
+        "cannot inspect 'step.mlir': there is no such file.\n"
+        f"    folder  {tmp_path}\n"
+        "    Try: pathlib.Path('step.mlir').write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
+    )
+    assert refused(Path("step.hlo")) == (
+        "cannot inspect 'step.hlo': there is no such file.\n"
+        f"    folder  {tmp_path}\n"
+        "    Try: pathlib.Path('step.hlo').write_text(jax.jit(f).lower(x).compile().as_text())"
+    )
+    file(tmp_path, "empty.hlo", " \n")
+    assert refused("empty.hlo") == (
+        "cannot inspect 'empty.hlo': it is empty.\n"
+        "    Try: pathlib.Path('empty.hlo').write_text(jax.jit(f).lower(x).compile().as_text())"
+    )
+    assert refused(tmp_path) == (
+        f"cannot inspect {str(tmp_path)!r}: it is a folder.\n"
+        "    programs in it  empty.hlo\n"
+        f"    Try: ml.inspect({str(tmp_path / 'empty.hlo')!r})"
+    )
+    assert refused(file(tmp_path, "model.onnx", b"\x08\x07")) == (
+        f"cannot inspect {str(tmp_path / 'model.onnx')!r}: files with the suffix '.onnx' are not read.\n"
+        "    suffixes  .mlir, .stablehlo, .hlo, .txt, .pb, .bin\n"
+        f"    Try: pathlib.Path({str(tmp_path / 'model.mlir')!r})"
+        ".write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
+    )
+    assert refused(Path("/dev/null")) == (
+        "cannot inspect '/dev/null': it is no regular file.\n    Try: ml.inspect(jax.jit(f).lower(x))"
+    )
+    monkeypatch.setattr("mithril_nb.targets.given.LARGEST_BYTES", 1)
+    assert refused("empty.hlo") == (
+        "cannot inspect 'empty.hlo': it is too large.\n"
+        "    bytes  2\n"
+        "    limit  1\n"
+        "    Try: ml.inspect(jax.jit(f).lower(x))"
+    )
+
+
+def test_files_that_are_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file(tmp_path, "note.txt", "a note\nof two lines")
+    assert refused("note.txt") == (
+        "cannot inspect 'note.txt': it contains no program.\n"
+        "    begins with  'a note\\nof two lines'\n"
+        "    needs        StableHLO, HLO, or an exported program\n"
+        "    Try: pathlib.Path('note.txt').write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
+    )
+    file(tmp_path, "cut.mlir", "module @jit_f {\n  func.func public @main(")
+    assert refused("cut.mlir") == (
+        f"cannot inspect 'cut.mlir': it is not StableHLO that JAX {jax.__version__} can read.\n"
+        "    because  Unable to parse module assembly:\n"
+        '             error: "-":2:25: expected non-function type\n'
+        "    Try: pathlib.Path('cut.mlir').write_text(jax.jit(f).lower(x).as_text(debug_info=True))"
+    )
+    file(tmp_path, "other.mlir", "module @jit_f {\n}\n")
+    assert "    because  it has no function @main\n" in refused("other.mlir")
+    file(tmp_path, "cut.hlo", "HloModule f\n\nENTRY %main () -> f32[] {")
+    assert refused("cut.hlo").startswith(
+        f"cannot inspect 'cut.hlo': it is not HLO that JAX {jax.__version__} can read.\n"
+        "    because  INVALID_ARGUMENT: Syntax error when trying to parse the text as a HloModule:\n"
+    )
+    assert refused(b"\0\1\2") == (
+        f"cannot inspect this data: it is not a serialized program that JAX {jax.__version__} can read.\n"
+        "    because  INVALID_ARGUMENT: Failed to deserialize HloModuleProto\n"
+        "    Try: ml.inspect(jax.jit(f).lower(x))"
+    )
+
+
+def test_damaged_files_are_refused_or_read(stress: Stress) -> None:
+    """Nothing that is cut or changed ends the process, or raises anything but an error of ours."""
+    made = lowered()
+    texts = [made.as_text(debug_info=True).encode(), (made.compile().as_text() or "").encode(), hlo_proto(made)]
+    chance = random.Random(7)
+    read = 0
+    count = stress.size(short=60, long=6000)
+    for number in range(count):
+        data = bytearray(texts[number % 3])
+        if number % 2:
+            del data[chance.randrange(len(data)) :]
+        for _ in range(3 if number % 2 == 0 else 0):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        with suppress(ModelFileError):
+            found = ml.inspect(bytes(data))
+            assert found.given is not None
+            first = found.given.stages[0]
+            assert found.stage(first).name == first
+            read += 1
+    stress.report(damaged=count, read=read)
+    assert read < count / 2
+
+
+def test_damaged_bytecode_cannot_end_the_process(stress: Stress) -> None:
+    code = jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized
+    chance = random.Random(3)
+    for _ in range(stress.size(short=2, long=60)):
+        data = bytearray(code)
+        for _ in range(4):
+            data[chance.randrange(4, len(data))] = chance.randrange(256)
+        with suppress(ModelFileError):
+            assert ml.inspect(bytes(data)).name
+
+
+def test_functions_that_call_each_other_exponentially_are_read_in_time() -> None:
+    depth = 30
+    functions = "".join(
+        f"func.func private @f{n}(%arg0: tensor<f32>) -> tensor<f32> {{\n"
+        f'  %0 = call @f{n + 1}(%arg0) : (tensor<f32>) -> tensor<f32> loc("a")\n'
+        f'  %1 = call @f{n + 1}(%0) : (tensor<f32>) -> tensor<f32> loc("b")\n'
+        "  return %1 : tensor<f32>\n}\n"
+        for n in range(depth)
+    )
+    text = (
+        "module @jit_deep {\nfunc.func public @main(%arg0: tensor<f32>) -> tensor<f32> {\n"
+        '  %0 = call @f0(%arg0) : (tensor<f32>) -> tensor<f32> loc("jit(deep)/top")\n  return %0 : tensor<f32>\n}\n'
+        f"{functions}func.func private @f{depth}(%arg0: tensor<f32>) -> tensor<f32> {{\n"
+        '  %0 = stablehlo.sine %arg0 : tensor<f32> loc("sin")\n  return %0 : tensor<f32>\n}\n}\n'
+    )
+    found = ml.inspect(text)
+    assert [one.opcode for one in found.stage("stablehlo").instructions].count("stablehlo.sine") == 1
+
+
+# What the device or the sizes do not allow
+
+
+def test_why_stablehlo_does_not_compile_here() -> None:
+    export: Any = jax.export.export(jax.jit(jnp.sin), platforms=["tpu"])
+    found = ml.inspect(export(spec(3)))
+    assert found.stage("stablehlo").unavailable is None
+    assert found.stage("hlo").unavailable == "LookupError: it was exported for tpu, and the device is a cpu"
+    (batch,) = jax.export.symbolic_shape("batch")
+    wide = ml.inspect(jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((batch, 2), "float32")))
+    assert wide.stage("stablehlo").unavailable is None
+    assert wide.stage("hlo").unavailable == "XLA needs a number for each size, and has none for batch"
+    text = lowered().as_text().replace("mhlo.num_partitions = 1", "mhlo.num_partitions = 64")
+    assert ml.inspect(text).stage("hlo").unavailable == (
+        f"LookupError: it needs 64 devices, and there are {jax.device_count()} here"
+    )
+
+
+# Where they are shown
+
+
+def test_explore_and_pages_show_the_stages_there_are(tmp_path: Path) -> None:
+    path = file(tmp_path, "step.hlo", lowered().compile().as_text() or "")
+    widget = ml.explore(path)
+    widget.session.start()
+    assert widget.session.wait(60)
+    assert widget.session.errors == []
+    now = widget.session.snapshot()
+    assert now["graph_stage"] == "hlo"
+    assert now["stages"]["hlo"]["state"] == "ready"
+    assert now["stages"]["jaxpr"]["message"] == "this program was given as HLO text: it has no jaxpr"
+    assert set(now["blocks"]) == {"body", "head"}
+    assert widget.session.picture() is not None
+    page = ml.inspect(path).to_html()
+    assert "this program was given as HLO text: it has no StableHLO" in page
+    assert "no analytic costs: this program was given as HLO text: it has no jaxpr" in page
+
+
+def test_json_holds_the_stages_there_are() -> None:
+    data = ml.inspect(lowered()).to_dict("jaxpr", "hlo")
+    assert [one["unavailable"] for one in data["stages"]] == [
+        "this program was given as a jax.stages.Lowered: it has no jaxpr", None,
+    ]  # fmt: skip
+    assert [one["name"] for one in data["inputs"]] == ["params['v']", "params['w']", "x"]
+    assert data["equations"] == data["outputs"] == []
+    assert data["passes"]
+    assert data["buffers"]
+
+
+def test_memory_and_passes_of_what_jax_compiles() -> None:
+    found, wanted = ml.inspect(lowered().as_text()), ml.inspect(step, *ARGS)
+    assert found.memory.peak_bytes == wanted.memory.peak_bytes
+    assert [one.name for one in found.passes] == [one.name for one in wanted.passes]
+    assert [one.size_bytes for one in found.buffers] == [one.size_bytes for one in wanted.buffers]
+    with pytest.raises(StageUnavailableError) as caught:
+        _ = ml.inspect(lowered().compile()).passes
+    assert str(caught.value) == (
+        "program 'step' has no record of how XLA compiled it.\n"
+        "    reason  this program was given as a jax.stages.Compiled: it has no record of how XLA compiled it\n"
+        '    Try: inspection.cost(source="compiled")  # counts what there is'
+    )
+    with pytest.raises(StageUnavailableError) as caught:
+        _ = ml.inspect(lowered().as_text(dialect="hlo")).memory
+    assert str(caught.value).startswith("program 'step' has no HLO after XLA's passes.\n")
+    assert 'Try: inspection.cost(source="lowered")' in str(caught.value)
