@@ -50,7 +50,7 @@ class Arguments:
         by_name: The same by their names.
         names: Names of the arguments that contain traced leaves.
         traced: These arguments, without their static leaves.
-        has_clash: Whether two arguments have one name, as `x` in a call `f(x, x=y)` of `def f(x, /, **more)`.
+        has_clash: Whether two arguments have one name, as a positional-only `x` and a keyword `x` have.
 
     Examples:
         >>> given = Arguments(jax.numpy.sum, (jax.ShapeDtypeStruct((3,), "float32"),), {"axis": 0}, static={"axis"})

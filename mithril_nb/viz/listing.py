@@ -270,9 +270,8 @@ def _told(stage: str, made: Instruction) -> str:
         parts.append(f"equation{'' if len(made.equations) == 1 else 's'} {listed}")
     lines = [" · ".join(part for part in parts if part), op_help(stage, made.opcode) or ""]
     lines.append(f"inside of {', '.join(made.transforms)}" if made.transforms else "")
-    lines += [
-        ", ".join(source[:4]) + (", …" if len(source) > 4 else "") for source in (made.source, made.library_source)
-    ]
+    source = made.source or made.library_source  # both would make a page a tenth larger
+    lines.append(", ".join(source[:4]) + (", …" if len(source) > 4 else ""))
     return "\n".join(line for line in lines if line)
 
 
