@@ -184,7 +184,7 @@ def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
 
 
 def given_of_exported(exported: jax.export.Exported, device: Any = None) -> Given:
-    """Return the program that `jax.export.export(f)(x)` gave."""
+    """Return the program that `jax.export` returned."""
     text = text_of_bytecode(exported.mlir_module_serialized)
     return _of_exported(text, exported.fun_name, exported.platforms, _sizes(exported.in_avals), device)
 

@@ -1,6 +1,6 @@
 """Names of operations in place of tags: what links the stages of a program that was not traced here.
 
-JAX names each operation after the scopes around it, `jit(f)/mlp/dot_general`; MLIR keeps the name as a location, XLA
+JAX names each operation after the scopes around it, as "jit(f)/mlp/dot_general"; MLIR keeps the name as a location, XLA
 as `op_name`. Operations with the same name are linked, and the named scopes in it are the block. Neither is certain:
 several operations may share a name, so all that follows from it is marked as inferred.
 """
