@@ -127,7 +127,7 @@ def press_everywhere(notebook: NotebookPage, root: str, presses: int) -> dict[st
             continue  # the page moved before the click
         done.add(kind)
         before = page.evaluate(_CELLS)
-        if not page.evaluate("window.mnbKeys.holds()"):
+        if not page.evaluate("new Promise((done) => setTimeout(() => done(window.mnbKeys.holds())))"):
             wrong.append(f"{kind}: after the click the focus is on {page.evaluate('window.mnbKeys.focus()')}")
         for key in KEYS:
             page.keyboard.press(key)
