@@ -114,7 +114,7 @@ def large_comparisons(full: bool = False) -> Iterator[Comparison]:
 
 
 def large_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
-    """Yield the greatest memory of a new process that inspects a program to StableHLO, and of one that lowers it."""
+    """Yield the peak memory of a new process that inspects a program up to StableHLO, and of one that lowers it."""
     for name in large_programs(full):
         yield name, _peak_bytes(name, "to_stablehlo"), _peak_bytes(name, "lower")
 
@@ -134,7 +134,7 @@ def stage_comparisons(rounds: int, full: bool = False) -> Iterator[Comparison]:
 
 
 def stage_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
-    """Yield the greatest memory of a new process that inspects a program up to HLO, and of one that compiles it."""
+    """Yield the peak memory of a new process that inspects a program up to HLO, and of one that compiles it."""
     for name in stage_programs(full):
         yield name, _peak_bytes(name, "to_hlo"), _peak_bytes(name, "compiled")
 

@@ -26,7 +26,7 @@ Bound = float | tuple[float | None, float | None] | None
 """The most that a figure may be, or the least and the most; `None` for no bound."""
 
 UNKNOWN = ("fail", "ignore", "warn")
-"""What may happen if a bound is kept by what is known, and the cost of some equations is unknown."""
+"""Actions if the known cost keeps a bound and the cost of some equations is unknown."""
 _MOST_SHOWN = 5
 _WORDS = {
     "flops": ("needs", "FLOPs"),
@@ -49,7 +49,7 @@ class _Measured:
         numbers: The sizes that have only names, if it depends on any, each with a number that it can have.
         formula: What it is in these names; `""` if nobody knows.
         is_known_at: Whether numbers for these names make all of it known.
-        is_of_rows: Whether it is a sum over equations or instructions, and what is unknown of it is some of them.
+        is_of_rows: Whether it is a sum over equations or instructions, and only some of these are unknown.
     """
 
     value: int | None
@@ -99,8 +99,8 @@ def assert_cost(
 
     Raises:
         CostBoundError: A figure is out of its bounds, or unknown as described above. It is an `AssertionError`.
-        UnknownOptionError: No such value of `unknown`; no bound at all, or one that is none, or that is misspelt;
-            arguments beside an inspection, which has them.
+        UnknownOptionError: `unknown` has another value; there is no bound, or a misspelt or invalid one; or there are
+            arguments beside an inspection, which has its own.
         StageUnavailableError: The program cannot be traced, or not lowered or compiled where that is asked for.
 
     Examples:
@@ -246,7 +246,7 @@ def _problem(
     else:
         summary = f"may break its bound of {noun}: not all are known."
         shown = f"{_shown(name, found.source)} shows every block"
-        advice = f'unknown="warn"  # compares what is known; {shown}'
+        advice = f'unknown="warn"  # compares the known cost; {shown}'
         advice = advice if found.is_of_rows else f"leave out {name}=; {shown}."
     if found.unknown:
         facts.append(("unknown", "\n".join(found.unknown)))
@@ -261,7 +261,7 @@ def _problem(
 
 
 def _in_part(what: str, facts: list[tuple[str, str]], unknown: tuple[str, ...]) -> str:
-    """Return the warning of a bound that is kept by what is known."""
+    """Return the warning about a bound that the known cost keeps."""
     more = ("unknown", "\n".join(unknown)), ("instead", 'unknown="fail" or unknown="ignore"')
     return str(Diagnostic(f"{what} is checked in part.", (*facts, *more)))
 

@@ -1,4 +1,4 @@
-"""What a person names on the command line, a file or `module:name`, and the program that it means."""
+"""Programs named on the command line: by a file or as `module:name`."""
 
 from __future__ import annotations
 

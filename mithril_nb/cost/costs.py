@@ -204,7 +204,7 @@ class Cost(Drawn):
 
     @cached_property
     def by_line(self) -> ByLine:
-        """Figures of each of the user's lines of Python, by `"net.py:12"`; `""` is what has none.
+        """Figures of each of the user's lines of Python, by `"net.py:12"`; `""` is the cost without a line.
 
         They add up to `total`. A row that comes from several lines is split into equal parts. Parameters have no line.
         `print` shows the source with the figures beside it.

@@ -35,7 +35,7 @@ class Drawn(Shown):
             ...
 
     def treemap(self, field: str | None = None, width: int = 720) -> Any:
-        """Return a picture in which the area of each block is what it costs, a `mithril_nb.viz.costs.drawing.Drawing`.
+        """Return a picture in which the area of a block is its cost: a `mithril_nb.viz.costs.drawing.Drawing`.
 
         Args:
             field: `"flops"`, `"bytes_accessed"`, `"params"`, `"time_s"` or `"transcendentals"`; by default the FLOPs,
@@ -80,5 +80,5 @@ class Drawn(Shown):
 
     @property
     def _drawn(self) -> str:
-        """What a picture shows if nobody says what."""
+        """The field that a picture shows by default."""
         return "time_s" if self.source == "measured" and self.total.time_s is not None else "flops"

@@ -32,7 +32,7 @@ def _blocks_bytes(equation: Equation) -> Expression | None:
 
 @rule("pallas_call", flops="kernel·grid", transcendentals="calls·grid", moved=_blocks_bytes)
 def pallas_call(equation: Equation) -> Formula | str:
-    """The equations of the kernel, for each step of the grid: `kernel·grid`; of branches the dearest in each step.
+    """The equations of the kernel, for each step of the grid: `kernel·grid`. The most expensive branch counts.
 
     Bytes are those of the blocks of the block specs. If the kernel has equations without a count, the author's
     `cost_estimate` is the count where there is one; else it is what XLA counts.

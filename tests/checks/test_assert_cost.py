@@ -150,7 +150,7 @@ def test_what_nobody_knows_keeps_no_bound() -> None:
         "             1 × lt: nobody knows how often it runs\n"
         "             1 × dot_general: nobody knows how often it runs\n"
         "    most in  program  64  100.0 %\n"
-        '    Try: unknown="warn"  # compares what is known; print(ml.inspect(...).cost("analytic")) shows every block'
+        '    Try: unknown="warn"  # compares the known cost; print(ml.inspect(...).cost("analytic")) shows every block'
     )
     assert broken(program, spec(8, 8), params=0) == (
         "program 'program' may break its bound of parameters: not all are known.\n"
@@ -203,7 +203,7 @@ def test_what_is_unknown_may_fail_or_be_ignored(recwarn: pytest.WarningsRecorder
         "    bound    at most 2,000\n"
         "    unknown  2 × pure_callback: no rule: Python on the host\n"
         "    most in  half_known  1,088  100.0 %\n"
-        '    Try: unknown="warn"  # compares what is known; print(ml.inspect(...).cost("analytic")) shows every block'
+        '    Try: unknown="warn"  # compares the known cost; print(ml.inspect(...).cost("analytic")) shows every block'
     )
     for unknown in ("warn", "ignore", "fail"):
         assert broken(half_known, spec(8, 8), flops=1_000, unknown=unknown) == (

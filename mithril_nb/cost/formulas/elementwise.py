@@ -60,7 +60,7 @@ def renaming(equation: Equation) -> Letters:
 
 @rule("debug_callback", "debug_print", flops="0", note="the host prints it")
 def printing(equation: Equation) -> Letters:
-    """What is printed while a program runs is only handed to the host: `0`."""
+    """Printing passes values to the host: `0`."""
     return {}
 
 

@@ -42,8 +42,8 @@ _OTHERWISE = {
     ("top_k", "n"): "items given",
     ("approx_top_k", "n"): "items given",
     ("pallas_call", "kernel"): "FLOPs of a step",
-    ("call_hi_primitive", "kernel"): "FLOPs of what it is written out in",
-    ("call_hi_primitive", "calls"): "transcendentals of what it is written out in",
+    ("call_hi_primitive", "kernel"): "FLOPs of the equations it expands to",
+    ("call_hi_primitive", "calls"): "transcendentals of the equations it expands to",
     ("pallas_call", "calls"): "transcendentals of a step",
     **{(one, "N"): "length of the axis" for one in ("sort", "cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp")},
     **{

@@ -303,7 +303,7 @@ class Counted:
 
     @property
     def letters(self) -> Letters:
-        """What the letters of the formula stand for, without those that only XLA's formula has."""
+        """Values of the letters in the formula, without letters that occur in XLA's formula only."""
         if self.rule is None:
             return {}
         names = parse(self.rule.flops).names | parse(self.rule.transcendentals).names

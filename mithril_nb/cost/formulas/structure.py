@@ -55,7 +55,7 @@ def movement(equation: Equation) -> Letters:
     flops="0", note="no arithmetic", moved=no_bytes,
 )  # fmt: skip
 def bookkeeping(equation: Equation) -> Letters:
-    """Names, places, waits and what is checked while tracing take no arithmetic: `0`."""
+    """Names, placement, synchronisation and checks during tracing are no arithmetic: `0`."""
     return {}
 
 
