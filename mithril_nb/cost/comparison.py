@@ -52,7 +52,7 @@ class Change:
 
     @property
     def communicates(self) -> bool:
-        """Whether one of them sends data to other devices, or nobody knows."""
+        """Whether one of them sends data to other devices, or that is unknown."""
         return self.before.communicates or self.after.communicates
 
     def to_dict(self) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class Cost(Drawn):
 
         Args:
             path: The block; `""` is the whole program.
-            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"payload_bytes"`, `"wire_bytes"` or `"params"`.
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Raises:

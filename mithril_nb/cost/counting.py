@@ -210,16 +210,13 @@ def _count(inspection: Inspection, source: str, stage: Stage) -> _Counted:
         rows = tuple(_row(one) for one in costs)
         if source == "lowered":
             rows = _before_partitioning(inspection, rows)
-    notes = (
-        *notes_of(rows),
-        *notes_of_communication(rows),
-        *notes_of_branches(row.opcode for row in rows if row.repeats != 0),
-    )
+    branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
+    notes = *notes_of(rows), *notes_of_communication(rows), *branches
     return _Counted(stage.instructions, rows, notes, once_of(source, rows), _fusions(costs))
 
 
 def _before_partitioning(inspection: Inspection, rows: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
-    """Return rows of HLO with what instructions on sharded arrays send unknown: the partitioner has not run."""
+    """Return rows of HLO in which the communication of instructions on sharded arrays is unknown: XLA adds it later."""
     open_ids = {one.id for one in known_equations(inspection) if (PARTITIONED, True) in one.params}
     if not open_ids:
         return rows

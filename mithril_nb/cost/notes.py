@@ -35,7 +35,7 @@ def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> t
 
 
 def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False) -> tuple[str, ...]:
-    """Return in words of which rows payload and wire bytes are unknown, and why.
+    """Return in words which rows have unknown payload and wire bytes, and why.
 
     Args:
         rows: What each equation or instruction costs.
@@ -48,20 +48,18 @@ def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False
             if not (is_collective and has_symbols):
                 reason = _of_collective(row) if is_collective else _PARTITIONER
                 groups[reason] = groups.get(reason, 0) + 1
-    return tuple(f"payload_bytes and wire_bytes of {count} × {reason}" for reason, count in groups.items())
+    return tuple(f"payload_bytes and wire_bytes of {count} {reason}" for reason, count in groups.items())
 
 
-_PARTITIONER = (
-    'what is computed on sharded arrays: XLA\'s partitioner chooses what it sends, which cost("compiled") counts'
-)
+_PARTITIONER = 'rows on sharded arrays: XLA\'s partitioner adds collectives there; cost("compiled") counts them'
 
 
 def _of_collective(row: CostRow) -> str:
     if row.repeats is None:
-        return f"{row.opcode}: nobody knows how often it runs"
+        return f"× {row.opcode}: how often it runs is unknown"
     if row.opcode.replace("_", "-") == "ragged-all-to-all":
-        return f"{row.opcode}: how much it sends depends on values"
-    return f"{row.opcode}: how many devices take part, or how large its operands are, is unknown"
+        return f"× {row.opcode}: how much it sends depends on values"
+    return f"× {row.opcode}: the number of devices or the size of an operand is unknown"
 
 
 @lru_cache(maxsize=1)

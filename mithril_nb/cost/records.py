@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -38,9 +38,9 @@ class Figures:
             are lower bounds.
         unknown_bytes: The same for bytes.
         shared: How many of the `unknown` are in part of what is not counted here: nobody knows in which part.
-        payload_bytes: Bytes of the buffers that one device hands over to collectives, such as an all-reduce;
+        payload_bytes: Bytes of the buffers that one device passes to collectives, such as an all-reduce; the module
             `mithril_nb.cost.formulas.communication` defines them.
-        wire_bytes: Bytes that one device sends to others for them, in a ring.
+        wire_bytes: Bytes that one device sends to others for these, by ring algorithms.
         unknown_communication: The same as `unknown` for payload and wire bytes.
     """
 
@@ -58,7 +58,7 @@ class Figures:
 
     @property
     def communicates(self) -> bool:
-        """Whether data is sent to other devices, or nobody knows."""
+        """Whether data is sent to other devices, or that is unknown."""
         return self.payload_bytes != 0 or self.wire_bytes != 0
 
     def to_dict(self) -> dict[str, Any]:

@@ -161,7 +161,7 @@ class SymbolicProgram:
 
         Args:
             path: The block; `""` is the whole program.
-            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"payload_bytes"`, `"wire_bytes"` or `"params"`.
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Returns:

@@ -17,7 +17,7 @@ from functools import wraps
 from math import floor, prod
 from typing import Any, TypeVar
 
-from mithril_nb.cost.formulas.communication import NOTHING, UNKNOWN, sent_by
+from mithril_nb.cost.formulas.communication import NOTHING, UNKNOWN, Sent, sent_by
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError, parse, substituted
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
 from mithril_nb.stages.records import Equation
@@ -98,12 +98,14 @@ class Rule:
         find: Finds the formula of an equation; the reason if the cost is unknown, or `None` without one.
         moved: Computes the bytes read and written; by default all operands and all results.
         reason: Why the cost is unknown for all equations of the primitive; `""` if it is known.
+        sent: Computes the payload and the wire bytes of one device; by default those of a collective of this name.
     """
 
     general: Formula
     find: Callable[[Equation], Formula | str | None]
     moved: Callable[[Equation], Expression | None] | None = None
     reason: str = ""
+    sent: Callable[[Equation], Sent] | None = None
 
     @property
     def formula(self) -> str:
@@ -323,8 +325,12 @@ class Counted:
 def counted(equation: Equation) -> Counted:
     """Return what one run of an equation costs."""
     found = _computed(equation)
+    user = USER_RULES.get(equation.primitive)
     try:
-        payload, wire = sent_by(equation, bytes_of) if equation.is_used else NOTHING
+        if not equation.is_used:
+            payload, wire = NOTHING
+        else:
+            payload, wire = user.sent(equation) if user and user.sent else sent_by(equation, bytes_of)
     except UndecidedError:
         payload, wire = UNKNOWN
     return found if (payload, wire) == NOTHING else replace(found, payload=payload, wire=wire)

@@ -1,4 +1,4 @@
-"""What collectives of HLO send, inserted by XLA's partitioner or written by the user; combined ones as their pieces."""
+"""Payload and wire bytes of collectives in HLO, and the pieces of those that XLA combined."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping
 from math import prod
 
-from mithril_nb.cost.formulas.communication import NOTHING, Sent, sent
+from mithril_nb.cost.formulas.communication import UNKNOWN, sent
 from mithril_nb.cost.formulas.rules import nbytes, sum_of
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.records import Piece
 from mithril_nb.stages.records import Instruction
 
 _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
-"""Collectives whose groups are of replicas, if they have a channel and no global ids: all partitions of these take part."""
+"""Collectives whose groups list replicas if they have a channel and no global ids; all their partitions take part."""
 _KINDS = _GROUPED | {"all-to-all", "ragged-all-to-all", "collective-permute", "collective-broadcast", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")
 _IOTA = re.compile(r"\[([\d,]+)\]<=")
@@ -21,7 +21,7 @@ _MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")
 _AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")
 
 
-def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> Sent:
+def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
     """Return the payload and the wire bytes of one device for one run of an instruction.
 
     A collective that is started and awaited counts where it is started.
@@ -33,7 +33,7 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> Sent:
     """
     kind = one.opcode.removesuffix("-start")
     if kind not in _KINDS:
-        return NOTHING
+        return 0, 0
     attributes = dict(one.attributes)
     if kind == "send":  # point to point, or to the host, which is no device of the mesh
         group, kind = (1 if attributes.get("is_host_transfer") == "true" else 2), "collective-permute"
@@ -42,7 +42,8 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> Sent:
     else:
         group = _group(kind, attributes, module)
     operands = body.operands(one)
-    return sent(kind, [_bytes(operand) for operand in operands], group) if operands else (None, None)
+    payload, wire = sent(kind, [_bytes(operand) for operand in operands], group) if operands else UNKNOWN
+    return None if payload is None else int(payload), None if wire is None else int(wire)
 
 
 def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
@@ -72,11 +73,11 @@ def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
 
 
 def group_size(text: str) -> int | None:
-    """Return how many devices are in a group, of the largest; `None` if the text lists no groups or is of no known form.
+    """Return the number of devices in the largest group; `None` if the text lists no groups or has no known form.
 
     Args:
-        text: The groups as HLO has them: as lists, as an iota that is reshaped and perhaps transposed, whose rows are
-            the groups, or as axes of a mesh, of which there may be parts (`'a':(1)2`).
+        text: The groups as HLO writes them: lists; an iota that is reshaped, perhaps transposed, and has a group in
+            each row; or axes of a mesh, or parts of axes (`'a':(1)2`).
 
     Examples:
         >>> group_size("{{0,1},{2,3}}"), group_size("[2,4]<=[8]"), group_size("[4,2]<=[2,4]T(1,0)"), group_size("{}")

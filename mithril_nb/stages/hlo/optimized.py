@@ -36,7 +36,7 @@ _MOVES = frozenset(
 )
 """How a loop hands its body items, and stacks what the rounds give."""
 _DEVICES = re.compile(r", (?:replica_count|num_partitions)=\d+")
-"""What the head of a module says of devices: groups of collectives that list none are all of them."""
+"""The number of devices in the head of a module: groups of a collective that list none are all devices."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
 _COMBINED = frozenset({"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
 """Collectives of which XLA makes one with a tuple for its result."""
@@ -161,9 +161,9 @@ class _Module:
         self._share_combined(computation)
 
     def _share_combined(self, computation: Computation) -> None:
-        """Give what XLA combined from several collectives their equations and blocks, each with the weight of its bytes.
+        """Give a collective that XLA combined from several the equations of all, and their blocks by bytes.
 
-        It has one name for them all; the items of its result have theirs.
+        It has one name for all of them; each item of its result keeps the name of its collective.
         """
         items: dict[str, list[HloLine]] = {}
         for line in computation.instructions:

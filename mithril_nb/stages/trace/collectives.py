@@ -81,10 +81,10 @@ def _axis_size(site: Site, name: Any) -> int | None:
 def partitioned_ids(
     jaxpr: Any, top: Sequence[Site], sites: Iterable[Site], is_sharded: Sequence[bool]
 ) -> frozenset[str]:
-    """Return the ids of the equations on sharded arrays outside of `shard_map`: XLA's partitioner decides what they send.
+    """Return the ids of the equations on sharded arrays outside of `shard_map`: XLA decides what these send.
 
-    An array is sharded if it is a sharded argument, if its type, a constraint, or the `shard_map` that makes it gives
-    it a sharding, or if it is made from a sharded array.
+    An array is sharded if it is a sharded argument, if a constraint or the `shard_map` that makes it gives it a
+    sharding, or if it is computed from a sharded array.
 
     Args:
         jaxpr: The jaxpr of the program, open.

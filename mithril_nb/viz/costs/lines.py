@@ -114,9 +114,8 @@ def _shown(data: Data) -> tuple[tuple[str, str, str, Callable[[float | None], st
     """Return the columns that are not empty."""
     total = data["total"]
     communicating = [key for key in COMMUNICATION if value_of(total, key) != 0]
-    return tuple(
-        one for one in _COLUMNS if one[0] in ("FLOPs", "bytes") or one[1] in communicating or total.get(one[1])
-    )
+    always = ("flops", "bytes_accessed", *communicating)
+    return tuple(one for one in _COLUMNS if one[1] in always or total.get(one[1]))
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
