@@ -207,6 +207,21 @@ def sharded_only_inside() -> None:
     assert sums(inspect(lambda x: lax.with_sharding_constraint(x, whole) * 2, x).cost()) == (0, 0)
 
 
+def partly_automatic() -> None:
+    """In a `shard_map` over some axes, XLA divides arrays along the others: what is sharded there is unknown."""
+    over = mesh(a=2, b=4)
+
+    def body(x: jax.Array) -> jax.Array:
+        return lax.psum(x * 2, "a")
+
+    partly = jax.shard_map(body, mesh=over, in_specs=P("a"), out_specs=P(), axis_names={"a"})
+    assert sums(inspect(partly, array(16, 4)).cost()) == (128, 128)
+    placed = array(16, 4, sharding=NamedSharding(over, P("a", "b")))
+    program = inspect(partly, placed)
+    assert [row.opcode for row in program.cost().rows if row.wire_bytes is None] == ["mul", "psum_invariant"]
+    assert sums(program.cost("compiled")) == (32, 32)  # each device has its part of `b`
+
+
 def silent() -> None:
     """What looks like a collective and sends nothing."""
     over = mesh(one=1, d=DEVICES)
@@ -297,8 +312,8 @@ def shown() -> None:
 CASES = {
     one.__name__: one
     for one in (
-        data_parallel_by_xla, data_parallel, fully_sharded, pipeline, tensor_parallel, sharded_only_inside, silent,
-        unknown, branches, shown,
+        data_parallel_by_xla, data_parallel, fully_sharded, pipeline, tensor_parallel, sharded_only_inside,
+        partly_automatic, silent, unknown, branches, shown,
     )
 }  # fmt: skip
 

@@ -19,8 +19,8 @@ from mithril_nb.stages.trace.equations import sites_of
 from mithril_nb.stages.trace.traced import record_of
 
 CASES = (
-    "data_parallel_by_xla data_parallel fully_sharded pipeline tensor_parallel sharded_only_inside silent unknown "
-    "branches shown"
+    "data_parallel_by_xla data_parallel fully_sharded pipeline tensor_parallel sharded_only_inside "
+    "partly_automatic silent unknown branches shown"
 ).split()
 START = """
 import sys

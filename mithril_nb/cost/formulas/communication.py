@@ -71,7 +71,7 @@ def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | No
     """Return the payload and the wire bytes of one device for one run of an equation.
 
     Collectives inside of `shard_map` send what `sent` counts. Other equations send nothing, except those on sharded
-    arrays outside of `shard_map`, where XLA's partitioner decides: what they send is unknown.
+    arrays that XLA's partitioner divides: what they send is unknown.
 
     Args:
         equation: The equation.
@@ -80,9 +80,11 @@ def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | No
     Raises:
         UndecidedError: A size has no number and is no polynomial.
     """
+    if (PARTITIONED, True) in equation.params:
+        return UNKNOWN
     kind = COLLECTIVES.get(equation.primitive)
     if kind is None:
-        return UNKNOWN if (PARTITIONED, True) in equation.params else NOTHING
+        return NOTHING
     params: Any = equation.param
     group = params.get(GROUP)
     if kind == "collective-permute" and params.get("perm") is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import jax
+
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Param
 from mithril_nb.stages.trace.equations import Site
@@ -39,7 +41,7 @@ COLLECTIVES: Mapping[str, str] = {
     "ragged_all_to_all": "ragged-all-to-all",
 }  # fmt: skip
 """Primitives that send data to other devices, with the opcode of HLO that does the same."""
-_PLACING = frozenset({"shard_map", "sharding_constraint", "reshard", "jit", "pjit"})
+_PLACING = frozenset({"shard_map", "sharding_constraint", "reshard", "jit", "pjit", "broadcast_in_dim", "iota"})
 _LOOPS = frozenset({"scan", "while"})
 
 
@@ -54,18 +56,19 @@ def collective_params(site: Site, is_partitioned: bool) -> tuple[tuple[str, Para
         For a collective `"group_size"`: the product of the sizes of its mesh axes, or the size of the largest of its
         `axis_index_groups`. `"partitioned"` where the partitioner decides.
     """
+    partitioned: tuple[tuple[str, Param], ...] = ((PARTITIONED, True),) if is_partitioned else ()
     if site.primitive not in COLLECTIVES:
-        return ((PARTITIONED, True),) if is_partitioned else ()
+        return partitioned
     params = site.equation.params
     groups = params.get("axis_index_groups")
     if groups:
-        return ((GROUP, max(map(len, groups))),)
+        return ((GROUP, max(map(len, groups))), *partitioned)
     names = params.get("axes", params.get("axis_name", ()))
     size: int | None = 1
     for name in names if isinstance(names, tuple | list) else (names,):
         each = 1 if isinstance(name, int) else _axis_size(site, name)
         size = None if size is None or each is None else size * each
-    return ((GROUP, size),)
+    return ((GROUP, size), *partitioned)
 
 
 def _axis_size(site: Site, name: Any) -> int | None:
@@ -81,10 +84,11 @@ def _axis_size(site: Site, name: Any) -> int | None:
 def partitioned_ids(
     jaxpr: Any, top: Sequence[Site], sites: Iterable[Site], is_sharded: Sequence[bool]
 ) -> frozenset[str]:
-    """Return the ids of the equations on sharded arrays outside of `shard_map`: XLA decides what these send.
+    """Return the ids of the equations on sharded arrays for which XLA's partitioner decides what they send.
 
     An array is sharded if it is a sharded argument, if a constraint or the `shard_map` that makes it gives it a
-    sharding, or if it is computed from a sharded array.
+    sharding, or if it is computed from a sharded array. In a `shard_map` the user has decided, unless the mesh has
+    other axes besides its own: then what is sharded outside may be sharded along these.
 
     Args:
         jaxpr: The jaxpr of the program, open.
@@ -122,6 +126,8 @@ class _Sharded:
             equation = site.equation
             given = [var in sharded for var in site.variables]
             if site.primitive == "shard_map":
+                if any(given) and _has_free_axes(equation.params):
+                    sharded.update(self._enter(site, sharded))
                 specs = zip(equation.outvars, equation.params["out_specs"], strict=True)
                 sharded.update(var for var, spec in specs if any(axis is not None for axis in spec))
             elif site.bodies:
@@ -155,6 +161,16 @@ class _Sharded:
                 results = [any(results)] * len(made)
             made = [one or other for one, other in zip(made, results, strict=True)]
         return [var for var, is_sharded in zip(site.equation.outvars, made, strict=True) if is_sharded]
+
+
+def _has_free_axes(params: Mapping[str, Any]) -> bool:
+    """Return whether the mesh of a `shard_map` has axes over which XLA's partitioner may divide its body."""
+    mesh, own = params["mesh"], params.get("newly_manual_axes", params.get("manual_axes", ()))
+    types = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
+    return any(
+        size > 1 and name not in own and types[name] != jax.sharding.AxisType.Manual
+        for name, size in mesh.shape.items()
+    )
 
 
 def divided(arguments: Iterable[Any], traced: Any) -> tuple[bool, ...]:
