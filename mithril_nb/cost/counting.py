@@ -216,12 +216,20 @@ def _count(inspection: Inspection, source: str, stage: Stage) -> _Counted:
 
 
 def _before_partitioning(inspection: Inspection, rows: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
-    """Return rows of HLO in which the communication of instructions on sharded arrays is unknown: XLA adds it later."""
+    """Return rows of HLO in which the communication of instructions on sharded arrays is unknown: XLA adds it later.
+
+    Without equations any array may be sharded, if there are several devices.
+    """
     open_ids = {one.id for one in known_equations(inspection) if (PARTITIONED, True) in one.params}
-    if not open_ids:
+    is_open = inspection.given is not None and jax_modules.partitions_of(inspection.lowered) > 1
+    if not open_ids and not is_open:
         return rows
     return tuple(
-        replace(row, payload_bytes=None, wire_bytes=None) if row.repeats != 0 and open_ids & {*row.equations} else row
+        replace(row, payload_bytes=None, wire_bytes=None)
+        if row.repeats != 0
+        and row.payload_bytes == 0
+        and (open_ids & {*row.equations} or (is_open and row.opcode not in NAMING))
+        else row
         for row in rows
     )
 

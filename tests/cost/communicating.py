@@ -12,6 +12,7 @@ from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import mithril_nb as ml
 from mithril_nb.cost import Cost
 from mithril_nb.stages import inspect
 
@@ -79,9 +80,8 @@ def data_parallel_by_xla() -> None:
         value, gradients = jax.value_and_grad(loss)(params, x, y)
         return value, updated(params, gradients)
 
-    program = inspect(
-        step, params_like(NamedSharding(over, P())), array(32, 12, sharding=rows), array(32, 5, sharding=rows)
-    )
+    args = params_like(NamedSharding(over, P())), array(32, 12, sharding=rows), array(32, 5, sharding=rows)
+    program = inspect(step, *args)
     for source in ("analytic", "lowered"):
         cost = program.cost(source)
         assert (cost.total.payload_bytes, cost.total.wire_bytes) == (None, None)
@@ -90,6 +90,12 @@ def data_parallel_by_xla() -> None:
     assert [row.opcode for row in cost.rows if row.payload_bytes] == ["all-reduce"]
     value = 4  # the loss itself is reduced, too
     assert sums(cost) == (GRADIENTS + value, ring(GRADIENTS + value))
+    lowered = jax.jit(step).lower(*args)
+    assert sums(ml.inspect(lowered.compile()).cost("compiled")) == sums(cost)
+    for given in (lowered, lowered.as_text()):
+        found = ml.inspect(given)
+        assert found.cost("lowered").total.wire_bytes is None
+        assert sums(found.cost("compiled")) == sums(cost)
     assert by_role(cost) == {"forward": (value, ring(value)), "backward": (GRADIENTS, ring(GRADIENTS))}
     blocks = {path: of.payload_bytes for path, of in cost.by_block.items() if of.communicates}
     assert blocks == {**PARAM_BYTES, "error": value}  # by bytes: by count each block of two arrays would have the same
