@@ -197,8 +197,9 @@ class Cost(Drawn):
     def by_role(self) -> Mapping[str, Figures]:
         """What `"forward"`, `"backward"` and `"update"` cost; `""` is what has no role. Parameters have none."""
         rows: dict[str, list[CostRow]] = {role: [] for role in ROLES}
-        for row in (piece for one in self.rows for piece in pieces_of(one)):
-            rows.setdefault(row.role or "", []).append(row)
+        for row in self.rows:
+            for piece in pieces_of(row) if row.pieces else (row,):
+                rows.setdefault(piece.role or "", []).append(piece)
         found = {role: self._sum_of_rows(some) for role, some in rows.items()}
         return ByRole(found, f"costs of {self.program!r}")
 

@@ -247,6 +247,8 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
     if len(every) == 1:
         return every[0]
 
+    communicating = [one for one in every if one.payload_bytes != 0 or one.wire_bytes != 0]  # nearly always none
+
     def of(field: Callable[[Figures], int | None]) -> int | None:
         values = [field(one) for one in every]
         return None if all_known and None in values else known_sum(values)
@@ -255,8 +257,8 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
         of(lambda one: one.flops), of(lambda one: one.transcendentals), of(lambda one: one.bytes_accessed),
         of(lambda one: one.params), _seconds(every), sum([one.unknown for one in every]),
         sum([one.unknown_bytes for one in every]), sum([one.shared for one in every]),
-        of(lambda one: one.payload_bytes), of(lambda one: one.wire_bytes),
-        sum([one.unknown_communication for one in every]),
+        *((of(lambda one: one.payload_bytes), of(lambda one: one.wire_bytes)) if communicating else (0, 0)),
+        sum([one.unknown_communication for one in communicating]),
     )  # fmt: skip
 
 
@@ -270,7 +272,8 @@ def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
     every = tuple(rows)
     flops, transcendentals = [row.flops for row in every], [row.transcendentals for row in every]
     moved = [row.bytes_accessed for row in every]
-    payload, wire = [row.payload_bytes for row in every], [row.wire_bytes for row in every]
+    communicating = [row for row in every if row.payload_bytes != 0 or row.wire_bytes != 0]
+    payload, wire = [row.payload_bytes for row in communicating], [row.wire_bytes for row in communicating]
 
     def of(values: list[int | None]) -> int | None:
         return None if all_known and None in values else known_sum(values)

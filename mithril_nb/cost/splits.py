@@ -101,7 +101,7 @@ def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Fig
     """Return the parts of rows by block and role; `""` is no block, or no role."""
     found: dict[str, dict[str, list[Figures]]] = {}
     for row in rows:
-        for piece in pieces_of(row):
+        for piece in pieces_of(row) if row.pieces else (row,):
             for path, figures in parts_of(piece):
                 found.setdefault(path, {}).setdefault(piece.role or "", []).append(figures)
     return found
