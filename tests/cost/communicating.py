@@ -203,6 +203,8 @@ def sharded_only_inside() -> None:
     rows = NamedSharding(over, P("d"))
     for fn in (
         lambda x: lax.with_sharding_constraint(x, rows).sum(),
+        lambda x: lax.with_sharding_constraint(x, NamedSharding(over, P(P.UNCONSTRAINED, None))).sum(),
+        lambda x: jax.device_put(x, rows).sum(),
         jax.jit(lambda x: x.sum(), in_shardings=rows),
         lambda x: jax.jit(lambda x: x.sum(), in_shardings=rows)(x),
         lambda x: lax.scan(lambda c, row: (c + row.sum(), None), 0.0, lax.with_sharding_constraint(x, rows))[0],

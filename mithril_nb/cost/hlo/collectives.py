@@ -14,7 +14,9 @@ from mithril_nb.stages.records import Instruction
 
 _GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
 """Collectives whose groups list replicas if they have a channel and no global ids; all their partitions take part."""
-_KINDS = _GROUPED | {"all-to-all", "ragged-all-to-all", "collective-permute", "collective-broadcast", "send"}
+_COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
+"""Collectives of which XLA makes one with an item of the result for each."""
+_KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
 _INNER = re.compile(r"\{([\d,]*)\}")
 _IOTA = re.compile(r"\[([\d,]+)\]<=")
 _MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")
@@ -42,7 +44,8 @@ def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[in
     else:
         group = _group(kind, attributes, module)
     operands = body.operands(one)
-    payload, wire = sent(kind, [_bytes(operand) for operand in operands], group) if operands else UNKNOWN
+    is_complete = len(operands) == len(one.operands) > 0
+    payload, wire = sent(kind, [_bytes(operand) for operand in operands], group) if is_complete else UNKNOWN
     return None if payload is None else int(payload), None if wire is None else int(wire)
 
 
@@ -57,7 +60,7 @@ def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
     """
     kind = one.opcode.removesuffix("-start")
     operands = body.operands(one)
-    if kind not in _KINDS or kind == "all-to-all" or len(operands) < 2:
+    if kind not in _COMBINED or len(operands) < 2:
         return ()
     users = body.users.get(one.id, ())
     if one.opcode != kind:

@@ -41,7 +41,9 @@ COLLECTIVES: Mapping[str, str] = {
     "ragged_all_to_all": "ragged-all-to-all",
 }  # fmt: skip
 """Primitives that send data to other devices, with the opcode of HLO that does the same."""
-_PLACING = frozenset({"shard_map", "sharding_constraint", "reshard", "jit", "pjit", "broadcast_in_dim", "iota"})
+_PLACING = frozenset(
+    {"shard_map", "sharding_constraint", "reshard", "device_put", "jit", "pjit", "broadcast_in_dim", "iota"}
+)
 _LOOPS = frozenset({"scan", "while"})
 
 
@@ -105,8 +107,13 @@ def partitioned_ids(
 
 def _places(params: Mapping[str, Any]) -> bool:
     """Return whether a call or a constraint shards anything."""
-    asked = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
-    return "out_specs" in params or any(map(_is_divided, (*asked, params.get("sharding"), params.get("dst_sharding"))))
+    asked = (*params.get("in_shardings", ()), *params.get("out_shardings", ()), *_asked(params))
+    return "out_specs" in params or any(map(_is_divided, asked))
+
+
+def _asked(params: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the shardings that an equation gives to its results."""
+    return params.get("sharding"), params.get("dst_sharding"), *params.get("devices", ())
 
 
 class _Sharded:
@@ -133,10 +140,9 @@ class _Sharded:
             elif site.bodies:
                 sharded.update(self._enter(site, sharded))
             else:
-                asked = equation.params.get("sharding", equation.params.get("dst_sharding"))
                 if any(given):
                     self.found.add(site.id)
-                if any(given) or _is_divided(asked):
+                if any(given) or any(map(_is_divided, _asked(equation.params))):
                     sharded.update(equation.outvars)
 
     def _enter(self, site: Site, sharded: set[Any]) -> list[Any]:
@@ -195,5 +201,5 @@ def _is_divided(sharding: Any) -> bool:
     if hasattr(sharding, "spec"):
         sizes = sharding.mesh.shape
         names = [name for axes in sharding.spec if axes for name in (axes if isinstance(axes, tuple) else (axes,))]
-        return any(sizes.get(name, 1) > 1 for name in names if isinstance(name, str))
+        return any(not isinstance(name, str) or sizes.get(name, 1) > 1 for name in names)  # XLA chooses what is no name
     return hasattr(sharding, "is_fully_replicated") and not sharding.is_fully_replicated
