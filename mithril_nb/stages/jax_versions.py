@@ -434,6 +434,12 @@ def says_shardings(jitted: Any) -> bool:
     return any(type(one).__name__ != "UnspecifiedValue" for one in given)
 
 
+def in_shardings(traced: Any) -> Sequence[Any]:
+    """Return what the `jax.jit` of a trace says of each input: a sharding, or that none is asked for; () if unknown."""
+    found = getattr(traced, "_params", {}).get("in_shardings", ())
+    return found if len(found) == len(traced.jaxpr.jaxpr.invars) else ()
+
+
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:
     """Return a traced function with another jaxpr of the same signature, or `None` if this JAX has no way to.
 

@@ -13,6 +13,7 @@ from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Range, Role
 from mithril_nb.stages.trace.attribution import Attribution
+from mithril_nb.stages.trace.collectives import collective_params, partitioned_ids
 from mithril_nb.stages.trace.equations import Site, plain_params, sites_of
 from mithril_nb.stages.trace.kernels import kernel_params
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
@@ -94,6 +95,10 @@ class Program:
         """The block of each equation by its id."""
         return {site.id: self._attribution[site.id][0] for site in self.sites}
 
+    @cached_property
+    def _partitioned(self) -> frozenset[str]:
+        return partitioned_ids(self.trace.closed.jaxpr, self.top, self.sites, self.trace.is_sharded)
+
     def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the ids of the instructions of its jaxpr with those of their equations: a call has all of its body."""
 
@@ -125,7 +130,7 @@ class Program:
         if self._adding:
             source = self._model_source(block)
             told = (source, told[1], None) if source else told
-        return record_of(site, block, role, origin, *told)
+        return record_of(site, block, role, origin, *told, is_partitioned=site.id in self._partitioned)
 
     def _sources(self, lines: Lines) -> tuple[str, str, Range | None]:
         """Return the user's line, the line of the library, and the range of the user's expression."""
@@ -185,6 +190,7 @@ def record_of(
     source: str = "",
     library_source: str = "",
     source_range: Range | None = None,
+    is_partitioned: bool = False,
 ) -> Equation:
     """Return an equation as a record, with what is known of whose it is.
 
@@ -196,6 +202,7 @@ def record_of(
         source: Line of Python it comes from.
         library_source: Line of the library that this line called.
         source_range: The range of the expression on that line.
+        is_partitioned: Whether XLA's partitioner decides what it sends to other devices.
     """
     return Equation(
         site.id,
@@ -207,7 +214,7 @@ def record_of(
         source,
         site.repeats,
         site.is_call,
-        plain_params(site.equation) + kernel_params(site.equation),
+        plain_params(site.equation) + kernel_params(site.equation) + collective_params(site, is_partitioned),
         origin,
         site.is_used,
         site.constants,
