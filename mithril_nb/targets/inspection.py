@@ -11,6 +11,7 @@ from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.retraces.watching import unwatched
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
+from mithril_nb.stages.trace.user_lines import calling_line
 from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options
 from mithril_nb.targets.calls import check_call
 from mithril_nb.targets.constants import static_arguments, without_partial
@@ -200,8 +201,10 @@ def _inspect_module(
         return stages.inspect(
             _raising(error, title), *arguments.traced, **{**options, "name": options["name"] or title}
         )
-    names = {"name": options["name"] or (title if program == "forward" else program)}
-    return stages.inspect(made.function, *made.specs, **{**options, **names})
+    if program == "forward":
+        return stages.inspect(made.function, *made.specs, **{**options, "name": options["name"] or title})
+    own = {"name": options["name"] or program, "requested_at": calling_line()}
+    return stages.inspect(made.function, *made.specs, **{**options, **own})
 
 
 def _program_name(program: str | None, loss: Any, optimizer: Any) -> str:
