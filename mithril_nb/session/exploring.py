@@ -28,7 +28,7 @@ from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection, Stage
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.given import first_stage
+from mithril_nb.stages.given import first_source, first_stage
 from mithril_nb.stages.pipeline import NEEDS
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
@@ -308,11 +308,10 @@ class Exploration:
 
     def _figure(self) -> None:
         """Work the costs out, and put them into the graph."""
-        given = self.inspection.given
         if self.states[self._first].state != "ready":
             return
         if self.cost is None:
-            cost = cost_of(self.inspection, "analytic" if given is None else given.sources[0])
+            cost = cost_of(self.inspection, first_source(self.inspection))
             with self._lock:
                 self.cost = cost
             shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in self._blocks}
