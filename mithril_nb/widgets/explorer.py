@@ -15,6 +15,7 @@ from mithril_nb.stages.given import first_source
 from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
 from mithril_nb.targets.doors import called_as
+from mithril_nb.targets.inspection import as_plain_call
 from mithril_nb.viz.bundles import Bundle, bundle
 from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.widgets.guard import shown_in_widget
@@ -130,8 +131,11 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
             (("needs", "a function and what it is called with"),),
             'ml.explore(fn, *args, through=("grad",))',
         )
-    steps = step_through(target, *args, through=through) if is_stepped else None
     if isinstance(target, Inspection) and not args and not options:
         return Explorer(target)
     with called_as("ml.explore"):
-        return Explorer(inspect(target, *args, **options), steps)
+        inspection = inspect(target, *args, **options)
+        if not is_stepped:
+            return Explorer(inspection)
+        fn, traced = as_plain_call(target, args, options)
+        return Explorer(inspection, step_through(fn, *traced, through=through))
