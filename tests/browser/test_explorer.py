@@ -135,6 +135,8 @@ e"""
     why = "this program was given as HLO text: it has no jaxpr"
     assert analytic.get_attribute("title") == f"Not available: {why}"
     assert page.locator(".mnb-costs > .mnb-hint:visible").count() == 0
+    page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="HloModule").wait_for()
+    assert page.locator("[data-mnb-pane]").count() == 1
     page.locator('[data-mnb-action="cost.view.treemap"]').click()
     page.locator(".mnb-picture svg").wait_for()
     page.locator('[data-mnb-action="cost.view.what_if"]').click()
