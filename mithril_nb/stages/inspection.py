@@ -28,6 +28,7 @@ from mithril_nb.stages.records import Equation, Stage
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
 from mithril_nb.stages.trace.traced import Input, Program
 from mithril_nb.stages.trace.tracing import Leaf, checked_params, shape_of
+from mithril_nb.stages.trace.user_lines import Span
 from mithril_nb.stages.xla.buffers import Buffer
 from mithril_nb.stages.xla.live_ranges import LiveRanges
 from mithril_nb.stages.xla.passes import Fate, Pass
@@ -459,6 +460,7 @@ def inspect(
     source: tuple[str, Mapping[int, str]] | None = None,
     kinds: Mapping[str, str] | None = None,
     check_sizes: Callable[[Mapping[str, int]], None] | None = None,
+    requested_at: Span | None = None,
 ) -> Inspection:
     """Look at a JAX program at every stage on its way to the machine, without running it.
 
@@ -473,6 +475,7 @@ def inspect(
         source: Python that builds the model, and the block of each line; by default the functions that are traced.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
         check_sizes: Raises for numbers that sizes with names cannot have, which are given by these names.
+        requested_at: The user's call that requested it, which is the line of a loss or optimizer that we call.
 
     Returns:
         Its stages, made when they are first asked for.
@@ -493,4 +496,4 @@ def inspect(
         <BLANKLINE>
     """
     holders = checked_params(fn, args, params, name)
-    return Inspection(fn, args, Told(name, holders, device, compiler_options, source, kinds, check_sizes))
+    return Inspection(fn, args, Told(name, holders, device, compiler_options, source, kinds, check_sizes, requested_at))

@@ -87,7 +87,9 @@ _LIBRARY = tuple(
 )
 """Where libraries are installed: for this interpreter, for this user, and wherever JAX came from."""
 _INSTALLED = re.compile(r"^(.*[/\\](?:site|dist)-packages)[/\\]")
-_STANDARD = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, "<frozen ")
+_SCRIPTS = sysconfig.get_path("scripts") + os.sep
+"""Where the commands of libraries are installed, such as `mithril-nb` and `pytest`."""
+_STANDARD = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, _SCRIPTS, "<frozen ")
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 

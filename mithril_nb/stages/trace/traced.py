@@ -19,7 +19,7 @@ from mithril_nb.stages.trace.kernels import kernel_params
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
 from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
-from mithril_nb.stages.trace.user_lines import Lines, lines_of
+from mithril_nb.stages.trace.user_lines import Lines, Span, lines_of
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
 MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
@@ -59,8 +59,15 @@ class Program:
         tags: How its equations are marked in later stages.
     """
 
-    def __init__(self, trace: Trace, params: Sequence[str], source: tuple[str, Mapping[int, str]] | None = None):
+    def __init__(
+        self,
+        trace: Trace,
+        params: Sequence[str],
+        source: tuple[str, Mapping[int, str]] | None = None,
+        requested_at: Span | None = None,
+    ):
         self.trace = trace
+        self._requested_at = requested_at
         self.top, self.sites = sites_of(trace.closed.jaxpr)
         self._attribution = Attribution(trace, self.top, self.sites)
         self.model = "" if source is None else source[0]
@@ -71,7 +78,7 @@ class Program:
 
     @cached_property
     def _lines(self) -> Mapping[str, Lines]:
-        return lines_of(self.trace, self.top)
+        return lines_of(self.trace, self.top, self._requested_at)
 
     @cached_property
     def labels(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ and take the line of the equation that holds them.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
@@ -50,12 +51,22 @@ class Lines(NamedTuple):
     library: Span | None = None
 
 
-def lines_of(trace: Trace, top: Sequence[Site]) -> dict[str, Lines]:
+def calling_line() -> Span | None:
+    """Return the expression of the user that this thread evaluates now, the innermost one; `None` without one."""
+    frame = sys._getframe(1)
+    while frame is not None and _kind(frame.f_code.co_filename) != _USER:
+        frame = frame.f_back
+    return None if frame is None else _span(frame.f_code, frame.f_lasti)
+
+
+def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None) -> dict[str, Lines]:
     """Return the lines behind each equation of a program, by its id.
 
     Args:
         trace: The program.
         top: Sites of its equations, without those of nested jaxprs.
+        requested_at: The user's call that requested a program of this package, such as a train step: the line of
+            what no other code of the user contributed to.
     """
     found: dict[str, Lines] = {}
 
@@ -71,7 +82,7 @@ def lines_of(trace: Trace, top: Sequence[Site]) -> dict[str, Lines]:
 
     start = jax_versions.start_of(trace.closed.jaxpr)
     # What JAX computes around the user's function, such as the cotangent that a gradient starts with.
-    visit(top, Lines(_start(trace.starts) or _start(start)), _library_start(start))
+    visit(top, Lines(_start(trace.starts) or _start(start) or requested_at), _library_start(start))
     return found
 
 
