@@ -64,7 +64,7 @@ def large_comparisons(full: bool = False) -> Iterator[Comparison]:
 def large_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
     """Yield the peak memory of a new process that inspects a program up to StableHLO, and of one that lowers it."""
     for name in large_programs(full):
-        yield name, _peak_bytes(name, "to_stablehlo"), _peak_bytes(name, "lower")
+        yield name, peak_bytes(name, "to_stablehlo"), peak_bytes(name, "lower")
 
 
 def stage_comparisons(rounds: int, full: bool = False) -> Iterator[Comparison]:
@@ -84,7 +84,7 @@ def stage_comparisons(rounds: int, full: bool = False) -> Iterator[Comparison]:
 def stage_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
     """Yield the peak memory of a new process that inspects a program up to HLO, and of one that compiles it."""
     for name in stage_programs(full):
-        yield name, _peak_bytes(name, "to_hlo"), _peak_bytes(name, "compiled")
+        yield name, peak_bytes(name, "to_hlo"), peak_bytes(name, "compiled")
 
 
 def pass_times(full: bool = False) -> tuple[str, int, float, list[float]]:
@@ -161,7 +161,8 @@ def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
     return again
 
 
-def _peak_bytes(name: str, what: str) -> int:
+def peak_bytes(name: str, what: str) -> int:
+    """Return the peak memory of a new process that does something with a program, by their names."""
     code = (
         "from benchmarks import stages\n"
         f"kept = stages.{what}(*(stages.stage_programs(True) | stages.large_programs(True))[{name!r}]())\n"
