@@ -148,9 +148,8 @@ class Pipeline:
             return trace(self._fn, self._args, self._told.name)
 
     def _analyse(self) -> Program:
-        traced = self.traced.get()
         with paused_collector():
-            return Program(traced, self._told.params, self._told.source, self._told.requested_at)
+            return Program(self.traced.get(), self._told.params, self._told.source, self._told.requested_at)
 
     def _find_names(self) -> Program | Names:
         return self.program.get() if self._given is None else self._given.names(self._told.params)
@@ -255,6 +254,8 @@ class Pipeline:
                 once.get()
             if step == needed:
                 return
+            if step == "lower":
+                _ = self.names.get().by_id  # while XLA compiles on a thread of its own, if it does so already
 
     def _up_to_failure(self) -> tuple[Program | None, Failure]:
         try:
@@ -299,7 +300,7 @@ class Pipeline:
 
     def _make_jaxpr(self) -> Stage:
         program = self.program.get()
-        return Stage.shown_later("jaxpr", lambda: self._printed(program), program.instructions, self.program.elapsed_s)
+        return Stage.shown_later("jaxpr", lambda: self._printed(program), program.instructions, self.traced.elapsed_s)
 
     def _printed(self, program: Program) -> Read:
         return print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
@@ -314,10 +315,13 @@ class Pipeline:
                 self.lowered.elapsed_s,
             )
         program = self.program.get()
+        traced = Once(
+            lambda: traced_in_module(lowered.compiler_ir("stablehlo"), program.tags, program.ids, program.outside)
+        )
         return Stage.shown_later(
             "stablehlo",
             lambda: read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id),
-            Once(lambda: traced_in_module(lowered.compiler_ir("stablehlo"), program.tags, program.blocks)).get,
+            lambda: None if (found := traced.get()) is None else zip(*found, strict=True),
             self.lowered.elapsed_s,
         )
 

@@ -16,6 +16,7 @@ from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
 from mithril_nb.stages.param_names import DEFAULT, check_params, names_of_params
 from mithril_nb.stages.trace.collectives import divided
+from mithril_nb.stages.trace.equations import Outline, outline_of
 from mithril_nb.stages.trace.tags import Tags
 
 _LONGEST_NAME = 60
@@ -69,9 +70,14 @@ class Trace:
     is_sharded: tuple[bool, ...]
 
     @cached_property
+    def outline(self) -> Outline:
+        """What it holds, before anything is asked of its equations."""
+        return outline_of(self.closed.jaxpr)
+
+    @cached_property
     def tags(self) -> Tags:
         """How its equations are marked in later stages."""
-        return Tags.of(self.name, self.closed.jaxpr)
+        return Tags({self.name} | self.outline.names)
 
     @cached_property
     def sizes_without_numbers(self) -> tuple[str, ...]:
