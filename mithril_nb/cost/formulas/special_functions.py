@@ -50,7 +50,7 @@ _iterated(219, 76, 17, "continued fraction, I iterations", "regularized_incomple
 def random_gamma(equation: Equation) -> Letters:
     """One round for each item, as more than 95 % are accepted: `1414·n`.
 
-    Keys and bits take 11 blocks of Threefry, 92 operations each beside those that XLA counts once; the rest is a normal
-    and a uniform variate, and the test.
+    Keys and bits take 11 blocks of Threefry of 92 operations each; the rest is a normal and a uniform variate, and the
+    test. With the rounds of Threefry, a loop, counted once as XLA counts them, it is `402·n`.
     """
     return {"n": count(equation.outputs[0])}
