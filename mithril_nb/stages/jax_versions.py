@@ -459,6 +459,9 @@ def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -
 POINTER_BYTES = 8 if jax.__version_info__ < (0, 12) else 4
 """What XLA counts as moved for each array of a tuple that is made or taken: the pointer to it."""
 
+MULTIPLIES_NARROW = jax.__version_info__ >= (0, 12)
+"""Whether a CPU multiplies two matrices of `bfloat16` as they are, and not as copies of them in `float32`."""
+
 ASIN_FLOPS = 5 if jax.__version_info__ < (0, 12) else 3
 """Operations that an arc sine is written out in, beside two transcendental functions."""
 
