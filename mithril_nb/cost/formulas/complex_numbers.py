@@ -16,6 +16,7 @@ from mithril_nb.cost.formulas.reductions import (
     window_reduction,
 )
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, count, elementwise, of_items, rule
+from mithril_nb.cost.formulas.structure import all_reduce, reduce_scatter, update
 from mithril_nb.stages.records import Equation
 
 _REAL = "complex, in real operations"
@@ -159,6 +160,26 @@ def window_extremum(equation: Equation) -> Letters:
 def scattered_extremum(equation: Equation) -> Letters:
     """For each item of the source `window - 1` comparisons of 9 operations, and one sum of 2."""
     return select_and_scatter_add(equation)
+
+
+@rule(*_of_complex("psum", "psum_invariant", "unreduced_psum"), flops="2·n", note=_REAL, xla="n")
+def collective_sum(equation: Equation) -> Formula:
+    """As a sum of real numbers between devices, or over an axis that `vmap` named, of 2 operations each."""
+    found = all_reduce(equation)
+    real = found if isinstance(found, Formula) else Formula("n", found)
+    return Formula(f"2·({real.flops})" if " " in real.flops else f"2·{real.flops}", real.letters, xla=real.flops)
+
+
+@rule(*_of_complex("reduce_scatter", "unreduced_reduce_scatter"), flops="2·(in - out)", note=_REAL, xla="out")
+def scattered_sum(equation: Equation) -> Letters:
+    """As a sum of real numbers between devices, of 2 operations each: `2·(in - out)`."""
+    return reduce_scatter(equation)
+
+
+@rule(*_of_complex("addupdate", "accum_grad_in_ref"), flops="2·updates", note=_REAL, xla="updates")
+def complex_update(equation: Equation) -> Letters:
+    """One complex sum for each item that is added to a reference: `2·updates`."""
+    return update(equation)
 
 
 def _scatter(each: int, *primitives: str, note: str, xla: str | None) -> None:

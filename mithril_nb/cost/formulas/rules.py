@@ -318,7 +318,7 @@ def counted(equation: Equation) -> Counted:
         return Counted(0, 0, 0, moved, "0: nothing needs it")
     if found is None:
         return Counted(None, None, None, moved, NO_RULE)
-    if is_folded(equation):
+    if equation.primitive not in USER_RULES and is_folded(equation):
         return Counted(0, 0, 0, moved, "0: XLA folds it")
     try:
         formula = found.find(equation)
