@@ -39,3 +39,65 @@ def test_a_collective_of_complex_numbers_counts_real_sums() -> None:
     found = inspect(over_i("psum"), spec(500, dtype="complex64")).cost()
     assert found.total.flops == 2 * (500 - 1)
     assert found.notes[0] == "1 × psum: 998 FLOPs by 2·(in - out); XLA counts 499 by in - out, 0.5 times as many"
+
+
+SIZES = jnp.array([2, 6], jnp.int32)
+
+
+def ragged(numbers: tuple[Any, Any], ragged_axes: tuple[int, ...], group_axes: tuple[int, ...]) -> Callable[..., Any]:
+    kinds = lax.RaggedDotDimensionNumbers((numbers, ((), ())), ragged_axes, group_axes)
+    return lambda left, right: lax.ragged_dot_general(left, right, SIZES, kinds)
+
+
+RAGGED = {
+    "rows in groups": (ragged(((1,), (1,)), (0,), (0,)), (spec(8, 5), spec(2, 5, 7))),
+    "left transposed": (ragged(((0,), (1,)), (1,), (0,)), (spec(5, 8), spec(2, 5, 7))),
+    "contracted axis in groups": (ragged(((0,), (0,)), (0,), ()), (spec(8, 5), spec(8, 7))),
+    "gradient of the right": (
+        lambda right, left: jax.vjp(lambda r: lax.ragged_dot(left, r, SIZES), right)[1](jnp.ones((8, 7))),
+        (spec(2, 5, 7), spec(8, 5)),
+    ),
+    "gradient of the left": (
+        lambda left, right: jax.vjp(lambda x: lax.ragged_dot(x, right, SIZES), left)[1](jnp.ones((8, 7))),
+        (spec(8, 5), spec(2, 5, 7)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RAGGED)
+def test_each_row_of_a_ragged_product_meets_one_group(name: str) -> None:
+    fn, args = RAGGED[name]
+    rows = [row for row in inspect(fn, *args).cost().rows if row.opcode == "ragged_dot_general" and row.repeats]
+    assert [row.flops for row in rows] == [2 * 8 * 5 * 7]
+
+
+def test_a_ragged_batch_counts_each_matrix_once() -> None:
+    kinds = lax.RaggedDotDimensionNumbers((((2,), (1,)), ((0,), (0,))), (0,), ())
+    found = inspect(lambda x, y: lax.ragged_dot_general(x, y, SIZES, kinds), spec(8, 3, 5), spec(8, 5, 7))
+    assert found.cost().total.flops == 2 * 8 * 3 * 5 * 7
+
+
+def test_a_ragged_product_of_complex_numbers() -> None:
+    args = spec(8, 5, dtype="complex64"), spec(2, 5, 7, dtype="complex64")
+    assert inspect(lambda x, y: lax.ragged_dot(x, y, SIZES), *args).cost().total.flops == 8 * 8 * 5 * 7
+
+
+@pytest.mark.parametrize(("bits", "words"), [("uint32", 100), ("uint64", 200), ("uint16", 100)])
+@pytest.mark.parametrize(("algorithm", "each"), [("RNG_THREE_FRY", 62), ("RNG_PHILOX", 25), ("RNG_DEFAULT", 25)])
+def test_generated_bits_count_by_their_algorithm(algorithm: str, each: int, bits: str, words: int) -> None:
+    kind = getattr(lax.RandomAlgorithm, algorithm)
+
+    def generate(state: Any) -> Any:
+        return lax.rng_bit_generator(state, (100,), dtype=bits, algorithm=kind)[1]
+
+    with jax.enable_x64(True):
+        found = inspect(generate, spec(4, dtype="uint32"))
+        cost = found.cost()
+        (row,) = cost.rows
+        compiled = found.cost("compiled").total.flops
+    assert dict(found.equations[0].params)["algorithm"] == algorithm
+    assert row.flops == each * words
+    assert cost.notes[0].startswith(f"1 × rng_bit_generator: {each * words:,} FLOPs by {each * words // 100}·n; XLA")
+    if algorithm == "RNG_THREE_FRY":  # XLA writes it out when it compiles
+        assert compiled is not None
+        assert row.flops == pytest.approx(compiled, rel=0.04)

@@ -6,7 +6,7 @@ multiply-add. XLA counts each of them as one operation, and a multiply-add as tw
 
 from __future__ import annotations
 
-from mithril_nb.cost.formulas.contractions import convolution, dot_general
+from mithril_nb.cost.formulas.contractions import convolution, dot_general, ragged_dot
 from mithril_nb.cost.formulas.reductions import (
     generic_reduction,
     reduction,
@@ -65,6 +65,12 @@ elementwise(3, 1, "the root of re² + im²", *_of_complex("abs"))  # XLA: 1 oper
 def product(equation: Equation) -> Letters:
     """One complex multiply-add for each item of the result and each place along the contracted axes: `8·B·M·N·K`."""
     return dot_general(equation)
+
+
+@rule(*_of_complex("ragged_dot_general", "ragged_dot"), flops="8·B·M·N·K", note="complex, each row in one group")
+def ragged_product(equation: Equation) -> Letters:
+    """As a product without groups, in complex multiply-adds: `8·B·M·N·K`."""
+    return ragged_dot(equation)
 
 
 @rule(

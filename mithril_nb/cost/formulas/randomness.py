@@ -106,11 +106,15 @@ def philox4x32(equation: Equation) -> Letters:
 def generated_bits(equation: Equation) -> Formula:
     """A block of 98 operations for four words: `25·n`, twice for 64 bits; XLA counts `n` transcendentals.
 
-    The algorithm is Philox on a CPU and a GPU unless Threefry is requested, which takes `31·n`.
+    The algorithm is Philox on a CPU and a GPU unless Threefry is requested. Threefry takes 117 operations for two
+    words, and 7 to count, split and join them, as in the module that XLA writes out: `62·n`, twice for 64 bits.
     """
-    if equation.param.get("algorithm") in ("RNG_THREE_FRY", "ThreeFry"):
-        return Formula("62·n", {"n": count(equation.outputs[1])}, xla="0", note="20 rounds of Threefry")
-    return _of_philox(equation, 64 if "64" in equation.outputs[1].dtype else 32, -1)
+    bits = equation.outputs[1]
+    is_long = "64" in bits.dtype
+    if equation.param.get("algorithm") == "RNG_THREE_FRY":
+        text = "124·n" if is_long else "62·n"
+        return Formula(text, {"n": count(bits)}, once="0", xla="0", note="20 rounds of Threefry")
+    return _of_philox(equation, 64 if is_long else 32, -1)
 
 
 @rule("rng_uniform", flops="27·n", xla="0", note=f"{_PHILOX}; scaled")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 import numpy as np
+from jax.lax import RaggedDotDimensionNumbers
 
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import NameStack, is_literal
@@ -313,7 +315,11 @@ def _plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         items = tuple([_plain(item) for item in value])
         return _NOT_PLAIN if _NOT_PLAIN in items else items
+    if isinstance(value, RaggedDotDimensionNumbers):
+        return _plain((value.dot_dimension_numbers, value.lhs_ragged_dimensions, value.rhs_group_dimensions))
     name = getattr(value, "name", None)
+    if isinstance(value, Enum):  # also those that are numbers, as the algorithm of a generator
+        return value.name
     if isinstance(value, (np.integer, np.floating, np.bool_)):  # vmap counts axes with them
         return value.item()
     if isinstance(value, (bool, int, float, str)):
