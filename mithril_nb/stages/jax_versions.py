@@ -453,6 +453,8 @@ POINTER_BYTES = 8 if jax.__version_info__ < (0, 12) else 4
 
 ASIN_FLOPS = 5 if jax.__version_info__ < (0, 12) else 3
 """Operations that an arc sine is written out in, beside two transcendental functions."""
+COMPLEX_ABS_FLOPS = 1 if jax.__version_info__ < (0, 12) else 25
+"""FLOPs of `abs` of a complex number as XLA counts them: JAX writes it out since 0.12."""
 
 _CONTEXT: dict[str, Callable[[Any], AbstractContextManager[Any]]] = {
     "jax_enable_x64": jax.enable_x64,

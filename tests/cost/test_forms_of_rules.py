@@ -11,6 +11,7 @@ import pytest
 from jax import lax
 from jax_programs import spec
 
+from mithril_nb.cost.formulas.rules import of_items, rule
 from mithril_nb.stages import inspect
 
 
@@ -101,3 +102,84 @@ def test_generated_bits_count_by_their_algorithm(algorithm: str, each: int, bits
     if algorithm == "RNG_THREE_FRY":  # XLA writes it out when it compiles
         assert compiled is not None
         assert row.flops == pytest.approx(compiled, rel=0.04)
+
+
+OF_COMPLEX = {
+    "add": (2, 0), "sub": (2, 0), "neg": (2, 0), "mul": (6, 0), "div": (11, 0), "eq": (2, 0), "ne": (2, 0),
+    "real": (0, 0), "imag": (0, 0), "conj": (1, 0), "abs": (2 + 1, 1), "sign": (5, 1), "square": (14, 0),
+    "max": (9, 0), "min": (9, 0), "clamp": (2 * 9, 0), "integer_pow": (11, 0), "one_minus_square": (2 + 2 + 6, 0),
+    "exp": (15, 4), "exp2": (16, 4), "log": (62, 4), "log2": (64, 4), "log1p": (79, 5), "logistic": (18, 4),
+    "sin": (14, 4), "cos": (15, 4), "sqrt": (86, 7), "sinh": (95, 12), "cosh": (95, 12), "asin": (105, 9),
+    "acos": (105, 9), "acosh": (105, 9), "asinh": (104, 9), "atan": (47, 2), "atanh": (45, 2),
+    "tan": (2 + 5 + 1 + 2, 3), "tanh": (2 + 5 + 1 + 2, 3), "expm1": (7, 4), "rsqrt": (3 + 1 + 2, 4),
+    "pow": (3 + 1 + 2 + 4 + 3, 6), "atan2": (6 + 6 + 2 + 86 + 1 + 2 + 11 + 62 + 1, 7 + 4),
+}  # fmt: skip
+"""FLOPs and transcendentals of each elementwise primitive for one complex item."""
+MOVES = {"copy", "optimization_barrier", "stop_gradient", "unstack", "tile", "create_token", "dce_sink"}
+OTHERS = {"cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "dot_general", "sort"}
+"""What is no function of one item, and is tested as a routine."""
+
+
+def elementwise_of_complex() -> dict[str, tuple[Callable[..., Any], int]]:
+    """Each function of `jax.lax` that is one equation on one to three complex arrays, by its primitive."""
+    found: dict[str, tuple[Callable[..., Any], int]] = {}
+    for name in dir(lax):
+        fn = getattr(lax, name)
+        if name.startswith("_") or not callable(fn) or isinstance(fn, type):
+            continue
+        for count in (1, 2, 3):
+            try:
+                equations = jax.make_jaxpr(fn)(*(jnp.zeros(60, "complex64"),) * count).eqns
+            except Exception:  # takes something else
+                continue
+            if len(equations) == 1:
+                found[equations[0].primitive.name] = fn, count
+    return found
+
+
+def test_each_elementwise_primitive_of_complex_numbers_has_its_own_count() -> None:
+    found = elementwise_of_complex()
+    assert found.keys() - OF_COMPLEX.keys() <= MOVES | OTHERS
+    assert OF_COMPLEX.keys() - found.keys() <= {"log2", "one_minus_square"}  # primitives since JAX 0.12
+    for dtype in ("complex64", "complex128"):
+        for primitive, (fn, count) in found.items():
+            flops, transcendentals = OF_COMPLEX.get(primitive, (0, 0))
+            if primitive in OTHERS:
+                continue
+            with jax.enable_x64(True):
+                cost = inspect(fn, *(spec(60, dtype=dtype),) * count).cost()
+                lowered = inspect(fn, *(spec(60, dtype=dtype),) * count).cost("lowered")
+            total = cost.total
+            assert (total.flops, total.transcendentals) == (60 * flops, 60 * transcendentals), primitive
+            noted = [note for note in cost.notes if note.startswith(f"1 × {primitive}: {60 * flops:,} FLOPs")]
+            theirs = lowered.total.flops
+            assert bool(noted) == (theirs != total.flops), (primitive, theirs)
+            assert all(f"XLA counts {theirs:,}" in note for note in noted), (primitive, theirs, noted)
+
+
+def test_complex_numbers_are_made_and_converted() -> None:
+    def count(fn: Callable[..., Any], *args: Any) -> tuple[int | None, int | None]:
+        with jax.enable_x64(True):
+            total = inspect(fn, *args).cost().total
+        return total.flops, total.transcendentals
+
+    real, number, whole = spec(100), spec(100, dtype="complex64"), spec(100, dtype="int32")
+    assert count(lax.complex, real, real) == (0, 0)
+    assert count(lax.conj, number) == (100, 0)
+    assert count(lax.conj, real) == (0, 0)
+    assert count(lambda z: z.astype("complex128"), number) == (2 * 100, 0)
+    assert count(lambda x: x.astype("complex128"), real) == (100, 0)
+    assert count(lax.pow, number, whole) == (13 * 100 + 100, 6 * 100)
+
+
+def test_what_has_no_order_is_not_counted() -> None:
+    found = inspect(
+        lambda z: lax.argmax_p.bind(z, axes=(0,), index_dtype=jnp.dtype("int32")), spec(9, dtype="complex64")
+    )
+    assert [one.reason for one in found.cost().unknown] == ["no rule: JAX lowers it for real numbers only"]
+
+
+def test_a_primitive_has_one_rule() -> None:
+    with pytest.raises(ValueError, match="has a rule already") as raised:
+        rule("mul", flops="n")(of_items)
+    assert str(raised.value) == "'mul' has a rule already: which of two is used would depend on import order"

@@ -7,6 +7,7 @@ multiply-add. XLA counts each of them as one operation, and a multiply-add as tw
 from __future__ import annotations
 
 from mithril_nb.cost.formulas.contractions import convolution, dot_general, ragged_dot
+from mithril_nb.cost.formulas.elementwise import convert
 from mithril_nb.cost.formulas.reductions import (
     generic_reduction,
     reduction,
@@ -17,6 +18,7 @@ from mithril_nb.cost.formulas.reductions import (
 )
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, Formula, Letters, count, elementwise, of_items, rule
 from mithril_nb.cost.formulas.structure import all_reduce, reduce_scatter, update
+from mithril_nb.stages.jax_versions import COMPLEX_ABS_FLOPS
 from mithril_nb.stages.records import Equation
 
 _REAL = "complex, in real operations"
@@ -38,9 +40,10 @@ def _in_real_operations(each: int, *primitives: str) -> None:
 _in_real_operations(2, "add", "add_any", "sub", "neg")
 _in_real_operations(_PRODUCT, "mul")
 _in_real_operations(_QUOTIENT, "div")
-_in_real_operations(0, "real", "imag")
-rule("complex", flops="0", note="moves data", xla="n")(of_items)
-rule("conj", *_of_complex("conj"), flops="n", note="the sign of the imaginary part", xla="4·n")(of_items)
+_in_real_operations(2, "eq", "ne")
+rule(*_of_complex("clamp"), flops="18·n", note="max and min, written out", xla="n")(of_items)
+rule(*_of_complex("one_minus_square"), flops="10·n", note=f"(1 - z)·(1 + z), {_REAL}", xla="3·n")(of_items)
+rule("complex", "real", "imag", flops="0", note="moves data", xla="n")(of_items)
 rule(*_of_complex("sign"), flops="5·n", transcendentals="n", note="z / |z|", xla="n")(of_items)
 # Measured on the lowered module, the same from JAX 0.10 to 0.12.
 _written_out(9, 0, "max", "min")
@@ -48,6 +51,7 @@ _written_out(14, 0, "square")
 _written_out(15, 4, "exp")
 _written_out(16, 4, "exp2")
 _written_out(62, 4, "log")
+_written_out(64, 4, "log2")
 _written_out(79, 5, "log1p")
 _written_out(18, 4, "logistic")
 _written_out(14, 4, "sin")
@@ -58,7 +62,63 @@ _written_out(105, 9, "asin", "acos", "acosh")
 _written_out(104, 9, "asinh")
 _written_out(47, 2, "atan")
 _written_out(45, 2, "atanh")
-elementwise(3, 1, "the root of re² + im²", *_of_complex("abs"))  # XLA: 1 operation until JAX 0.12, then 25 and a root
+rule(
+    *_of_complex("abs"),
+    flops="3·n", transcendentals="n", note="the root of re² + im²",
+    xla=f"{COMPLEX_ABS_FLOPS}·n" if COMPLEX_ABS_FLOPS > 1 else "n",
+)(of_items)  # fmt: skip
+
+
+def _by_identity(flops: int, transcendentals: int, note: str, *primitives: str) -> None:
+    """Register functions of z = a + bi that XLA counts as one transcendental, and expands in machine code only.
+
+    Source: Abramowitz & Stegun, Handbook of Mathematical Functions, §4.2 (powers), §4.3.57 and §4.5.51 (tangents).
+    """
+    texts = f"{flops}·n", f"{transcendentals}·n"
+    names = _of_complex(*primitives)
+    rule(*names, flops=texts[0], transcendentals=texts[1], note=f"{note}; XLA: 1 transcendental", xla="0")(of_items)
+
+
+# sinh 2a and cosh 2a, of one exponential and its reciprocal, take 5 operations; two products and quotients, and a sum.
+_by_identity(10, 3, "(sinh 2a + i·sin 2b) / (cosh 2a + cos 2b)", "tanh")
+_by_identity(10, 3, "(sin 2a + i·sinh 2b) / (cos 2a + cosh 2b)", "tan")
+_by_identity(7, 4, "expm1(a)·cos b - 2·sin²(b/2) + i·exp(a)·sin b", "expm1")
+_by_identity(6, 4, "|z|^(-1/2), by half of the angle", "rsqrt")
+# Squares of 6 each, a sum of 2, a root of 86 and 7, `i·z` of 1, a sum of 2, a quotient of 11, log of 62 and 4, `-i` of 1.
+_by_identity(177, 11, "-i·log((x + i·y) / sqrt(x² + y²))", "atan2")
+
+
+@rule(*_of_complex("pow"), flops="13·n", transcendentals="6·n", note="z^(c + di); XLA: 1 transcendental", xla="0")
+def power(equation: Equation) -> Letters | Formula:
+    """`|z|^c·exp(-d·θ)·(cos q + i·sin q)` with `q = c·θ + d·log |z|`; an integer exponent is converted: one more.
+
+    `|z|² = a² + b²` takes 3 operations, its power by `c/2` 1, `-d·θ` 2, `q` 4, the products 3; the transcendentals are
+    `pow`, `exp`, `atan2`, `log`, `cos` and `sin`. Source: Abramowitz & Stegun, §4.2.
+    """
+    if equation.inputs[0].dtype == equation.inputs[1].dtype:
+        return of_items(equation)
+    return Formula("14·n", of_items(equation), "6·n", note="the exponent is converted", xla="n")
+
+
+@rule("conj", *_of_complex("conj"), flops="n", note="the sign of the imaginary part", xla="4·n")
+def conjugate(equation: Equation) -> Letters | Formula:
+    """One change of sign for each item: `n`; a real number is only put in a complex one."""
+    if equation.inputs[0].dtype.startswith("complex"):
+        return of_items(equation)
+    return Formula("0", of_items(equation), note="a real number", xla="2·n")
+
+
+@rule(*_of_complex("convert_element_type"), flops="2·n", note="0 if the dtype stays", xla="n")
+def conversion(equation: Equation) -> Formula:
+    """One conversion for each part of each item: `2·n`."""
+    found = convert(equation)
+    return found if found.flops == "0" else Formula("2·n", found.letters, note=_REAL, xla="n")
+
+
+@rule(*_of_complex("argmax", "argmin"), flops="0", note="JAX lowers none")
+def arg_extremum(equation: Equation) -> str:
+    """Not counted: JAX compares complex numbers in no order here, and cannot lower it."""
+    return "JAX lowers it for real numbers only"
 
 
 @rule(*_of_complex("dot_general"), flops="8·B·M·N·K", note=_REAL, xla="2·B·M·N·K")

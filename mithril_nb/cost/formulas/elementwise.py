@@ -14,8 +14,8 @@ elementwise(
     1, 0, "",
     "add", "add_any", "sub", "mul", "div", "rem", "max", "min", "neg", "sign", "abs", "floor", "ceil", "round",
     "is_finite", "square", "eq", "ne", "lt", "le", "gt", "ge", "eq_to", "lt_to", "le_to", "and", "or", "xor", "not",
-    "shift_left", "shift_right_logical", "shift_right_arithmetic", "population_count", "clz", "clamp", "complex",
-    "real", "imag", "bitcast_convert_type", "reduce_precision", "mulhi",
+    "shift_left", "shift_right_logical", "shift_right_arithmetic", "population_count", "clz", "clamp",
+    "bitcast_convert_type", "reduce_precision", "mulhi",
 )  # fmt: skip
 elementwise(
     0, 1, "",
@@ -33,7 +33,6 @@ elementwise(6, 2, "written out", "atanh")
 elementwise(62, 1, "a polynomial", "erfc")
 elementwise(37, 2, "a polynomial", "erf_inv")
 elementwise(24, 0, "bit by bit", "nextafter")
-elementwise(4, 0, "", "conj")
 elementwise(3, 0, "(1 - x)·(1 + x)", "one_minus_square")  # a primitive since JAX 0.12
 
 

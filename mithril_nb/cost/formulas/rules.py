@@ -143,6 +143,9 @@ def rule(
         xla: As in `Formula`.
         typical: As in `Formula`.
         moved: Computes the bytes read and written, if they are not simply all operands and results.
+
+    Raises:
+        ValueError: One of the primitives has a rule already.
     """
 
     def register(letters: Finding) -> Finding:
@@ -154,7 +157,7 @@ def rule(
             return Formula(flops, found, transcendentals, once, note, xla, typical)
 
         general = Formula(flops, {}, transcendentals, once, note, xla, typical)
-        RULES.update((primitive, Rule(general, find, moved)) for primitive in primitives)
+        _register(Rule(general, find, moved), primitives)
         return letters
 
     return register
@@ -168,7 +171,14 @@ def opaque(reason: str, *primitives: str) -> None:
         estimate: Any = equation.param.get("estimate")
         return Formula(str(estimate[0]), {}, str(estimate[1]), note="its cost_estimate") if estimate else reason
 
-    RULES.update((primitive, Rule(Formula("0", note=reason), find, reason=reason)) for primitive in primitives)
+    _register(Rule(Formula("0", note=reason), find, reason=reason), primitives)
+
+
+def _register(found: Rule, primitives: Iterable[str]) -> None:
+    for primitive in primitives:
+        if primitive in RULES:
+            raise ValueError(f"{primitive!r} has a rule already: which of two is used would depend on import order")
+        RULES[primitive] = found
 
 
 def rule_of(equation: Equation) -> Rule | None:
