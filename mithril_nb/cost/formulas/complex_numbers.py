@@ -84,7 +84,7 @@ _by_identity(10, 3, "(sinh 2a + i·sin 2b) / (cosh 2a + cos 2b)", "tanh")
 _by_identity(10, 3, "(sin 2a + i·sinh 2b) / (cos 2a + cosh 2b)", "tan")
 _by_identity(7, 4, "expm1(a)·cos b - 2·sin²(b/2) + i·exp(a)·sin b", "expm1")
 _by_identity(6, 4, "|z|^(-1/2), by half of the angle", "rsqrt")
-# Squares of 6 each, a sum of 2, a root of 86 and 7, `i·z` of 1, a sum of 2, a quotient of 11, log of 62 and 4, `-i` of 1.
+# Squares of 6 each, two sums of 2, a root of 86 and 7, `i·z` of 1, a quotient of 11, log of 62 and 4, and `-i` of 1.
 _by_identity(177, 11, "-i·log((x + i·y) / sqrt(x² + y²))", "atan2")
 
 
