@@ -212,3 +212,28 @@ def test_a_special_function_counts_by_its_dtype(name: str) -> None:
                 assert cost.notes[0].startswith(start), dtype
             elif single < 1000:  # loops count once
                 assert theirs == 100 * each, dtype
+
+
+@pytest.mark.parametrize("generator", ["rbg", "unsafe_rbg"])
+def test_keys_of_other_generators_note_what_xla_counts(generator: str) -> None:
+    key = jax.ShapeDtypeStruct((), jax.random.key(0, impl=generator).dtype)
+    bits = inspect(lambda k: jax.random.bits(k, (10, 10)), key).cost()
+    assert bits.total.flops == 25 * 100
+    assert bits.total.bytes_accessed == 4 * 4 + 100 * 4  # a key is four words
+    assert bits.notes[0] == "1 × random_bits: 2,500 FLOPs by 25·n; XLA counts 0"
+    if generator == "unsafe_rbg":
+        split, folded = (inspect(fn, key).cost() for fn in (lambda k: jax.random.split(k, 4), fold))
+        assert split.notes[0] == "1 × random_split: 4,000 FLOPs by 1000·n; XLA counts 0"
+        assert folded.notes[0] == (
+            "1 × random_fold_in: 1,005 FLOPs by 1005·n; XLA counts 5 by 5·n, 0.00498 times as many"
+        )
+
+
+def fold(key: Any) -> Any:
+    return jax.random.fold_in(key, 4)
+
+
+def test_a_default_key_has_no_note_of_another_convention() -> None:
+    key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
+    cost = inspect(lambda k: (jax.random.bits(k, (10, 10)), fold(k), jax.random.split(k, 4)), key).cost()
+    assert not [note for note in cost.notes if "XLA counts" in note]

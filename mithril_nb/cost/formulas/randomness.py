@@ -10,7 +10,7 @@ from mithril_nb.stages.records import Equation
 
 _THREEFRY = "key<fry>"
 """Dtype of the default generator's keys."""
-_UNSAFE = "key<unsafe_rbg>"
+_UNSAFE = "key<urbg>"
 """Dtype of keys that a counter generator makes as well; those of `rbg` are two keys of Threefry each."""
 _PHILOX = "Philox, 10 rounds"
 
@@ -55,7 +55,7 @@ def random_split(equation: Equation) -> Letters | Formula:
     if equation.inputs[0].dtype == _THREEFRY:
         return letters
     if equation.inputs[0].dtype == _UNSAFE:
-        return Formula("1000·n", letters, once="0", note=_PHILOX)
+        return Formula("1000·n", letters, once="0", note=_PHILOX, xla="0")
     return Formula("2·(120·n + 42)", letters, once="2·(28·n + 9)", note="two keys of Threefry each")
 
 
@@ -65,7 +65,7 @@ def random_fold_in(equation: Equation) -> Letters | Formula:
     if equation.inputs[0].dtype == _THREEFRY:
         return of_items(equation)
     if equation.inputs[0].dtype == _UNSAFE:
-        return Formula("1004·n", of_items(equation), once="4·n", note=_PHILOX)
+        return Formula("1005·n", of_items(equation), once="5·n", note=_PHILOX, xla="5·n")
     return Formula("254·n", of_items(equation), once="70·n", note="two keys of Threefry each")
 
 

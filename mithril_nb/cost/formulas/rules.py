@@ -225,7 +225,7 @@ def as_size(dim: Any) -> Expression:
 def nbytes(spec: TensorSpec) -> int | None:
     """Return the size in bytes; `None` if a dim is symbolic, or the dtype is one of which nobody knows how long it is.
 
-    Tokens have no bytes, random keys two words, dtypes that are not in the table what their name says.
+    Tokens have no bytes, random keys two words, or four of `rbg` and `unsafe_rbg`, dtypes that are not in the table what their name says.
 
     Examples:
         >>> nbytes(TensorSpec((4,), "float32")), nbytes(TensorSpec((), "key<fry>")), nbytes(TensorSpec((3,), "int4"))
@@ -246,7 +246,8 @@ def bytes_of(spec: TensorSpec) -> Expression | None:
     """
     if spec.dtype == "token":
         return 0
-    item = ITEM_BYTES.get(spec.dtype, 8 if spec.dtype.startswith("key<") else None)
+    key = {"key<rbg>": 16, "key<urbg>": 16}.get(spec.dtype, 8) if spec.dtype.startswith("key<") else None
+    item = ITEM_BYTES.get(spec.dtype, key)
     if item is not None:
         return item * count(spec)
     digits = "".join(char for char in spec.dtype.split("_")[0] if char.isdigit())
