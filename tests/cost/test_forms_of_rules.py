@@ -237,3 +237,34 @@ def test_a_default_key_has_no_note_of_another_convention() -> None:
     key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
     cost = inspect(lambda k: (jax.random.bits(k, (10, 10)), fold(k), jax.random.split(k, 4)), key).cost()
     assert not [note for note in cost.notes if "XLA counts" in note]
+
+
+COMBINED: dict[str, tuple[Callable[..., Any], Any, tuple[int, int]]] = {
+    "sin at": (lambda x: x.at[jnp.array([1, 2])].apply(jnp.sin), spec(10), (0, 2)),
+    "logistic at": (lambda x: x.at[jnp.array([1, 2])].apply(jax.nn.sigmoid), spec(10), (2 * 3, 2)),
+    "cube and sum at": (lambda x: x.at[jnp.array([1, 2])].apply(lambda x: x**3 + 1.0), spec(10), (2 * 3, 0)),
+    "reduction": (
+        lambda x: lax.reduce(x, 0.0, lambda a, b: jnp.exp(a) * b + a, (0,)), spec(10), (2 * 9, 9),
+    ),
+    "window": (
+        lambda x: lax.reduce_window(x, 0.0, lambda a, b: jnp.tanh(a) * b, (3,), (1,), "VALID"), spec(10),
+        (8 * 2, 8 * 2),
+    ),
+    "reduction of complex": (
+        lambda x: lax.reduce(x, 0j, lambda a, b: a * b + a, (0,)), spec(10, dtype="complex64"), (9 * (6 + 2), 0),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COMBINED)
+def test_what_combines_items_counts_by_its_own_rules(name: str) -> None:
+    fn, given, (flops, transcendentals) = COMBINED[name]
+    found = inspect(fn, given)
+    rows = [row for row in found.cost().rows if row.opcode in ("scatter", "reduce", "reduce_window")]
+    assert [(row.flops, row.transcendentals) for row in rows] == [(flops, transcendentals)]
+    assert found.cost("lowered").total.transcendentals == transcendentals
+    assert "combiner" not in found.stage("jaxpr").text
+    if "complex" in name:
+        assert found.cost().notes[0] == (
+            "1 × reduce: 72 FLOPs by (in - out)·combiner; XLA counts 18 by (in - out)·theirs, 0.25 times as many"
+        )

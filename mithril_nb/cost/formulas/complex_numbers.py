@@ -9,7 +9,6 @@ from __future__ import annotations
 from mithril_nb.cost.formulas.contractions import convolution, dot_general, ragged_dot
 from mithril_nb.cost.formulas.elementwise import convert
 from mithril_nb.cost.formulas.reductions import (
-    generic_reduction,
     reduction,
     running,
     scatter_combine,
@@ -172,12 +171,6 @@ def complex_sum(equation: Equation) -> Letters:
 def complex_product(equation: Equation) -> Letters:
     """Combining `k` items takes `k - 1` products of 6 operations: `6·(in - out)`."""
     return reduction(equation)
-
-
-@rule(*_of_complex("reduce"), flops="6·(in - out)·combiner", note="each equation of the combiner as a product")
-def complex_reduction(equation: Equation) -> Letters:
-    """As a reduction, with each equation of the combiner a complex product: `6·(in - out)·combiner` at most."""
-    return generic_reduction(equation)
 
 
 @rule(*_of_complex("reduce_max", "reduce_min"), flops="9·(in - out)", note="complex, written out")

@@ -42,10 +42,10 @@ def _approximated(
 
 
 _approximated(53, 53, 4, "Lanczos, 8 terms and the reflection", "lgamma", theirs=LGAMMA_FLOPS)
-_approximated(*(DIGAMMA_FLOPS,) * 2, 3, "Lanczos, 8 terms and the reflection", "digamma")
+_approximated(DIGAMMA_FLOPS, DIGAMMA_FLOPS, 3, "Lanczos, 8 terms and the reflection", "digamma")
 _approximated(83, 173, 1, "Chebyshev, 18 and 7 terms, 30 and 25 in float64", "bessel_i0e", "bessel_i1e")
 _approximated(121, 121, 11, "Euler and Maclaurin, 9 terms and 12 corrections", "zeta")
-_approximated(*(187 + DIGAMMA_FLOPS,) * 2, 19, "zeta and lgamma", "polygamma")
+_approximated(187 + DIGAMMA_FLOPS, 187 + DIGAMMA_FLOPS, 19, "zeta and lgamma", "polygamma")
 _approximated(62, 90, 1, "a polynomial", "erfc")
 _approximated(37, 100, 2, "a polynomial", "erf_inv")
 _approximated(3, 3, 2, "written out", "cosh")

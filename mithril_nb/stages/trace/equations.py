@@ -16,9 +16,6 @@ from mithril_nb.stages.jax_versions import NameStack, is_literal
 from mithril_nb.stages.records import SIZE, Constant, Param
 from mithril_nb.stages.trace.trips import trip_count
 
-COMBINER = "combiner_equations"
-"""Param that says how many equations the combiner of a reduction or a scatter has."""
-
 
 @dataclass(slots=True)
 class Site:
@@ -295,9 +292,6 @@ def plain_params(equation: Any) -> tuple[tuple[str, Param], ...]:
     for key, value in equation.params.items():
         if type(value) in _PLAIN_TYPES:
             found.append((key, value))
-            continue
-        if jax_versions.is_jaxpr(value) and not jax_versions.has_bodies(equation.primitive.name):
-            found.append((COMBINER, len(jax_versions.open_jaxpr(value).eqns)))
             continue
         plain = _plain(value)
         if plain is not _NOT_PLAIN:

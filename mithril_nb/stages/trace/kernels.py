@@ -1,4 +1,4 @@
-"""What an equation computes inside, as plain data: a kernel of Pallas, or what JAX 0.12 writes out when it lowers.
+"""Nested computations of an equation as plain data: a kernel of Pallas, a combiner, what JAX 0.12 writes out later.
 
 Written into the params of the equation, so that a saved program keeps what its cost is computed from.
 """
@@ -16,6 +16,9 @@ from mithril_nb.stages.trace.equations import plain_params, sites_of
 
 KERNEL, GRID, BLOCKS, ESTIMATE = "kernel", "grid", "blocks", "estimate"
 """Names of the params: the equations of the kernel, the sizes of the grid, the blocks, and the author's estimate."""
+COMBINER = "combiner"
+"""Name of the param with the equations that combine two items, of a reduction, a window or a scatter."""
+_COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
 
 
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
@@ -29,6 +32,7 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
         `pallas_call`: `"kernel"`, a tuple for each of its equations; `"grid"`, its sizes, `None` where
         an operand gives it; `"blocks"`, for each block its shape, its dtype and on how many axes of the grid, from
         the first, its place depends. For all that have a cost estimate: `"estimate"`, FLOPs, transcendentals and bytes.
+        For a reduction or a scatter with a jaxpr: `"combiner"`, a tuple for each of its equations.
     """
     params = equation.params
     estimate = _estimate(params.get("cost_estimate") or getattr(params.get("config"), "cost_estimate", None))
@@ -38,7 +42,10 @@ def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
         return ((KERNEL, _equations(written_out.jaxpr)),)
     mapping = params.get("grid_mapping")
     if equation.primitive.name != "pallas_call" or mapping is None:
-        return estimate
+        if equation.primitive.name not in _COMBINED:
+            return estimate
+        combiners = [one for one in params.values() if jax_versions.is_jaxpr(one)]
+        return (*estimate, *[(COMBINER, _equations(jax_versions.open_jaxpr(one))) for one in combiners[:1]])
     kernel = jax_versions.open_jaxpr(params["jaxpr"])
     refs = kernel.invars[mapping.num_index_operands :]
     blocks = tuple(
