@@ -26,6 +26,7 @@ _WORDS = {
     "more": "axes more than one",
     "n": "items of the result",
     "out": "items of the result",
+    "q": "columns of Q",
     "rounds": "floor(log2) of the lengths",
     "rows": "rows",
     "source": "items of the source",

@@ -16,6 +16,9 @@ from mithril_nb.stages.jax_versions import NameStack, is_literal
 from mithril_nb.stages.records import SIZE, Constant, Param
 from mithril_nb.stages.trace.trips import trip_count
 
+UNUSED = "unused_results"
+"""Param with the places of results that nothing needs, where the cost depends on them."""
+
 
 @dataclass(slots=True)
 class Site:
@@ -33,7 +36,8 @@ class Site:
         is_used: Whether anything needs its results; JAX drops what nothing needs when it lowers.
         constants: What is known about its operands, as in `Equation.constants`.
         transforms: What it is inside of, as in `Equation.transforms`.
-        dropped: Which results of a loop nothing needs, not even its next round.
+        dropped: Which results of a loop nothing needs, not even its next round; of a QR factorization, which nothing
+            needs.
     """
 
     id: str
@@ -222,6 +226,8 @@ def _mark_used(jaxpr: Any, body: list[Site], wanted: list[bool]) -> list[bool]:
             continue
         if not site.bodies:
             live.update(site.variables)
+            if site.primitive == "qr":
+                site.dropped = frozenset(place for place, var in enumerate(equation.outvars) if var not in live)
             continue
         needed = _mark_used_inside(site, [var in live for var in equation.outvars])
         live.update(atom for atom, one in zip(equation.invars, needed, strict=True) if one and not is_literal(atom))

@@ -12,13 +12,20 @@ import jax
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.records import Equation, Param
-from mithril_nb.stages.trace.equations import plain_params, sites_of
+from mithril_nb.stages.trace.equations import UNUSED, Site, plain_params, sites_of
 
 KERNEL, GRID, BLOCKS, ESTIMATE = "kernel", "grid", "blocks", "estimate"
 """Names of the params: the equations of the kernel, the sizes of the grid, the blocks, and the author's estimate."""
 COMBINER = "combiner"
 """Name of the param with the equations that combine two items, of a reduction, a window or a scatter."""
 _COMBINED = frozenset({"reduce", "reduce_window", "scatter"})
+
+
+def params_of(site: Site) -> tuple[tuple[str, Param], ...]:
+    """Return the params of an equation that are plain data, and what else its cost depends on."""
+    is_partial = site.primitive == "qr" and site.dropped
+    unused = ((UNUSED, tuple(sorted(site.dropped))),) if is_partial else ()
+    return plain_params(site.equation) + kernel_params(site.equation) + unused
 
 
 def kernel_params(equation: Any) -> tuple[tuple[str, Param], ...]:
@@ -77,7 +84,7 @@ def _equations(kernel: Any) -> tuple[Param, ...]:
             tuple(map(_spec, jax_versions.specs_of(site.equation.outvars))),
             site.repeats,
             site.is_call,
-            plain_params(site.equation) + kernel_params(site.equation),
+            params_of(site),
             site.is_used,
             site.constants,
         )
