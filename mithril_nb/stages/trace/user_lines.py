@@ -127,11 +127,19 @@ def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
     return _EMPTY if library is None else Lines(None, _span(codes[library], offsets[library]))
 
 
-@lru_cache(maxsize=8192)
 def _span(code: CodeType, offset: int) -> Span:
+    return Span(code.co_filename, *_range(code, offset))
+
+
+@lru_cache(maxsize=8192)
+def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | None]:
+    """Return first line, column, last line and end column of an instruction.
+
+    The file is not among them: Python's code objects are equal if only their files differ.
+    """
     line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
     first = line or code.co_firstlineno
-    return Span(code.co_filename, first, column, end_line or first, end_column)
+    return first, column, end_line or first, end_column
 
 
 @lru_cache(maxsize=1024)
