@@ -7,7 +7,7 @@ the same instruction; what takes the place of its result in those that took it, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeVar
 
 from mithril_nb.stages.hlo.text import HloLine
@@ -22,6 +22,8 @@ TURNS = frozenset({"reshape", "bitcast", "copy"})
 _NO_WORK = HELPERS | TURNS | {"fusion", "call"}
 _MOST = 8
 """As many copies of one instruction are followed."""
+_STEPS = 8
+"""As many passes are kept as they were read: each takes several times the memory of its text."""
 
 
 _Op = TypeVar("_Op", HloLine, Instruction)
@@ -69,7 +71,7 @@ class Outcomes:
             fusions,
             equation_of,
         )
-        self._steps: dict[int, _Step] = {}
+        self._step = lru_cache(_STEPS)(_Step)
 
     def is_in_combiner(self, name: str) -> bool:
         """Whether an instruction says how a reduction, a scatter or a sort combines two elements."""
@@ -166,18 +168,13 @@ class Outcomes:
         own = self._equation_of(line.op_name)
         return any(id == own or id.endswith((f".{own}", f"/{own}")) for id in equations)
 
-    def _step(self, one: Pass) -> _Step:
-        if one.number not in self._steps:
-            before, after = one.written
-            self._steps[one.number] = _Step(ModuleText(before), ModuleText(after))
-        return self._steps[one.number]
-
 
 class _Step:
     """What a pass was given and made."""
 
-    def __init__(self, before: ModuleText, after: ModuleText):
-        self.before, self.after = before, after
+    def __init__(self, one: Pass):
+        before, after = one.written
+        self.before, self.after = ModuleText(before), ModuleText(after)
         self._replacements: dict[str, HloLine | None] = {}
 
     def same(self, line: HloLine) -> list[HloLine]:
