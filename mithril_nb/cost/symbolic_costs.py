@@ -142,7 +142,7 @@ class SymbolicProgram:
                     CostRow(
                         one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, like.flops,
                         like.transcendentals, like.bytes_accessed, like.repeats, like.formula, None, like.once,
-                        (one.id,), like.letters, like.rounds,
+                        (one.id,), like.letters, like.rounds, like.payload_bytes, like.wire_bytes,
                     )
                     for one, place in self.kinds.members
                     for like in [found[place]]
@@ -161,7 +161,7 @@ class SymbolicProgram:
 
         Args:
             path: The block; `""` is the whole program.
-            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"payload_bytes"`, `"wire_bytes"` or `"params"`.
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Returns:
@@ -221,7 +221,7 @@ class SymbolicProgram:
             repeats = self._repeats(place)
             value = getattr(each, _FIELDS[field])
             if is_run is None or value is None or (repeats is None and value != 0):
-                why = self._undecided if is_run is None else each.formula
+                why = self._undecided if is_run is None else each.why_unknown(field)
                 reason = f"{one.primitive}: {why if value is None or is_run is None else NO_TRIP_COUNT}"
                 unknown[reason] = unknown.get(reason, 0) + times
             elif repeats is not None:
@@ -389,7 +389,10 @@ def _kinds(equations: tuple[Equation, ...]) -> Kinds:
 
 _Kind = tuple[int, bool | None]
 """A kind of equation by its place, and whether the branch that it is in counts; `None` if nobody can tell."""
-_FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
+_FIELDS = {
+    "flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes", "payload_bytes": "payload",
+    "wire_bytes": "wire",
+}  # fmt: skip
 
 
 def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:

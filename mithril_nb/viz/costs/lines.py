@@ -7,6 +7,7 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.stages.places import told_lines
+from mithril_nb.viz.costs.formulas import COMMUNICATION, value_of
 from mithril_nb.viz.costs.table import cost_css
 from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.highlight import highlighted
@@ -21,6 +22,8 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("FLOPs", "flops", "unknown", flops),
     ("transcendentals", "transcendentals", "unknown", si),
     ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
+    ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
+    ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
     ("time", "time_s", "", seconds),
 )
 """Title, key, the key of how many are unknown, and the format."""
@@ -91,7 +94,7 @@ def _table(data: Data) -> Iterator[str]:
         style = f' style="background:color-mix(in srgb,var(--cost) {heat}%,transparent)"' if heat else ""
         yield f'<tr class="{kind}"{style}>'
         for (_, key, _, _), cell in zip((*shown, ("", "", "", str)), _cells(figures, shown), strict=True):
-            value = (figures or {}).get(key)
+            value = value_of(figures or {}, key) if key else None
             yield (
                 f'<td title="{exact(value)}">{escaped(cell)}</td>' if value is not None else f"<td>{escaped(cell)}</td>"
             )
@@ -109,7 +112,10 @@ def _code(text: str) -> str:
 
 def _shown(data: Data) -> tuple[tuple[str, str, str, Callable[[float | None], str]], ...]:
     """Return the columns that are not empty."""
-    return tuple(one for one in _COLUMNS if one[0] in ("FLOPs", "bytes") or data["total"].get(one[1]))
+    total = data["total"]
+    communicating = [key for key in COMMUNICATION if value_of(total, key) != 0]
+    always = ("flops", "bytes_accessed", *communicating)
+    return tuple(one for one in _COLUMNS if one[1] in always or total.get(one[1]))
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
@@ -132,7 +138,7 @@ def _cells(figures: Data | None, shown: tuple[tuple[str, str, str, Callable[[flo
         return [""] * (len(shown) + 1)
     cells: list[str] = []
     for _, key, unknown, written in shown:
-        value = figures.get(key)
+        value = value_of(figures, key)
         is_bound = value and unknown and figures.get(unknown)
         cells.append("" if key == "time_s" and value is None else f"{AT_LEAST if is_bound else ''}{written(value)}")
     bound = figures.get("share_bound", "")
