@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.stages.records import Instruction
-from mithril_nb.stages.xla.outcomes import Outcomes
+from mithril_nb.stages.xla.outcomes import HELPERS, Outcomes, at_work
 from mithril_nb.stages.xla.passes import Fate, Outcome
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ _HLO_OPCODES = {
     "return": "tuple", "real_dynamic_slice": "dynamic-slice",
 }  # fmt: skip
 """Opcodes of HLO that have another name than in StableHLO."""
-_PLUMBING = frozenset({"constant", "broadcast", "parameter", "tuple", "get-tuple-element"})
-"""What helps another instruction of the same equation to do its work."""
+_AROUND = frozenset({"while", "conditional", "call"})
+"""What runs the instructions of other equations."""
 _UNUSED = "nothing uses it"
 _LOWERED = "JAX lowers it to no op"
 _CONVERTED = "no instruction is left of it when StableHLO becomes HLO"
@@ -51,7 +52,7 @@ def find_fated(inspection: Inspection, stage: str, id: str) -> Instruction:
 
 def read_outcomes(pipeline: Pipeline) -> Outcomes:
     """Return what follows instructions through the passes of a program."""
-    last = frozenset(one.id for one in pipeline.stages["hlo"].get().instructions)
+    last = {one.id: one.opcode for one in pipeline.stages["hlo"].get().instructions}
     tags = pipeline.names.get().tags
     return Outcomes(
         pipeline.compilation.passes.get(),
@@ -113,7 +114,7 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
     if made:
         found = tuple(dict.fromkeys(each for part in made for each in outcomes.of(part.id, one.equations)))
         # XLA may write an instruction anew, and then take away the old one.
-        return (all(each.became == "simplified" for each in found) and _rewritten(pipeline, one)) or found
+        return (all(each.became == "simplified" for each in found) and _rewritten(pipeline, one, made)) or found
     known = pipeline.program.get().by_id
     equations = [known[id] for id in one.equations if id in known]
     if stage == "jaxpr" and equations and not equations[0].is_used:
@@ -128,16 +129,25 @@ def _outcomes_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instru
     return (Outcome("dropped", reason=_CONVERTED if is_lowered else _LOWERED),)
 
 
-def _rewritten(pipeline: Pipeline, one: Instruction) -> tuple[Outcome, ...]:
-    """Return where the optimized program does the work of an equation, by the equations that XLA kept with it."""
+def _rewritten(pipeline: Pipeline, one: Instruction, made: list[Instruction]) -> tuple[Outcome, ...]:
+    """Return where the optimized program does the work of an equation, by the equations that XLA kept with it.
+
+    Args:
+        pipeline: The stages.
+        one: The equation or op.
+        made: What XLA was given for it, and took away.
+    """
+    opcodes = {each.opcode for each in made}
     fusions, histories = pipeline.owners.get().fusions, pipeline.compilation.histories.get()
     found: dict[Outcome, None] = {}
     for each in pipeline.stages["hlo"].get().instructions:
-        is_work = each.origin == "tagged" and each.opcode not in _PLUMBING and each.opcode != "fusion"
-        if is_work and not set(one.equations).isdisjoint(each.equations):
+        is_work = each.origin == "tagged" and each.opcode not in HELPERS and each.opcode != "fusion"
+        if is_work and not set(one.equations).isdisjoint(each.equations) and not _is_around(each, one):
             fusion = fusions.get(each.id)
             if fusion is None:
-                found[Outcome("kept", into=each.id)] = None
+                by = histories.appeared.get(each.id)
+                same = each.opcode in opcodes
+                found[Outcome("kept", into=each.id) if same else Outcome("rewritten", into=each.id, by=by)] = None
             else:
                 found[Outcome("fused", into=fusion, by=histories.appeared.get(fusion))] = None
     return tuple(found)
@@ -151,11 +161,25 @@ def _made_of(pipeline: Pipeline, outcomes: Outcomes, stage: str, one: Instructio
         for each in pipeline.stages["hlo_before"].get().instructions
         if (each.origin == "tagged" or each.opcode == "parameter")
         and not wanted.isdisjoint(each.equations)
+        and not _is_around(each, one)
         and not outcomes.is_in_combiner(each.id)
     ]
     if stage == "stablehlo":
         opcode = _hlo_opcode(one)
         same = [each for each in tagged if each.opcode == opcode]
-        return same or ([] if opcode == "constant" else [each for each in tagged if each.opcode not in _PLUMBING])
-    working = [each for each in tagged if each.opcode not in _PLUMBING]
-    return working or tagged
+        return same or ([] if opcode == "constant" else [each for each in tagged if each.opcode not in HELPERS])
+    return at_work(tagged)
+
+
+def _is_around(each: Instruction, one: Instruction) -> bool:
+    """Whether an instruction is a loop, a branch or a call around what does the work of an equation or an op."""
+    if each.opcode not in _AROUND:
+        return False
+    return all(any(outer in each.equations for outer in _outer(id)) for id in set(one.equations) & set(each.equations))
+
+
+def _outer(id: str) -> Iterator[str]:
+    """Yield the ids of the equations that an equation is inside of, and what names their branches."""
+    while "." in id:
+        id = id.rpartition(".")[0]
+        yield id

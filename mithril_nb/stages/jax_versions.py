@@ -33,13 +33,11 @@ except ImportError:  # pragma: no cover
 NameStack = tuple[tuple[str, bool], ...]
 """Names from the outside in, each with whether it is a transform (`jvp`, `transpose`, `vmap`) rather than a scope."""
 
-CALL_NAMES = frozenset(
-    {"jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint"}
-)
-"""Primitives that run one nested jaxpr once on their own operands."""
-
 WRITTEN_OUT = frozenset({"custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr"})
-"""Those of them, by their names in every release, whose nested jaxpr stands in StableHLO in their place."""
+"""Primitives, by their names in every release, whose nested jaxpr stands in StableHLO in their place."""
+
+CALL_NAMES = WRITTEN_OUT | {"jit", "pjit", "closed_call", "core_call", "remat2", "checkpoint"}
+"""Primitives that run one nested jaxpr once on their own operands."""
 
 REMATTED = "rematted_computation"
 """Scope of what `jax.checkpoint` computes again in the backward pass."""

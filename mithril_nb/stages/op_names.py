@@ -21,8 +21,8 @@ Read = tuple[str, tuple[Instruction, ...]]
 _WRAPPER = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
 _TAG = re.compile(r"mnb\d*#[b\d.]+~")
 """The mark that this package puts into names: two stages have it at the same places, or one has it not."""
-_CALLS = frozenset({"jit", "pjit", "eval_jaxpr"}) | jax_versions.CALL_NAMES
-_STRUCTURE = frozenset({"while", "scan", "cond", "switch", "shard_map", "run_scoped"}) | _CALLS
+_CALLS = jax_versions.CALL_NAMES | {"eval_jaxpr"}
+_STRUCTURE = _CALLS | {"while", "scan", "cond", "switch", "shard_map", "run_scoped"}
 """Components that JAX adds for its own primitives with bodies."""
 _BODIES = re.compile(r"body|cond|branch_\d+_fun|cond_fun|body_fun")
 """Components that name a body of the primitive before them."""

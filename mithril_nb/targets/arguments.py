@@ -22,6 +22,8 @@ try:  # Without this one a function that is jitted with options for XLA can only
 except ImportError:  # pragma: no cover
     _jit = None
 
+_NAMELESS = "<unnamed function>"
+"""What JAX calls a function around an object without a name."""
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -231,17 +233,19 @@ def is_own_argument(fn: Any, count: int, name: str) -> bool | None:
 
 
 def title_of(target: Any) -> str:
-    """Return what to call a target.
+    """Return what to call a target: as `jax.jit` does, and an object without a name after its class.
 
     Examples:
         >>> import functools
-        >>> title_of(functools.partial(max, 3)), title_of(title_of)
+        >>> title_of(functools.partial(max, 3)), title_of(jax.jit(functools.partial(title_of)))
         ('max', 'title_of')
     """
-    while isinstance(target, functools.partial):
-        target = target.func
-    target = inspect.unwrap(target) if callable(target) else target
-    return getattr(target, "__name__", type(target).__name__)
+    while getattr(target, "__name__", _NAMELESS) == _NAMELESS:
+        inner = target.func if isinstance(target, functools.partial) else getattr(target, "__wrapped__", None)
+        if inner is None:
+            return type(target).__name__
+        target = inner
+    return target.__name__
 
 
 def _spec(leaf: Any) -> Any:

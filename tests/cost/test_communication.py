@@ -12,6 +12,7 @@ from process import EIGHT_DEVICES
 
 from mithril_nb.cost.analytic import equation_row
 from mithril_nb.cost.formulas.communication import sent
+from mithril_nb.cost.formulas.rules import counted
 from mithril_nb.cost.formulas.symbols import parse
 from mithril_nb.cost.notes import notes_of_communication
 from mithril_nb.stages.trace.collectives import COLLECTIVES
@@ -93,7 +94,7 @@ def test_axes_outside_of_a_shard_map_have_no_size() -> None:
     (site,), _ = sites_of(jaxpr.jaxpr)
     equation = record_of(site)
     assert equation.param["group_size"] is None
-    row = equation_row(equation)
+    row = equation_row(equation, counted(equation), equation.repeats)
     assert (row.payload_bytes, row.wire_bytes) == (None, None)
     assert notes_of_communication([row]) == (
         "payload_bytes and wire_bytes of 1 × psum: the number of devices or the size of an operand is unknown",

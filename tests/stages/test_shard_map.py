@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 from fresh import run_fresh
@@ -87,9 +88,12 @@ def programs():
 
 
 def measure() -> None:
-    """Print for each program how many equations of the bodies have links, and to which instructions."""
+    """Print for each program how many equations of the bodies have links, and to which instructions; check fates."""
+    from test_fates import check
+
     from mithril_nb.stages import inspect
 
+    fates: Counter[str] = Counter()
     total = {"equations": 0, "linked": 0, "ops": 0, "inside": 0, "onward": 0, "instructions": 0, "back": 0}
     known = programs()
     if not __import__("jax").config.jax_use_shardy_partitioner:
@@ -128,6 +132,8 @@ def measure() -> None:
             total["instructions"] += 1
             total["back"] += bool(back[one.id]) and inside.issuperset(one.equations)
         assert products, name
+        fates += check(inspection)
+    assert fates["unknown"] <= 0.02 * sum(fates.values()), fates
     print(*(f"{what} {count}" for what, count in total.items()), sep="\n")
 
 

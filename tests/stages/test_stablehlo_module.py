@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+import random
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,6 +14,7 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
+from mithril_nb import inspect as inspect_any
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.hlo.stablehlo import read_stablehlo
 from mithril_nb.stages.hlo.stablehlo_module import traced_in_module
@@ -57,7 +60,39 @@ def nothing_known(x: Any) -> Any:
     return x, jnp.ones(3), 4.0, lax.reduce(x, 0.0, lax.add, (0, 1))
 
 
+def called(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of a name that calls a jitted function of the same name twice."""
+
+    def inner(x: Any) -> Any:
+        return fn(x) * 2.0
+
+    inner.__name__ = inner.__qualname__ = name
+    jitted = jax.jit(inner)
+
+    def twice(x: Any) -> Any:
+        return jitted(x) + jitted(x * 2.0)
+
+    twice.__name__ = twice.__qualname__ = name
+    return twice
+
+
+NAMES = ("σ", "fσ", "a-b", 'a"b', "a\\b", "a b", "a\nb", "1abc", "main", "a.b$c", "ℝ²")
+
+
+def lambdas(x: Any) -> Any:
+    return jax.jit(lambda y: y * 2.0)(x) + jax.jit(lambda y: jnp.sin(y) * 3.0)(x)
+
+
+def largest(x: Any) -> Any:
+    """An op that MLIR gives two names to."""
+    values, places = lax.top_k(x, 2)
+    return values, places, lax.top_k(jnp.sin(x), 1)
+
+
 CASES: dict[str, Any] = {
+    "lambdas": (lambdas, (MATRIX,)),
+    "largest": (largest, (MATRIX,)),
+    "only the largest": (lambda x: lax.top_k(x, 2), (MATRIX,)),
     "reducers": (reducers, (MATRIX,)),
     "loops": (loops, (VECTOR, spec(dtype="int32"))),
     "regions": (regions, (MATRIX, spec(2, dtype="int32"))),
@@ -69,6 +104,7 @@ CASES: dict[str, Any] = {
     ),
     "no blocks": (jax.vmap(lambda x: jnp.linalg.norm(x) + jnp.cumsum(x)), (MATRIX,)),
 } | programs()
+CASES |= {f"called {name!r}": (called(name, jnp.sin), (VECTOR,)) for name in NAMES}
 
 
 def inspected(name: str) -> Inspection:
@@ -81,14 +117,81 @@ def _pairs(found: tuple[list[str], list[tuple[str, ...]]] | None) -> list[tuple[
     return list(zip(*found, strict=True))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_objects_tell_what_the_text_tells(name: str) -> None:
-    inspection = inspected(name)
+def check_objects(inspection: Inspection) -> None:
     program = inspection._pipeline.program.get()
     module: Any = inspection.lowered.compiler_ir("stablehlo")
     read = [(one.id, one.equations) for one in inspection.stage("stablehlo").instructions]
     assert _pairs(traced_in_module(module, program.tags, program.ids, program.outside)) == read
     assert any(equations for _, equations in read)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_objects_tell_what_the_text_tells(name: str) -> None:
+    check_objects(inspected(name))
+
+
+def random_program(seed: int) -> Callable[[Any], Any]:
+    """A few calls, loops, branches and ops in each other, jitted ones under odd names."""
+    rng = random.Random(seed)
+    plain = (jnp.sin, jnp.cumsum, jnp.sort, lambda x: lax.top_k(x, 6)[0], lambda x: x * 1.5, lambda x: x - x.max())
+
+    def grown(depth: int) -> Callable[[Any], Any]:
+        parts = [rng.choice(plain) if depth == 0 else grown(depth - 1) for _ in range(rng.randint(1, 3))]
+
+        def chain(x: Any) -> Any:
+            for part in parts:
+                x = part(x)
+            return x
+
+        wrap: Callable[[Any], Any] = rng.choice(
+            [
+                lambda fn: called(rng.choice(NAMES), fn),
+                lambda fn: jax.jit(lambda x: fn(x)),
+                lambda fn: lambda x: lax.fori_loop(0, 3, lambda _, y: fn(y) + x, x),
+                lambda fn: lambda x: lax.scan(lambda c, _: (fn(c), c.sum()), x, None, length=2)[0],
+                lambda fn: lambda x: lax.cond(x[0] > 0, fn, jnp.cos, x),
+                lambda fn: lambda x: jax.vmap(fn)(jnp.stack([x, x]))[0],
+                lambda fn: lambda x: jax.grad(lambda y: fn(y).sum())(x),
+            ]
+        )
+        return wrap(chain)
+
+    return grown(2)
+
+
+def test_objects_tell_what_the_text_of_random_programs_tells(stress) -> None:
+    for seed in range(stress.size(short=12, long=300)):
+        check_objects(inspect(random_program(seed), VECTOR))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_functions_are_known_by_their_own_names(name: str) -> None:
+    inspection = inspect(called(name, jnp.sin), VECTOR)
+    shown = f"{name}_0" if name == "main" else name
+    links = inspection.links("jaxpr", "stablehlo")
+    assert (links["0.0"], links["2.0"]) == ({f"{shown}%0"}, {f"{shown}%0"})
+    known = {one.id: one for one in inspection.stage("stablehlo").instructions}
+    assert (known[f"@{shown}"].equations, known[f"@{shown}"].opcode) == (("0", "2"), "func.func")
+    assert known[f"{shown}%0"].opcode == "stablehlo.sine"
+
+
+def test_names_of_operations_are_read_as_they_are() -> None:
+    """StableHLO's text and HLO's write letters outside of ASCII each in a way of its own."""
+
+    def program(größe: Any) -> Any:
+        with jax.named_scope('größe "a"\\'):
+            return called("σ", jnp.sin)(größe) @ größe
+
+    given = inspect_any(jax.jit(program).lower(spec(4, 4)))
+    for stage in ("stablehlo", "hlo_before"):
+        (product,) = [one for one in given.stage(stage).instructions if "dot" in one.opcode]
+        assert product.equations == ('jit(program)/größe "a"\\/dot_general',), stage
+        assert {id for one in given.stage(stage).instructions for id in one.equations} >= {
+            'jit(program)/größe "a"\\/jit(σ)/sin'
+        }
+    assert given.links("stablehlo", "hlo_before")["σ%0"]
+    traced = inspect(program, spec(4, 4))
+    assert traced.stage("hlo_before").instructions[0].equations == ("arg0",)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -141,9 +244,7 @@ def test_a_module_that_is_not_known_is_left_to_its_text() -> None:
     inspection = inspected("calls")
     program = inspection._pipeline.program.get()
     module: Any = inspection.lowered.compiler_ir("stablehlo")
-    text = str(module).replace(
-        "func.func public @main", 'func.func private @"a\\22b"() -> ()\n  func.func public @main'
-    )
+    text = str(module).replace("func.func public @main", "func.func private @outside() -> ()\n  func.func public @main")
     with module.context:
         other = type(module).parse(text)
     assert traced_in_module(other, program.tags, program.ids, program.outside) is None

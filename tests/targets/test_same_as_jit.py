@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import re
 import subprocess
@@ -117,6 +118,52 @@ def test_a_call_makes_the_program_of_jit(what: str) -> None:
     jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn, **static)
     if not static and what not in ("a jitted method", "a spec of a weak type"):  # it takes what JAX's own takes
         jax.tree.map(np.testing.assert_array_equal, found.compiled(*args, **kwargs), jitted(*args, **kwargs))
+
+
+def plain(x: Any, k: Any = 2.0) -> Any:
+    return jnp.sin(x) * k
+
+
+@functools.wraps(plain)
+def wrapped(x: Any) -> Any:
+    return plain(x)
+
+
+@functools.wraps(functools.partial(plain))
+def wrapped_partial(x: Any) -> Any:
+    return plain(x)
+
+
+def renamed(x: Any) -> Any:
+    return plain(x)
+
+
+renamed.__dict__["__wrapped__"] = plain
+titled = functools.partial(plain)
+titled.__dict__["__name__"] = "titled"
+AROUND: dict[str, Any] = {
+    "partial": functools.partial,
+    "jit": jax.jit,
+    "vmap": jax.vmap,
+    "checkpoint": jax.checkpoint,
+    "wraps": lambda fn: functools.wraps(fn)(lambda x: fn(x)),
+}
+INNER = (plain, wrapped, wrapped_partial, renamed, titled, lambda x: x * 2.0, Scale().run)
+
+
+@pytest.mark.parametrize("depth", [0, 1, 2, 3])
+def test_a_program_has_the_name_that_jit_gives_it(depth: int, stress) -> None:
+    x = jnp.ones((2, 2, 2))  # vmap may be around it three times
+    ways = [*itertools.product(AROUND, repeat=depth)]
+    shown = ways[:: 1 if stress.size(short=0, long=1) else max(1, len(ways) // 12)]
+    for place, way in enumerate(shown):
+        for inner in INNER if depth < 2 else (INNER[place % 6],):
+            fn: Any = inner if inner is not INNER[-1] else functools.partial(inner, n=3)
+            for what in way:
+                fn = AROUND[what](fn)
+            jitted: Any = fn if hasattr(fn, "trace") else jax.jit(fn)
+            wanted = jitted.lower(x).as_text()
+            assert ml.inspect(fn, x).lowered.as_text() == wanted, (inner, way)
 
 
 def test_numbers_are_weakly_typed_inputs_as_in_make_jaxpr() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from mithril_nb.cost.formulas.rules import Formula, Letters, count, no_bytes, opaque, rule
+from mithril_nb.stages.jax_versions import CALL_NAMES
 from mithril_nb.stages.records import Equation
 
-CALLS = frozenset(
-    "call call_hi_primitive_linearized call_jaxpr checkpoint closed_call composite compute_on cond "
-    "core_call core_map custom_fusion custom_jvp_call custom_jvp_call_jaxpr custom_lin custom_linear_solve "
-    "custom_partitioning custom_vjp_call custom_vjp_call_jaxpr custom_vmap_call emit_pipeline eval_jaxpr fusible "
-    "jaxpr_call jit linear_call mpmd_map parallel_loop pipeline_body pjit remat remat2 remat_opt run_scoped "
+CALLS = CALL_NAMES | frozenset(
+    "call call_hi_primitive_linearized call_jaxpr composite compute_on cond core_map custom_fusion "
+    "custom_jvp_call_jaxpr custom_lin custom_linear_solve custom_partitioning custom_vmap_call emit_pipeline "
+    "eval_jaxpr fusible jaxpr_call linear_call mpmd_map parallel_loop pipeline_body remat remat_opt run_scoped "
     "run_state scan shard_map stage while xla_metadata_call".split()
 )
 """Primitives that hold jaxprs: the equations of these are counted, as often as they run."""

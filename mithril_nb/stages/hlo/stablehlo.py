@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
+from mithril_nb.stages.hlo.escapes import read_mlir
 from mithril_nb.stages.inference import Draft, attribute, pass_on
 from mithril_nb.stages.records import Equation, Instruction
 from mithril_nb.stages.trace.tags import Marks
@@ -22,9 +23,10 @@ _QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _LOC = re.compile(rf"{_QUOTED}| loc\(((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED}|\((?:[^()\"]|{_QUOTED})*\))*\))*)\)")
 _ENTRY = re.compile(r"(#loc\d*) = loc\((.*)\)$")
 _NAME = re.compile(rf"({_QUOTED})(?:\((#loc\d*)\))?")
-_OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?(?:, %[\w#:]+)* = )?"?([A-Za-z_][\w.$]*)"?')
-_FUNC = re.compile(r"func\.func (?:public |private )?@(\"[^\"]*\"|[\w.$-]+)")
-_CALLEE = re.compile(r"call @(\"[^\"]*\"|[\w.$-]+)")
+_OP = re.compile(r'^\s*(?:(%[\w#]+)(?::\d+)?((?:, %[\w#:]+)*) = )?"?([A-Za-z_][\w.$]*)"?')
+_SYMBOL = r'@(?:"([^"]*)"|([\w.$-]+))'
+_FUNC = re.compile(rf"func\.func (?:public |private )?{_SYMBOL}")
+_CALLEE = re.compile(rf"call {_SYMBOL}")
 _USED = re.compile(r"%[\w]+")
 _CARRIED = re.compile(r"(%\w+) = (%\w+)")
 _MANUAL = "sdy.manual_computation"
@@ -97,7 +99,8 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
             continue
         function = _FUNC.search(plain) if "func.func" in plain else None
         if function:
-            current = _Function(function.group(1), Draft(f"@{function.group(1)}", "func.func", number))
+            name = _symbol(function)
+            current = _Function(name, Draft(f"@{name}", "func.func", number))
             functions[current.name] = current
             open_ops.append(current.draft)
             continue
@@ -106,7 +109,7 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
             if opens:
                 open_ops.append(None)
             continue
-        result, opcode = match.groups()
+        result, others, opcode = match.groups()
         rest = plain[match.end() :]
         if opcode.endswith(".while"):  # `%iterArg = %arg0`: inside it is known by another name
             carried: list[tuple[str, str]] = _CARRIED.findall(rest)
@@ -140,9 +143,11 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
             current.names |= {inside: current.names.get(name, name) for inside, name in zip(given, used, strict=True)}
         callee = _CALLEE.search(plain) if "call" in opcode else None
         if callee:
-            current.calls.append((callee.group(1), draft.id))
+            current.calls.append((_symbol(callee), draft.id))
         if result is not None:
             current.names[result] = draft.id
+            for other in _USED.findall(others) if others else ():
+                current.names[other] = draft.id
         if opens:
             open_ops.append(draft)
         elif location is None:
@@ -221,6 +226,12 @@ def _strip(line: str) -> tuple[str, list[str]]:
     return _LOC.sub(take, line), found
 
 
+def _symbol(match: re.Match[str]) -> str:
+    """Return the name of a function, which is quoted in the text where it has signs that names seldom have."""
+    quoted, plain = match.groups()
+    return plain or read_mlir(quoted)
+
+
 def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
     """Return the names in a location, those of several joined as XLA does.
 
@@ -241,7 +252,7 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
             return outer
         if location[match.end() : match.end() + 1] == ":":
             return outer  # a place in a file
-        name = match.group(1)[1:-1]
+        name = read_mlir(match.group(1)[1:-1])
         child = match.group(2)
         if child is None or marker in name:
             return name or outer

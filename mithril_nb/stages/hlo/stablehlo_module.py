@@ -6,7 +6,6 @@ on. So lines are counted here as MLIR writes them. What this cannot be sure of i
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -24,8 +23,6 @@ _PLAIN_REGIONS = frozenset(
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
 _ASKS_USERS = (".constant", ".iota")
 _UNTOLD: tuple[tuple[str, ...], bool] = ((), False)
-_BARE_NAME = re.compile(r"[A-Za-z_][\w.$]*")
-_QUOTED_NAME = re.compile(r"[\w.$\- ]+")
 
 
 class _UnknownError(Exception):
@@ -256,11 +253,11 @@ def _infer(
 
 
 def _function(one: Any) -> tuple[str, Any]:
-    """Return the name of a function, as the text has it, and its body."""
-    name, blocks = one.name.value, one.regions[0].blocks
-    if len(blocks) != 1 or not _QUOTED_NAME.fullmatch(name):
+    """Return the name of a function and its body."""
+    blocks = one.regions[0].blocks
+    if len(blocks) != 1:
         raise _UnknownError
-    return name if _BARE_NAME.fullmatch(name) else f'"{name}"', blocks[0]
+    return one.name.value, blocks[0]
 
 
 def _makers(op: Any) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages.hlo.dtypes import HLO_DTYPES
+from mithril_nb.stages.hlo.escapes import read_xla
 
 _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
@@ -197,7 +198,7 @@ def _any_line(line: str) -> HloLine | str:
         opcode,
         _arrays(result),
         () if opcode in ("constant", "parameter") else tuple(_OPERAND.findall(literal)),
-        name.group(1)[1:-1].replace("\\'", "'").replace('\\"', '"') if name else "",
+        read_xla(name.group(1)[1:-1]) if name else "",
         tuple(calls),
         attributes + estimate,
         literal,

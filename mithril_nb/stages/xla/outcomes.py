@@ -7,14 +7,42 @@ the same instruction; what takes the place of its result in those that took it, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import NamedTuple, TypeVar
 
 from mithril_nb.stages.hlo.text import HloLine
+from mithril_nb.stages.records import Instruction
 from mithril_nb.stages.xla.births import ModuleText
 from mithril_nb.stages.xla.passes import Histories, Outcome, Pass
 
+HELPERS = frozenset({"constant", "broadcast", "parameter", "tuple", "get-tuple-element"})
+"""Opcodes of what helps another instruction of the same operation to do its work."""
+TURNS = frozenset({"reshape", "bitcast", "copy"})
+"""Opcodes of what brings an array into the shape that an operation takes."""
+_NO_WORK = HELPERS | TURNS | {"fusion", "call"}
 _MOST = 8
 """As many copies of one instruction are followed."""
+_STEPS = 8
+"""As many passes are kept as they were read: each takes several times the memory of its text."""
+
+
+_Op = TypeVar("_Op", HloLine, Instruction)
+
+
+class _Way(NamedTuple):
+    """What happened to an instruction so far.
+
+    Attributes:
+        first: Its name in the HLO before XLA's passes.
+        opcode: Its opcode there.
+        fused: The pass that put it into a fusion, if any did.
+        rewritten: The pass that put another opcode in its place, if any did.
+    """
+
+    first: str
+    opcode: str
+    fused: Pass | None = None
+    rewritten: Pass | None = None
 
 
 class Outcomes:
@@ -23,7 +51,7 @@ class Outcomes:
     Args:
         passes: The passes.
         histories: Which pass each instruction appeared and vanished in.
-        last: Ids of the instructions of the optimized HLO.
+        last: The opcodes of the instructions of the optimized HLO by their ids.
         fusions: The fusion of each of them that is inside of one.
         equation_of: Gives the equation that an op name is of, by its id relative to the function that it stands in.
     """
@@ -32,7 +60,7 @@ class Outcomes:
         self,
         passes: Sequence[Pass],
         histories: Histories,
-        last: frozenset[str],
+        last: Mapping[str, str],
         fusions: Mapping[str, str],
         equation_of: Callable[[str], str],
     ):
@@ -43,7 +71,7 @@ class Outcomes:
             fusions,
             equation_of,
         )
-        self._read: dict[int, tuple[ModuleText, ModuleText]] = {}
+        self._step = lru_cache(_STEPS)(_Step)
 
     def is_in_combiner(self, name: str) -> bool:
         """Whether an instruction says how a reduction, a scatter or a sort combines two elements."""
@@ -51,7 +79,7 @@ class Outcomes:
 
     @cached_property
     def _first(self) -> ModuleText:
-        return self._modules(self._passes[0])[0]
+        return self._step(self._passes[0]).before
 
     @cached_property
     def _combiners(self) -> frozenset[str]:
@@ -65,95 +93,147 @@ class Outcomes:
             name: Its name in the HLO before XLA's passes.
             equations: The equations that are meant, if it is in a function that several call.
         """
-        found = dict.fromkeys(self._follow(name, name, -1, None, equations))
-        return tuple(found)
+        line = self._first.lines.get(name)
+        way = _Way(name, self._last.get(name, "") if line is None else line.opcode)
+        return tuple(dict.fromkeys(self._follow(name, -1, way, equations, set())))
 
-    def _follow(self, first: str, name: str, since: int, fused: Pass | None, equations: Sequence[str]) -> list[Outcome]:
+    def _follow(
+        self, name: str, since: int, way: _Way, equations: Sequence[str], followed: set[tuple[str, int]]
+    ) -> list[Outcome]:
+        if (name, since) in followed:  # parts of one operation have one name, and copies of each other in every pass
+            return []
+        followed.add((name, since))
         gone = self._histories.vanished.get(name)
         if gone is None or gone.number <= since:
-            if name not in self._last:
-                return [Outcome("unknown", first)]
-            fusion = self._fusions.get(name)
-            if fusion is not None:
-                return [Outcome("fused", first, fusion, fused or self._histories.appeared.get(fusion))]
-            return [Outcome("kept", first, name) if fused is None else Outcome("fused", first, name, fused)]
-        before, after = self._modules(gone)
+            return [self._end(name, way)]
+        step = self._step(gone)
+        before, after = step.before, step.after
         line = before.lines.get(name)
         if line is None:
-            return [Outcome("unknown", first)]
-        new = [one for one in after.lines.values() if one.name not in before.lines]
-        copies = [one for one in new if one.opcode == line.opcode and _is_same(one, line)]
-        copies = [one for one in copies if self._is_meant(one, equations)] or copies
-        if not copies:
-            replaced = _replacement(name, before, after, {})
-            if line.opcode == "call":
-                return [Outcome("inlined", first, by=gone)]
-            if replaced is not None and replaced.name in before.lines:
-                if _computes_same(line, before.lines[replaced.name], before, after):
-                    partner = self._equation_of(replaced.op_name)
-                    return [Outcome("merged", first, replaced.name, gone, (partner,) if partner else ())]
-                return [Outcome("simplified", first, by=gone)]
+            return [Outcome("unknown", way.first)]
+        new = step.same(line)
+        new = [one for one in new if self._is_meant(one, equations)] or new
+        copies = [one for one in new if one.opcode == line.opcode]
+        if line.opcode == "call" and not copies:
+            return [Outcome("inlined" if way.opcode == "call" else "simplified", way.first, by=gone)]
+        replaced = step.replacement(name)
+        if copies:  # A rewrite may put another instruction around one of the same opcode.
+            copies += [one for one in new if one is replaced and one.opcode not in {line.opcode, *_NO_WORK}]
+        elif replaced is not None and replaced.name in before.lines:
+            return [self._merged(line, replaced, step, gone, way)]
+        else:
             # A rewrite keeps the name of what it is made of, or makes the same of something else.
-            copies = [one for one in new if _is_same(one, line)]
+            copies = at_work(new)
             if not copies and replaced is not None and replaced.opcode in (line.opcode, "fusion"):
                 copies = [replaced]
             if not copies:
-                return [Outcome("simplified" if line.op_name else "unknown", first, by=gone)]
+                return [Outcome("simplified" if line.op_name else "unknown", way.first, by=gone)]
         found = []
         for one in copies[:_MOST]:
             if one.opcode == "fusion" and line.opcode != "fusion":
-                entered = gone
+                onward = way._replace(fused=gone)
             else:
-                is_fused = after.homes[one.name] in after.fusions
-                entered = fused or (gone if is_fused and before.homes[name] not in before.fusions else None)
-            found += self._follow(first, one.name, gone.number, entered, equations)
+                is_fused = after.homes[one.name] in after.fusions and before.homes[name] not in before.fusions
+                onward = way._replace(
+                    fused=way.fused or (gone if is_fused else None),
+                    rewritten=way.rewritten if one.opcode == line.opcode else gone,
+                )
+            found += self._follow(one.name, gone.number, onward, equations, followed)
         return found
+
+    def _end(self, name: str, way: _Way) -> Outcome:
+        """Return what became of an instruction that is there to the end."""
+        if name not in self._last:
+            return Outcome("unknown", way.first)
+        fusion = self._fusions.get(name)
+        if fusion is not None:
+            return Outcome("fused", way.first, fusion, way.fused or self._histories.appeared.get(fusion))
+        if self._last[name] == way.opcode:
+            return Outcome("kept", way.first, name)
+        if self._last[name] == "fusion":
+            return Outcome("fused", way.first, name, way.fused or self._histories.appeared.get(name))
+        return Outcome("rewritten", way.first, name, way.rewritten)
+
+    def _merged(self, line: HloLine, other: HloLine, step: _Step, gone: Pass, way: _Way) -> Outcome:
+        """Return what became of an instruction whose users take another, which was there before."""
+        if not step.computes_same(line, step.before.lines[other.name]):
+            return Outcome("simplified", way.first, by=gone)
+        partner = self._equation_of(other.op_name)
+        partners = (partner,) if partner else ()
+        if line.opcode == way.opcode:
+            return Outcome("merged", way.first, other.name, gone, partners)
+        return Outcome("rewritten", way.first, other.name, way.rewritten or gone, partners)
 
     def _is_meant(self, line: HloLine, equations: Sequence[str]) -> bool:
         own = self._equation_of(line.op_name)
         return any(id == own or id.endswith((f".{own}", f"/{own}")) for id in equations)
 
-    def _modules(self, one: Pass) -> tuple[ModuleText, ModuleText]:
-        if one.number not in self._read:
-            before, after = one.written
-            self._read[one.number] = ModuleText(before), ModuleText(after)
-        return self._read[one.number]
+
+class _Step:
+    """What a pass was given and made."""
+
+    def __init__(self, one: Pass):
+        before, after = one.written
+        self.before, self.after = ModuleText(before), ModuleText(after)
+        self._replacements: dict[str, HloLine | None] = {}
+
+    def same(self, line: HloLine) -> list[HloLine]:
+        """Return the new instructions with the op name of one; what is written out has that of its call in front."""
+        found = [one for name in line.op_name.split(";") if name for one in self._new.get(name, ())]
+        return list({one.name: one for one in found}.values())
+
+    @cached_property
+    def _new(self) -> dict[str, list[HloLine]]:
+        """The instructions that the pass made, by their op names, with and without what stands in front."""
+        found: dict[str, list[HloLine]] = {}
+        for line in self.after.lines.values():
+            for name in () if line.name in self.before.lines else line.op_name.split(";"):
+                while name:
+                    found.setdefault(name, []).append(line)
+                    name = name.partition("/")[2]
+        return found
+
+    def replacement(self, name: str) -> HloLine | None:
+        """Return what stands, after the pass, where a result was taken that is gone; `None` if nothing takes it."""
+        waiting, entered = [name], set[str]()
+        while waiting:  # Those who took it may be gone as well, thousands in a row.
+            one = waiting[-1]
+            users = () if one in entered or one in self._replacements else self.before.users.get(one, ())
+            entered.add(one)
+            gone = [user.name for user in users if user.name not in self.after.lines and user.name not in entered]
+            waiting += gone
+            if not gone:
+                waiting.pop()
+                if one not in self._replacements:
+                    self._replacements[one] = self._taken_for(one)
+        return self._replacements[name]
+
+    def _taken_for(self, name: str) -> HloLine | None:
+        """Return what those who took a result take instead, whose own replacements are known."""
+        before, after = self.before, self.after
+        for user in before.users.get(name, ()):
+            now = after.lines.get(user.name) or self._replacements.get(user.name)
+            if now is None or now.opcode != user.opcode or len(now.operands) != len(user.operands):
+                continue
+            taken = now.operands[user.operands.index(name)]
+            if taken in after.lines and taken != name:
+                return after.lines[taken]
+        home = before.homes[name]
+        return after.lines[after.roots[home]] if before.roots.get(home) == name and home in after.roots else None
+
+    def computes_same(self, one: HloLine, other: HloLine) -> bool:
+        """Whether two instructions do the same, on operands that are the same after the pass."""
+        if (one.opcode, one.shapes, len(one.operands)) != (other.opcode, other.shapes, len(other.operands)):
+            return False
+
+        def merged(name: str) -> str:
+            found = None if name in self.after.lines else self.replacement(name)
+            return name if found is None else found.name
+
+        return all(merged(left) == merged(right) for left, right in zip(one.operands, other.operands, strict=True))
 
 
-def _is_same(one: HloLine, other: HloLine) -> bool:
-    """Whether two instructions have the same op name; a function that is written out has that of its call in front."""
-    names, others = one.op_name.split(";"), other.op_name.split(";")
-    return any(name and (name in others or any(name.endswith(f"/{each}") for each in others if each)) for name in names)
-
-
-def _computes_same(one: HloLine, other: HloLine, before: ModuleText, after: ModuleText) -> bool:
-    """Whether two instructions do the same, on operands that are the same after a pass."""
-    if (one.opcode, one.shapes, len(one.operands)) != (other.opcode, other.shapes, len(other.operands)):
-        return False
-
-    def merged(name: str) -> str:
-        if name in after.lines:
-            return name
-        found = _replacement(name, before, after, {})
-        return name if found is None else found.name
-
-    return all(merged(left) == merged(right) for left, right in zip(one.operands, other.operands, strict=True))
-
-
-def _replacement(name: str, before: ModuleText, after: ModuleText, known: dict[str, HloLine | None]) -> HloLine | None:
-    """Return what stands, after a pass, where the result of an instruction was taken; `None` if nothing takes it."""
-    if name in known:
-        return known[name]
-    known[name] = None
-    for user in before.users.get(name, ()):
-        now = after.lines.get(user.name) or _replacement(user.name, before, after, known)
-        if now is None or now.opcode != user.opcode or len(now.operands) != len(user.operands):
-            continue
-        taken = now.operands[user.operands.index(name)]
-        if taken in after.lines and taken != name:
-            known[name] = after.lines[taken]
-            return known[name]
-    home = before.homes[name]
-    if before.roots.get(home) == name and home in after.roots:
-        known[name] = after.lines[after.roots[home]]
-    return known[name]
+def at_work(ones: Sequence[_Op]) -> list[_Op]:
+    """Return those of the parts of one operation that do its work; if none do, all."""
+    some = [one for one in ones if one.opcode not in HELPERS]
+    return [one for one in some if one.opcode not in TURNS] or some or [*ones]

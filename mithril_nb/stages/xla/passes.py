@@ -116,7 +116,7 @@ class Changes:
         return ", ".join(told) or "another order, and nothing else"
 
 
-Became = Literal["kept", "fused", "merged", "inlined", "simplified", "dropped", "unknown"]
+Became = Literal["kept", "fused", "merged", "rewritten", "inlined", "simplified", "dropped", "unknown"]
 """Ends of an instruction, the more telling ones first."""
 
 
@@ -125,12 +125,13 @@ class Outcome:
     """What became of one instruction of the HLO that XLA was given, or of an equation or op without any.
 
     Attributes:
-        became: `"kept"`, `"fused"` into a fusion, `"merged"` with another that computes the same, `"inlined"` (a call
-            whose function was written out), `"simplified"` away, `"dropped"` before XLA, or `"unknown"`.
+        became: `"kept"`, `"fused"` into a fusion, `"merged"` with another that computes the same, `"rewritten"` into an
+            instruction with another opcode (a transpose into the dot before it), `"inlined"` (a call whose function was
+            written out), `"simplified"` away, `"dropped"` before XLA, or `"unknown"`.
         instruction: Its name in the HLO before XLA's passes, or `""`.
         into: The instruction of the optimized HLO that it is now, or its fusion; what it was merged with; or `""`.
         by: The pass that did it, or `None`.
-        equations: The equations of what it was merged with.
+        equations: The equations of what it, or what it was rewritten into, was merged with.
         reason: Why there is no instruction, or `""`.
     """
 
@@ -148,6 +149,7 @@ class Outcome:
             "kept": f"kept as {self.into}",
             "fused": f"fused into {self.into}",
             "merged": f"merged with {self.into}",
+            "rewritten": f"rewritten into {self.into}",
             "inlined": "inlined",
             "simplified": "simplified away",
             "dropped": f"dropped: {self.reason}",
@@ -178,7 +180,7 @@ class Fate(Shown):
 
     @property
     def became(self) -> Became:
-        """What became of it as a whole: kept if any part was, else fused, merged, inlined, simplified or dropped."""
+        """What became of it as a whole: kept if any part was, else the first of the others in the order of `Became`."""
         found = {one.became for one in self.outcomes}
         return next((one for one in get_args(Became) if one in found), "unknown")
 
