@@ -51,7 +51,8 @@ class FunctionReport(Shown):
         place: File and line of its definition, such as `"train.py:12"`; `""` if unknown.
         library: The installed library that defines it; `None` for a function of the user.
         calls: Number of calls; `None` if unknown: JAX reports no event for a cache hit.
-        hits: Number of calls that returned without a trace, lowering or compilation; `None` if unknown.
+        hits: Number of calls that returned without a trace, lowering or compilation, as JAX had the compiled program;
+            `None` if unknown.
         traces: Number of times that the Python function ran to be traced.
         lowerings: Number of conversions to StableHLO.
         compilations: Number of compilations by XLA, those read from disk included.
@@ -62,6 +63,7 @@ class FunctionReport(Shown):
         compile_s: Seconds of all compilations.
         retraces: The first retraces, and compilations without a new trace, in order.
         left_out: Number of later ones, which are only counted.
+        unjitted: Number of calls under `jax.disable_jit()`, in which the Python function itself runs.
     """
 
     name: str
@@ -79,6 +81,7 @@ class FunctionReport(Shown):
     compile_s: float
     retraces: tuple[Retrace, ...] = ()
     left_out: int = 0
+    unjitted: int = 0
 
     @property
     def time_s(self) -> float:

@@ -109,6 +109,9 @@ class Watched(Following):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
+        if jit_events.is_jit_disabled():
+            self.recorder.count_unjitted()
+            return self._jitted(*args, **kwargs)
         scopes, call = thread.scopes, _Call(self, self.recorder.count_call())
         scopes.append(call)
         try:

@@ -144,7 +144,7 @@ def test_errors_pass_through_and_are_counted():
     assert counts(step.report()) == (3, 0, 2, 1, 1), "JAX refused the text before it traced: no cache hit"
     assert step.retraces[0].lower_s is None
     step(X[:1])
-    assert step.retraces[-1].reason == "argument 1 `x` changed from f32[2] to f32[1,2]"
+    assert step.retraces[-1].reason == "argument 1 `x` changed from f32[3,2] to f32[1,2]"
 
 
 def test_other_functions_are_not_counted():
@@ -385,7 +385,14 @@ def test_disabled_jit():
     step = ml.watch(jax.jit(lambda x: x + 61))
     with jax.disable_jit():
         np.testing.assert_array_equal(step(X), X + 61)
-    assert counts(step.report()) == (1, 1, 0, 0, 0)
+    assert counts(step.report()) == (1, 0, 0, 0, 0)
+    assert step.report().unjitted == 1
+    assert str(step).endswith("calls under jax.disable_jit(), which are no cache hits: 1")
+    step(X)
+    step(X)
+    assert counts(step.report()) == (3, 1, 1, 1, 1)
+    step.reset()
+    assert step.report().unjitted == 0
 
 
 def test_inspect_takes_a_watched_function():
