@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,6 +16,7 @@ import jax
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_modules, jax_versions, read_artifact
+from mithril_nb.stages.given_lines import GivenLines
 from mithril_nb.stages.hlo.stablehlo import result_specs
 from mithril_nb.stages.hlo.text import read_module
 from mithril_nb.stages.op_names import NamedOperations, OpNames
@@ -54,6 +55,7 @@ class Given:
         compiled: The compiled program: a `jax.stages.Compiled` or an `HloText`; `None` if JAX makes it.
         sizes: Names of sizes that have no numbers: XLA compiles none of these.
         is_fixed: Whether it is bound to a device already.
+        lines: Reads the lines of Python in its locations.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Given:
     stages: tuple[str, ...] = _FROM_LOWERED
     sizes: tuple[str, ...] = ()
     is_fixed: bool = False
+    lines: GivenLines = field(default_factory=GivenLines, compare=False)
 
     @property
     def is_compiled_here(self) -> bool:

@@ -439,7 +439,7 @@ class Inspection(Shown):
     def source_files(self) -> tuple[Mapping[str, str], str]:
         """Path of each of the user's files that equations come from, by label; and the Python that builds the model."""
         if self.given is not None:
-            return {}, ""
+            return self.given.lines.files, ""
         return {label: path for path, label in self._traced().labels.items()}, self._traced().model
 
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:

@@ -29,7 +29,12 @@ from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.trace.dataflow import Value, dataflow
 from mithril_nb.stages.trace.equations import each_equation
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
-from mithril_nb.stages.trace.python_source import source_of_functions, source_of_model
+from mithril_nb.stages.trace.python_source import (
+    lines_of_file,
+    source_of_functions,
+    source_of_instructions,
+    source_of_model,
+)
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Trace, trace, trace_up_to_failure
 from mithril_nb.stages.xla.buffers import Buffer, read_buffers
@@ -222,7 +227,7 @@ class Pipeline:
 
     def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
         """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
-        reason = None if self._given is None else self._given.reason(name)
+        reason = None if self._given is None or name == "python" else self._given.reason(name)
         if reason is not None:
             return Stage(name, "", unavailable=reason)
         try:
@@ -279,7 +284,20 @@ class Pipeline:
         return Stage(name, text, found, unavailable=failure.text)
 
     def _make_python(self) -> Stage:
+        if self._given is not None:
+            return self._python_of(self._given)
         return _timed("python", lambda: self._sourced(self.program.get()))
+
+    def _python_of(self, given: Given) -> Stage:
+        """Return the Python whose lines JAX wrote into a program that was not traced here."""
+        stage = self.stages[given.stages[0]].get()
+        if not any(one.source for one in stage.instructions):
+            return Stage("python", "", unavailable=stage.unavailable or given.reason("python"))
+        files = given.lines.files
+        if not any(map(lines_of_file, files.values())):
+            return Stage("python", "", unavailable=f"its Python files are not available: {', '.join(files)}")
+        equations = self.names.get().by_id
+        return _timed("python", lambda: as_inferred(source_of_instructions(stage.instructions, files, equations)))
 
     def _sourced(self, program: Program, failure: Failure | None = None) -> Read:
         if self._told.source is not None:
@@ -304,10 +322,10 @@ class Pipeline:
     def _make_stablehlo(self) -> Stage:
         lowered = self.lowered.get()
         if self._given is not None:
-            names = self.names.get()
+            names, lines = self.names.get(), self._given.lines
             return _timed(
                 "stablehlo",
-                lambda: as_inferred(read_stablehlo(lowered.as_text(debug_info=True), names.tags, names.by_id)),
+                lambda: as_inferred(read_stablehlo(lowered.as_text(debug_info=True), names.tags, names.by_id, lines)),
                 self.lowered.elapsed_s,
             )
         program = self.program.get()
@@ -350,7 +368,8 @@ class Pipeline:
     def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> Read:
         names = self.names.get()
         inputs = {one.name: (index, one.block) for index, one in enumerate(names.inputs)}
-        return self._marked(read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names))
+        lines = None if self._given is None else self._given.lines
+        return self._marked(read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names, lines))
 
     def _make_llvm(self) -> Stage:
         return self._make_listing("llvm", lambda one: llvm_lines(one.llvm, one.name), "; {name}: {count} instructions")
