@@ -5,9 +5,9 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, nearest
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.places import told_line
@@ -93,11 +93,11 @@ def made(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
 
 
 def not_traced(name: str, error: Exception) -> StageUnavailableError:
-    """Return what to raise of a program that cannot be traced.
+    """Build the error raised for a program that cannot be traced.
 
     Args:
         name: Name of the program.
-        error: What JAX said.
+        error: The error of JAX.
     """
     failure = failure_of(error, in_trace=True)
     where = (("at", f"{told_line(failure.source)}: {failure.code}"),) if failure.source else ()
@@ -109,12 +109,12 @@ def not_traced(name: str, error: Exception) -> StageUnavailableError:
 
 
 def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableError:
-    """Return what to raise of a program of which there is not what a compiler makes.
+    """Build the error raised when a part that a compiler makes is missing.
 
     Args:
         name: Name of the program.
-        what: What there is not: `"passes"`.
-        error: What JAX or XLA said.
+        what: The part: `"passes"`.
+        error: The error of JAX or XLA.
     """
     failure = failure_of(error)
     return StageUnavailableError(
@@ -124,31 +124,23 @@ def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableErro
     )
 
 
-def no_stage(program: str, name: str, stages: Iterable[str]) -> StageUnavailableError:
-    """Return what to raise of a stage that there is not.
+def none_named(program: str, what: Literal["stage", "figures"], name: str, known: Iterable[str]) -> MithrilError:
+    """Build the error raised for an unknown name of a stage, or of figures of XLA.
 
     Args:
         program: Name of the program.
-        name: Name of the stage.
-        stages: Names of those that there are.
+        what: What is looked up.
+        name: The unknown name.
+        known: The known names.
     """
-    return StageUnavailableError(
-        f"program {program!r} has no stage {name!r}.",
-        (("stages", ", ".join(stages)),),
-        'inspection.stage("hlo")',
-    )
-
-
-def no_figures(program: str, name: str, known: Iterable[str]) -> UnknownOptionError:
-    """Return what to raise of figures that XLA does not give.
-
-    Args:
-        program: Name of the program.
-        name: Name of the figures.
-        known: Names of those that it gives.
-    """
-    return UnknownOptionError(
-        f"program {program!r} has no figures {name!r}.",
+    known = tuple(known)
+    method, usual = ("stage", "hlo") if what == "stage" else ("analysis", "compiled")
+    near = nearest(name, known) or (usual if usual in known else known[-1])
+    parts = (
+        f"program {program!r} has no {what} {name!r}.",
         (("known", ", ".join(known)),),
-        'inspection.analysis("compiled")',
+        f'inspection.{method}("{near}")',
     )
+    if what == "stage":
+        return StageUnavailableError(*parts)
+    return UnknownOptionError(*parts)

@@ -14,7 +14,7 @@ import jax
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.as_data import inspection_data
-from mithril_nb.stages.failure import made, no_figures, no_stage, not_compiled, not_traced
+from mithril_nb.stages.failure import made, none_named, not_compiled, not_traced
 from mithril_nb.stages.fates import fate_of, find_fated, read_outcomes
 from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -111,7 +111,7 @@ class Inspection(Shown):
         Raises:
             StageUnavailableError: The function cannot be traced.
         """
-        return self._traced().trace.outputs
+        return self._traced().trace.outputs if self.given is None else self.given.outputs
 
     @property
     def values(self) -> tuple[ArrayValue, ...]:
@@ -141,7 +141,7 @@ class Inspection(Shown):
             StageUnavailableError: There is no stage of this name.
         """
         if name not in self._pipeline.stages:
-            raise no_stage(self.name, name, self.stages)
+            raise none_named(self.name, "stage", name, self.stages if self.given is None else self.given.stages)
         return self._pipeline.stages[name].get()
 
     def has_stage(self, name: str) -> bool:
@@ -212,7 +212,7 @@ class Inspection(Shown):
             Exception: What JAX or XLA said when it could not be lowered or compiled, or does not give figures.
         """
         if of not in self._figures:
-            raise no_figures(self.name, of, self._figures)
+            raise none_named(self.name, "figures", of, self._figures)
         return self._figures[of].get()
 
     def want(self, *, machine_code: bool = True, passes: bool = False) -> None:

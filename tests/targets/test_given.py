@@ -17,7 +17,7 @@ from stress import Stress
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
-from mithril_nb.errors import ModelFileError, StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import CostBoundError, ModelFileError, StageUnavailableError, UnknownOptionError
 from mithril_nb.stages import STAGES, Inspection
 from mithril_nb.stages.hlo.text import tidy_module
 from mithril_nb.stages.jax_modules import StableHlo
@@ -133,6 +133,45 @@ def test_stages_and_the_reasons_why_others_are_unavailable(kind: str, tmp_path: 
     if has_locations:
         assert [one.name for one in found.inputs] == ["params['v']", "params['w']", "x"]
         assert found.cost(found.given.sources[0] if found.given else "").total.params == 56
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_costs_are_checked_without_a_source(kind: str, tmp_path: Path) -> None:
+    found = ml.inspect(OBJECTS[kind][0](tmp_path))
+    source = "lowered" if found.stage("hlo_before").unavailable is None else "compiled"
+    flops = found.cost(source).total.flops
+    ml.assert_cost(found, flops=(flops, flops))
+    with pytest.raises(CostBoundError) as caught:
+        ml.assert_cost(found, flops=flops - 1)
+    assert f"({source})" in str(caught.value)
+    with pytest.raises(StageUnavailableError):
+        ml.assert_cost(found, flops=flops, source="analytic")
+
+
+def test_a_bound_of_memory_that_is_unknown() -> None:
+    with pytest.raises(CostBoundError) as caught:
+        ml.assert_cost(lowered().compile().as_text(), peak_bytes=1)
+    assert "peak_bytes  unknown (compiled)" in str(caught.value)
+
+
+def test_results_are_those_of_the_function(tmp_path: Path) -> None:
+    def several(x: Any) -> Any:
+        return {"a": x * 2, "b": (x, x.sum())}
+
+    wanted = [(one.name, one.spec) for one in ml.inspect(several, spec(3)).outputs]
+    made = lowered(several, (spec(3),))
+    exported = jax.export.export(jax.jit(several))(spec(3))
+    for target in (made, made.as_text(), exported):
+        found = ml.inspect(target)
+        assert [(one.name, one.spec) for one in found.outputs] == wanted
+        assert [one["name"] for one in found.to_dict("stablehlo", passes=False)["outputs"]] == [
+            "result['a']", "result['b'][0]", "result['b'][1]",
+        ]  # fmt: skip
+    for target in (made.compile(), made.as_text(dialect="hlo")):
+        assert [(one.name, one.spec) for one in ml.inspect(target).outputs] == [
+            (f"result[{place}]", specs) for place, (_, specs) in enumerate(wanted)
+        ]
+    assert [one.name for one in ml.inspect(lowered().compile()).outputs] == ["result"]
 
 
 def test_objects_above_stablehlo_have_every_stage() -> None:
@@ -305,7 +344,7 @@ def test_a_given_program_does_not_change_its_arguments() -> None:
     assert str(caught.value) == (
         "program 'step' has no jaxpr.\n"
         "    reason  this program was given as a jax.stages.Lowered: it has no jaxpr\n"
-        '    Try: inspection.cost(source="compiled")  # counts what there is'
+        '    Try: inspection.stage("stablehlo")  # the first stage of this program'
     )
 
 
@@ -476,7 +515,8 @@ def test_json_holds_the_stages_there_are() -> None:
         "this program was given as a jax.stages.Lowered: it has no jaxpr", None,
     ]  # fmt: skip
     assert [one["name"] for one in data["inputs"]] == ["params['v']", "params['w']", "x"]
-    assert data["equations"] == data["outputs"] == []
+    assert data["equations"] == []
+    assert [one["name"] for one in data["outputs"]] == ["result"]
     assert data["passes"]
     assert data["buffers"]
 
@@ -491,9 +531,9 @@ def test_memory_and_passes_of_what_jax_compiles() -> None:
     assert str(caught.value) == (
         "program 'step' has no record of how XLA compiled it.\n"
         "    reason  this program was given as a jax.stages.Compiled: it has no record of how XLA compiled it\n"
-        '    Try: inspection.cost(source="compiled")  # counts what there is'
+        '    Try: inspection.stage("hlo")  # the first stage of this program'
     )
     with pytest.raises(StageUnavailableError) as caught:
         _ = ml.inspect(lowered().as_text(dialect="hlo")).memory
     assert str(caught.value).startswith("program 'step' has no HLO after XLA's passes.\n")
-    assert 'Try: inspection.cost(source="lowered")' in str(caught.value)
+    assert 'Try: inspection.stage("hlo_before")' in str(caught.value)
