@@ -7,6 +7,7 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.stages.places import told_lines
+from mithril_nb.viz.costs.formulas import short_formula, value_of
 from mithril_nb.viz.costs.table import cost_css
 from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.highlight import highlighted
@@ -48,9 +49,8 @@ def lines_text(data: Data) -> str:
     shown = _shown(data)
     rows = [(*(title for title, *_ in shown), "share", "line", "")]
     rows += [(*_cells(figures, shown), number, one_line(text)) for number, text, figures, _ in _rows(data)]
-    return f"{one_line(data['program'])}: {data['source']}, by line\n" + columns(
-        rows, right=frozenset(range(len(shown) + 2))
-    )
+    table = columns(rows, right=frozenset(range(len(shown) + 2)))
+    return "\n".join([f"{one_line(data['program'])}: {data['source']}, by line", table, *_notes(data)])
 
 
 def lines_html(data: Data) -> str:
@@ -91,13 +91,20 @@ def _table(data: Data) -> Iterator[str]:
         style = f' style="background:color-mix(in srgb,var(--cost) {heat}%,transparent)"' if heat else ""
         yield f'<tr class="{kind}"{style}>'
         for (_, key, _, _), cell in zip((*shown, ("", "", "", str)), _cells(figures, shown), strict=True):
-            value = (figures or {}).get(key)
-            yield (
-                f'<td title="{exact(value)}">{escaped(cell)}</td>' if value is not None else f"<td>{escaped(cell)}</td>"
-            )
+            value = value_of(figures or {}, key)
+            title = value if isinstance(value, str) else "" if value is None else exact(value)
+            yield f'<td title="{escaped(title)}">{escaped(cell)}</td>' if title else f"<td>{escaped(cell)}</td>"
         code = _code(text) if kind == "code" else escaped(text)
         yield f'<td class="n">{number}</td><td class="code">{code}</td></tr>'
     yield "</tbody></table></div>"
+    yield from (f"<p>{escaped(note)}</p>" for note in _notes(data))
+
+
+def _notes(data: Data) -> Iterator[str]:
+    names = data.get("symbols")
+    if names:
+        numbers = ", ".join(f"{name}={number}" for name, number in names.items())
+        yield f"what depends on {', '.join(names)} has no number: see cost.at({numbers}).by_line"
 
 
 def _code(text: str) -> str:
@@ -109,7 +116,7 @@ def _code(text: str) -> str:
 
 def _shown(data: Data) -> tuple[tuple[str, str, str, Callable[[float | None], str]], ...]:
     """Return the columns that are not empty."""
-    return tuple(one for one in _COLUMNS if one[0] in ("FLOPs", "bytes") or data["total"].get(one[1]))
+    return tuple(one for one in _COLUMNS if one[0] in ("FLOPs", "bytes") or value_of(data["total"], one[1]))
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
@@ -132,8 +139,12 @@ def _cells(figures: Data | None, shown: tuple[tuple[str, str, str, Callable[[flo
         return [""] * (len(shown) + 1)
     cells: list[str] = []
     for _, key, unknown, written in shown:
-        value = figures.get(key)
-        is_bound = value and unknown and figures.get(unknown)
+        value = value_of(figures, key)
+        if isinstance(value, str):
+            cells.append(short_formula(value))
+            continue
+        is_bound = value and unknown and figures.get(unknown) and "formulas" not in figures
         cells.append("" if key == "time_s" and value is None else f"{AT_LEAST if is_bound else ''}{written(value)}")
     bound = figures.get("share_bound", "")
-    return [*cells, f"{bound} {percent(figures.get('share'))}".strip()]
+    share = "" if "formulas" in figures else f"{bound} {percent(figures.get('share'))}".strip()
+    return [*cells, share]
