@@ -12,7 +12,7 @@ from mithril_nb.backends.notices import notice
 from mithril_nb.cost import Cost
 from mithril_nb.cost.counting import SOURCES
 from mithril_nb.cost.memory.use import MemoryUse
-from mithril_nb.cost.records import unknown_params
+from mithril_nb.cost.records import NO_TRIP_COUNT, unknown_params
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages import Inspection
@@ -220,7 +220,7 @@ def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
     groups: dict[tuple[str, str], int] = {}
     for row in cost.rows if name != "params" else ():
         if getattr(row, name) is None:
-            why = "nobody knows how often it runs" if row.repeats is None else row.formula
+            why = NO_TRIP_COUNT if row.repeats is None else row.formula
             groups[row.opcode, why] = groups.get((row.opcode, why), 0) + 1
     return tuple(f"{count} × {opcode}: {why}" for (opcode, why), count in groups.items())
 

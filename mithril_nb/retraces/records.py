@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mithril_nb.display import Shown
+from mithril_nb.errors import UnknownOptionError, listed, nearest, short_repr
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,17 @@ class WatchReport(Shown):
         return sum(one.time_s for one in self.functions)
 
     def __getitem__(self, name: str) -> FunctionReport:
-        """Return the report of the function of a name; of several, the one that took longest."""
-        found = [one for one in self.functions if one.name == name]
-        if not found:
-            raise KeyError(name)
-        return found[0]
+        """Return the report of the function of a name; of several, the one that took longest.
+
+        Raises:
+            UnknownOptionError: No function of this name was traced or compiled.
+        """
+        known = {one.name: one for one in reversed(self.functions)}
+        if name not in known:
+            near = nearest(name, known)
+            raise UnknownOptionError(
+                f"the report has no function {short_repr(name)}.",
+                (("functions", listed(known)),),
+                f"report[{near!r}]" if near else "report.functions",
+            )
+        return known[name]

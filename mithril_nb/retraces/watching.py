@@ -22,7 +22,7 @@ from mithril_nb.stages.jit_events import JitCall, Source, thread
 MOST_FOLLOWERS = 4
 """Outputs that follow one watched function; older ones stay as they are."""
 MOST_FUNCTIONS = 1_000
-"""Functions that a `with ml.watch()` block tells apart; later ones are counted."""
+"""Functions that a `with ml.watch()` block distinguishes; later ones are counted."""
 
 
 class Following(Shown):

@@ -1,4 +1,4 @@
-"""What to say of a program that JAX refuses: JAX's own words, and the person's line of Python."""
+"""Errors of programs that JAX refuses: the message of JAX, and the user's line of Python."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Failure:
 
 
 def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
-    """Return what to say of an error.
+    """Return the reason of an error, for a stage or a message.
 
     Args:
         error: The error.
@@ -78,11 +78,11 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
 
 
 def made(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
-    """Return what is made on demand, or raise why there is none.
+    """Return a part that is computed on first use, or raise the reason why it is missing.
 
     Args:
         part: What is made.
-        failed: Returns what to raise for an error of JAX; a block that is unavailable gives the reason itself.
+        failed: Returns the error to raise for an error of JAX; that of an unavailable stage is raised unchanged.
     """
     try:
         return part.get()

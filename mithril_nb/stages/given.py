@@ -215,7 +215,7 @@ def given_of_serialized(data: bytes, device: Any = None) -> Given:
     """Return the program in serialized bytes: of `jax.export`, of StableHLO as MLIR bytecode, or of an HLO module.
 
     Args:
-        data: The bytes. MLIR is read in a process of its own, so that damaged bytes cannot end this one.
+        data: The bytes. MLIR is read in a separate process, so that damaged bytes cannot end this one.
         device: The `jax.Device` to compile it for.
 
     Raises:

@@ -469,7 +469,7 @@ def inspect(
         params: Name of the argument that holds the parameters, or of a part of one (`"state.params"`), or several;
             `()` if it has none. Without an argument of this name their number is unknown.
         device: The `jax.Device` to lower and compile for; by default JAX's own default.
-        compiler_options: What XLA is told besides, as `jax.jit` takes it.
+        compiler_options: Further options of XLA, as `jax.jit` takes them.
         source: Python that builds the model, and the block of each line; by default the functions that are traced.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
         check_sizes: Raises for numbers that sizes with names cannot have, which are given by these names.

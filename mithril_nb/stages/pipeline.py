@@ -64,7 +64,7 @@ class Told:
         name: What to call it; `None` for the name of the function.
         params: Names of the arguments, or of parts of them, that hold the parameters of the model.
         device: The device to lower and compile for.
-        compiler_options: What XLA is told besides.
+        compiler_options: Further options of XLA.
         source: The Python that builds the model, with the path of the block that each line adds.
         kinds: Kind of each block, by path.
         check_sizes: Raises for numbers that its sizes with names cannot have; `None` if nobody knows of any.

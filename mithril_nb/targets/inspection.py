@@ -83,7 +83,7 @@ def inspect(
         optimizer: Optimizer of a model or a module as in `ml.fit`; default: `"adam"`.
         name: What to call the program.
         device: The `jax.Device` to lower and compile for.
-        compiler_options: What XLA is told besides, and besides those of the target's own `jax.jit`.
+        compiler_options: Further options of XLA, added to those of the target's own `jax.jit`.
         **named: What it is called with by name.
 
     Returns:
