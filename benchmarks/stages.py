@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from benchmarks.corpus import Make, Program, corpus
 from benchmarks.corpus.program import adam_step, ints, spec
 from benchmarks.gpt import plain_forward, plain_shapes
 from benchmarks.interleaved import Comparison, compare
+from benchmarks.large import large_programs
 from mithril_nb.stages import Inspection, inspect
 
 LOWERING_BAR, COMPILING_BAR, MEMORY_BAR, DIFF_BAR_S = 1.5, 1.25, 1.3, 0.2
@@ -44,79 +44,27 @@ def small_gpt() -> Program:
     return adam_step(forward, params, tokens, tokens)
 
 
-def large_programs(full: bool) -> dict[str, Make]:
-    """Return programs of 1,000 to 50,000 equations of several shapes, by name; a GPT-2 medium only if `full`."""
-    found: dict[str, Make] = {
-        f"flat, {count:,} equations": functools.partial(flat, count) for count in (1_000, 5_000, 20_000, 50_000)
-    }
-    found["MLP of 100 layers, train step"] = functools.partial(deep, 100)
-    found["MLP of 1,000 layers, train step"] = functools.partial(deep, 1_000)
-    found["500 calls of shared functions"] = functools.partial(calling, 500)
-    return found | ({"GPT-2 medium, train step": medium_gpt} if full else {})
-
-
-def flat(count: int) -> Program:
-    """Return a program of so many equations in a row."""
-
-    def program(x: Any) -> Any:
-        for _ in range(count // 2):
-            x = jnp.sin(x) * 2.0
-        return x
-
-    return program, (spec(16),)
-
-
-def deep(layers: int) -> Program:
-    """Return a train step of an MLP of so many layers of width 32."""
-
-    def loss(params: Any, x: Any) -> Any:
-        for weight, bias in params:
-            x = jnp.tanh(x @ weight + bias)
-        return (x**2).mean()
-
-    def step(params: Any, x: Any) -> Any:
-        value, gradient = jax.value_and_grad(loss)(params, x)
-        return value, jax.tree.map(lambda param, slope: param - 0.1 * slope, params, gradient)
-
-    return step, ([(spec(32, 32), spec(32))] * layers, spec(8, 32))
-
-
-def calling(count: int) -> Program:
-    """Return a program that calls the same jitted functions so many times."""
-
-    @jax.jit
-    def shared(x: Any) -> Any:
-        return jax.nn.relu(x) * jnp.where(x > 0, x, 1.0)
-
-    def program(x: Any) -> Any:
-        for _ in range(count):
-            x = shared(x) + jax.nn.gelu(x)
-        return x
-
-    return program, (spec(16, 16),)
-
-
-def medium_gpt() -> Program:
-    """Return a train step of a GPT-2 medium."""
-    params = {name: spec(*shape) for name, shape in plain_shapes(layers=24, width=1024, vocabulary=50257).items()}
-    tokens = ints(2, 64)
-    return adam_step(functools.partial(plain_forward, layers=24, heads=16), params, tokens, tokens)
-
-
 def large_comparisons(full: bool = False) -> Iterator[Comparison]:
-    """Yield the processor time from inspect to the links of StableHLO, over that of trace and lower without us."""
+    """Yield the processor time from inspect to the links of StableHLO, over that of trace and lower without us.
+
+    The second of each is for comparison, without a bar: with the texts, and the block, role and line of everything.
+    """
     for name, make in large_programs(full).items():
         fn, args = make()
         yield compare(
             f"inspect to StableHLO, {name}", *paired(fn, args, to_stablehlo, lower),
             bar=LOWERING_BAR, rounds=15 if "flat, 1,000" in name else 5, clock=time.process_time, collects=True,
         )  # fmt: skip
+        yield compare(
+            f"  with texts and blocks, {name}", *paired(fn, args, to_texts, lower),
+            rounds=3, clock=time.process_time, collects=True,
+        )  # fmt: skip
 
 
 def large_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
     """Yield the peak memory of a new process that inspects a program up to StableHLO, and of one that lowers it."""
     for name in large_programs(full):
-        yield name, _peak_bytes(name, "to_stablehlo"), _peak_bytes(name, "lower")
+        yield name, peak_bytes(name, "to_stablehlo"), peak_bytes(name, "lower")
 
 
 def stage_comparisons(rounds: int, full: bool = False) -> Iterator[Comparison]:
@@ -136,7 +84,7 @@ def stage_comparisons(rounds: int, full: bool = False) -> Iterator[Comparison]:
 def stage_memory(full: bool = False) -> Iterator[tuple[str, int, int]]:
     """Yield the peak memory of a new process that inspects a program up to HLO, and of one that compiles it."""
     for name in stage_programs(full):
-        yield name, _peak_bytes(name, "to_hlo"), _peak_bytes(name, "compiled")
+        yield name, peak_bytes(name, "to_hlo"), peak_bytes(name, "compiled")
 
 
 def pass_times(full: bool = False) -> tuple[str, int, float, list[float]]:
@@ -160,6 +108,14 @@ def to_stablehlo(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
     """Look at a program up to StableHLO, with the links back to the jaxpr."""
     inspection = inspect(fn, *args)
     inspection.links("jaxpr", "stablehlo")
+    return inspection
+
+
+def to_texts(fn: Callable[..., Any], args: tuple[Any, ...]) -> Inspection:
+    """Look at a program up to StableHLO as a reader does: the links both ways, both texts, what caused each line."""
+    inspection = to_stablehlo(fn, args)
+    inspection.links("stablehlo", "jaxpr")
+    _ = inspection.equations, inspection.stage("jaxpr").instructions, inspection.stage("stablehlo").instructions
     return inspection
 
 
@@ -205,7 +161,8 @@ def _anew(fn: Callable[..., Any]) -> Callable[..., Any]:
     return again
 
 
-def _peak_bytes(name: str, what: str) -> int:
+def peak_bytes(name: str, what: str) -> int:
+    """Return the peak memory of a new process that does something with a program, by their names."""
     code = (
         "from benchmarks import stages\n"
         f"kept = stages.{what}(*(stages.stage_programs(True) | stages.large_programs(True))[{name!r}]())\n"

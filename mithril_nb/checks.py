@@ -16,6 +16,7 @@ from mithril_nb.cost.records import NO_TRIP_COUNT, unknown_params
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages import Inspection
+from mithril_nb.stages.given import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.doors import called_as
@@ -153,7 +154,7 @@ def assert_cost(
         check_handed_on(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
     if source is None:
-        source = "analytic" if inspection.given is None else inspection.given.sources[0]
+        source = first_source(inspection)
     found = [
         _problem(inspection, name, _measured(inspection, name, source), low, high, unknown)
         for name, (low, high) in asked.items()

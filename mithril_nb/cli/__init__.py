@@ -29,6 +29,7 @@ TARGET is one of
   mithril-nb show model.json --shape input=32,784 --stage hlo --block linear_0
   mithril-nb show jax.nn:gelu --arg "f32[32,784]" --stage stablehlo
   mithril-nb show train:step --passes
+  mithril-nb show train:step --stage cost --by line
   mithril-nb show step.mlir --stage cost
 """
 
@@ -92,6 +93,7 @@ def _add_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--role", choices=("forward", "backward", "update"), help="only lines of this part of a step, with numbers"
     )
+    parser.add_argument("--by", choices=("block", "line"), help="costs of each block (default), or of each Python line")
     parser.add_argument("--short", action="store_true", help="optimized HLO for people: names, and bodies in place")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--graph", action="store_true", help="the stage's graph, blocks and loops indented")

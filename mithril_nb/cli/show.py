@@ -44,7 +44,7 @@ def show_target(options: argparse.Namespace) -> int:
         stage = first_stage(inspection) if options.stage in ("graph", "source", "cost") else options.stage
         _show_stage_graph(inspection, stage, options.json)
     elif options.stage == "cost":
-        _show_cost(inspection, options.json)
+        (_show_cost_by_line if options.by == "line" else _show_cost)(inspection, options.json)
     elif options.short:
         _show_short(inspection, options)
     else:
@@ -60,6 +60,8 @@ def _check_options(options: argparse.Namespace, is_part: bool, is_other: bool) -
             (("stages", ", ".join(name for name in SHOWN if name not in ("cost", "source"))),),
             f"--stage hlo {option} {options.block or options.role}",
         )
+    if options.by and (is_other or options.stage != "cost"):
+        raise UnknownOptionError("--by is for costs.", (), f"--stage cost --by {options.by}")
     if options.short and (is_other or options.stage != "hlo"):
         raise UnknownOptionError("--short is for the optimized HLO.", (), "--stage hlo --short")
 
@@ -111,6 +113,16 @@ def _show_cost(inspection: Inspection, as_json: bool) -> None:
         _print_cost_table(data)
     else:
         say(cost_text(data))
+
+
+def _show_cost_by_line(inspection: Inspection, as_json: bool) -> None:
+    from mithril_nb.stages.given import first_source
+
+    by_line = inspection.cost(first_source(inspection)).by_line
+    if as_json:
+        say_json(by_line.to_dict())
+    else:
+        say(str(by_line))
 
 
 def _print_cost_table(data: Mapping[str, Any]) -> None:

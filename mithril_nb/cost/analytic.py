@@ -49,8 +49,9 @@ def equation_row(equation: Equation) -> CostRow:
     """Return what one equation costs, of whatever branch it is."""
     repeats = equation.repeats if equation.is_used else 0
     each = counted(equation)
-    flops, transcendentals, once, moved = (
-        value if isinstance(value, int) else None for value in (each.flops, each.transcendentals, each.once, each.bytes)
+    flops, transcendentals, once, moved, payload, wire = (
+        value if isinstance(value, int) else None
+        for value in (each.flops, each.transcendentals, each.once, each.bytes, each.payload, each.wire)
     )
     if repeats == 0:
         moved = 0
@@ -68,6 +69,9 @@ def equation_row(equation: Equation) -> CostRow:
         Figures(once, transcendentals, moved),
         (equation.id,),
         tuple([(letter, value if isinstance(value, int) else str(value)) for letter, value in each.letters.items()]),
+        "",
+        repeated(payload, repeats),
+        repeated(wire, repeats),
     )
 
 
@@ -103,16 +107,20 @@ def _weight(row: CostRow) -> int:
 
 def _idle(row: CostRow) -> CostRow:
     return replace(
-        row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(),
+        row, flops=0, transcendentals=0, bytes_accessed=0, repeats=0, once=Figures(), payload_bytes=0, wire_bytes=0,
         formula="0: another branch costs more",
     )  # fmt: skip
 
 
 def _maybe(row: CostRow) -> CostRow:
     """What a row costs of a branch that may be the dearest or not."""
-    flops, transcendentals, moved = (
-        0 if value == 0 else None for value in (row.flops, row.transcendentals, row.bytes_accessed)
+    flops, transcendentals, moved, payload, wire = (
+        0 if value == 0 else None
+        for value in (row.flops, row.transcendentals, row.bytes_accessed, row.payload_bytes, row.wire_bytes)
     )
     has_rule = row.once is not None and row.once.flops is not None
     once = Figures() if has_rule else Figures(None, None)
-    return replace(row, flops=flops, transcendentals=transcendentals, bytes_accessed=moved, repeats=None, once=once)
+    return replace(
+        row, flops=flops, transcendentals=transcendentals, bytes_accessed=moved, repeats=None, once=once,
+        payload_bytes=payload, wire_bytes=wire,
+    )  # fmt: skip

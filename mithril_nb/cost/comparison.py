@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from mithril_nb.cost.costs import Cost
 
 _COMPARED = ("flops", "transcendentals", "bytes_accessed", "params", "time_s")
+_SENT = ("payload_bytes", "wire_bytes")
 _MOST_FUSIONS = 10
 _UNFUSED = ("analytic", "lowered")
 
@@ -42,10 +43,17 @@ class Change:
 
         unknown = self.before.unknown + self.after.unknown
         unknown_bytes = self.before.unknown_bytes + self.after.unknown_bytes
+        unknown_communication = self.before.unknown_communication + self.after.unknown_communication
         return Figures(
             of("flops", unknown), of("transcendentals", unknown), of("bytes_accessed", unknown_bytes),
-            of("params", 0), of("time_s", 0),
+            of("params", 0), of("time_s", 0), payload_bytes=of("payload_bytes", unknown_communication),
+            wire_bytes=of("wire_bytes", unknown_communication),
         )  # fmt: skip
+
+    @property
+    def communicates(self) -> bool:
+        """Whether one of them sends data to other devices, or that is unknown."""
+        return self.before.communicates or self.after.communicates
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as plain data."""
@@ -53,7 +61,7 @@ class Change:
         return {
             "before": self.before.to_dict(),
             "after": self.after.to_dict(),
-            "delta": {field: getattr(delta, field) for field in _COMPARED},
+            "delta": {field: getattr(delta, field) for field in (*_COMPARED, *(_SENT if self.communicates else ()))},
         }
 
 
@@ -121,6 +129,9 @@ class Comparison(Shown):
         head = ("block", "FLOPs before", "after", "change", "bytes before", "after", "change")
         rows = [*self.by_block.items(), (UNATTRIBUTED_LABEL, self.unattributed), ("total", self.total)]
         table = [head, *((path, *_cells(change)) for path, change in rows)]
+        if self.total.communicates:
+            sent = [("wire bytes before", "after", "change"), *(_sent(change) for _, change in rows)]
+            table = [(*row, *more) for row, more in zip(table, sent, strict=True)]
         if self._is_timed:
             times = [("µs before", "after", "change"), *(_times(change) for _, change in rows)]
             table = [(row[0], *more, *row[1:]) for row, more in zip(table, times, strict=True)]
@@ -153,7 +164,8 @@ class Comparison(Shown):
         """Whether all figures are the same, and known."""
         every = (self.total, self.unattributed, *self.by_block.values())
         total = self.total.before
-        return all(one.before == one.after for one in every) and not (total.unknown or total.unknown_bytes)
+        unknown = total.unknown or total.unknown_bytes or total.unknown_communication
+        return all(one.before == one.after for one in every) and not unknown
 
     @property
     def _overlap(self) -> tuple[str, ...]:
@@ -215,6 +227,15 @@ def _cells(change: Change) -> tuple[str, ...]:
         told_sum(before.bytes_accessed, before.unknown_bytes), told_sum(after.bytes_accessed, after.unknown_bytes),
         _signed(delta.bytes_accessed),
     )  # fmt: skip
+
+
+def _sent(change: Change) -> tuple[str, ...]:
+    before, after = change.before, change.after
+    return (
+        told_sum(before.wire_bytes, before.unknown_communication),
+        told_sum(after.wire_bytes, after.unknown_communication),
+        _signed(change.delta.wire_bytes),
+    )
 
 
 def _times(change: Change) -> tuple[str, ...]:

@@ -23,13 +23,13 @@ from mithril_nb.cost.records import (
     Unknown,
     is_unknown,
     once_of,
-    rows_by_block,
     share_of,
     sum_of_figures,
     sum_of_rows,
     unknown_of,
 )
 from mithril_nb.cost.roles import ByRole
+from mithril_nb.cost.splits import pieces_of, rows_by_block
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.cost.tables import data_frame
 from mithril_nb.display import finite
@@ -119,7 +119,7 @@ class Cost(Drawn):
 
         Args:
             path: The block; `""` is the whole program.
-            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"payload_bytes"`, `"wire_bytes"` or `"params"`.
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Raises:
@@ -198,7 +198,8 @@ class Cost(Drawn):
         """What `"forward"`, `"backward"` and `"update"` cost; `""` is what has no role. Parameters have none."""
         rows: dict[str, list[CostRow]] = {role: [] for role in ROLES}
         for row in self.rows:
-            rows.setdefault(row.role or "", []).append(row)
+            for piece in pieces_of(row) if row.pieces else (row,):
+                rows.setdefault(piece.role or "", []).append(piece)
         found = {role: self._sum_of_rows(some) for role, some in rows.items()}
         return ByRole(found, f"costs of {self.program!r}")
 
@@ -244,7 +245,7 @@ class Cost(Drawn):
             what = f"costs of {self.program!r}"
             raise no_block(what, path, known, 'cost.subtree("{}")', 'cost.subtree("") is the whole.')
         found = self._sum(self._every[block] for block in inside) if inside else self.nothing
-        if not (found.unknown or found.unknown_bytes) or len(inside) < 2:
+        if not (found.unknown or found.unknown_bytes or found.unknown_communication) or len(inside) < 2:
             return found
         # A fusion of several blocks stands in each of them: together it is still one.
         rows = [row for row in self._unknown_rows if any(block in inside for block, _ in row.blocks)]
@@ -252,6 +253,7 @@ class Cost(Drawn):
             found,
             unknown=sum(map(is_unknown, rows)),
             unknown_bytes=sum(row.bytes_accessed is None for row in rows),
+            unknown_communication=sum(row.wire_bytes is None for row in rows),
             shared=sum(is_unknown(row) and any(block not in inside for block, _ in row.blocks) for row in rows),
         )
 
@@ -352,7 +354,7 @@ class Cost(Drawn):
 
     @cached_property
     def _unknown_rows(self) -> list[CostRow]:
-        return [row for row in self.rows if is_unknown(row) or row.bytes_accessed is None]
+        return [row for row in self.rows if is_unknown(row) or None in (row.bytes_accessed, row.wire_bytes)]
 
     def to_dict(self, *, rows: bool = True) -> dict[str, Any]:
         """Return the same as plain data: what pictures, the workbench and JSON read.

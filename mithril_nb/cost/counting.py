@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -14,7 +14,7 @@ from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
 from mithril_nb.cost.hlo.rules import NAMING
 from mithril_nb.cost.hlo.xla import source_of, xla_memory
 from mithril_nb.cost.lines import SourceLines
-from mithril_nb.cost.notes import NOT_RUN
+from mithril_nb.cost.notes import NOT_RUN, notes_of_communication
 from mithril_nb.cost.records import (
     CostRow,
     Figures,
@@ -33,6 +33,7 @@ from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.given import known_equations
 from mithril_nb.stages.pipeline import with_numbers
 from mithril_nb.stages.records import Equation, Instruction, Stage
+from mithril_nb.stages.trace.collectives import PARTITIONED
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
@@ -209,8 +210,30 @@ def _count(inspection: Inspection, source: str, stage: Stage) -> _Counted:
     with paused_collector():
         costs = hlo_costs(stage, _trips(inspection, stage))
         rows = tuple(_row(one) for one in costs)
-    notes = *notes_of(rows), *notes_of_branches(row.opcode for row in rows if row.repeats != 0)
+        if source == "lowered":
+            rows = _before_partitioning(inspection, rows)
+    branches = notes_of_branches(row.opcode for row in rows if row.repeats != 0)
+    notes = *notes_of(rows), *notes_of_communication(rows), *branches
     return _Counted(stage.instructions, rows, notes, once_of(source, rows), _fusions(costs))
+
+
+def _before_partitioning(inspection: Inspection, rows: tuple[CostRow, ...]) -> tuple[CostRow, ...]:
+    """Return rows of HLO in which the communication of instructions on sharded arrays is unknown: XLA adds it later.
+
+    Without equations any array may be sharded, if there are several devices.
+    """
+    open_ids = {one.id for one in known_equations(inspection) if (PARTITIONED, True) in one.params}
+    is_open = inspection.given is not None and jax_modules.partitions_of(inspection.lowered) > 1
+    if not open_ids and not is_open:
+        return rows
+    return tuple(
+        replace(row, payload_bytes=None, wire_bytes=None)
+        if row.repeats != 0
+        and row.payload_bytes == 0
+        and (open_ids & {*row.equations} or (is_open and row.opcode not in NAMING))
+        else row
+        for row in rows
+    )
 
 
 def _notes_of_devices(inspection: Inspection, source: str) -> tuple[str, ...]:
@@ -227,7 +250,7 @@ def _row(one: InstructionCost) -> CostRow:
         instruction.id, instruction.opcode, instruction.shares, instruction.role, repeated(one.flops, repeats),
         repeated(one.transcendentals, repeats), repeated(one.bytes, repeats), repeats, one.formula, None,
         Figures(repeated(one.flops, one.once), repeated(one.transcendentals, one.once), repeated(one.bytes, one.once)),
-        instruction.equations,
+        instruction.equations, (), "", repeated(one.payload, repeats), repeated(one.wire, repeats), one.pieces,
     )  # fmt: skip
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.by_name import ByName
-from mithril_nb.cost.records import CostRow, Figures, parts_of, share_of, sum_of_figures, sum_of_rows
+from mithril_nb.cost.records import CostRow, Figures, share_of, sum_of_figures, sum_of_rows
+from mithril_nb.cost.splits import parts_of, pieces_of
 from mithril_nb.display import Shown
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
 from mithril_nb.stages.places import lines_of_source
@@ -136,7 +137,7 @@ def figures_by_line(cost: Cost) -> ByLine:
     """
     rows: dict[str, list[CostRow]] = {}
     parts: dict[str, list[Figures]] = {}
-    for row in cost.rows:
+    for row in (piece for one in cost.rows for piece in pieces_of(one)):
         sources = dict.fromkeys(map(_first_line, cost.lines.of.get(row.id, ())))
         if len(sources) < 2:
             rows.setdefault(next(iter(sources), ""), []).append(row)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mithril_nb.cost.formulas.rules import OF_COMPLEX, RULES, Formula, counted
 from mithril_nb.cost.records import CostRow, notes_of, notes_of_branches, notes_of_params
+from mithril_nb.stages.trace.collectives import COLLECTIVES
 
 if TYPE_CHECKING:
     from mithril_nb.cost.symbolic_costs import SymbolicProgram
@@ -29,7 +30,36 @@ def notes_of_equations(rows: tuple[CostRow, ...], program: SymbolicProgram) -> t
     branches = notes_of_branches(one.primitive for one in program.equations if one.repeats != 0)
     spread = (ON_EACH_DEVICE,) if any("shard_map" in one.transforms for one in program.equations) else ()
     params = notes_of_params(program.inputs)
+    unknown = (*unknown, *notes_of_communication(rows, has_symbols=bool(program.symbols)))
     return (*unknown, *branches, *notes_of_conventions(rows, program), *params, *spread, NOT_RUN)
+
+
+def notes_of_communication(rows: Iterable[CostRow], *, has_symbols: bool = False) -> tuple[str, ...]:
+    """Return in words which rows have unknown payload and wire bytes, and why.
+
+    Args:
+        rows: What each equation or instruction costs.
+        has_symbols: Whether sizes have names and no numbers: then the bytes of collectives are formulas.
+    """
+    groups: dict[str, int] = {}
+    for row in rows:
+        if row.wire_bytes is None:
+            is_collective = row.opcode in COLLECTIVES or row.opcode.removesuffix("-start") in COLLECTIVES.values()
+            if not (is_collective and has_symbols):
+                reason = _of_collective(row) if is_collective else _PARTITIONER
+                groups[reason] = groups.get(reason, 0) + 1
+    return tuple(f"payload_bytes and wire_bytes of {count} {reason}" for reason, count in groups.items())
+
+
+_PARTITIONER = 'rows on sharded arrays: XLA\'s partitioner adds collectives there; cost("compiled") counts them'
+
+
+def _of_collective(row: CostRow) -> str:
+    if row.repeats is None:
+        return f"× {row.opcode}: how often it runs is unknown"
+    if row.opcode.replace("_", "-") == "ragged-all-to-all":
+        return f"× {row.opcode}: how much it sends depends on values"
+    return f"× {row.opcode}: the number of devices or the size of an operand is unknown"
 
 
 @lru_cache(maxsize=1)

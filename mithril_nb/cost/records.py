@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from mithril_nb.cost.formulas.rules import NO_RULE, NO_SIZE
@@ -17,11 +16,11 @@ from mithril_nb.stages.records import Role
 if TYPE_CHECKING:
     from mithril_nb.stages.trace.traced import Input
 
-_COUNTED = ("flops", "transcendentals", "bytes_accessed")
+COUNTED = ("flops", "transcendentals", "bytes_accessed")
+COMMUNICATION = ("payload_bytes", "wire_bytes", "unknown_communication")
+"""Figures of communication, which data leave out where they are 0: most programs send nothing."""
 _MOST_HOLDERS = 3
 NO_TRIP_COUNT = "trip count unknown"
-TICKS_PER_S = 1 << 40
-"""Times that are measured are whole multiples of this part of a second: floats that add up exactly in any order."""
 
 
 @quick_to_make
@@ -39,6 +38,10 @@ class Figures:
             are lower bounds.
         unknown_bytes: The same for bytes.
         shared: How many of the `unknown` are in part of what is not counted here: nobody knows in which part.
+        payload_bytes: Bytes of the buffers that one device passes to collectives, such as an all-reduce; the module
+            `mithril_nb.cost.formulas.communication` defines them.
+        wire_bytes: Bytes that one device sends to others for these, by ring algorithms.
+        unknown_communication: The same as `unknown` for payload and wire bytes.
     """
 
     flops: int | None = 0
@@ -49,12 +52,24 @@ class Figures:
     unknown: int = 0
     unknown_bytes: int = 0
     shared: int = field(default=0, compare=False, repr=False)
+    payload_bytes: int | None = 0
+    wire_bytes: int | None = 0
+    unknown_communication: int = 0
+
+    @property
+    def communicates(self) -> bool:
+        """Whether data is sent to other devices, or that is unknown."""
+        return self.payload_bytes != 0 or self.wire_bytes != 0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the same as plain data."""
+        """Return the same as plain data; figures of communication that are 0 are left out."""
         found = dict(self.__dict__)
         del found["shared"]  # what is made of it is told: shares, and which bounds they are
-        return found
+        return _without_silence(found)
+
+
+Piece = tuple[str, tuple[tuple[str, float], ...], Role | None, int]
+"""A collective that XLA combined with others: its id, its blocks and their shares, its role, its payload in bytes."""
 
 
 @quick_to_make
@@ -77,6 +92,9 @@ class CostRow:
         equations: Ids of the equations that it is, or came from.
         letters: What the letters of the formula stand for: numbers, or texts where a size has only a name.
         rounds: How often it runs if that depends on sizes that have only names: `"N"`; else `""`.
+        payload_bytes: As in `Figures`, in all its runs; `None` if unknown.
+        wire_bytes: The same for bytes sent to other devices.
+        pieces: If XLA combined several collectives to this one, for each its id, blocks, role and payload.
     """
 
     id: str
@@ -93,6 +111,9 @@ class CostRow:
     equations: tuple[str, ...] = ()
     letters: tuple[tuple[str, int | str], ...] = ()
     rounds: str = ""
+    payload_bytes: int | None = 0
+    wire_bytes: int | None = 0
+    pieces: tuple[Piece, ...] = ()
 
     @property
     def explained(self) -> str:
@@ -112,8 +133,8 @@ class CostRow:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the same as plain data."""
-        kept = {key: value for key, value in self.__dict__.items() if key not in ("once", "equations")}
-        return {**kept, "blocks": dict(self.blocks), "letters": dict(self.letters)}
+        kept = {key: value for key, value in self.__dict__.items() if key not in ("once", "equations", "pieces")}
+        return _without_silence({**kept, "blocks": dict(self.blocks), "letters": dict(self.letters)})
 
 
 @dataclass(frozen=True)
@@ -188,6 +209,10 @@ class Source:
     unknown_bytes: int = field(default=0, kw_only=True)
 
 
+def _without_silence(data: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in data.items() if key not in COMMUNICATION or value != 0}
+
+
 def share_of(figures: Figures, total: Figures) -> tuple[float | None, str]:
     """Return the share of the FLOPs of a whole that a part has, and which bound it is; see `Cost.share_of`."""
     if not total.unknown:
@@ -222,6 +247,8 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
     if len(every) == 1:
         return every[0]
 
+    communicating = [one for one in every if one.payload_bytes != 0 or one.wire_bytes != 0]  # nearly always none
+
     def of(field: Callable[[Figures], int | None]) -> int | None:
         values = [field(one) for one in every]
         return None if all_known and None in values else known_sum(values)
@@ -230,6 +257,8 @@ def sum_of_figures(parts: Iterable[Figures], *, all_known: bool = False) -> Figu
         of(lambda one: one.flops), of(lambda one: one.transcendentals), of(lambda one: one.bytes_accessed),
         of(lambda one: one.params), _seconds(every), sum([one.unknown for one in every]),
         sum([one.unknown_bytes for one in every]), sum([one.shared for one in every]),
+        *((of(lambda one: one.payload_bytes), of(lambda one: one.wire_bytes)) if communicating else (0, 0)),
+        sum([one.unknown_communication for one in communicating]),
     )  # fmt: skip
 
 
@@ -243,12 +272,17 @@ def sum_of_rows(rows: Iterable[CostRow], *, all_known: bool = False) -> Figures:
     every = tuple(rows)
     flops, transcendentals = [row.flops for row in every], [row.transcendentals for row in every]
     moved = [row.bytes_accessed for row in every]
+    communicating = [row for row in every if row.payload_bytes != 0 or row.wire_bytes != 0]
+    payload, wire = [row.payload_bytes for row in communicating], [row.wire_bytes for row in communicating]
 
     def of(values: list[int | None]) -> int | None:
         return None if all_known and None in values else known_sum(values)
 
     unknown = sum(map(is_unknown, every)) if None in flops or None in transcendentals else 0
-    return Figures(of(flops), of(transcendentals), of(moved), 0, _seconds(every), unknown, moved.count(None))
+    return Figures(
+        of(flops), of(transcendentals), of(moved), 0, _seconds(every), unknown, moved.count(None), 0,
+        of(payload), of(wire), wire.count(None),
+    )  # fmt: skip
 
 
 def once_of(source: str, rows: Iterable[CostRow]) -> Source:
@@ -265,58 +299,6 @@ def once_of(source: str, rows: Iterable[CostRow]) -> Source:
 def is_unknown(row: CostRow) -> bool:
     """Whether FLOPs or transcendentals of a row are not known."""
     return row.flops is None or row.transcendentals is None
-
-
-def figures_of(row: CostRow) -> Figures:
-    """Return what a row costs as figures."""
-    return Figures(
-        row.flops, row.transcendentals, row.bytes_accessed, 0, row.time_s, int(is_unknown(row)),
-        int(row.bytes_accessed is None),
-    )  # fmt: skip
-
-
-def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
-    """Return what a row costs by block: whole numbers that sum to the row's own; `""` is no block."""
-    if len(row.blocks) < 2:
-        return [(row.blocks[0][0] if row.blocks else "", figures_of(row))]
-    weights = {path: Fraction(share) for path, share in row.blocks}
-    whole = sum(weights.values())
-    shares = [weight / whole for weight in weights.values()]
-    flops, transcendentals, moved = (
-        split_number(value, shares) for value in (row.flops, row.transcendentals, row.bytes_accessed)
-    )
-    unknown, unknown_bytes = int(is_unknown(row)), int(row.bytes_accessed is None)
-    ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
-    times = [None if part is None else part / TICKS_PER_S for part in ticks]
-    return [
-        (
-            path,
-            Figures(
-                flops[place], transcendentals[place], moved[place], 0, times[place], unknown, unknown_bytes, unknown
-            ),
-        )
-        for place, path in enumerate(weights)
-    ]
-
-
-def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
-    """Return the parts of a whole number by shares, themselves whole, that sum to it; the largest rests are rounded up.
-
-    Args:
-        value: The number; if it is unknown, so are its parts.
-        shares: The shares; they sum to 1.
-
-    Examples:
-        >>> split_number(10, [Fraction(1, 3)] * 3)
-        [4, 3, 3]
-    """
-    if not value:
-        return [value] * len(shares)
-    wanted = [value * share for share in shares]
-    parts = [int(part) for part in wanted]
-    for place in sorted(range(len(parts)), key=lambda place: parts[place] - wanted[place])[: value - sum(parts)]:
-        parts[place] += 1
-    return [*parts]
 
 
 def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
@@ -349,7 +331,7 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
     if every and all(row.repeats == 0 for row in every):
         return ("nothing is computed: the results of the program need none of its equations",)
     for row in every:
-        unknown = [name for name in _COUNTED if getattr(row, name) is None]
+        unknown = [name for name in COUNTED if getattr(row, name) is None]
         if unknown:
             why = NO_TRIP_COUNT if row.repeats is None else row.formula
             *first, last = unknown
@@ -446,12 +428,3 @@ def _seconds(parts: Iterable[Figures | CostRow]) -> float | None:
     """Return the sum of what was measured; `None` if nothing was: a row without an event took no time of its own."""
     known = [one.time_s for one in parts if one.time_s is not None]
     return math.fsum(known) if known else None
-
-
-def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Figures]]]:
-    """Return the parts of rows by block and role; `""` is no block, or no role."""
-    found: dict[str, dict[str, list[Figures]]] = {}
-    for row in rows:
-        for path, figures in parts_of(row):
-            found.setdefault(path, {}).setdefault(row.role or "", []).append(figures)
-    return found

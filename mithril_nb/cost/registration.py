@@ -11,7 +11,8 @@ from typing import Any
 from jax.extend.core import Primitive
 
 from mithril_nb.cost.counting import forget_analytic
-from mithril_nb.cost.formulas.rules import USER_RULES, Formula, Rule, as_size, bytes_sum
+from mithril_nb.cost.formulas.communication import sent_by
+from mithril_nb.cost.formulas.rules import USER_RULES, Formula, Rule, as_size, bytes_of, bytes_sum
 from mithril_nb.cost.formulas.structure import CALLS
 from mithril_nb.cost.formulas.symbols import Expression, Polynomial, UndecidedError
 from mithril_nb.errors import UnknownOptionError, nearest, short_repr
@@ -21,7 +22,7 @@ from mithril_nb.stages.records import Equation
 Figures = float | Mapping[str, float]
 """What a rule returns: FLOPs, or several figures by name; they are rounded to whole numbers."""
 
-_FIGURES = ("flops", "transcendentals", "bytes_accessed")
+_FIGURES = ("flops", "transcendentals", "bytes_accessed", "payload_bytes", "wire_bytes")
 _EXAMPLE = "ml.register_cost({}, lambda equation: 1_000)"
 
 
@@ -35,9 +36,10 @@ def register_cost(primitive: str | Primitive, rule: Callable[[Equation], Figures
         primitive: The `jax.extend.core.Primitive`, or its name as the jaxpr shows it: `"ffi_call"`.
         rule: A function of an equation, which has `inputs` and `outputs` with `shape` and `dtype`, and `param`, its
             params that are plain data, by name. It returns the FLOPs of one run, or a dict of `"flops"`,
-            `"transcendentals"` and `"bytes_accessed"` (by default 0, 0, and all operands and results); `None` if the
-            cost is unknown. Where sizes have names, a shape holds polynomials in them, which take `+`, `-`, `*`. `None`
-            instead of a function drops the user's rule.
+            `"transcendentals"` and `"bytes_accessed"` (by default 0, 0, and all operands and results), and for a
+            primitive that communicates `"payload_bytes"` and `"wire_bytes"` of one device (by default as counted
+            without the rule); `None` if the cost is unknown. Where sizes have names, a shape holds polynomials in them,
+            which take `+`, `-`, `*`. `None` instead of a function drops the user's rule.
 
     Raises:
         UnknownOptionError: No primitive or no function; a primitive that only holds other equations, which are counted;
@@ -98,7 +100,12 @@ def _as_rule(name: str, rule: Callable[[Equation], Figures | None]) -> Rule:
         found = _figures(name, rule, equation) or {}
         return found.get("bytes_accessed", bytes_sum(*equation.inputs, *equation.outputs))
 
-    return Rule(Formula("flops", {}, "calls", note="ml.register_cost"), find, moved)
+    def sent(equation: Equation) -> tuple[Expression | None, Expression | None]:
+        found = _figures(name, rule, equation) or {}
+        payload, wire = sent_by(equation, bytes_of)
+        return found.get("payload_bytes", payload), found.get("wire_bytes", wire)
+
+    return Rule(Formula("flops", {}, "calls", note="ml.register_cost"), find, moved, sent=sent)
 
 
 def _figures(name: str, rule: Callable[[Equation], Any], equation: Equation) -> Mapping[str, Expression] | None:

@@ -142,7 +142,7 @@ class SymbolicProgram:
                     CostRow(
                         one.id, one.primitive, ((one.block, 1.0),) if one.block else (), one.role, like.flops,
                         like.transcendentals, like.bytes_accessed, like.repeats, like.formula, None, like.once,
-                        (one.id,), like.letters, like.rounds,
+                        (one.id,), like.letters, like.rounds, like.payload_bytes, like.wire_bytes,
                     )
                     for one, place in self.kinds.members
                     for like in [found[place]]
@@ -161,7 +161,7 @@ class SymbolicProgram:
 
         Args:
             path: The block; `""` is the whole program.
-            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"` or `"params"`.
+            field: `"flops"`, `"transcendentals"`, `"bytes_accessed"`, `"payload_bytes"`, `"wire_bytes"` or `"params"`.
             role: `"forward"`, `"backward"` or `"update"`; by default all.
 
         Returns:
@@ -189,8 +189,7 @@ class SymbolicProgram:
     def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
         """What depends on sizes without numbers, by block without those inside it, and by figure.
 
-        `""` is what no block caused, `None` the whole program. `"≥ "` stands before what is more, nobody knows by how
-        much.
+        `""` is unattributed, `None` the whole program; `"≥ "` marks a lower bound.
         """
         if not self.symbols:
             return {}
@@ -205,11 +204,7 @@ class SymbolicProgram:
         return found
 
     def formulas_by(self, group_of: Callable[[Equation], str]) -> dict[str | None, dict[str, str]]:
-        """Return what depends on sizes without numbers, by group of equations and by figure; `None` is all of it.
-
-        Args:
-            group_of: Returns the group of an equation.
-        """
+        """Return what depends on sizes without numbers, by group of an equation and by figure; `None` is all of it."""
         chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
         for one, place in self.kinds.members:
             kind = place, self._branches.get(one.id, True)
@@ -230,7 +225,7 @@ class SymbolicProgram:
             repeats = self._repeats(place)
             value = getattr(each, _FIELDS[field])
             if is_run is None or value is None or (repeats is None and value != 0):
-                why = self._undecided if is_run is None else each.formula
+                why = self._undecided if is_run is None else each.why_unknown(field)
                 reason = f"{one.primitive}: {why if value is None or is_run is None else NO_TRIP_COUNT}"
                 unknown[reason] = unknown.get(reason, 0) + times
             elif repeats is not None:
@@ -398,7 +393,10 @@ def _kinds(equations: tuple[Equation, ...]) -> Kinds:
 
 _Kind = tuple[int, bool | None]
 """A kind of equation by its place, and whether the branch that it is in counts; `None` if nobody can tell."""
-_FIELDS = {"flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes"}
+_FIELDS = {
+    "flops": "flops", "transcendentals": "transcendentals", "bytes_accessed": "bytes", "payload_bytes": "payload",
+    "wire_bytes": "wire",
+}  # fmt: skip
 
 
 def _open(polynomial: Polynomial, unknown: Sequence[str]) -> str:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mithril_nb.cost.records import COMMUNICATION
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import UnavailableBackendError, UnknownOptionError, nearest
 
 if TYPE_CHECKING:
     import pandas
 
-_INTEGERS = ("flops", "transcendentals", "bytes_accessed", "params", "repeats", "unknown", "unknown_bytes")
+_INTEGERS = (
+    "flops",
+    "transcendentals",
+    "bytes_accessed",
+    "params",
+    "repeats",
+    "unknown",
+    "unknown_bytes",
+    *COMMUNICATION,
+)
 
 
 def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
@@ -37,18 +47,32 @@ def data_frame(cost: Mapping[str, Any], by: str) -> pandas.DataFrame:
         raise UnavailableBackendError(
             "a table of costs needs pandas.", (("because", str(error)),), "pip install pandas"
         ) from error
+    sends = [key for key in COMMUNICATION if key in cost["total"]]
     if by == "row":
-        lines = [{**row, "blocks": ", ".join(row["blocks"])} for row in cost["rows"]]
-        columns = ["id", "opcode", "blocks", "role", "flops", "transcendentals", "bytes_accessed", "repeats", "formula",
-                   "time_s"]  # fmt: skip
+        sends = sends[:2]
+        lines = [{**_sent(row, sends), **row, "blocks": ", ".join(row["blocks"])} for row in cost["rows"]]
+        columns = ["id", "opcode", "blocks", "role", "flops", "transcendentals", "bytes_accessed", *sends, "repeats",
+                   "formula", "time_s"]  # fmt: skip
         found = pandas.DataFrame(lines, columns=columns).set_index("id")
     else:
         blocks = {**cost["by_block"], UNATTRIBUTED_LABEL: cost["unattributed"]}
-        lines = [{"block": path, **{key: value for key, value in one.items() if key != "roles"}, **_roles(one)}
-                 for path, one in blocks.items()]  # fmt: skip
+        lines = [
+            {
+                "block": path,
+                **{key: value for key, value in one.items() if key not in ("roles", *COMMUNICATION)},
+                **_roles(one),
+                **_sent(one, sends),
+            }
+            for path, one in blocks.items()
+        ]
         found = pandas.DataFrame(lines).set_index("block")
     whole = {name: "Int64" for name in found.columns if name in (*_INTEGERS, "forward", "backward", "update")}
     return found.astype({**whole, "time_s": "Float64"})
+
+
+def _sent(figures: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return figures of communication; those that are 0 are left out of the data."""
+    return {name: figures.get(name, 0) for name in names}
 
 
 def _roles(block: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any
 from mithril_nb import targets
 from mithril_nb.cost.costs import Cost
 from mithril_nb.cost.notes import NOT_RUN
-from mithril_nb.cost.records import TICKS_PER_S, CostRow, Figures
+from mithril_nb.cost.records import CostRow, Figures
+from mithril_nb.cost.splits import TICKS_PER_S
 from mithril_nb.errors import StageUnavailableError, UnexpectedInputError, UnknownOptionError, short_repr
 from mithril_nb.measure.events import TRIED_PLANES
 from mithril_nb.measure.machines import MATMUL, Machine, machine

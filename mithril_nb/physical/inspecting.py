@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mithril_nb import stages
 from mithril_nb.models.source import source_lines
+from mithril_nb.stages.trace.user_lines import calling_line
 
 if TYPE_CHECKING:
     from mithril_nb.physical.model import PhysicalModel
@@ -29,6 +30,7 @@ def inspect_program(
         "device": model.backend.device,
         "compiler_options": model.options.compiler_options,
         "source": source_lines(model.graph),
+        "requested_at": calling_line(),
         "kinds": {path: node.block.kind for path, node in model.graph.walk()},
     }
     return stages.inspect(fn, *specs, **{**known, **told})

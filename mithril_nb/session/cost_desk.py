@@ -21,10 +21,13 @@ from mithril_nb.session.formulas import BlockFormula, formula_of
 from mithril_nb.session.wishes import Wishes, rests
 from mithril_nb.stages import Inspection
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.given import Given
 
-SOURCES = ("analytic", "lowered", "compiled", "measured")
 RUNS = 20
 """How often a program is run to measure it."""
+_NEEDS = {"analytic": "jaxpr", "lowered": "hlo_before", "compiled": "hlo", "measured": "jaxpr"}
+"""The stage that each way of counting needs."""
+SOURCES = tuple(_NEEDS)
 _REST_S = 0.15
 """How long the hand must rest before XLA compiles: a compilation cannot be given up half way."""
 
@@ -117,13 +120,16 @@ class CostDesk(Desk):
         program: Returns the program that is looked at now.
         page: Told `("cost", CostTable)`, `("cost_rows", BlockRows)`, `("cost_picture", CostPicture)` and
             `("formula", BlockFormula)`.
+        given: What the program was given as, if it begins at a later stage than Python: it has not all costs.
     """
 
-    def __init__(self, program: Callable[[], Looked], page: Page):
+    def __init__(self, program: Callable[[], Looked], page: Page, given: Given | None = None):
         super().__init__(page, "costs", "measure")
         self._program = program
         self._lock = threading.Lock()
-        self._states: dict[str, SourceState] = dict.fromkeys(SOURCES, SourceState())
+        reasons = {} if given is None else {source: given.reason(stage) for source, stage in _NEEDS.items()}
+        unavailable = {source: SourceState("unavailable", reason) for source, reason in reasons.items() if reason}
+        self._states = {**dict.fromkeys(SOURCES, SourceState()), **unavailable}
         self._measured: tuple[int, Cost] | None = None
         self.commands = {
             "want_cost": self.want_cost,

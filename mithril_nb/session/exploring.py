@@ -28,7 +28,7 @@ from mithril_nb.session.transforms import TransformDesk
 from mithril_nb.session.worker import Worker
 from mithril_nb.stages import Inspection, Stage
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.given import first_stage
+from mithril_nb.stages.given import first_source, first_stage
 from mithril_nb.stages.pipeline import NEEDS
 from mithril_nb.stages.transforms.stepping import TransformSteps
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
@@ -68,7 +68,6 @@ class Exploration:
         self.errors: list[BaseException] = []
         self.states: dict[str, StageState] = dict.fromkeys(inspection.stages, StageState())
         self.cost: Cost | None = None
-        self._has_shares = False
         self._lock = threading.RLock()
         self._listeners: list[Listener] = []
         self._wanted: set[str] = first
@@ -80,7 +79,7 @@ class Exploration:
         page = Page(self._tell, self._publish, self._fail)
         self.passes = PassDesk(lambda: (1, lambda: inspection), page)
         self.transforms = TransformDesk(steps, self._publish, self._fail)
-        self.costs = CostDesk(self._looked, page)
+        self.costs = CostDesk(self._looked, page, inspection.given)
         self.what_if = WhatIfDesk(self._subject, page)
         for name in inspection.stages:
             if name in self._wanted:
@@ -309,14 +308,12 @@ class Exploration:
 
     def _figure(self) -> None:
         """Work the costs out, and put them into the graph."""
-        given = self.inspection.given
         if self.states[self._first].state != "ready":
             return
-        if not self._has_shares:
-            cost = cost_of(self.inspection, "analytic" if given is None else given.sources[0])
+        if self.cost is None:
+            cost = cost_of(self.inspection, first_source(self.inspection))
             with self._lock:
-                self.cost = cost if given is None else None  # a page shows it as counted from the jaxpr
-                self._has_shares = True
+                self.cost = cost
             shares = {path: cost.share_of(cost.subtree(path, cost.nothing))[0] for path in self._blocks}
             self._graph.take_shares({path: share for path, share in shares.items() if share is not None})
             self._publish()

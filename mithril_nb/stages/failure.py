@@ -134,13 +134,9 @@ def none_named(program: str, what: Literal["stage", "figures"], name: str, known
         known: The known names.
     """
     known = tuple(known)
-    method, usual = ("stage", "hlo") if what == "stage" else ("analysis", "compiled")
+    usual = "hlo" if what == "stage" else "compiled"
     near = nearest(name, known) or (usual if usual in known else known[-1])
-    parts = (
-        f"program {program!r} has no {what} {name!r}.",
-        (("known", ", ".join(known)),),
-        f'inspection.{method}("{near}")',
-    )
+    summary, facts = f"program {program!r} has no {what} {name!r}.", (("known", ", ".join(known)),)
     if what == "stage":
-        return StageUnavailableError(*parts)
-    return UnknownOptionError(*parts)
+        return StageUnavailableError(summary, facts, f'inspection.stage("{near}")')
+    return UnknownOptionError(summary, facts, f'inspection.analysis("{near}")')

@@ -178,6 +178,11 @@ def first_stage(inspection: Inspection) -> str:
     return "jaxpr" if inspection.given is None else inspection.given.stages[0]
 
 
+def first_source(inspection: Inspection) -> str:
+    """Return the way of counting costs that needs the least: `"analytic"`, or that of the stage it was given at."""
+    return "analytic" if inspection.given is None else inspection.given.sources[0]
+
+
 def known_equations(inspection: Inspection) -> tuple[Equation, ...]:
     """Return the equations of a program; none if it was given at a later stage.
 

@@ -14,6 +14,7 @@ import jax
 
 from mithril_nb.display import Shown
 from mithril_nb.stages.as_data import inspection_data
+from mithril_nb.stages.collector import paused_collector
 from mithril_nb.stages.failure import made, none_named, not_compiled, not_traced
 from mithril_nb.stages.fates import fate_of, find_fated, read_outcomes
 from mithril_nb.stages.given import first_stage
@@ -28,6 +29,7 @@ from mithril_nb.stages.records import Equation, Stage
 from mithril_nb.stages.trace.dataflow import Value as ArrayValue
 from mithril_nb.stages.trace.traced import Input, Program
 from mithril_nb.stages.trace.tracing import Leaf, checked_params, shape_of
+from mithril_nb.stages.trace.user_lines import Span
 from mithril_nb.stages.xla.buffers import Buffer
 from mithril_nb.stages.xla.live_ranges import LiveRanges
 from mithril_nb.stages.xla.passes import Fate, Pass
@@ -168,7 +170,8 @@ class Inspection(Shown):
 
     def _graph_of(self, stage: str) -> StageGraph:
         first = first_stage(self)
-        return stage_graph(self.stage(stage), None if stage == first else self._graphs[first].get())
+        with paused_collector():
+            return stage_graph(self.stage(stage), None if stage == first else self._graphs[first].get())
 
     def links(self, source: str, target: str) -> dict[str, frozenset[str]]:
         """Return which instructions of `target` share an equation with each instruction of `source`.
@@ -181,7 +184,8 @@ class Inspection(Shown):
             Ids in `target` by id in `source`. Instructions without a link have the empty set.
             `b in links(x, y)[a]` if and only if `a in links(y, x)[b]`.
         """
-        return linked(self.stage(source).traced, self.stage(target).traced)
+        with paused_collector():
+            return linked(self.stage(source).traced, self.stage(target).traced)
 
     @property
     def lowered(self) -> jax.stages.Lowered:
@@ -421,9 +425,6 @@ class Inspection(Shown):
             path: Where to write it, if anywhere.
             stages: Names of the stages in it; by default all. `["jaxpr", "stablehlo"]` needs no compiler.
 
-        Returns:
-            The text of the file.
-
         Raises:
             StageUnavailableError: There is no stage of such a name.
             ModelFileError: The file cannot be written.
@@ -459,6 +460,7 @@ def inspect(
     source: tuple[str, Mapping[int, str]] | None = None,
     kinds: Mapping[str, str] | None = None,
     check_sizes: Callable[[Mapping[str, int]], None] | None = None,
+    requested_at: Span | None = None,
 ) -> Inspection:
     """Look at a JAX program at every stage on its way to the machine, without running it.
 
@@ -473,6 +475,7 @@ def inspect(
         source: Python that builds the model, and the block of each line; by default the functions that are traced.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
         check_sizes: Raises for numbers that sizes with names cannot have, which are given by these names.
+        requested_at: The user's call that requested it, which is the line of a loss or optimizer that we call.
 
     Returns:
         Its stages, made when they are first asked for.
@@ -493,4 +496,4 @@ def inspect(
         <BLANKLINE>
     """
     holders = checked_params(fn, args, params, name)
-    return Inspection(fn, args, Told(name, holders, device, compiler_options, source, kinds, check_sizes))
+    return Inspection(fn, args, Told(name, holders, device, compiler_options, source, kinds, check_sizes, requested_at))

@@ -214,6 +214,14 @@ def devices_of(compiled: Any) -> int:
     return max((len(sharding.device_set) for sharding in shardings), default=1)
 
 
+def partitions_of(lowered: Any) -> int:
+    """Return the number of devices among which XLA's partitioner divides a lowered program."""
+    if isinstance(lowered, HloText):
+        return lowered.device_count
+    module = lowered._module if isinstance(lowered, StableHlo) else lowered.compiler_ir()
+    return _attribute(module, "mhlo.num_partitions", ir.IntegerAttr, 1)
+
+
 def _attribute(module: Any, name: str, kind: Any, default: Any) -> Any:
     attributes = module.operation.attributes
     return kind(attributes[name]).value if name in attributes else default

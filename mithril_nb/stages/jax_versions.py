@@ -87,7 +87,9 @@ _LIBRARY = tuple(
 )
 """Where libraries are installed: for this interpreter, for this user, and wherever JAX came from."""
 _INSTALLED = re.compile(r"^(.*[/\\](?:site|dist)-packages)[/\\]")
-_STANDARD = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, "<frozen ")
+_SCRIPTS = sysconfig.get_path("scripts") + os.sep
+"""Where the commands of libraries are installed, such as `mithril-nb` and `pytest`."""
+_STANDARD = (*{sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}, _SCRIPTS, "<frozen ")
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
@@ -432,6 +434,12 @@ def says_shardings(jitted: Any) -> bool:
     params = getattr(jitted, "_params" if isinstance(jitted, jax.stages.Traced) else "params", {})
     given = (*params.get("in_shardings", ()), *params.get("out_shardings", ()))
     return any(type(one).__name__ != "UnspecifiedValue" for one in given)
+
+
+def in_shardings(traced: Any) -> Sequence[Any]:
+    """Return what the `jax.jit` of a trace says of each input: a sharding, or that none is asked for; () if unknown."""
+    found = getattr(traced, "_params", {}).get("in_shardings", ())
+    return found if len(found) == len(traced.jaxpr.jaxpr.invars) else ()
 
 
 def with_jaxpr(traced: Any, closed: Any, name: str, donated: tuple[bool, ...]) -> Any | None:

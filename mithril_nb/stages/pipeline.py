@@ -37,6 +37,7 @@ from mithril_nb.stages.trace.python_source import (
 )
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Trace, trace, trace_up_to_failure
+from mithril_nb.stages.trace.user_lines import Span
 from mithril_nb.stages.xla.buffers import Buffer, read_buffers
 from mithril_nb.stages.xla.compilation import Compilation
 from mithril_nb.stages.xla.live_ranges import LiveRanges, read_live_ranges
@@ -68,6 +69,7 @@ class Told:
         source: The Python that builds the model, with the path of the block that each line adds.
         kinds: Kind of each block, by path.
         check_sizes: Raises for numbers that its sizes with names cannot have; `None` if nobody knows of any.
+        requested_at: The user's call that requested a program of this package, such as a train step.
         given: The program itself, if it begins at a later stage than Python.
     """
 
@@ -78,6 +80,7 @@ class Told:
     source: tuple[str, Mapping[int, str]] | None = None
     kinds: Mapping[str, str] | None = None
     check_sizes: Callable[[Mapping[str, int]], None] | None = None
+    requested_at: Span | None = None
     given: Given | None = None
 
 
@@ -150,9 +153,8 @@ class Pipeline:
             return trace(self._fn, self._args, self._told.name)
 
     def _analyse(self) -> Program:
-        traced = self.traced.get()
         with paused_collector():
-            return Program(traced, self._told.params, self._told.source)
+            return Program(self.traced.get(), self._told.params, self._told.source, self._told.requested_at)
 
     def _find_names(self) -> Program | Names:
         return self.program.get() if self._given is None else self._given.names(self._told.params)
@@ -257,6 +259,8 @@ class Pipeline:
                 once.get()
             if step == needed:
                 return
+            if step == "lower":
+                _ = self.names.get().by_id  # while XLA compiles on a thread of its own, if it does so already
 
     def _up_to_failure(self) -> tuple[Program | None, Failure]:
         try:
@@ -301,7 +305,7 @@ class Pipeline:
 
     def _sourced(self, program: Program, failure: Failure | None = None) -> Read:
         if self._told.source is not None:
-            return source_of_model(*self._told.source, program.equations)
+            return source_of_model(*self._told.source, program.equations, program.places)
         return source_of_functions(program.places, program.equations, failure)
 
     def _make_graph(self) -> Stage:
@@ -314,7 +318,7 @@ class Pipeline:
 
     def _make_jaxpr(self) -> Stage:
         program = self.program.get()
-        return Stage.shown_later("jaxpr", lambda: self._printed(program), program.instructions, self.program.elapsed_s)
+        return Stage.shown_later("jaxpr", lambda: self._printed(program), program.instructions, self.traced.elapsed_s)
 
     def _printed(self, program: Program) -> Read:
         return print_jaxpr(program.trace, program.top, program.by_id, lambda index: program.inputs[index].block)
@@ -329,10 +333,13 @@ class Pipeline:
                 self.lowered.elapsed_s,
             )
         program = self.program.get()
+        traced = Once(
+            lambda: traced_in_module(lowered.compiler_ir("stablehlo"), program.tags, program.ids, program.outside)
+        )
         return Stage.shown_later(
             "stablehlo",
             lambda: read_stablehlo(lowered.as_text(debug_info=True), program.tags, program.by_id),
-            Once(lambda: traced_in_module(lowered.compiler_ir("stablehlo"), program.tags, program.blocks)).get,
+            lambda: None if (found := traced.get()) is None else zip(*found, strict=True),
             self.lowered.elapsed_s,
         )
 

@@ -82,9 +82,7 @@ def function_program(
     roots = {**_roots(values), **held}
     objects = {name: value for name, value in values.items() if is_nnx(value)}
     if not roots and not objects:
-        explain = NumbersNeeded(whole.calling, whole, whole.traced, door()).around
-        trace = None if whole.has_clash else explain(whole.trace)  # JAX 0.10 fails where it has one name for two
-        program = named(explain(whole.calling), whole.names, title_of(fn), fn, trace)
+        program = plain_program(whole)
         return FunctionProgram(program, whole.traced, _holders(whole, names_of(program)))
     given = Arguments(fn, args, kwargs, frozenset(objects), static)
     closed = {name: one for name, one in held.items() if name not in objects and (is_nnx(one) or is_equinox(one))}
@@ -135,6 +133,13 @@ def function_program(
         {**_holders(given, arguments[len(parts) :]), **trained},
         tuple(one for name in chosen for one in trained[name]),
     )
+
+
+def plain_program(given: Arguments) -> Callable[..., Any]:
+    """Return the function of a call as one of its traced arguments alone; modules that it closes over stay in it."""
+    explain = NumbersNeeded(given.calling, given, given.traced, door()).around
+    trace = None if given.has_clash else explain(given.trace)  # JAX 0.10 fails where it has one name for two
+    return named(explain(given.calling), given.names, title_of(given.fn), given.fn, trace)
 
 
 def _holders(given: Arguments, names: Sequence[str]) -> dict[str, Sequence[str]]:

@@ -6,24 +6,28 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+import jax
+import numpy as np
+
 from mithril_nb import stages
 from mithril_nb.errors import MithrilError, UnknownOptionError
 from mithril_nb.graph.spec import Dim
 from mithril_nb.retraces.watching import unwatched
 from mithril_nb.stages.param_names import DEFAULT, names_of_params
+from mithril_nb.stages.trace.user_lines import calling_line
 from mithril_nb.targets.arguments import Arguments, title_of, without_compiler_options
 from mithril_nb.targets.calls import check_call
 from mithril_nb.targets.constants import static_arguments, without_partial
-from mithril_nb.targets.functions import function_program
+from mithril_nb.targets.functions import function_program, plain_program
 from mithril_nb.targets.given import inspect_late
-from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_haiku, is_linen, within
+from mithril_nb.targets.modules import callable_of, foreign, is_foreign, is_haiku, is_linen, is_nnx, within
 from mithril_nb.targets.options import takes_params
 from mithril_nb.targets.own import compiled_for, given_specs, inspect_own, is_own
 from mithril_nb.targets.programs import module_program
 from mithril_nb.targets.refusals import check_target, refuse, refuse_several, refuse_training
 from mithril_nb.targets.scopes import is_module
 from mithril_nb.targets.sizes import no_array
-from mithril_nb.targets.slips import OF_FUNCTIONS, OF_MODULES, check_options
+from mithril_nb.targets.slips import OF_FUNCTIONS, OF_MODULES, OPTIONS, check_options
 from mithril_nb.targets.symbolic import has_names, inspect_with_names, scope_of
 from mithril_nb.targets.traced import without_trace
 
@@ -161,6 +165,41 @@ def inspect(
     return stages.inspect(made.function, *made.specs, **options)
 
 
+def as_plain_call(
+    target: Any, args: tuple[Any, ...], options: Mapping[str, Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """Return the function that `inspect` traces for a call, and its arguments, without what is static.
+
+    Args:
+        target: A function, as in `inspect`; a model or a module is returned unchanged.
+        args: Its positional arguments.
+        options: The other arguments of `inspect`.
+
+    Raises:
+        UnknownOptionError: `jax.jit` rejects its static arguments.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> fn, args = as_plain_call(jnp.sum, (jnp.ones((2, 3)),), {"axis": 0, "static_argnames": "axis"})
+        >>> fn(*args).shape
+        (3,)
+    """
+    given = {name: value for name, value in options.items() if name not in OPTIONS} | (options.get("kwargs") or {})
+    fn, own, given = without_trace(*without_partial(unwatched(target), args, given))
+    if is_own(fn) or is_foreign(fn) or any(map(is_nnx, (*own, *given.values()))):
+        return target, args
+    if takes_params(fn, own, given, options.get("params", DEFAULT)):
+        given = {**given, "params": options["params"]}
+    static = static_arguments(fn, own, given, *map(options.get, ("static_argnums", "static_argnames")))
+    own, given = jax.tree.map(_as_jax_array, (own, given))  # Arguments keep only the shapes of arrays of NumPy
+    whole = Arguments(fn, own, given, static=static)
+    return plain_program(whole), whole.traced
+
+
+def _as_jax_array(leaf: Any) -> Any:
+    return jax.numpy.asarray(leaf) if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "biufcV" else leaf
+
+
 def _inspect_module(
     target: Any,
     args: tuple[Any, ...],
@@ -201,8 +240,10 @@ def _inspect_module(
         return stages.inspect(
             _raising(error, title), *arguments.traced, **{**options, "name": options["name"] or title}
         )
-    names = {"name": options["name"] or (title if program == "forward" else program)}
-    return stages.inspect(made.function, *made.specs, **{**options, **names})
+    if program == "forward":
+        return stages.inspect(made.function, *made.specs, **{**options, "name": options["name"] or title})
+    own = {"name": options["name"] or program, "requested_at": calling_line()}
+    return stages.inspect(made.function, *made.specs, **{**options, **own})
 
 
 def _program_name(program: str | None, loss: Any, optimizer: Any) -> str:

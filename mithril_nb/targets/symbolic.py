@@ -22,6 +22,7 @@ from mithril_nb.models.source import source_lines
 from mithril_nb.physical import PhysicalModel
 from mithril_nb.physical.binding import infer_for
 from mithril_nb.program import Arrays, draws_random_numbers, run_with_state
+from mithril_nb.stages.trace.user_lines import calling_line
 from mithril_nb.targets.own import graph_in
 from mithril_nb.train import programs
 
@@ -81,7 +82,7 @@ def inspect_with_names(
     backend = target.backend if isinstance(target, PhysicalModel) else JaxBackend()
     model = _Named(graph_in(target), backend, shapes, dtypes or {}, scope)
     told: dict[str, Any] = {"name": program, "source": source_lines(model.graph), "kinds": _kinds(model.graph)}
-    told["check_sizes"] = model.check_sizes
+    told |= {"check_sizes": model.check_sizes, "requested_at": calling_line()}
     told |= {key: value for key, value in (options or {}).items() if value is not None}
     if program == "forward":
         return stages.inspect(model.run, model.params, model.input_specs, model.state, _key(), **told)

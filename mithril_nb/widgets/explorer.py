@@ -11,9 +11,11 @@ from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.lazy import LazyStages
 from mithril_nb.session.picture import Picture
 from mithril_nb.stages import Inspection
+from mithril_nb.stages.given import first_source
 from mithril_nb.stages.transforms.stepping import TransformSteps, step_through
 from mithril_nb.targets import inspect
 from mithril_nb.targets.doors import called_as
+from mithril_nb.targets.inspection import as_plain_call
 from mithril_nb.viz.bundles import Bundle, bundle
 from mithril_nb.viz.costs.table import cost_html, cost_text
 from mithril_nb.widgets.guard import shown_in_widget
@@ -88,7 +90,7 @@ def _graph_message(picture: Picture) -> Message:
 def _costs(inspection: Inspection) -> list[Bundle]:
     """Return the table of costs, which needs no compiler; of a program that cannot be traced there are none."""
     try:
-        cost = inspection.cost() if inspection.given is None else inspection.cost(inspection.given.sources[0])
+        cost = inspection.cost(first_source(inspection))
     except StageUnavailableError:
         return []
     data = cost.to_dict(rows=False)
@@ -129,8 +131,11 @@ def explore(target: Any, *args: Any, through: Sequence[Any] = (), **options: Any
             (("needs", "a function and what it is called with"),),
             'ml.explore(fn, *args, through=("grad",))',
         )
-    steps = step_through(target, *args, through=through) if is_stepped else None
     if isinstance(target, Inspection) and not args and not options:
         return Explorer(target)
     with called_as("ml.explore"):
-        return Explorer(inspect(target, *args, **options), steps)
+        inspection = inspect(target, *args, **options)
+        if not is_stepped:
+            return Explorer(inspection)
+        fn, traced = as_plain_call(target, args, options)
+        return Explorer(inspection, step_through(fn, *traced, through=through))

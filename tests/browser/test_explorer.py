@@ -119,6 +119,32 @@ def test_a_program_that_cannot_be_traced_shows_how_far_it_came(open_explorer) ->
     assert notebook.problems == []
 
 
+def test_a_program_given_as_hlo_shows_the_costs_there_are(open_explorer) -> None:
+    cell = """text = jax.jit(net).lower([spec(29, 37), spec(37, 53)], spec(7, 29)).compile().as_text()
+e = explore(text)
+e"""
+    notebook = open_explorer(cell, "() => document.querySelector('tr[data-mnb-cost=\"layer_1\"]')")
+    page = notebook.page
+    flops = notebook.evaluate(
+        "[e.inspection.cost('compiled').total.flops, e.inspection.cost('compiled').by_block['layer_1'].flops]"
+    )
+    assert page.locator(".mnb-total td").nth(0).get_attribute("title") == f"{flops[0]:,} FLOP"
+    assert page.locator('tr[data-mnb-cost="layer_1"] td').nth(0).get_attribute("title") == f"{flops[1]:,} FLOP"
+    assert page.locator('[data-mnb-action="cost.source.compiled"]').get_attribute("aria-pressed") == "true"
+    analytic = page.locator('[data-mnb-action="cost.source.analytic"]')
+    why = "this program was given as HLO text: it has no jaxpr"
+    assert analytic.get_attribute("title") == f"Not available: {why}"
+    assert page.locator(".mnb-costs > .mnb-hint:visible").count() == 0
+    page.locator('[data-mnb-pane="hlo"] .cm-line', has_text="HloModule").wait_for()
+    assert page.locator("[data-mnb-pane]").count() == 1
+    page.locator('[data-mnb-action="cost.view.treemap"]').click()
+    page.locator(".mnb-picture svg").wait_for()
+    page.locator('[data-mnb-action="cost.view.what_if"]').click()
+    page.locator('[data-mnb-part="cost"]').get_by_text(why).first.wait_for()
+    assert notebook.problems == []
+    assert notebook.evaluate("len(e.errors)") == 0
+
+
 def test_keys_pressed_anywhere_in_an_explorer_stay_in_it(open_explorer, stress) -> None:
     notebook = open_explorer()
     notebook.resize(1280, 1300)

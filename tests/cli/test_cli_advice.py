@@ -17,6 +17,10 @@ CASES = {
         # Try: cli("show model.json --shape input=2,4 {{}}")
         """,
     "cli/show.py:_check_options#2": f"""{MODEL}
+        cli("show model.json --shape input=2,4 --stage hlo --by line")
+        # Try: cli("show model.json --shape input=2,4 {{}}")
+        """,
+    "cli/show.py:_check_options#3": f"""{MODEL}
         cli("show model.json --shape input=2,4 --stage jaxpr --short")
         # Try: cli("show model.json --shape input=2,4 {{}}")
         """,

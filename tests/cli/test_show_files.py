@@ -48,6 +48,8 @@ def test_the_costs_of_stablehlo(capsys: pytest.CaptureFixture[str]) -> None:
         total = wanted.by_source[source].total
         found = costs["sources"][source]["total"]
         assert (found["flops"], found["bytes_accessed"]) == (total.flops, total.bytes_accessed)
+    by_line = said(capsys, "show", "step.mlir", "--stage", "cost", "--by", "line")[1]
+    assert by_line.startswith("step: lowered, by line\n")
     assert costs["unavailable"] == {"analytic": "this program was given as StableHLO text: it has no jaxpr"}
 
 

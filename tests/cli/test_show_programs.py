@@ -213,6 +213,18 @@ def test_stripes_at_a_terminal_know_loss_and_optimizer(capsys, folder, monkeypat
     assert "▌" in out.splitlines()[1]
 
 
+def test_costs_by_line_are_the_source_with_figures(capsys) -> None:
+    command = ("show", "mine:step", "--stage", "cost", "--by", "line")
+    code, out, err = said(capsys, *command)
+    (step,) = (found for key, found in MADE.items() if key.startswith("step "))
+    by_line = step.cost().by_line
+    assert (code, out.rstrip(), err) == (0, str(by_line).rstrip(), "")
+    (line,) = (line for line in out.splitlines() if line.endswith('h = jnp.tanh(x @ params["w"])'))
+    assert line.split()[0] == "120"  # two products of 2·2·4·3, and 4 for each of 6 derivatives of tanh
+    data = json.loads(said(capsys, *command, "--json")[1])
+    assert data == json.loads(json.dumps(by_line.to_dict()))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -266,6 +278,14 @@ def test_stripes_at_a_terminal_know_loss_and_optimizer(capsys, folder, monkeypat
         (
             ["mine:double", "--arg", "f32[3]", "--short"],
             "UnknownOptionError: --short is for the optimized HLO.\n    Try: --stage hlo --short\n",
+        ),
+        (
+            ["mine:double", "--arg", "f32[3]", "--stage", "hlo", "--by", "line"],
+            "UnknownOptionError: --by is for costs.\n    Try: --stage cost --by line\n",
+        ),
+        (
+            ["mine:double", "--arg", "f32[3]", "--passes", "--by", "line"],
+            "UnknownOptionError: --by is for costs.\n    Try: --stage cost --by line\n",
         ),
         (
             ["mine:double", "--arg", "f32[3]", "--pass", "99"],

@@ -19,7 +19,7 @@ from jax_programs import programs, spec
 import mithril_nb as ml
 from mithril_nb.cost import SOURCES, Cost, CostRow, Figures, Source
 from mithril_nb.cost.blocks import ByBlock
-from mithril_nb.cost.records import split_number
+from mithril_nb.cost.splits import split_number
 from mithril_nb.errors import StageUnavailableError, UnknownBlockError, UnknownOptionError
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.records import Role
@@ -450,10 +450,13 @@ print(cost.total.flops, *cost.notes[:-1])
 
 
 def test_of_several_devices_it_is_said_what_is_counted_for_one() -> None:
-    flops, compiled, devices, mapped = run_fresh(
+    flops, lowered, devices, mapped = run_fresh(
         SPREAD, XLA_FLAGS="--xla_force_host_platform_device_count=8"
     ).splitlines()
-    assert (flops, compiled) == ("1024", "1024")
+    unknown = 'rows on sharded arrays: XLA\'s partitioner adds collectives there; cost("compiled") counts them'
+    assert flops == f"1024 payload_bytes and wire_bytes of 1 {unknown}"
+    assert lowered.startswith("1024 payload_bytes and wire_bytes of ")
+    assert lowered.endswith(unknown)
     assert devices == "128 flops, transcendentals and bytes_accessed are those of one of 8 devices"
     count, _, told = mapped.partition(" ")
     assert told == "shard_map: what runs on each device is counted for one of them"

@@ -56,6 +56,11 @@ def test_a_rule_may_return_every_figure() -> None:
     ml.register_cost("smooth", lambda equation: {"transcendentals": 3})
     row = ml.inspect(program, spec(8, 4)).cost().rows[0]
     assert (row.flops, row.transcendentals, row.bytes_accessed) == (0, 3, 2 * 4 * 32)
+    assert (row.payload_bytes, row.wire_bytes) == (0, 0)
+    ml.register_cost("smooth", lambda equation: {"payload_bytes": 128, "wire_bytes": 224})
+    cost = ml.inspect(program, spec(8, 4)).cost()
+    assert (cost.total.payload_bytes, cost.rows[0].wire_bytes) == (128, 224)
+    assert "communication of one device: payload 128 B, wire 224 B" in str(cost)
     ml.register_cost("smooth", lambda equation: None)
     assert ml.inspect(program, spec(8, 4)).cost().rows[0].unknown == "no rule"
 
@@ -139,7 +144,7 @@ RETURNED = {
     "another figure": (
         lambda equation: {"flop": 1},
         "the rule that ml.register_cost was given for 'smooth' returns 'flop', no figure.\n"
-        "    figures  flops, transcendentals, bytes_accessed\n"
+        "    figures  flops, transcendentals, bytes_accessed, payload_bytes, wire_bytes\n"
         "    Try: ml.register_cost('smooth', lambda equation: {\"flops\": 1_000})",
     ),
     "an error": (

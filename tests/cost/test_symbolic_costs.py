@@ -141,16 +141,19 @@ def test_what_has_no_formula_is_named() -> None:
     assert branches.formula().endswith("dot_general: which branch costs more depends on sizes)")
 
 
+FIGURES = "figures  flops, transcendentals, bytes_accessed, payload_bytes, wire_bytes, params"
+
+
 @pytest.mark.parametrize(
     ("given", "what", "known", "advice"),
     [
         (("net",), "block 'net'", "blocks  mix, scores", '"", "flops"'),
         (("score",), "block 'score'", "blocks  mix, scores", '"scores", "flops"'),
         ((["mix"],), "block ['mix']", "blocks  mix, scores", '"", "flops"'),
-        (("", "time_s"), "figure 'time_s'", "figures  flops, transcendentals, bytes_accessed, params", '"", "flops"'),
-        (("mix", "bytes"), "figure 'bytes'", "figures  flops, transcendentals, bytes_accessed, params",
+        (("", "time_s"), "figure 'time_s'", FIGURES, '"", "flops"'),
+        (("mix", "bytes"), "figure 'bytes'", FIGURES,
             '"mix", "bytes_accessed"'),
-        (("", ["flops"]), "figure ['flops']", "figures  flops, transcendentals, bytes_accessed, params",
+        (("", ["flops"]), "figure ['flops']", FIGURES,
             '"", "flops"'),
         (("", "flops", "loss"), "role 'loss'", "roles  forward, backward, update", '"", "flops"'),
         (("mixed", "param", "forwards"), "block 'mixed'", "blocks  mix, scores", '"mix", "params", "forward"'),

@@ -18,6 +18,7 @@ from waiting import PATIENCE_S, until
 from mithril_nb.errors import StageUnavailableError, UnknownOptionError
 from mithril_nb.session import passes
 from mithril_nb.session.analysis import problem_of
+from mithril_nb.session.costs import cost_table
 from mithril_nb.session.desk import Page
 from mithril_nb.session.exploring import Exploration
 from mithril_nb.session.passes import Diff, FateOf, PassDesk
@@ -72,6 +73,34 @@ def test_the_first_view_needs_no_compiler(program) -> None:
     # The stages are told of one after the other, the graph between them.
     kinds = [kind for kind, _ in told]
     assert kinds.index("graph") < len(kinds) - 1 - kinds[::-1].index("snapshot")
+    assert exploration.errors == []
+
+
+LOWERED = jax.jit(layers).lower([spec(5, 5)] * 3, spec(2, 5))
+
+
+@pytest.mark.parametrize(
+    ("given", "source", "missing"),
+    [
+        (LOWERED, "lowered", ["analytic", "measured"]),
+        (LOWERED.as_text(), "lowered", ["analytic", "measured"]),
+        (jax.export.export(jax.jit(layers))([spec(5, 5)] * 3, spec(2, 5)), "lowered", ["analytic", "measured"]),
+        (LOWERED.compile(), "compiled", ["analytic", "lowered", "measured"]),
+        (LOWERED.compiler_ir("hlo").as_serialized_hlo_module_proto(), "lowered", ["analytic", "compiled", "measured"]),
+    ],
+    ids=["a jax.stages.Lowered", "StableHLO text", "an exported program", "a jax.stages.Compiled", "HLO bytes"],
+)
+def test_a_program_without_a_jaxpr_has_the_costs_there_are(given: Any, source: str, missing: list[str]) -> None:
+    exploration, _ = explored(given)
+    now = exploration.snapshot()
+    hues = {path: block["hue"] for path, block in now["blocks"].items()}
+    wanted = exploration.inspection.cost(source)
+    assert now["cost"] == cost_table(wanted, list(now["blocks"]), hues)
+    assert now["cost"]["rows"]
+    assert now["cost"]["total"]["flops"] == now["status"]["flops"] == wanted.total.flops
+    unavailable = {name: one for name, one in now["costs"]["sources"].items() if one["state"] == "unavailable"}
+    assert list(unavailable) == missing
+    assert unavailable["analytic"]["message"].endswith(": it has no jaxpr")
     assert exploration.errors == []
 
 

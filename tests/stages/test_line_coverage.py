@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import textwrap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -14,13 +16,16 @@ import jax.numpy as jnp
 import optax
 import pytest
 from flax import nnx
+from fresh import run_fresh
 from jax import lax
 from jax_programs import cnn, programs, spec, train_step
+from process import EIGHT_DEVICES
 from stress import Stress
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
 from benchmarks.corpus.modules import steps
+from mithril_nb.models import GPT, BatchNorm2d, Conv2d, Dropout, Flatten, Linear, Model, Relu, Sequential
 from mithril_nb.stages import Inspection, inspect
 from mithril_nb.stages.jax_versions import library_of
 
@@ -231,13 +236,70 @@ def optimizers(count: int) -> dict[str, Make]:
     return {f"optax, {name}": partial(step, one) for name, one in list(made.items())[:count]}
 
 
+# Programs whose loss, gradient and optimizer are called by this package
+
+
+def our_loss(outputs: Any, targets: Any) -> Any:
+    return jnp.mean(jnp.abs(outputs - targets))
+
+
+def our_steps() -> dict[str, Make]:
+    """Return programs that `ml.inspect` makes of modules of other libraries, by name."""
+    image, many = spec(2, 8, 8, 1), spec(2, 7, 6)
+    made, equinox = nnx.eval_shape(lambda: Nnx(nnx.Rngs(0))), eqx.filter_eval_shape(Equinox, KEY)
+    return {
+        "nnx, our train step": lambda: ml.inspect(made, many, optimizer="adam"),
+        "nnx, our gradient": lambda: ml.inspect(made, many, loss="mean_squared_error"),
+        "linen, our train step": lambda: ml.inspect(Linen(), image, optimizer=optax.adamw(1e-3)),
+        "linen, our gradient": lambda: ml.inspect(Linen(), image, loss=our_loss),
+        "Equinox, our train step": lambda: ml.inspect(
+            jax.vmap(equinox), many, loss="mean_squared_error", optimizer="sgd"
+        ),
+        "Haiku, our train step": lambda: ml.inspect(hk.transform(haiku_net), image, optimizer="rmsprop"),
+        "a layer alone, our train step": lambda: ml.inspect(nn.Dense(4), spec(2, 3), optimizer="adam"),
+    }
+
+
+def composed() -> Model:
+    model = Model()
+    for block in (Conv2d(4, 3), BatchNorm2d(), Relu(), Flatten(), Dropout(0.5), Linear(3)):
+        model += block
+    return model
+
+
+def our_models() -> dict[str, Make]:
+    """Return programs of models of this package by name."""
+    rows = {"input": [4, 8, 8, 1]}
+    gpt = GPT(vocabulary=19, context=8, layers=2, heads=2, width=12)
+    return {
+        "ours, forward": lambda: ml.inspect(composed(), shapes=rows),
+        "ours, train step": lambda: ml.inspect(composed(), shapes=rows, optimizer="adam"),
+        "ours, gradient": lambda: ml.inspect(composed(), shapes=rows, loss=our_loss),
+        "ours compiled, forward+backward": lambda: ml.compile(composed(), shapes=rows).inspect("forward+backward"),
+        "ours compiled, train step": lambda: ml.inspect(ml.compile(composed(), shapes=rows), optimizer="lion"),
+        "ours, GPT": lambda: ml.inspect(gpt, shapes={"input": [2, 5]}, optimizer="adam"),
+    }
+
+
+def sharded() -> dict[str, Make]:
+    """Return programs for eight devices by name."""
+    from test_shard_map import programs as mapped  # in the folder of this file, which pytest does not search
+
+    own = ml.JaxBackend(device_mesh=(4, 2))
+    shapes = {"input": [8, 6]}
+    model = ml.compile(Sequential(Linear(8), Relu(), Linear(4)), own, shapes=shapes, parallelism="mixed")
+    made = {name: partial(_inspected, make) for name, make in corpus().items() if name.startswith("sharded")}
+    made |= {f"shard_map, {name}": partial(inspect, fn, *args) for name, (fn, *args) in mapped().items()}
+    return made | {"sharded, ours": lambda: ml.inspect(model, optimizer="adam")}
+
+
 def families(count: int) -> dict[str, Make]:
     """Return programs by name, of each family as many as are wanted."""
     whole = {name: partial(_inspected, make) for name, make in corpus().items() if _is_users(name)}
     small = {f"tests: {name}": partial(inspect, fn, *args) for name, (fn, args) in programs().items()}
     made = {name: pair[0] for name, pair in steps(False).items() if "by hand" in name}
     found = libraries() | optimizers(count)
-    for family in (whole, small, made):
+    for family in (whole, small, made, our_steps(), our_models()):
         found |= dict(list(family.items())[:: max(1, len(family) // count)])
     return found
 
@@ -262,8 +324,8 @@ def coverage(found: Inspection) -> tuple[list[str], dict[str, tuple[int, int]]]:
     return lost, {name: (len(made), sum(bool(one.source) for one in made)) for name, made in stages}
 
 
-def test_equations_and_instructions_have_a_line_of_the_user(stress: Stress) -> None:
-    every = families(stress.size(short=2, long=1000))
+def measured(every: dict[str, Make]) -> tuple[dict[str, list[int]], dict[str, Any]]:
+    """Return the number of parts of each stage and of those with a line, and by program which parts lack one."""
     totals = {"equations": [0, 0], "stablehlo": [0, 0], "hlo": [0, 0]}
     wrong: dict[str, Any] = {}
     for name, make in every.items():
@@ -278,8 +340,66 @@ def test_equations_and_instructions_have_a_line_of_the_user(stress: Stress) -> N
         foreign = [path for path in found.source_files[0].values() if library_of(path) is not None]
         if foreign:
             wrong[f"{name}: files"] = foreign
+    return totals, wrong
+
+
+def test_equations_and_instructions_have_a_line_of_the_user(stress: Stress) -> None:
+    every = families(stress.size(short=2, long=1000))
+    totals, wrong = measured(every)
     stress.report(programs=len(every), **{stage: f"{known} of {count}" for stage, (count, known) in totals.items()})
     assert wrong == {}
+
+
+def test_sharded_programs_have_lines_of_the_user(stress: Stress) -> None:
+    start = 'import sys; sys.path[:0] = ["tests", "tests/stages"]; import test_line_coverage as test'
+    printed = run_fresh(f"{start}; test.print_sharded()", timeout=300, **EIGHT_DEVICES)
+    count, totals, wrong = json.loads(printed)
+    stress.report(programs=count, **{stage: f"{known} of {count}" for stage, (count, known) in totals.items()})
+    assert count > 10
+    assert wrong == {}
+
+
+def print_sharded() -> None:
+    every = sharded()
+    print(json.dumps((len(every), *measured(every))))
+
+
+def test_what_we_call_has_the_line_of_the_users_call() -> None:
+    found = our_steps()["nnx, our train step"]()
+    (line,) = {one.source for one in found.equations if one.role == "update"}
+    assert line in {one.source for one in found.equations if one.role == "forward"}, "that of the loss"
+    text = found.stage("python")
+    (made,) = (one for one in text.instructions if one.id == line)
+    assert 'optimizer="adam"' in text.text.splitlines()[made.line - 1]
+    assert found.cost().by_line[line].flops > 0
+    libraries = {one.library_source.partition("/")[0] for one in found.equations if one.source == line}
+    assert {"optax", "mithril_nb"} <= libraries
+
+
+def test_what_no_block_of_our_models_made_has_the_line_of_the_users_call() -> None:
+    found = our_models()["ours, train step"]()
+    blocks = {one.source for one in found.equations if not one.block.startswith("(")}
+    (line,) = {one.source for one in found.equations} - blocks
+    assert {one.partition(":")[0] for one in blocks} == {"model"}
+    text = found.stage("python")
+    at = {one.id: text.text.splitlines()[one.line - 1] for one in text.instructions}
+    assert "Linear(3" in at[max(blocks, key=lambda one: int(one.partition(":")[2]))]
+    assert "ml.inspect(composed(), shapes=rows, optimizer" in at[line]
+    assert "" not in found.cost().by_line
+
+
+def test_code_that_is_in_no_file_has_the_line_that_python_gives() -> None:
+    code = """
+        import mithril_nb as ml
+        from mithril_nb.models import Linear
+
+        found = ml.inspect(Linear(3), shapes={"input": [2, 4]}, optimizer="sgd")
+        print(sorted({one.source for one in found.equations}))
+        print(found.stage("python").text)
+    """
+    printed = run_fresh(textwrap.dedent(code))
+    assert printed.splitlines()[0] == "['<string>:5', 'model:4']"
+    assert printed.endswith("# <string>:5\n# the source is not available\n\n")
 
 
 def test_a_layer_alone_has_lines_of_the_library_and_none_of_the_user() -> None:

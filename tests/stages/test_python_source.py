@@ -217,11 +217,18 @@ def test_why_it_failed_stands_below_the_line(tmp_path: Path) -> None:
     assert source({}, str(path), failure)[0] == same
 
 
-def test_the_python_that_builds_a_model_has_its_blocks() -> None:
+def test_the_python_that_builds_a_model_has_its_blocks(tmp_path: Path) -> None:
     equations = [equation("0", "net/linear_0"), equation("1", "net/linear_0/inner"), equation("2", "net/linear_01")]
-    text, found = source_of_model("model = Model()\nmodel += Linear(3)\n", {2: "net/linear_0"}, equations)
-    assert text == "model = Model()\nmodel += Linear(3)\n"
+    model, blocks = "model = Model()\nmodel += Linear(3)\n", {2: "net/linear_0"}
+    text, found = source_of_model(model, blocks, equations, {})
+    assert text == model
     assert [(one.id, one.line, one.equations) for one in found] == [("model:2", 2, ("0", "1"))]
+    path = tmp_path / "net.py"
+    path.write_text("x = 1\nml.inspect(model, optimizer='adam')\n")
+    text, more = source_of_model(model, blocks, equations, {"2": Place(str(path), "net.py", 2)})
+    assert text == f"{model}\n# net.py:2\nml.inspect(model, optimizer='adam')\n"
+    assert more[: len(found)] == found
+    assert [(one.id, one.line, one.equations) for one in more[1:]] == [("net.py:2", 5, ("2",))]
 
 
 def test_a_program_without_python_of_the_persons_says_so() -> None:

@@ -76,13 +76,18 @@ def inspected(name: str) -> Inspection:
     return inspect(fn, *args)
 
 
+def _pairs(found: tuple[list[str], list[tuple[str, ...]]] | None) -> list[tuple[str, tuple[str, ...]]]:
+    assert found is not None
+    return list(zip(*found, strict=True))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_objects_tell_what_the_text_tells(name: str) -> None:
     inspection = inspected(name)
     program = inspection._pipeline.program.get()
     module: Any = inspection.lowered.compiler_ir("stablehlo")
     read = [(one.id, one.equations) for one in inspection.stage("stablehlo").instructions]
-    assert traced_in_module(module, program.tags, program.blocks) == read
+    assert _pairs(traced_in_module(module, program.tags, program.ids, program.outside)) == read
     assert any(equations for _, equations in read)
 
 
@@ -109,8 +114,7 @@ def test_what_several_equations_made_is_linked_to_all_of_them() -> None:
     text = re.sub(r"(stablehlo.add .*) loc\(#loc\d+\)$", r"\1 loc(#both)", text, flags=re.MULTILINE)
     with module.context:
         other = type(module).parse(f"{text}#both = loc(fused[{sine.group(1)}, {cosine.group(1)}])\n")
-    found = traced_in_module(other, program.tags, program.blocks)
-    assert found is not None
+    found = _pairs(traced_in_module(other, program.tags, program.ids, program.outside))
     assert found[:3] == [("%0", ("0",)), ("%1", ("1",)), ("%2", ("0", "1"))]
     printed = other.operation.get_asm(enable_debug_info=True)
     read = read_stablehlo(printed, program.tags, program.by_id)[1]
@@ -142,7 +146,7 @@ def test_a_module_that_is_not_known_is_left_to_its_text() -> None:
     )
     with module.context:
         other = type(module).parse(text)
-    assert traced_in_module(other, program.tags, program.blocks) is None
+    assert traced_in_module(other, program.tags, program.ids, program.outside) is None
 
 
 def test_a_stage_shown_later_is_a_stage_like_any_other() -> None:

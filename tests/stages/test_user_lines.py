@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect as python_inspect
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -236,3 +237,19 @@ def test_the_python_stage_has_only_functions_that_contributed() -> None:
         f"# {HERE}:{first}\n{python_inspect.getsource(one_file)}\n"
         f"# {HERE}:{second}\n{python_inspect.getsource(uses_two)}"
     )
+
+
+def test_equal_functions_of_two_files_keep_their_files(tmp_path: Path) -> None:
+    layers: list[Callable[[Any], Any]] = []
+    for name in ("alpha.py", "beta.py"):  # Python finds their code objects equal
+        names: dict[str, Any] = {"jnp": jnp}
+        file = tmp_path / name
+        file.write_text("def layer(x):\n    return jnp.exp(x) + 1\n")
+        exec(compile(file.read_text(), str(file), "exec"), names)
+        layers.append(names["layer"])
+    alpha, beta = layers
+    assert sources(inspect(alpha, X)) == {"alpha.py:2"}
+    assert sources(inspect(beta, X)) == {"beta.py:2"}
+    found = inspect(lambda x: beta(alpha(x)), X)
+    assert [one.source for one in found.equations] == ["alpha.py:2"] * 2 + ["beta.py:2"] * 2
+    assert len(found.stage("python").text.split("def layer")) == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import os
 import random
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +17,7 @@ from stress import Stress
 
 import mithril_nb as ml
 from benchmarks.corpus import corpus
-from mithril_nb.errors import CostBoundError, ModelFileError, StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import ModelFileError, StageUnavailableError, UnknownOptionError
 from mithril_nb.stages import STAGES, Inspection
 from mithril_nb.stages.hlo.text import tidy_module
 from mithril_nb.stages.jax_modules import StableHlo
@@ -135,45 +135,6 @@ def test_stages_and_the_reasons_why_others_are_unavailable(kind: str, tmp_path: 
         assert found.cost(found.given.sources[0] if found.given else "").total.params == 56
 
 
-@pytest.mark.parametrize("kind", OBJECTS)
-def test_costs_are_checked_without_a_source(kind: str, tmp_path: Path) -> None:
-    found = ml.inspect(OBJECTS[kind][0](tmp_path))
-    source = "lowered" if found.stage("hlo_before").unavailable is None else "compiled"
-    flops = found.cost(source).total.flops
-    ml.assert_cost(found, flops=(flops, flops))
-    with pytest.raises(CostBoundError) as caught:
-        ml.assert_cost(found, flops=flops - 1)
-    assert f"({source})" in str(caught.value)
-    with pytest.raises(StageUnavailableError):
-        ml.assert_cost(found, flops=flops, source="analytic")
-
-
-def test_a_bound_of_memory_that_is_unknown() -> None:
-    with pytest.raises(CostBoundError) as caught:
-        ml.assert_cost(lowered().compile().as_text(), peak_bytes=1)
-    assert "peak_bytes  unknown (compiled)" in str(caught.value)
-
-
-def test_results_are_those_of_the_function(tmp_path: Path) -> None:
-    def several(x: Any) -> Any:
-        return {"a": x * 2, "b": (x, x.sum())}
-
-    wanted = [(one.name, one.spec) for one in ml.inspect(several, spec(3)).outputs]
-    made = lowered(several, (spec(3),))
-    exported = jax.export.export(jax.jit(several))(spec(3))
-    for target in (made, made.as_text(), exported):
-        found = ml.inspect(target)
-        assert [(one.name, one.spec) for one in found.outputs] == wanted
-        assert [one["name"] for one in found.to_dict("stablehlo", passes=False)["outputs"]] == [
-            "result['a']", "result['b'][0]", "result['b'][1]",
-        ]  # fmt: skip
-    for target in (made.compile(), made.as_text(dialect="hlo")):
-        assert [(one.name, one.spec) for one in ml.inspect(target).outputs] == [
-            (f"result[{place}]", specs) for place, (_, specs) in enumerate(wanted)
-        ]
-    assert [one.name for one in ml.inspect(lowered().compile()).outputs] == ["result"]
-
-
 def test_objects_above_stablehlo_have_every_stage() -> None:
     jitted = jax.jit(step)
     for found in (
@@ -184,15 +145,8 @@ def test_objects_above_stablehlo_have_every_stage() -> None:
 
 
 def test_a_serialized_export_is_read() -> None:
+    pytest.importorskip("flatbuffers")  # JAX does not depend on it
     exported = jax.export.export(jax.jit(step))(*ARGS)
-    if importlib.util.find_spec("flatbuffers") is None:
-        # JAX writes and reads these bytes with a library that it does not depend on.
-        assert refused(b"\0\0\0\0" + exported.mlir_module_serialized) == (
-            f"cannot inspect this data: it is not a serialized program that JAX {jax.__version__} can read.\n"
-            "    because  ImportError: Please install 'flatbuffers' in order to use Exported serialization\n"
-            "    Try: pip install flatbuffers"
-        )
-        return
     found = ml.inspect(bytes(exported.serialize()))
     assert available(found) == ["python", *FROM_STABLEHLO]
     assert found.stage("stablehlo").text == ml.inspect(exported).stage("stablehlo").text
@@ -200,6 +154,16 @@ def test_a_serialized_export_is_read() -> None:
     wide = jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((batch, 2), "float32"))
     assert ml.inspect(bytes(wide.serialize())).stage("hlo").unavailable == (
         "XLA needs a number for each size, and has none for batch"
+    )
+
+
+def test_a_serialized_export_needs_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file(tmp_path, "flatbuffers.py", "raise ImportError")  # what the process that reads it finds
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    assert refused(b"\0\0\0\0" + jax.export.export(jax.jit(step))(*ARGS).mlir_module_serialized) == (
+        f"cannot inspect this data: it is not a serialized program that JAX {jax.__version__} can read.\n"
+        "    because  ImportError: Please install 'flatbuffers' in order to use Exported serialization\n"
+        "    Try: pip install flatbuffers"
     )
 
 
@@ -336,16 +300,6 @@ def test_options_that_it_takes_are_used() -> None:
     assert found.cost("lowered").total.params == 8
     dots = ml.inspect(lowered(), compiler_options={"xla_cpu_enable_fast_math": True})
     assert dots.stage("hlo").unavailable is None
-
-
-def test_a_given_program_does_not_change_its_arguments() -> None:
-    with pytest.raises(StageUnavailableError) as caught:
-        ml.inspect(lowered()).altered(lambda args: args)
-    assert str(caught.value) == (
-        "program 'step' has no jaxpr.\n"
-        "    reason  this program was given as a jax.stages.Lowered: it has no jaxpr\n"
-        '    Try: inspection.stage("stablehlo")  # the first stage of this program'
-    )
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import threading
@@ -9,8 +10,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
+import mithril_nb as ml
 from mithril_nb.errors import UnknownOptionError
 from mithril_nb.targets import inspect
 from mithril_nb.widgets import Explorer, explore, session_widget
@@ -180,6 +183,49 @@ def test_transforms_travel_with_a_mark_on_each_equation() -> None:
     assert 'class="cost"' in data["text/html"], "with no kernel the costs are a table"
     assert "carry them back" in data["text/html"]
     assert "carry them back" in data["text/plain"]
+
+
+def power(x: Any, n: int, scale: Any = 1.0, *, kind: str = "sin") -> Any:
+    return (getattr(jnp, kind)(x) ** n * scale).sum() if n > 1 else x.sum()
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "options"),
+    [
+        (power, (2,), {"static_argnums": 1}),
+        (power, (2,), {"static_argnames": "n"}),
+        (power, (), {"n": 2, "static_argnames": ("n",)}),
+        (power, (), {"kwargs": {"n": 2, "kind": "sin"}, "static_argnames": "n"}),
+        (functools.partial(power, scale=1.0), (2,), {"static_argnames": "n"}),
+        (jax.jit(power, static_argnames=("n", "kind")), (2,), {"kind": "sin"}),
+        (ml.watch(jax.jit(power, static_argnums=1)), (2,), {}),
+    ],
+)
+def test_transforms_of_a_call_have_its_static_arguments(fn: Any, args: Any, options: dict[str, Any]) -> None:
+    steps = explore(fn, jnp.ones(3), *args, **options, through=("grad", "jit")).session.transforms.steps
+    wanted = ml.step_through(lambda x: power(x, 2), jnp.ones(3), through=("grad", "jit"))
+    assert (steps.problem, steps.name) == (None, "power")
+    texts = [one.after.text.replace("<lambda>", "power") for one in wanted]
+    assert [one.after.text for one in steps] == texts
+    assert [one.agrees for one in steps.check()] == [True] * 3
+
+
+def test_transforms_of_a_call_have_its_arrays_by_name() -> None:
+    steps = explore(scaled, spec(5, 6), x=spec(2, 5), name="net", through=("sum", "grad")).session.transforms.steps
+    wanted = ml.step_through(scaled, spec(5, 6), spec(2, 5), through=("sum", "grad"))
+    assert [one.after.text for one in steps] == [one.after.text for one in wanted]
+
+
+def test_transforms_are_compared_on_the_arrays_that_were_given() -> None:
+    seen: list[list[float]] = []
+
+    def watched(x: Any) -> Any:
+        jax.debug.callback(lambda x: seen.append(x.tolist()), x)
+        return (x**2).sum()
+
+    steps = explore(watched, np.array([3.0, 5.0], "float32"), through=("jit",)).session.transforms.steps
+    assert [one.agrees for one in steps.check()] == [True, True]
+    assert {tuple(one) for one in seen} == {(3.0, 5.0)}
 
 
 def test_a_transform_that_jax_refuses_comes_with_what_it_left_out() -> None:

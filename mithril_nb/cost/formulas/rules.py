@@ -11,12 +11,13 @@ of it alike; a rule states XLA's own formula where that is another by convention
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import wraps
 from math import floor, prod
 from typing import Any, TypeVar
 
+from mithril_nb.cost.formulas.communication import NOTHING, UNKNOWN, Sent, sent_by
 from mithril_nb.cost.formulas.symbols import Expression, UndecidedError, parse, substituted
 from mithril_nb.graph.spec import ITEM_BYTES, TensorSpec
 from mithril_nb.stages.records import Equation
@@ -97,12 +98,14 @@ class Rule:
         find: Finds the formula of an equation; the reason if the cost is unknown, or `None` without one.
         moved: Computes the bytes read and written; by default all operands and all results.
         reason: Why the cost is unknown for all equations of the primitive; `""` if it is known.
+        sent: Computes the payload and the wire bytes of one device; by default those of a collective of this name.
     """
 
     general: Formula
     find: Callable[[Equation], Formula | str | None]
     moved: Callable[[Equation], Expression | None] | None = None
     reason: str = ""
+    sent: Callable[[Equation], Sent] | None = None
 
     @property
     def formula(self) -> str:
@@ -279,6 +282,7 @@ def bytes_sum(*specs: TensorSpec) -> Expression | None:
 
 NO_RULE = "no rule"
 NO_SIZE = "size unknown"
+NOT_SENT = "how much it sends to other devices is unknown"
 
 
 @dataclass(frozen=True)
@@ -292,6 +296,8 @@ class Counted:
         bytes: Bytes read and written.
         formula: How the FLOPs are computed, or why they are not known.
         rule: The same in letters, if a rule says so.
+        payload: Bytes of the buffers that one device hands over to collectives.
+        wire: Bytes that one device sends for them.
     """
 
     flops: Expression | None
@@ -300,6 +306,8 @@ class Counted:
     bytes: Expression | None
     formula: str
     rule: Formula | None = None
+    payload: Expression | None = 0
+    wire: Expression | None = 0
 
     @property
     def letters(self) -> Letters:
@@ -309,9 +317,26 @@ class Counted:
         names = parse(self.rule.flops).names | parse(self.rule.transcendentals).names
         return {letter: value for letter, value in self.rule.letters.items() if letter in names}
 
+    def why_unknown(self, figure: str) -> str:
+        """Return why a figure is unknown: `"flops"`, `"payload_bytes"`, ..."""
+        return NOT_SENT if figure in ("payload_bytes", "wire_bytes") else self.formula
+
 
 def counted(equation: Equation) -> Counted:
     """Return what one run of an equation costs."""
+    found = _computed(equation)
+    user = USER_RULES.get(equation.primitive)
+    try:
+        if not equation.is_used:
+            payload, wire = NOTHING
+        else:
+            payload, wire = user.sent(equation) if user and user.sent else sent_by(equation, bytes_of)
+    except UndecidedError:
+        payload, wire = UNKNOWN
+    return found if (payload, wire) == NOTHING else replace(found, payload=payload, wire=wire)
+
+
+def _computed(equation: Equation) -> Counted:
     moved = _known(bytes_moved, equation)
     found = rule_of(equation)
     if not equation.is_used:

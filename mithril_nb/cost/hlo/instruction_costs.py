@@ -9,14 +9,21 @@ from functools import cache
 from types import MappingProxyType
 
 from mithril_nb.cost.formulas.rules import Work, sum_of
+from mithril_nb.cost.hlo.collectives import hlo_sent, pieces
 from mithril_nb.cost.hlo.module import Computation, HloModule
 from mithril_nb.cost.hlo.rules import fusion_bytes, hlo_bytes, hlo_work
 from mithril_nb.cost.hlo.trips import counted_rounds
+from mithril_nb.cost.records import Piece
 from mithril_nb.stages.frozen import quick_to_make
 from mithril_nb.stages.records import Instruction, Stage
 
 _ESTIMATED = re.compile(r"(\w+)=(-?\d+)")
-_MARKS = frozenset({"Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"})
+_MARKS = frozenset(
+    {
+        *("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
+        *("xla.sdy.GlobalToLocalShape", "xla.sdy.LocalToGlobalShape"),
+    }
+)
 """Custom calls that no library does: they tell XLA's partitioner how a value is laid out, and are gone after it."""
 
 
@@ -36,6 +43,9 @@ class InstructionCost:
         formula: How the FLOPs were computed, or why not.
         alone: Bytes that one run would read and write by itself, outside of the fusion that holds it.
         fusion: Id of the fusion that holds it; `""` if none does.
+        payload: Bytes of the buffers that one device hands over to a collective, in one run; `None` if unknown.
+        wire: Bytes that one device sends for it.
+        pieces: The collectives that XLA combined to it, as in `CostRow`.
     """
 
     instruction: Instruction
@@ -47,6 +57,9 @@ class InstructionCost:
     formula: str
     alone: int | None = 0
     fusion: str = ""
+    payload: int | None = 0
+    wire: int | None = 0
+    pieces: tuple[Piece, ...] = ()
 
 
 def hlo_costs(stage: Stage, trips: Mapping[str, int] = MappingProxyType({})) -> tuple[InstructionCost, ...]:
@@ -130,6 +143,7 @@ class _Costs:
 
     def _cost(self, one: Instruction, body: Computation) -> InstructionCost:
         work, moved, formula = self._each(one, body)
+        payload, wire = hlo_sent(one, body, self._module)
         return InstructionCost(
             one,
             None if work is None else work.flops,
@@ -140,6 +154,9 @@ class _Costs:
             formula,
             moved,
             self._fused.get(body.name, ""),
+            payload,
+            wire,
+            pieces(one, body),
         )
 
     def _each(self, one: Instruction, body: Computation) -> tuple[Work | None, int | None, str]:

@@ -14,6 +14,7 @@ _NAMES = re.compile(r"%?([\w.\-]+)")
 _LAYOUT = re.compile(r" = \w+\[[\d,]*\]\{([\d,]+)")
 """The layout of a result that is one array; the text leaves out what is row by row."""
 _NUMBER = re.compile(r" [su]\d+\[\] constant\((-?\d+)\)")
+_DEVICES = re.compile(r", (replica_count|num_partitions)=(\d+)")
 _INLINE = ("calls", "to_apply", "body", "condition", "branch_computations", "called_computations",
            "true_computation", "false_computation", "select", "scatter", "comparator")  # fmt: skip
 """Attributes whose values are names of computations."""
@@ -64,10 +65,14 @@ class HloModule:
     Attributes:
         computations: By name.
         entry: The one with which the program begins.
+        replicas: On how many replicas it runs; `None` if the text does not have it.
+        partitions: How many devices each of them is divided among; `None` likewise.
     """
 
     computations: Mapping[str, Computation]
     entry: Computation
+    replicas: int | None = None
+    partitions: int | None = None
 
     @classmethod
     def of(cls, stage: Stage) -> HloModule | None:
@@ -96,7 +101,10 @@ class HloModule:
             if layout:
                 current.layouts[one.id] = tuple(map(int, layout.group(1).split(",")))
         entry = next((one for one in found.values() if one.is_entry), None)
-        return None if entry is None else cls(found, entry)
+        # XLA leaves out what is 1.
+        sizes = {name: int(size) for name, size in _DEVICES.findall(lines[0])}
+        replicas, partitions = (sizes.get(name, 1 if sizes else None) for name in ("replica_count", "num_partitions"))
+        return None if entry is None else cls(found, entry, replicas, partitions)
 
     def called(self, one: Instruction, *how: str) -> list[Computation]:
         """Return the computations that an instruction calls, by the attributes that name them (by default any)."""

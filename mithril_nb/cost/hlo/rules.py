@@ -256,14 +256,15 @@ def _triangular_solve(one: Instruction, operands: Sequence[Instruction], combine
     return Work(2 * int(left.shape[-1]) * size(right))
 
 
-@_rule("all-reduce", "reduce-scatter", formula="n: two devices are counted")
+@_rule("all-reduce", "all-reduce-start", "reduce-scatter", formula="n: two devices are counted")
 def _all_reduce(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     return Work(_items(one))
 
 
 @_rule(
     "all-gather", "all-to-all", "collective-permute", "collective-broadcast", "send", "recv", "send-done", "recv-done",
-    "copy-start", "copy-done", "infeed", "outfeed", formula="0: moves data",
+    "copy-start", "copy-done", "infeed", "outfeed", "all-gather-start", "all-gather-done", "all-reduce-done",
+    "collective-permute-start", "collective-permute-done", "ragged-all-to-all", formula="0: moves data",
 )  # fmt: skip
 def _moved(one: Instruction, operands: Sequence[Instruction], combiner: Combiner) -> Work:
     return Work(0)

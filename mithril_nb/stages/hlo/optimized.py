@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 
+from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.given_lines import GivenLines, ReadSources
 from mithril_nb.stages.hlo.text import (
@@ -33,7 +35,11 @@ _MOVES = frozenset(
     {"dynamic-slice", "dynamic-update-slice", "get-tuple-element", "reshape", "bitcast", "copy", "transpose"}
 )
 """How a loop hands its body items, and stacks what the rounds give."""
+_DEVICES = re.compile(r", (?:replica_count|num_partitions)=\d+")
+"""The number of devices in the head of a module: groups of a collective that list none are all devices."""
 _USERS_FIRST = frozenset({"constant", "iota", "get-tuple-element", "broadcast"})
+_COMBINED = frozenset({"all-reduce", "all-gather", "reduce-scatter", "collective-permute"})
+"""Collectives of which XLA makes one with a tuple for its result."""
 _BODIES = frozenset({"calls", "body", "condition", "branch", "true_computation", "false_computation"})
 
 
@@ -84,6 +90,7 @@ class _Module:
         )
         self._op_names, self._read = op_names, read
         self._title, computations = read_module(text)
+        self._title += "".join(_DEVICES.findall(text.partition("\n")[0]))
         computations.sort(key=lambda one: not one.is_entry)
         self._computations = {computation.name: computation for computation in reversed(computations)}
         self._order, self._callees_first = _orders(computations, self._computations)
@@ -161,6 +168,30 @@ class _Module:
                 self._gather(line)
             if line.opcode in _MOVES:
                 self._ask_whose(line, self._moved_by(line))
+        self._share_combined(computation)
+
+    def _share_combined(self, computation: Computation) -> None:
+        """Give a collective that XLA combined from several the equations of all, and their blocks by bytes.
+
+        It has one name for all of them; each item of its result keeps the name of its collective.
+        """
+        items: dict[str, list[HloLine]] = {}
+        for line in computation.instructions:
+            if line.opcode == "get-tuple-element":
+                items.setdefault(line.operands[0], []).append(line)
+        for line in computation.instructions:
+            if line.opcode.endswith("-done") and line.name in items and line.operands:
+                items[line.operands[0]] = items[line.name]
+            if line.opcode.removesuffix("-start").removesuffix("-done") not in _COMBINED or line.name not in items:
+                continue
+            found = [(self._drafts[item.name], _bytes(item)) for item in items[line.name]]
+            if not any(one.equations for one, _ in found):
+                continue
+            draft = self._drafts[line.name]
+            draft.equations = tuple(sorted({id for one, _ in found for id in one.equations}, key=by_place))
+            draft.shares = blend((one.shares, weight) for one, weight in found)
+            draft.role = majority((one.role, weight) for one, weight in found)
+            draft.origin = "tagged" if draft.shares else None
 
     def _has_place(self, line: HloLine) -> bool:
         return not line.op_name or self._tags.is_in(line.op_name)
@@ -363,6 +394,10 @@ class _Module:
                     draft.shares, draft.origin = shares, "inferred"
                     draft.take_lines(callers)
                     draft.role = draft.role or majority((caller.role, 1.0) for caller in callers)
+
+
+def _bytes(line: HloLine) -> float:
+    return float(sum(ITEM_BYTES.get(spec.dtype, 1) * (spec.size or 0) for spec in line.specs))
 
 
 def _trips(line: HloLine) -> tuple[tuple[str, str], ...]:

@@ -7,8 +7,7 @@ on. So lines are counted here as MLIR writes them. What this cannot be sure of i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from jaxlib.mlir import ir
@@ -24,6 +23,7 @@ _PLAIN_REGIONS = frozenset(
 """Ops whose regions stand in the text as MLIR writes those of any op."""
 _COMMUTATIVE = frozenset(f"stablehlo.{name}" for name in "add and maximum minimum multiply or xor".split())
 _ASKS_USERS = (".constant", ".iota")
+_UNTOLD: tuple[tuple[str, ...], bool] = ((), False)
 _BARE_NAME = re.compile(r"[A-Za-z_][\w.$]*")
 _QUOTED_NAME = re.compile(r"[\w.$\- ]+")
 
@@ -56,37 +56,44 @@ class _Open:
         return False
 
 
-def traced_in_module(module: Any, tags: Tags, blocks: Mapping[str, str]) -> list[tuple[str, tuple[str, ...]]] | None:
-    """Return the ids of the ops of a module, in the order of its text, each with the ids of its equations.
+def traced_in_module(
+    module: Any, tags: Tags, ids: Sequence[str], outside: frozenset[str]
+) -> tuple[list[str], list[tuple[str, ...]]] | None:
+    """Return the ids of the ops of a module, in the order of its text, and for each the ids of its equations.
 
     Args:
         module: A `jaxlib.mlir.ir.Module`.
         tags: How the equations are marked in it.
-        blocks: The block of each equation by its id, in the order of the program.
+        ids: The ids of the equations, in the order of the program.
+        outside: Those of them that are in no block.
 
     Returns:
         What `read_stablehlo` finds in the text of the module; `None` if that has to be asked.
     """
     try:
-        return _Reader(module, tags, blocks).traced()
+        return _Reader(module, tags, ids, outside).traced()
     except _UnknownError:
         return None
 
 
 _Op = tuple[str, str, Any]
 """An op: its id, the names in its location, and MLIR's object."""
+_Told = tuple[list[str], list[tuple[str, ...]]]
+"""The ids of some ops, and for each those of its equations."""
 
 
 class _Reader:
-    def __init__(self, module: Any, tags: Tags, blocks: Mapping[str, str]):
-        self._module, self._tags, self._blocks = module, tags, blocks
+    def __init__(self, module: Any, tags: Tags, ids: Sequence[str], outside: frozenset[str]):
+        self._module, self._tags, self._outside = module, tags, outside
+        self._ids, self._order = ids, {id: place for place, id in enumerate(ids)}
+        self._has_blocks = len(outside) < len(ids)
         self._names = ir.AsmState(module.operation)
         self._line = 1  # that of the module itself
         self._calls: dict[str, list[tuple[str, str]]] = {}  # by function: which it calls, and the location of the call
 
-    def traced(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the ids of the ops with those of their equations."""
-        main: list[tuple[str, tuple[str, ...]]] = []
+    def traced(self) -> _Told:
+        """Return the ids of the ops, and those of their equations."""
+        main: _Told = [], []
         others: dict[str, list[_Op]] = {}
         first = 0  # how many functions stand before `main`
         for one in self._module.body.operations:
@@ -101,12 +108,13 @@ class _Reader:
                 self._line += 1
             elif one.operation.name != "sdy.mesh":
                 raise _UnknownError
-        callers = callers_of(self._calls, self._tags, self._blocks)
-        told = [
-            [(f"@{name}", self._in_order(callers[name])), *self._told(ops, callers[name])]
-            for name, ops in others.items()
-        ]
-        return [one for part in (*told[:first], main, *told[first:]) for one in part]
+        callers = callers_of(self._calls, self._tags, self._order)
+        told: list[_Told] = []
+        for name, ops in others.items():
+            ids, equations = self._told(ops, callers[name])
+            told.append(([f"@{name}", *ids], [self._in_order(callers[name]), *equations]))
+        told.insert(first, main)
+        return [id for ids, _ in told for id in ids], [one for _, equations in told for one in equations]
 
     # Reading the objects
 
@@ -171,10 +179,12 @@ class _Reader:
 
     # From places to equations
 
-    def _told(self, ops: Iterable[_Op], callers: set[str]) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the ids of the ops of a function with those of their equations, given who calls it."""
-        blocks, places = self._blocks, {}
-        found: list[tuple[str, tuple[str, ...]]] = []
+    def _told(self, ops: Iterable[_Op], callers: set[str]) -> _Told:
+        """Return the ids of the ops of a function, and those of their equations, given who calls it."""
+        order, outside, has_blocks = self._order, self._outside, self._has_blocks
+        places: dict[str, tuple[tuple[str, ...], bool]] = {}
+        found: list[str] = []
+        told: list[tuple[str, ...]] = []
         left: list[tuple[int, Any]] = []
 
         def told_by(place: str) -> tuple[tuple[str, ...], bool]:
@@ -182,53 +192,48 @@ class _Reader:
             if known is None:
                 if len(places) > 1000:  # those of one equation stand together
                     places.clear()
-                ids = self._in_order(ids_of(place, callers, self._tags, blocks))
-                known = places[place] = ids, any([blocks[id] for id in ids])
+                ids = self._in_order(ids_of(place, callers, self._tags, order))
+                known = places[place] = ids, not outside.issuperset(ids)
             return known
 
         def told_of(op: Any, place: str) -> tuple[tuple[str, ...], bool]:
             known = told_by(place)
-            if known[1] or not op.name.endswith(_ASKS_USERS):
+            if known[1] or not has_blocks or not op.name.endswith(_ASKS_USERS):
                 return known
             # Users stand behind: none of those whose own location tells nothing knows more when this one asks.
             near = [one for user in _users(op.results) if (one := told_by(self._place(user)))[1]]
             return (near[0][0] if len(near) == 1 else ()) if not known[0] else known[0], bool(near)
 
         for id, place, op in ops:
-            equations, has_block = told_of(op, place)
+            equations, has_block = places.get(place, _UNTOLD)
             if not has_block:
-                left.append((len(found), op))
-            found.append((id, equations))
-        if left and self._has_blocks:
-            _infer(found, left, lambda op: told_of(op, self._place(op))[0])
-        return found
-
-    @cached_property
-    def _has_blocks(self) -> bool:
-        return any(self._blocks.values())
+                equations, has_block = told_of(op, place)
+                if not has_block and has_blocks:
+                    left.append((len(found), op))
+            found.append(id)
+            told.append(equations)
+        if left:
+            _infer(told, left, lambda op: told_of(op, self._place(op))[0])
+        return found, told
 
     def _in_order(self, ids: Collection[str]) -> tuple[str, ...]:
-        known = [id for id in ids if id in self._blocks]
-        return tuple(known) if len(known) < 2 else tuple(sorted(known, key=self._order.__getitem__))
-
-    @cached_property
-    def _order(self) -> dict[str, int]:
-        return {id: place for place, id in enumerate(self._blocks)}
+        known = [self._order[id] for id in ids if id in self._order]
+        return tuple([self._ids[place] for place in sorted(known)])
 
 
 def _infer(
-    found: list[tuple[str, tuple[str, ...]]],
+    told: list[tuple[str, ...]],
     left: list[tuple[int, Any]],
     equations_of: Callable[[Any], tuple[str, ...]],
 ) -> None:
     """Give ops without a block the equations of their operands or users, where these tell them.
 
     Args:
-        found: What is known so far, and is completed.
-        left: The ops without a block, each with its place in `found`.
+        told: The equations of each op as far as they are known; is completed.
+        left: The ops without a block, each with its place in `told`.
         equations_of: Gives the equations that the location of an op tells.
     """
-    order = {op: _Open(found[at][1]) for at, op in left}
+    order = {op: _Open(told[at]) for at, op in left}
     others: dict[Any, _Open] = {}
 
     def near(op: Any) -> _Open:
@@ -247,7 +252,7 @@ def _infer(
         if not sum([one.settle() for one in (*order.values(), *reversed(order.values()))]):
             break
     for at, op in left:
-        found[at] = found[at][0], order[op].equations
+        told[at] = order[op].equations
 
 
 def _function(one: Any) -> tuple[str, Any]:

@@ -33,6 +33,11 @@ _WINDOW = re.compile(r"window=\{[^}]*?size=([\dx]+)")
 _TRIPS = re.compile(r'known_trip_count\\?"?:?=?\{\\?"n\\?"?[:=]\\?"(\d+)')
 _ESTIMATED = re.compile(r'(flops|transcendentals|bytes_accessed)\\?"?\s*:\s*\\?"?(-?\d+)')
 _ATTRIBUTE = re.compile(r", ([A-Za-z_]\w*)=")
+_GROUPS = re.compile(
+    r"\[[\d,]+\]<=\[[\d,]+\](?:T\([\d,]+\))?"
+    r"|(?:maximal_)?mesh\[[^\]]*\](?:, device_ids=\((?:[^()]|\([^()]*\))*\))? \{[^}]*\}"
+)
+"""Groups of devices that are no lists: an iota, or axes of a mesh, as XLA writes them since JAX 0.12."""
 _BRACKET = re.compile(rf"{_QUOTED}|[(){{}}\[\]]")
 _BRACES = r"\{(?:[^{}\"]++|" + _QUOTED + r")*+\}"
 for _ in range(4):  # as deep as XLA nests them
@@ -270,6 +275,8 @@ def attribute_pairs(attributes: str) -> tuple[tuple[str, str], ...]:
     Examples:
         >>> attribute_pairs(", dimensions={0,1}, to_apply=%add.1")
         (('dimensions', '{0,1}'), ('to_apply', '%add.1'))
+        >>> attribute_pairs(", replica_groups=mesh['a'=2,'b'=4] {'b'}, dimensions={0}")[0]
+        ('replica_groups', "mesh['a'=2,'b'=4] {'b'}")
     """
     return _pairs(attributes) if "=" in attributes else ()
 
@@ -280,7 +287,10 @@ def _pairs(attributes: str) -> tuple[tuple[str, str], ...]:
     place = 0
     while (match := _ATTRIBUTE.search(attributes, place)) is not None:
         start = match.end()
-        if attributes[start : start + 1] in ("{", "("):
+        groups = _GROUPS.match(attributes, start)
+        if groups is not None:
+            end = groups.end()
+        elif attributes[start : start + 1] in ("{", "("):
             end = _closing(attributes, start) + 1
         else:
             quoted = re.compile(_QUOTED).match(attributes, start)

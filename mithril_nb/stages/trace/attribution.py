@@ -40,6 +40,11 @@ _MADE_BY_AUTODIFF = frozenset(
 """What reverse mode adds between the blocks: sums of cotangents, and zeros where none came."""
 
 
+def are_all_in_blocks(trace: Trace) -> bool:
+    """Whether it is certain that every equation is in a block, whichever it is: the function that made it is one."""
+    return trace.outline.have_frames and bool(_whole(trace))
+
+
 class Attribution:
     """Block, role and origin of every equation of one program.
 
@@ -59,10 +64,11 @@ class Attribution:
             roles: dict[str, Role | None] = {id: _role(scopes) for id, scopes in said.items()}
         else:
             updates = _optimizer_work(sites)
-            roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
-        # A function of ours that only calls a model is no block.
-        self._is_ours = jax_versions.library_of(trace.starts.rpartition(":")[0]) == "mithril_nb"
-        whole = "" if self._is_ours else trace.function
+            if updates or any(scopes.is_backward for scopes in said.values()):
+                roles = roles_of(trace.closed.jaxpr, top, updates, lifted, _new_versions(trace))
+            else:  # nothing depends on a gradient
+                roles = dict.fromkeys(said, "forward")
+        self._is_ours, whole = _is_ours(trace), _whole(trace)
         paths = {id: "/".join((*path, *said[id].path)) or whole for id, path in functions.items()}
         self._functions = {
             id: path for id, path in paths.items() if path and (roles[id] != "update" or id not in updates)
@@ -314,6 +320,15 @@ class Attribution:
                 if not jax_versions.is_literal(atom):
                     arrive(atom, flow)
         return [flows.get(var, _NONE) for var in jaxpr.invars]
+
+
+def _is_ours(trace: Trace) -> bool:
+    return jax_versions.library_of(trace.starts.rpartition(":")[0]) == "mithril_nb"
+
+
+def _whole(trace: Trace) -> str:
+    """Return the block of what the function does itself; one of ours that only calls a model is no block."""
+    return "" if _is_ours(trace) else trace.function
 
 
 def _put_back_hoisted(sites: list[Site]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -69,6 +69,50 @@ def each_equation(jaxpr: Any) -> Iterator[Any]:
                     yield from walk(jax_versions.open_jaxpr(body))
 
     return walk(jaxpr)
+
+
+class Outline(NamedTuple):
+    """What a jaxpr holds, before anything is asked of its equations.
+
+    Attributes:
+        ids: The ids of all equations, parents before their bodies.
+        inside: For each equation with a body, by its place in `ids`, how many of these it is with all inside of it.
+        names: The scopes around them, and the names of the functions that they call.
+        have_frames: Whether JAX kept with each of them the Python that made it.
+    """
+
+    ids: list[str]
+    inside: dict[int, int]
+    names: set[str]
+    have_frames: bool
+
+
+def outline_of(jaxpr: Any) -> Outline:
+    """Return the outline of a jaxpr; a body that is shared is read once."""
+    known: dict[int, Outline] = {}
+    names: set[str] = set()
+
+    def read(jaxpr: Any) -> Outline:
+        ids: list[str] = []
+        inside: dict[int, int] = {}
+        have_frames = True
+        for index, equation in enumerate(jaxpr.eqns):
+            names.update([scope for scope, _ in jax_versions.name_stack(equation)])
+            if "name" in equation.params:
+                names.add(str(equation.params["name"]))
+            have_frames &= equation.source_info.traceback is not None
+            place = len(ids)
+            ids.append(str(index))
+            for prefix, body in jax_versions.bodies(equation):
+                plain = jax_versions.open_jaxpr(body)
+                own = known[id(plain)] if id(plain) in known else known.setdefault(id(plain), read(plain))
+                inside.update({len(ids) + at: count for at, count in own.inside.items()})
+                ids += [f"{index}.{prefix}{id}" for id in own.ids]
+                inside[place] = len(ids) - place
+                have_frames &= own.have_frames
+        return Outline(ids, inside, names, have_frames)
+
+    return read(jaxpr)
 
 
 def sites_of(jaxpr: Any) -> tuple[list[Site], list[Site]]:

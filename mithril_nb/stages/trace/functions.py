@@ -123,7 +123,9 @@ def _persons(traceback: Any) -> Codes:
     One that calls itself stands there once: what matters is which function it is, and not how often it is entered.
     """
     frames = reversed(jax_versions.frames(traceback))
-    return tuple(dict.fromkeys(code for code in frames if jax_versions.library_of(code.co_filename) is None))
+    persons = (code for code in frames if jax_versions.library_of(code.co_filename) is None)
+    # Code objects of different files may be equal.
+    return tuple({(code, code.co_filename): code for code in persons}.values())
 
 
 @lru_cache(maxsize=8192)

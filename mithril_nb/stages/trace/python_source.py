@@ -9,7 +9,7 @@ import ast
 import linecache
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place
@@ -113,19 +113,27 @@ def _shown(
 
 
 def source_of_model(
-    text: str, blocks: Mapping[int, str], equations: Sequence[Equation]
+    text: str, blocks: Mapping[int, str], equations: Sequence[Equation], places: Mapping[str, Place]
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the Python that builds a model, and an instruction for each line that adds a block.
+
+    Below it are the functions in which the equations of no block were made, such as those of a loss.
 
     Args:
         text: The Python.
         blocks: Path of the block that a line adds, by the line's number.
         equations: The equations.
+        places: Where the equations of no block were made, by their ids.
     """
     found = []
     for line, block in sorted(blocks.items()):
         inside = [one for one in equations if one.block == block or one.block.startswith(f"{block}/")]
         found.append(_instruction(f"{MODEL}:{line}", line, inside))
+    if places:
+        below, others = source_of_functions(places, equations)
+        first = text.count("\n") + 1
+        text = f"{text}\n{below}"
+        found += [replace(one, line=one.line + first) for one in others]
     return text, tuple(found)
 
 

@@ -15,6 +15,10 @@ Rule = Callable[[Site, int], int]
 """Returns the mark that an equation without a body passes on, from the marks that arrive."""
 
 
+Known = dict[int, dict[tuple[int, ...], list[int]]]
+"""For the equations of a body, by their list's `id`: the marks that come out of it, by those that went in."""
+
+
 class Wiring(NamedTuple):
     """How a body is connected to the equation that holds it.
 
@@ -69,6 +73,7 @@ def forwards(
     given: Sequence[int],
     rule: Rule,
     enter: Callable[[Site, int, list[int]], list[int]] | None = None,
+    known: Known | None = None,
 ) -> list[int]:
     """Carry marks from inputs to outputs; return those of the outputs.
 
@@ -78,7 +83,9 @@ def forwards(
         given: The marks of its inputs.
         rule: Gives the mark of the results of an equation.
         enter: Gives the marks of the inputs of a body, from its equation, the place of the body and the marks outside.
+        known: What is known of the bodies of loops so far.
     """
+    known = {} if known is None else known
     marks: dict[Any, int] = {var: mark for var, mark in zip(jaxpr.invars, given, strict=True) if mark}
     for site in body:
         equation = site.equation
@@ -99,13 +106,12 @@ def forwards(
                 inputs = [operands[at] for at in wiring.operands]
             if enter is not None:
                 inputs = enter(site, place, inputs)
-            while True:
-                outputs = forwards(wiring.jaxpr, wiring.sites, inputs, rule, enter)
-                before = list(inputs)
-                for to, of in wiring.carried:
-                    inputs[to] |= outputs[of]
-                if inputs == before:
-                    break
+            outputs = _rounds(
+                inputs,
+                [(of, to) for to, of in wiring.carried],
+                lambda given, wiring=wiring: forwards(wiring.jaxpr, wiring.sites, given, rule, enter, known),
+                known.setdefault(id(wiring.sites), {}),
+            )
             if wiring.results is not None:
                 results = [one | made for one, made in zip(results, outputs, strict=True)]
             elif site.primitive != "while":  # how often it goes round is no part of what it gives
@@ -121,6 +127,7 @@ def backwards(
     rule: Rule,
     alone: Set[str] = frozenset(),
     seen: dict[tuple[str, int], list[int]] | None = None,
+    known: Known | None = None,
 ) -> list[int]:
     """Carry marks from outputs to inputs; return those of the inputs.
 
@@ -131,7 +138,9 @@ def backwards(
         rule: Gives the mark of the operands of an equation; of one with bodies, of the operand that chooses one.
         alone: Ids of loops of which each round is looked at alone.
         seen: Takes the marks of the inputs of each body, by the id of its equation and its place.
+        known: What is known of the bodies of loops so far.
     """
+    known = {} if known is None else known
     marks: dict[Any, int] = {}
 
     def mark(atom: Any, one: int) -> None:
@@ -155,13 +164,12 @@ def backwards(
             outputs = [whole] * len(wiring.jaxpr.outvars) if wiring.results is None else list(results)
             if site.id in alone:
                 outputs = [0] * len(outputs)
-            while True:
-                inputs = backwards(wiring.jaxpr, wiring.sites, outputs, rule, alone, seen)
-                before = list(outputs)
-                for of, to in wiring.carried if site.id not in alone else ():
-                    outputs[to] |= inputs[of]
-                if outputs == before:
-                    break
+            inputs = _rounds(
+                outputs,
+                wiring.carried if site.id not in alone else (),
+                lambda wanted, wiring=wiring: backwards(wiring.jaxpr, wiring.sites, wanted, rule, alone, seen, known),
+                known.setdefault(id(wiring.sites), {}),
+            )
             if seen is not None:
                 seen[site.id, place] = inputs
             whole |= _union(inputs)
@@ -171,6 +179,37 @@ def backwards(
         for atom, one in zip(equation.invars, operands, strict=True):
             mark(atom, choice if one is None else one)
     return [marks.get(var, 0) for var in jaxpr.invars]
+
+
+def _rounds(
+    given: list[int],
+    carried: Sequence[tuple[int, int]],
+    follow: Callable[[list[int]], list[int]],
+    known: dict[tuple[int, ...], list[int]],
+) -> list[int]:
+    """Follow the marks that go into a body, until nothing changes from round to round; return those that come out.
+
+    A body is followed once with the same marks, as that of a loop in a loop in a loop would be asked for them in each
+    round of each: only the last time, when all that it notes is final, it is followed again.
+
+    Args:
+        given: The marks that go in; is completed.
+        carried: Pairs of the place where a mark comes out, and of the place where it goes in again.
+        follow: Follows the marks through the body.
+        known: What came out so far, by what went in.
+    """
+    if not carried:
+        return follow(given)
+    while True:
+        key = tuple(given)
+        is_new = key not in known
+        if is_new:
+            known[key] = follow(list(given))
+        made = known[key]
+        for of, to in carried:
+            given[to] |= made[of]
+        if tuple(given) == key:
+            return made if is_new else follow(given)
 
 
 def _of(marks: dict[Any, int], atoms: Sequence[Any]) -> list[int]:

@@ -12,7 +12,6 @@ import sys
 from typing import Any, Protocol
 
 from mithril_nb.stages import jax_versions
-from mithril_nb.stages.trace.equations import each_equation
 
 
 class Marks(Protocol):
@@ -35,6 +34,9 @@ class Marks(Protocol):
 class Tags:
     """How equations are marked in one program, with a marker that none of its own scopes contains.
 
+    Args:
+        names: Names that no tag may look like: of the program, of its scopes, and of the functions that it calls.
+
     Attributes:
         marker: What every tag starts with.
         joint: Separates the parts of an id.
@@ -50,27 +52,12 @@ class Tags:
     are_unique = True
     most_callers = sys.maxsize
 
-    def __init__(self, scopes: set[str]):
+    def __init__(self, names: set[str]):
         number = 0
-        while any(f"mnb{number or ''}#" in scope for scope in scopes):
+        while any(f"mnb{number or ''}#" in name for name in names):
             number += 1
         self.marker = f"mnb{number or ''}#"
         self._pattern = re.compile(re.escape(self.marker) + r"([b\d.]+)~")
-
-    @classmethod
-    def of(cls, name: str, jaxpr: Any) -> Tags:
-        """Return the tags for a program: no scope in it, and no function that it calls, looks like one.
-
-        Args:
-            name: Name of the program.
-            jaxpr: Its jaxpr, open.
-        """
-        found = {name}
-        for equation in each_equation(jaxpr):
-            found.update([scope for scope, _ in jax_versions.name_stack(equation)])
-            if "name" in equation.params:
-                found.add(str(equation.params["name"]))
-        return cls(found)
 
     def path(self, op_name: str) -> tuple[str, ...]:
         """Return the relative paths in an op name, from the outside in.

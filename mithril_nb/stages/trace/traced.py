@@ -10,15 +10,17 @@ from typing import Any
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.collector import paused_collector
+from mithril_nb.stages.once import Once
 from mithril_nb.stages.param_names import which_are_params
 from mithril_nb.stages.records import UNATTRIBUTED, Equation, Origin, Range, Role
-from mithril_nb.stages.trace.attribution import Attribution
+from mithril_nb.stages.trace.attribution import Attribution, are_all_in_blocks
+from mithril_nb.stages.trace.collectives import collective_params, partitioned_ids
 from mithril_nb.stages.trace.equations import Site, plain_params, sites_of
 from mithril_nb.stages.trace.kernels import kernel_params
 from mithril_nb.stages.trace.param_blocks import common_block, users_of_inputs
 from mithril_nb.stages.trace.python_source import MODEL, Place
 from mithril_nb.stages.trace.tracing import Trace
-from mithril_nb.stages.trace.user_lines import Lines, lines_of
+from mithril_nb.stages.trace.user_lines import Lines, Span, lines_of
 
 _CONTRACTIONS = frozenset({"dot_general", "conv_general_dilated", "ragged_dot_general"})
 MOVERS = frozenset({"transpose", "reshape", "convert_element_type", "squeeze", "broadcast_in_dim", "copy"})
@@ -47,30 +49,54 @@ class Input:
 
 
 class Program:
-    """A traced program with its provenance.
+    """A traced program with its provenance, worked out when it is first asked for: who only wants links needs none.
 
     Attributes:
         trace: The trace.
-        top: Sites of its equations, without those of nested jaxprs.
-        sites: Sites of all its equations.
-        inputs: What it takes.
         model: The Python that builds the model that it is a program of, or `""`; the label of its lines is `"model"`.
         tags: How its equations are marked in later stages.
     """
 
-    def __init__(self, trace: Trace, params: Sequence[str], source: tuple[str, Mapping[int, str]] | None = None):
+    def __init__(
+        self,
+        trace: Trace,
+        params: Sequence[str],
+        source: tuple[str, Mapping[int, str]] | None = None,
+        requested_at: Span | None = None,
+    ):
         self.trace = trace
-        self.top, self.sites = sites_of(trace.closed.jaxpr)
-        self._attribution = Attribution(trace, self.top, self.sites)
+        self._requested_at = requested_at
+        self._params = params
+        self._attributed = Once(self._attribute)
         self.model = "" if source is None else source[0]
         self._adding = {block: line for line, block in source[1].items()} if source is not None else {}
         self._told: dict[Lines, tuple[str, str, Range | None]] = {}  # most equations share a line with others
-        self.inputs = self._inputs(self._attribution, params)
+        self._inputs = Once(self._find_inputs)
         self.tags = trace.tags
+
+    def _attribute(self) -> tuple[list[Site], list[Site], Attribution]:
+        with paused_collector():
+            top, sites = sites_of(self.trace.closed.jaxpr)
+            return top, sites, Attribution(self.trace, top, sites)
+
+    @property
+    def top(self) -> list[Site]:
+        """Sites of its equations, without those of nested jaxprs."""
+        return self._attributed.get()[0]
+
+    @property
+    def sites(self) -> list[Site]:
+        """Sites of all its equations."""
+        return self._attributed.get()[1]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """What it takes."""
+        return self._inputs.get()
 
     @cached_property
     def _lines(self) -> Mapping[str, Lines]:
-        return lines_of(self.trace, self.top)
+        return lines_of(self.trace, self.top, self._requested_at)
 
     @cached_property
     def labels(self) -> dict[str, str]:
@@ -79,33 +105,39 @@ class Program:
 
     @cached_property
     def equations(self) -> tuple[Equation, ...]:
-        """Its equations as records, in the order of the sites; who only wants links needs none."""
+        """Its equations as records, in the order of the sites."""
+        _, sites, found = self._attributed.get()
         with paused_collector():
-            found = self._attribution
-            return tuple([self._record(site, self._lines[site.id], *found[site.id]) for site in self.sites])
+            return tuple([self._record(site, self._lines[site.id], *found[site.id]) for site in sites])
 
     @cached_property
     def by_id(self) -> dict[str, Equation]:
         """The same by id."""
         return {equation.id: equation for equation in self.equations}
 
+    @property
+    def ids(self) -> Sequence[str]:
+        """The ids of its equations, in the order of the sites."""
+        return self.trace.outline.ids
+
     @cached_property
-    def blocks(self) -> dict[str, str]:
-        """The block of each equation by its id."""
-        return {site.id: self._attribution[site.id][0] for site in self.sites}
+    def outside(self) -> frozenset[str]:
+        """Ids of the equations that are in no block."""
+        if are_all_in_blocks(self.trace):
+            return frozenset()
+        _, sites, found = self._attributed.get()
+        return frozenset([site.id for site in sites if found[site.id][0] == UNATTRIBUTED])
+
+    @cached_property
+    def _partitioned(self) -> frozenset[str]:
+        return partitioned_ids(self.trace.closed.jaxpr, self.top, self.sites, self.trace.is_sharded)
 
     def instructions(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the ids of the instructions of its jaxpr with those of their equations: a call has all of its body."""
-
-        def inside(site: Site) -> Iterator[str]:
-            yield site.id
-            for _, body in site.bodies:
-                for child in body:
-                    yield from inside(child)
-
         yield from ((id, (id,)) for id in (f"arg{index}" for index in range(len(self.trace.inputs))))
-        for site in self.sites:
-            yield site.id, tuple(inside(site)) if site.bodies else (site.id,)
+        ids, inside, _, _ = self.trace.outline
+        for place, id in enumerate(ids):
+            yield id, tuple(ids[place : place + inside[place]]) if place in inside else (id,)
 
     @property
     def places(self) -> dict[str, Place]:
@@ -125,7 +157,7 @@ class Program:
         if self._adding:
             source = self._model_source(block)
             told = (source, told[1], None) if source else told
-        return record_of(site, block, role, origin, *told)
+        return record_of(site, block, role, origin, *told, is_partitioned=site.id in self._partitioned)
 
     def _sources(self, lines: Lines) -> tuple[str, str, Range | None]:
         """Return the user's line, the line of the library, and the range of the user's expression."""
@@ -139,12 +171,13 @@ class Program:
             block = block.rpartition("/")[0]
         return f"{MODEL}:{self._adding[block]}" if block else ""
 
-    def _inputs(self, attribution: Attribution, params: Sequence[str]) -> tuple[Input, ...]:
+    def _find_inputs(self) -> tuple[Input, ...]:
+        top, _, attribution = self._attributed.get()
         owners = [attribution.owner(leaf) for leaf in self.trace.inputs]
-        are_params = which_are_params(self.trace.arguments, [leaf.name for leaf in self.trace.inputs], params)
+        are_params = which_are_params(self.trace.arguments, [leaf.name for leaf in self.trace.inputs], self._params)
         users = [frozenset[str]()] * len(owners)
         if any(is_param and not owner for owner, is_param in zip(owners, are_params, strict=True)):
-            users = users_of_inputs(self.trace.closed.jaxpr, self.top, lambda id: attribution[id][:2])
+            users = users_of_inputs(self.trace.closed.jaxpr, top, lambda id: attribution[id][:2])
         found: list[Input] = []
         for leaf, owner, is_param, blocks in zip(self.trace.inputs, owners, are_params, users, strict=True):
             block = owner or common_block(blocks) if is_param else owner
@@ -185,6 +218,7 @@ def record_of(
     source: str = "",
     library_source: str = "",
     source_range: Range | None = None,
+    is_partitioned: bool = False,
 ) -> Equation:
     """Return an equation as a record, with what is known of whose it is.
 
@@ -196,6 +230,7 @@ def record_of(
         source: Line of Python it comes from.
         library_source: Line of the library that this line called.
         source_range: The range of the expression on that line.
+        is_partitioned: Whether XLA's partitioner decides what it sends to other devices.
     """
     return Equation(
         site.id,
@@ -207,7 +242,7 @@ def record_of(
         source,
         site.repeats,
         site.is_call,
-        plain_params(site.equation) + kernel_params(site.equation),
+        plain_params(site.equation) + kernel_params(site.equation) + collective_params(site, is_partitioned),
         origin,
         site.is_used,
         site.constants,

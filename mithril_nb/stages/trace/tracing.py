@@ -15,6 +15,8 @@ from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.jax_versions import jaxpr_as_fun, spec_of
 from mithril_nb.stages.param_names import DEFAULT, check_params, names_of_params
+from mithril_nb.stages.trace.collectives import divided
+from mithril_nb.stages.trace.equations import Outline, outline_of
 from mithril_nb.stages.trace.tags import Tags
 
 _LONGEST_NAME = 60
@@ -52,6 +54,7 @@ class Trace:
         function: The function's own name, whatever the program is called; of an object that is called, its class.
         starts: Where the function begins, as `"file.py:12"`, or `""`.
         traced: What JAX made of it.
+        is_sharded: For each of its inputs whether it is divided among several devices.
     """
 
     name: str
@@ -64,11 +67,17 @@ class Trace:
     function: str
     starts: str
     traced: jax.stages.Traced
+    is_sharded: tuple[bool, ...]
+
+    @cached_property
+    def outline(self) -> Outline:
+        """What it holds, before anything is asked of its equations."""
+        return outline_of(self.closed.jaxpr)
 
     @cached_property
     def tags(self) -> Tags:
         """How its equations are marked in later stages."""
-        return Tags.of(self.name, self.closed.jaxpr)
+        return Tags({self.name} | self.outline.names)
 
     @cached_property
     def sizes_without_numbers(self) -> tuple[str, ...]:
@@ -131,7 +140,8 @@ def trace(fn: Callable[..., Any], args: tuple[Any, ...], name: str | None = None
         program.__name__ = program.__qualname__ = title
         return program
 
-    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced)
+    is_sharded = divided(jax.tree.leaves(args), traced)
+    return Trace(title, closed, tuple(arguments), inputs, outputs, donated, call, *_function(fn), traced, is_sharded)
 
 
 def trace_up_to_failure(

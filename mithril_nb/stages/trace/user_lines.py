@@ -8,6 +8,7 @@ and take the line of the equation that holds them.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -50,12 +51,22 @@ class Lines(NamedTuple):
     library: Span | None = None
 
 
-def lines_of(trace: Trace, top: Sequence[Site]) -> dict[str, Lines]:
+def calling_line() -> Span | None:
+    """Return the expression of the user that this thread evaluates now, the innermost one; `None` without one."""
+    frame = sys._getframe(1)
+    while frame is not None and _kind(frame.f_code.co_filename) != _USER:
+        frame = frame.f_back
+    return None if frame is None else _span(frame.f_code, frame.f_lasti)
+
+
+def lines_of(trace: Trace, top: Sequence[Site], requested_at: Span | None = None) -> dict[str, Lines]:
     """Return the lines behind each equation of a program, by its id.
 
     Args:
         trace: The program.
         top: Sites of its equations, without those of nested jaxprs.
+        requested_at: The user's call that requested a program of this package, such as a train step: the line of
+            what no other code of the user contributed to.
     """
     found: dict[str, Lines] = {}
 
@@ -71,7 +82,7 @@ def lines_of(trace: Trace, top: Sequence[Site]) -> dict[str, Lines]:
 
     start = jax_versions.start_of(trace.closed.jaxpr)
     # What JAX computes around the user's function, such as the cotangent that a gradient starts with.
-    visit(top, Lines(_start(trace.starts) or _start(start)), _library_start(start))
+    visit(top, Lines(_start(trace.starts) or _start(start) or requested_at), _library_start(start))
     return found
 
 
@@ -153,11 +164,19 @@ def _choose(files: Iterable[str]) -> tuple[int | None, int | None]:
     return None, library
 
 
-@lru_cache(maxsize=8192)
 def _span(code: CodeType, offset: int) -> Span:
+    return Span(code.co_filename, *_range(code, offset))
+
+
+@lru_cache(maxsize=8192)
+def _range(code: CodeType, offset: int) -> tuple[int, int | None, int, int | None]:
+    """Return first line, column, last line and end column of an instruction.
+
+    The file is not among them: Python's code objects are equal if only their files differ.
+    """
     line, end_line, column, end_column = next(islice(code.co_positions(), offset // 2, None), (None,) * 4)
     first = line or code.co_firstlineno
-    return Span(code.co_filename, first, column, end_line or first, end_column)
+    return first, column, end_line or first, end_column
 
 
 @lru_cache(maxsize=1024)

@@ -7,6 +7,8 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST
 
+COMMUNICATION = ("payload_bytes", "wire_bytes")
+"""Figures that data leave out where they are 0: most programs send nothing to other devices."""
 _WIDEST = 40
 """About how many letters of a formula a cell shows."""
 
@@ -17,8 +19,10 @@ def value_of(figures: Mapping[str, Any], key: str) -> Any:
     Examples:
         >>> value_of({"flops": None, "formulas": {"flops": "2·B"}}, "flops"), value_of({"params": 3}, "params")
         ('2·B', 3)
+        >>> value_of({"flops": 5}, "wire_bytes"), value_of({"wire_bytes": None}, "wire_bytes")
+        (0, None)
     """
-    value = figures.get(key)
+    value = figures.get(key, 0 if key in COMMUNICATION else None)
     return figures.get("formulas", {}).get(key) if value is None else value
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.stages.places import told_lines
-from mithril_nb.viz.costs.formulas import short_formula, value_of
+from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.costs.table import cost_css
 from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.highlight import highlighted
@@ -22,6 +22,8 @@ _COLUMNS: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("FLOPs", "flops", "unknown", flops),
     ("transcendentals", "transcendentals", "unknown", si),
     ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
+    ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
+    ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
     ("time", "time_s", "", seconds),
 )
 """Title, key, the key of how many are unknown, and the format."""
@@ -91,7 +93,7 @@ def _table(data: Data) -> Iterator[str]:
         style = f' style="background:color-mix(in srgb,var(--cost) {heat}%,transparent)"' if heat else ""
         yield f'<tr class="{kind}"{style}>'
         for (_, key, _, _), cell in zip((*shown, ("", "", "", str)), _cells(figures, shown), strict=True):
-            value = value_of(figures or {}, key)
+            value = value_of(figures or {}, key) if key else None
             title = value if isinstance(value, str) else "" if value is None else exact(value)
             yield f'<td title="{escaped(title)}">{escaped(cell)}</td>' if title else f"<td>{escaped(cell)}</td>"
         code = _code(text) if kind == "code" else escaped(text)
@@ -116,7 +118,10 @@ def _code(text: str) -> str:
 
 def _shown(data: Data) -> tuple[tuple[str, str, str, Callable[[float | None], str]], ...]:
     """Return the columns that are not empty."""
-    return tuple(one for one in _COLUMNS if one[0] in ("FLOPs", "bytes") or value_of(data["total"], one[1]))
+    total = data["total"]
+    communicating = [key for key in COMMUNICATION if value_of(total, key) != 0]
+    always = ("flops", "bytes_accessed", *communicating)
+    return tuple(one for one in _COLUMNS if one[1] in always or value_of(total, one[1]))
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from mithril_nb.viz.costs.blocks import Branch, path_text, times, tree_of, unnumbered
 from mithril_nb.viz.costs.fields import Data
-from mithril_nb.viz.costs.formulas import added, value_of
+from mithril_nb.viz.costs.formulas import COMMUNICATION, added, value_of
 
 MOST_ROWS = 40
 """About as many as a notebook shows without a scroll bar of its own."""
@@ -21,7 +21,8 @@ _MOST_NAMES = 8
 _APART = 0.25
 """How much of its FLOPs a layer may have more or less than the first of its stack."""
 _OWN, _PROGRAM = "(self)", "program"
-_FIGURES = ("flops", "transcendentals", "bytes_accessed", "params")
+_FIGURES = ("flops", "transcendentals", "bytes_accessed", "params", *COMMUNICATION)
+_UNKNOWN = ("unknown", "unknown_bytes", "unknown_communication")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,7 @@ def folded_rows(sources: Sequence[Mapping[str, Data]], figure: str = "flops", mo
         figures = by_block.get(path, {})
         roles = tuple((role, of.get("flops")) for role, of in figures.get("roles", {}).items())
         formulas = tuple(figures.get("formulas", {}).items())
-        return *(figures.get(key) for key in (*_FIGURES, "unknown", "unknown_bytes")), roles, formulas
+        return *(figures.get(key) for key in (*_FIGURES, *_UNKNOWN)), roles, formulas
 
     def built_alike(path: str) -> Hashable:
         return by_block.get(path, {}).get("params")
@@ -123,7 +124,7 @@ def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
         return parts[0]
 
     def of(key: str) -> int | None:
-        values = [one.get(key) for one in parts]
+        values = [one.get(key, 0 if key in COMMUNICATION else None) for one in parts]
         known = sum(value for value in values if value)
         is_open = None in values and (not known or (total is not None and total.get(key) is None))
         return None if is_open else known
@@ -134,8 +135,7 @@ def summed(parts: Sequence[Data], total: Data | None = None) -> Data:
     return {
         **{key: of(key) for key in _FIGURES},
         "time_s": math.fsum(spans) if spans else None,
-        "unknown": sum(one.get("unknown") or 0 for one in parts),
-        "unknown_bytes": sum(one.get("unknown_bytes") or 0 for one in parts),
+        **{key: sum(one.get(key) or 0 for one in parts) for key in _UNKNOWN},
         "roles": {
             role: {"flops": sum(one.get("roles", {}).get(role, {}).get("flops") or 0 for one in parts)}
             for role in roles

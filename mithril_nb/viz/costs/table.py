@@ -10,9 +10,9 @@ from textwrap import wrap
 from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
-from mithril_nb.viz.costs.formulas import short_formula, value_of
+from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.costs.rows import Row, flat_rows, folded_rows, share_of, summed
-from mithril_nb.viz.costs.table_notes import has_params, notes, unknowns
+from mithril_nb.viz.costs.table_notes import communicates, communication, has_params, notes, unknowns
 from mithril_nb.viz.escape import block_key, escaped, one_line
 from mithril_nb.viz.palette import HUES, hue_of, hues_of_blocks
 from mithril_nb.viz.style import base_css
@@ -34,6 +34,8 @@ _QUANTITIES: tuple[tuple[str, str, str, Callable[[float | None], str]], ...] = (
     ("FLOPs", "flops", "unknown", flops),
     ("transcendentals", "transcendentals", "unknown", si),
     ("bytes", "bytes_accessed", "unknown_bytes", nbytes),
+    ("payload bytes", "payload_bytes", "unknown_communication", nbytes),
+    ("wire bytes", "wire_bytes", "unknown_communication", nbytes),
     ("time", "time_s", "", seconds),
 )
 """What the columns say: title, key, the key of how many of it are unknown, and how it is written."""
@@ -90,6 +92,7 @@ class _Table:
         return [
             _Column(title, name, key, unknown, exact if self.is_exact and key != "time_s" else written)
             for title, key, unknown, written in (*_QUANTITIES, *([_PARAMS] if has_params(self.main) else []))
+            if key not in COMMUNICATION or any(map(communicates, self.sources.values()))
             for name in (timed if key == "time_s" else [*self.sources][:1] if key == "params" else counted)
         ]
 
@@ -205,6 +208,7 @@ def cost_text(cost: Cost, *, is_exact: bool = False) -> str:
     sources: list[tuple[str, ...]] = [("source", "FLOPs", "transcendentals", "bytes")]
     sources += [(one_line(name), *cells) for name, cells, _ in _whole(table)]
     text.append("\n" + columns(sources, right=frozenset({1, 2, 3})))
+    text += ["", *sent] if (sent := [*communication(table.sources, is_exact=is_exact)]) else []
     if cost.get("memory"):
         told = ", ".join(f"{name} {nbytes(cost['memory'].get(name))}" for name in _MEMORY)
         text.append(f"\nmemory: {told}")
@@ -406,6 +410,7 @@ def _role(figures: Mapping[str, Any], role: str) -> int:
 def _unknown(table: _Table) -> Iterator[str]:
     for why, opcode, told in unknowns(table.sources):
         yield f"<p>{why[0].upper()}{why[1:]} <code>{escaped(opcode)}</code>: {told}.</p>"
+    yield from (f"<p>{escaped(line)}</p>" for line in communication(table.sources))
     for note in notes(table.sources, table.data.get("unavailable", {})):
         yield f"<p>{escaped(one_line(note))}</p>"
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from mithril_nb.viz.costs.formulas import value_of
+from mithril_nb.display import AT_LEAST
+from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.escape import one_line
-from mithril_nb.viz.units import percent
+from mithril_nb.viz.units import exact, nbytes, percent
 
 Sources = Mapping[str, Mapping[str, Any]]
 """Costs as data by way of counting."""
@@ -70,6 +71,47 @@ def notes(sources: Sources, unavailable: Mapping[str, str]) -> Iterator[str]:
         yield f"{_said_by(dict.fromkeys(names), sources)}{note}"
     for name, why in unavailable.items():
         yield f"no {name} costs: {why}"
+
+
+def communicates(cost: Mapping[str, Any]) -> bool:
+    """Return whether a program sends something to other devices, or may do so."""
+    return any(value_of(cost.get("total", {}), key) != 0 for key in COMMUNICATION)
+
+
+def communication(sources: Sources, *, is_exact: bool = False) -> Iterator[str]:
+    """Yield a line for each way of counting by which the program communicates: the total, then each role.
+
+    Args:
+        sources: The costs.
+        is_exact: Whether all digits of a number are written, rather than three.
+
+    Examples:
+        >>> total, update = {"payload_bytes": 1464, "wire_bytes": 2562}, {"payload_bytes": 1460, "wire_bytes": 2555}
+        >>> roles = {"forward": {"payload_bytes": 4, "wire_bytes": 7}, "backward": {}, "update": update}
+        >>> print(*communication({"compiled": {"total": total, "by_role": roles}}, is_exact=True))
+        communication of one device: payload 1,464 B, wire 2,562 B; forward 4 B, 7 B; update 1,460 B, 2,555 B
+    """
+    for name, cost in sources.items():
+        if not communicates(cost):
+            continue
+        total = cost["total"]
+        payload, wire = _told(total, is_exact)
+        line = f"communication of one device: payload {payload}, wire {wire}"
+        roles = [(role, of) for role, of in cost.get("by_role", {}).items() if role and value_of(of, "wire_bytes")]
+        parts = [f"{role} {', '.join(_told(of, is_exact))}" for role, of in roles if len(roles) > 1]
+        yield "; ".join([f"{one_line(name)}: {line}" if len(sources) > 1 else line, *parts])
+
+
+def _told(figures: Mapping[str, Any], is_exact: bool) -> list[str]:
+    """Return payload and wire bytes in words: a number, a formula, a lower bound, or that it is unknown."""
+    cells: list[str] = []
+    for value in (value_of(figures, key) for key in COMMUNICATION):
+        bound = AT_LEAST if isinstance(value, int) and value and figures.get("unknown_communication") else ""
+        if isinstance(value, str):
+            cells.append(f"{short_formula(value)} B")
+        else:
+            cells.append(bound + (f"{exact(value)} B" if is_exact and value is not None else nbytes(value)))
+    return cells
 
 
 def has_params(cost: Mapping[str, Any]) -> bool:

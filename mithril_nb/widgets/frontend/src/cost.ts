@@ -115,7 +115,8 @@ export class CostTab {
   }
 
   private press(source: Source): void {
-    const { view, sources } = this.store.cost;
+    const { view } = this.store.cost;
+    const { sources } = this.store;
     const shown = shownSources(view, sources);
     // Pictures of one show the one that was pressed last; those of two show the last two.
     const left = view === "table" || view === "beside" ? [...(view === "table" ? sources : shown)] : [];
@@ -131,11 +132,11 @@ export class CostTab {
 
   /** The costs that are there, by the sources that are shown. */
   private shown(): Cost[] {
-    return shownSources(this.store.cost.view, this.store.cost.sources).flatMap((source) => this.store.costBy(source) ?? []);
+    return shownSources(this.store.cost.view, this.store.sources).flatMap((source) => this.store.costBy(source) ?? []);
   }
 
   private isOld(source: Source): boolean {
-    if (source === "analytic") return this.store.snapshot.cost?.stale ?? false;
+    if (source === this.store.own) return this.store.snapshot.cost?.stale ?? false;
     return this.store.made.has(source) && this.store.made.get(source)!.version !== this.store.snapshot.version;
   }
 
@@ -143,10 +144,10 @@ export class CostTab {
   private ask(): void {
     const { version, cost } = this.store.snapshot;
     if (this.store.tab !== "cost" || this.isLost || cost === null || cost.stale) return;
-    for (const source of shownSources(this.store.cost.view, this.store.cost.sources)) {
+    for (const source of shownSources(this.store.cost.view, this.store.sources)) {
       const has = this.store.made.get(source)?.version === version;
       const isReady = this.info.sources.measured?.state === "ready";
-      if (source === "analytic" || has || this.asked.get(source) === String(version) || (source === "measured" && !isReady)) continue;
+      if (source === this.store.own || has || this.asked.get(source) === String(version) || (source === "measured" && !isReady)) continue;
       this.asked.set(source, String(version));
       this.store.kernel.latest(`cost ${source}`, "want_cost", { source });
     }
@@ -155,7 +156,7 @@ export class CostTab {
   private update(): void {
     const { snapshot, cost: chosen } = this.store;
     const { view, figure } = chosen;
-    const sources = shownSources(view, chosen.sources);
+    const sources = shownSources(view, this.store.sources);
     const isThere = snapshot.cost !== null;
     this.views.show(view);
     this.sources.show(sources, (source) => {
@@ -168,7 +169,8 @@ export class CostTab {
     this.figure.hidden = view === "memory" || view === "roofline";
     this.hint.hidden = isThere;
     const jaxpr = snapshot.stages["jaxpr"];
-    text(this.hint, jaxpr?.state === "unavailable" || jaxpr?.state === "failed" ? `Costs come from the jaxpr, which is not to be had: ${jaxpr.message}` : "Costs appear here as soon as the model can run.");
+    const isCounted = this.info.sources.analytic?.state !== "unavailable"; // from the jaxpr, and not from what there is
+    text(this.hint, isCounted && (jaxpr?.state === "unavailable" || jaxpr?.state === "failed") ? `Costs come from the jaxpr, which is not to be had: ${jaxpr.message}` : "Costs appear here as soon as the model can run.");
     if (view !== "table") this.root.closest(".mnb-main")?.classList.add("mnb-with-picture");
     this.opened = this.opened.filter((block) => this.hasInside(block));
     this.table.root.hidden = view !== "table" || !isThere;
@@ -201,7 +203,7 @@ export class CostTab {
     const { view, figure } = this.store.cost;
     this.legend.hidden ||= view !== "table";
     const states = sources.map((source) => [source, this.info.sources[source]] as const);
-    const making = states.find(([source, info]) => info?.state === "loading" || (source !== "analytic" && source !== "measured" && this.asked.get(source) === String(this.store.snapshot.version) && !this.store.made.has(source) && !this.unread.has(source) && info?.state !== "failed" && info?.state !== "unavailable"));
+    const making = states.find(([source, info]) => info?.state === "loading" || (source !== this.store.own && source !== "measured" && this.asked.get(source) === String(this.store.snapshot.version) && !this.store.made.has(source) && !this.unread.has(source) && info?.state !== "failed" && info?.state !== "unavailable"));
     this.waitsFor = making ? MAKING[making[0]] : "";
     const isWaiting = making !== undefined && !this.isLost && view === "table";
     this.waiting.hidden = !isWaiting;
@@ -211,7 +213,7 @@ export class CostTab {
     const said = wrong.map(([source, info]) => `${SOURCE_TITLES[source][0]} costs ${info!.state === "failed" ? "could not be made" : "are not available"}: ${info!.message}`);
     for (const source of sources) if (this.unread.has(source)) said.push(`${SOURCE_TITLES[source][0]} costs: ${this.unread.get(source)!}`);
     if (view === "table" && sources.includes("measured") && !this.store.made.has("measured") && this.info.sources.measured?.state === "empty") said.push("Nothing has been measured yet: “Measure” runs the program.");
-    if (this.isLost && sources.some((source) => source !== "analytic" && !this.store.made.has(source))) said.push("Not connected to the kernel, so only analytic costs can be shown.");
+    if (this.isLost && sources.some((source) => source !== this.store.own && !this.store.made.has(source))) said.push(`Not connected to the kernel, so only ${this.store.own} costs can be shown.`);
     this.problems.replaceChildren(...said.map((words) => h("p", { class: "mnb-note" }, words)));
     const notes = view === "what_if" ? [] : this.shown().flatMap((cost) => notesOf(cost, figure).map((note) => (sources.length > 1 ? `${SOURCE_TITLES[cost.source][0]}: ${note}` : note)));
     const words = [...new Set(notes)];
@@ -257,7 +259,7 @@ export class CostTab {
     if (key === this.drawn) return;
     this.drawn = key;
     const slowest = inOrder(sources).at(-1)!;
-    this.picture.wait(slowest === "measured" || this.store.made.get(slowest)?.version === version || slowest === "analytic" ? "Drawing" : MAKING[slowest]);
+    this.picture.wait(slowest === "measured" || this.store.made.get(slowest)?.version === version || slowest === this.store.own ? "Drawing" : MAKING[slowest]);
     this.store.kernel.latest("cost picture", "want_cost_picture", { key, view, sources, figure, width: this.width || 900, opened: view === "memory" ? this.opened : [] });
   }
 

@@ -40,7 +40,9 @@ export function mountExplorer({ model, el }: Mounted): () => void {
   const kernel = new Kernel(model);
   const read = (): Snapshot => ({ ...NOTHING, ...(model.get("snapshot") as Snapshot) });
   const store = new Store(read(), kernel);
-  store.panes = ["jaxpr", "stablehlo"];
+  const { costs, graph_stage: first } = store.snapshot;
+  // Only a program that begins after the jaxpr has no analytic costs from the start.
+  store.panes = costs?.sources.analytic?.state === "unavailable" && first ? [first] : ["jaxpr", "stablehlo"];
   const root = h("div", { class: "mnb-root mnb-explorer", role: "region", "aria-label": `Program ${store.snapshot.name}` });
   el.append(root);
   const tip = new Tip(root);

@@ -27,8 +27,8 @@ export class Store {
   tab = "cost";
   /** The result of the last command, for the status line; "" from the next command on. */
   outcome = "";
-  /** What the Cost tab shows: how, by which ways of counting (the latest chosen last), and which figure. */
-  cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: ["analytic"], figure: "flops" };
+  /** What the Cost tab shows: how, by which ways of counting that were chosen (the latest last), and which figure. */
+  cost: { view: CostView; sources: Source[]; figure: Figure } = { view: "table", sources: [], figure: "flops" };
   /** The costs that came for a source, each of a version of the model. */
   readonly made = new Map<Source, { version: number; cost: Cost }>();
   private readonly listeners = new Map<Topic, Set<() => void>>();
@@ -173,14 +173,24 @@ export class Store {
     this.emit("cost");
   }
 
+  /** The way of counting of the costs in the snapshot: "analytic", unless the program has no jaxpr. */
+  get own(): Source {
+    return this.snapshot.cost?.source ?? "analytic";
+  }
+
+  /** The ways of counting that the Cost tab shows, the latest chosen last. */
+  get sources(): Source[] {
+    return this.cost.sources.length ? this.cost.sources : [this.own];
+  }
+
   /** The costs of a source that are there. */
   costBy(source: Source): Cost | null {
-    return source === "analytic" ? this.snapshot.cost : this.made.get(source)?.cost ?? null;
+    return source === this.own ? this.snapshot.cost : this.made.get(source)?.cost ?? null;
   }
 
   /** The costs that the lines of Python are coloured by: of the source that was chosen last, if they are there. */
   get lineCosts(): Cost | null {
-    return this.cost.sources.flatMap((source) => this.costBy(source) ?? []).at(-1) ?? this.snapshot.cost;
+    return this.sources.flatMap((source) => this.costBy(source) ?? []).at(-1) ?? this.snapshot.cost;
   }
 
   /** Send a command. `done` goes to the status line once it is done. */

@@ -250,6 +250,21 @@ describe("the Cost tab", () => {
     expect(rows().length).toBeGreaterThan(3);
   });
 
+  test("shows the costs that a program without a jaxpr has", () => {
+    const why = "this program was given as HLO text: it has no jaxpr";
+    const { costs } = session.snapshot;
+    session.change({ cost: null, costs: { ...costs!, sources: { ...costs!.sources, analytic: { state: "unavailable", message: why, version: 0 } } } } as Partial<Snapshot>);
+    expect(find(".mnb-costs > .mnb-hint").textContent).toBe("Costs appear here as soon as the model can run.");
+    session.change({ cost: { ...data.snapshot.cost!, source: "compiled" } } as Partial<Snapshot>);
+    expect(at("source.compiled").getAttribute("aria-pressed")).toBe("true");
+    expect(at("source.analytic").title).toBe(`Not available: ${why}`);
+    expect(rows().length).toBeGreaterThan(3);
+    expect(find(".mnb-cost-problems").textContent).toBe("");
+    at("source.analytic").click();
+    expect(find(".mnb-cost-problems").textContent).toBe(`Analytic costs are not available: ${why}`);
+    expect(sent("want_cost")).toEqual([{ source: "analytic" }]);
+  });
+
   test("measures when it is asked to, and shows times", async () => {
     at("source.measured").click();
     expect(find(".mnb-cost-problems").textContent).toContain("Nothing has been measured yet");

@@ -99,6 +99,16 @@ describe("the explorer", () => {
     expect(at("mlp_0").getAttribute("data-mnb-linked")).toBeNull();
   });
 
+  test("shows the first stage alone of a program that was given as HLO", async () => {
+    cleanup();
+    const given = structuredClone(data);
+    const why = "this program was given as HLO text: it has no jaxpr";
+    Object.assign(given.snapshot, { graph_stage: "hlo", costs: { sources: { analytic: { state: "unavailable", message: why, version: 0 } } } });
+    session = new FakeExplorer(given);
+    cleanup = mountExplorer({ model: session, el });
+    await vi.waitFor(() => expect(sent("request_stage")).toEqual([{ stage: "hlo" }]));
+    expect([...el.querySelectorAll<HTMLElement>("[data-mnb-pane]")].map((pane) => pane.dataset["mnbPane"])).toEqual(["hlo"]);
+  });
   test("steps through the passes by keys, and says where the pinned line came from", async () => {
     find('[data-mnb-tab="passes"]').click();
     find('[data-mnb-action="passes.ask"]').click();

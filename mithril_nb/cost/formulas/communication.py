@@ -1,0 +1,104 @@
+"""What collectives send to other devices: payload and wire bytes of one device, by ring algorithms.
+
+The payload is what the caller hands over: the buffer of one device. The wire bytes are what one device sends over its
+links. In a group of `N` devices that form a ring, for an operand of `S` bytes on each device:
+
+| collective | payload | wire |
+|---|---|---|
+| all-reduce | S | 2·(N - 1)/N·S |
+| all-gather | N·S, the result | (N - 1)·S |
+| reduce-scatter | S | (N - 1)/N·S |
+| all-to-all | S | (N - 1)/N·S |
+| collective-permute | S | S, of a device that sends |
+| collective-broadcast | S | S |
+
+Sources: Patarasuk and Yuan, Bandwidth optimal all-reduce algorithms for clusters of workstations, J. Parallel
+Distrib. Comput. 69 (2009), which shows that no algorithm sends less; NVIDIA, nccl-tests, doc/PERFORMANCE.md, which has
+the same factors for all of them. Devices whose parts differ send the most; a byte that is split is rounded up.
+
+Both are of one device, as costs of a `shard_map` body and of a compiled program are. A group of one device sends
+nothing. Where the group or a size is unknown, so are both; how much a ragged all-to-all sends depends on values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from mithril_nb.cost.formulas.symbols import Expression
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.records import Equation
+from mithril_nb.stages.trace.collectives import COLLECTIVES, GROUP, PARTITIONED
+
+Sent = tuple[Expression | None, Expression | None]
+"""Payload and wire bytes of one device; `None` if unknown."""
+NOTHING: Sent = (0, 0)
+UNKNOWN: Sent = (None, None)
+
+
+def sent(kind: str, operands: Sequence[Expression | None], group: int | None) -> Sent:
+    """Return the payload and the wire bytes of one device for one collective.
+
+    Args:
+        kind: Its opcode in HLO: `"all-reduce"`, `"all-gather"`, `"reduce-scatter"`, `"all-to-all"`,
+            `"collective-permute"`, `"collective-broadcast"` or `"ragged-all-to-all"`.
+        operands: The bytes of each operand on one device; `None` if unknown. Those of an all-to-all are parts of one.
+        group: The number of devices in a group, `None` if unknown. Of a permutation 1 if no device sends to another.
+
+    Examples:
+        >>> sent("all-reduce", [1024], 8), sent("all-gather", [128], 8), sent("reduce-scatter", [1024], 8)
+        ((1024, 1792), (1024, 896), (1024, 896))
+        >>> sent("all-reduce", [1024], 1), sent("all-reduce", [1024], None)
+        ((0, 0), (None, None))
+    """
+    if group == 1:
+        return NOTHING
+    if group is None or None in operands or kind == "ragged-all-to-all":
+        return UNKNOWN
+    sizes = [size for size in operands if size is not None]
+    payload: Expression = _total(sizes)
+    parts = [payload] if kind == "all-to-all" else sizes
+    if kind == "all-reduce":
+        return payload, _total([_rounded_up(2 * (group - 1) * size, group) for size in parts])
+    if kind == "all-gather":
+        return group * payload, (group - 1) * payload
+    if kind in ("reduce-scatter", "all-to-all"):
+        return payload, _total([_rounded_up((group - 1) * size, group) for size in parts])
+    return payload, payload
+
+
+def sent_by(equation: Equation, bytes_of: Callable[[TensorSpec], Expression | None]) -> Sent:
+    """Return the payload and the wire bytes of one device for one run of an equation.
+
+    Collectives inside of `shard_map` send what `sent` counts. Other equations send nothing, except those on sharded
+    arrays that XLA's partitioner divides: what they send is unknown.
+
+    Args:
+        equation: The equation.
+        bytes_of: Returns the size of an array in bytes.
+
+    Raises:
+        UndecidedError: A size has no number and is no polynomial.
+    """
+    if (PARTITIONED, True) in equation.params:
+        return UNKNOWN
+    kind = COLLECTIVES.get(equation.primitive)
+    if kind is None:
+        return NOTHING
+    params: Any = equation.param
+    group = params.get(GROUP)
+    if kind == "collective-permute" and params.get("perm") is not None:
+        group = 2 if any(source != target for source, target in params["perm"]) else 1
+    operands = equation.inputs[:1] if kind == "collective-broadcast" else equation.inputs
+    return sent(kind, [bytes_of(spec) for spec in operands], group)
+
+
+def _rounded_up(value: Expression, parts: int) -> Expression:
+    return -(-value // parts)
+
+
+def _total(sizes: Sequence[Expression]) -> Expression:
+    whole: Expression = 0
+    for size in sizes:
+        whole = whole + size
+    return whole

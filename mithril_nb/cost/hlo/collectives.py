@@ -1,0 +1,127 @@
+"""Payload and wire bytes of collectives in HLO, and the pieces of those that XLA combined."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import prod
+
+from mithril_nb.cost.formulas.communication import UNKNOWN, sent
+from mithril_nb.cost.formulas.rules import nbytes, sum_of
+from mithril_nb.cost.hlo.module import Computation, HloModule
+from mithril_nb.cost.records import Piece
+from mithril_nb.stages.records import Instruction
+
+_GROUPED = frozenset({"all-reduce", "all-gather", "reduce-scatter"})
+"""Collectives whose groups list replicas if they have a channel and no global ids; all their partitions take part."""
+_COMBINED = _GROUPED | {"collective-permute", "collective-broadcast"}
+"""Collectives of which XLA makes one with an item of the result for each."""
+_KINDS = _COMBINED | {"all-to-all", "ragged-all-to-all", "send"}
+_INNER = re.compile(r"\{([\d,]*)\}")
+_IOTA = re.compile(r"\[([\d,]+)\]<=")
+_MESH = re.compile(r"mesh\[([^\]]*)\].*\{([^}]*)\}$")
+_AXIS = re.compile(r"([^=:,]+)(?:=(\d+)|:\(\d+\)(\d+))?(?:,|$)")
+
+
+def hlo_sent(one: Instruction, body: Computation, module: HloModule) -> tuple[int | None, int | None]:
+    """Return the payload and the wire bytes of one device for one run of an instruction.
+
+    A collective that is started and awaited counts where it is started.
+
+    Args:
+        one: The instruction.
+        body: The computation that it is in.
+        module: The module.
+    """
+    kind = one.opcode.removesuffix("-start")
+    if kind not in _KINDS:
+        return 0, 0
+    attributes = dict(one.attributes)
+    if kind == "send":  # point to point, or to the host, which is no device of the mesh
+        group, kind = (1 if attributes.get("is_host_transfer") == "true" else 2), "collective-permute"
+    elif kind == "collective-permute":
+        group = _senders(attributes.get("source_target_pairs"))
+    else:
+        group = _group(kind, attributes, module)
+    operands = body.operands(one)
+    is_complete = len(operands) == len(one.operands) > 0
+    payload, wire = sent(kind, [_bytes(operand) for operand in operands], group) if is_complete else UNKNOWN
+    return None if payload is None else int(payload), None if wire is None else int(wire)
+
+
+def pieces(one: Instruction, body: Computation) -> tuple[Piece, ...]:
+    """Return the collectives that XLA combined to one, each with the bytes of its operand; nothing if it is one.
+
+    XLA gives the item of the result the metadata of the collective that it was: its blocks and its role.
+
+    Args:
+        one: The instruction.
+        body: The computation that it is in.
+    """
+    kind = one.opcode.removesuffix("-start")
+    operands = body.operands(one)
+    if kind not in _COMBINED or len(operands) < 2:
+        return ()
+    users = body.users.get(one.id, ())
+    if one.opcode != kind:
+        users = tuple(item for done in users for item in body.users.get(done.id, ()))
+    items = {dict(user.attributes).get("index"): user for user in users if user.opcode == "get-tuple-element"}
+    found: list[Piece] = []
+    for place, operand in enumerate(operands):
+        size, item = _bytes(operand), items.get(str(place), operand)
+        if size is None:
+            return ()
+        found.append((item.id, item.shares, item.role, size))
+    return tuple(found) if any(size for *_, size in found) else ()
+
+
+def group_size(text: str) -> int | None:
+    """Return the number of devices in the largest group; `None` if the text lists no groups or has no known form.
+
+    Args:
+        text: The groups as HLO writes them: lists; an iota that is reshaped, perhaps transposed, and has a group in
+            each row; or axes of a mesh, or parts of axes (`'a':(1)2`).
+
+    Examples:
+        >>> group_size("{{0,1},{2,3}}"), group_size("[2,4]<=[8]"), group_size("[4,2]<=[2,4]T(1,0)"), group_size("{}")
+        (2, 4, 2, None)
+        >>> group_size("mesh['a'=2,'b'=4] {'b'}"), group_size("mesh['a'=2,'b'=4] {'a','b':(1)2}")
+        (4, 4)
+    """
+    if iota := _IOTA.match(text):
+        return int(iota[1].split(",")[-1])
+    if mesh := _MESH.match(text):
+        sizes = {name: int(size) for name, size, _ in _AXIS.findall(mesh[1])}
+        parts = [(name, part) for name, _, part in _AXIS.findall(mesh[2])]
+        if not all(name in sizes for name, _ in parts):
+            return None
+        return prod(int(part) if part else sizes[name] for name, part in parts)
+    return max((len(group.split(",")) for group in _INNER.findall(text) if group), default=None)
+
+
+def _group(kind: str, attributes: Mapping[str, str], module: HloModule) -> int | None:
+    """Return how many devices take part; the modes are those of CollectiveOpGroupMode in XLA."""
+    listed = group_size(attributes.get("replica_groups", ""))
+    if "channel_id" not in attributes:
+        return listed or module.replicas
+    if attributes.get("use_global_device_ids") == "true":
+        return listed or _times(module.replicas, module.partitions)
+    if kind in _GROUPED:
+        return _times(listed or module.replicas, module.partitions)
+    return listed or module.partitions
+
+
+def _times(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one * other
+
+
+def _senders(pairs: str | None) -> int | None:
+    """Return 2 if a device sends to another, 1 if none does, `None` if the pairs are unknown."""
+    if pairs is None:
+        return None
+    ends = [pair.split(",") for pair in _INNER.findall(pairs) if pair]
+    return 2 if any(source != target for source, target in ends) else 1
+
+
+def _bytes(one: Instruction) -> int | None:
+    return sum_of(*map(nbytes, one.shapes))

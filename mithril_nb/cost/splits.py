@@ -1,0 +1,107 @@
+"""Rows split among what caused them: whole numbers that sum to the row's own, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from fractions import Fraction
+
+from mithril_nb.cost.records import COUNTED, CostRow, Figures, is_unknown
+
+TICKS_PER_S = 1 << 40
+"""Times that are measured are whole multiples of this part of a second: floats that add up exactly in any order."""
+
+
+def figures_of(row: CostRow) -> Figures:
+    """Return what a row costs as figures."""
+    return Figures(
+        row.flops, row.transcendentals, row.bytes_accessed, 0, row.time_s, int(is_unknown(row)),
+        int(row.bytes_accessed is None), 0, row.payload_bytes, row.wire_bytes, int(row.wire_bytes is None),
+    )  # fmt: skip
+
+
+def pieces_of(row: CostRow) -> list[CostRow]:
+    """Return a row for each of the collectives that XLA combined to one, split by bytes; the row itself if it is one.
+
+    Each has the id of its piece. They sum to the row exactly.
+    """
+    if not row.pieces:
+        return [row]
+    whole = sum(size for *_, size in row.pieces)
+    shares = [Fraction(size, whole) for *_, size in row.pieces]
+    found = [split_number(getattr(row, name), shares) for name in (*COUNTED, "payload_bytes", "wire_bytes")]
+    ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
+    return [
+        replace(
+            row, id=id, blocks=blocks, role=role, flops=flops, transcendentals=transcendentals, bytes_accessed=moved,
+            payload_bytes=payload, wire_bytes=wire, time_s=None if part is None else part / TICKS_PER_S, pieces=(),
+        )
+        for (id, blocks, role, _), flops, transcendentals, moved, payload, wire, part in zip(
+            row.pieces, *found, ticks, strict=True
+        )
+    ]  # fmt: skip
+
+
+def parts_of(row: CostRow) -> list[tuple[str, Figures]]:
+    """Return what a row costs by block: whole numbers that sum to the row's own; `""` is no block."""
+    if len(row.blocks) < 2:
+        return [(row.blocks[0][0] if row.blocks else "", figures_of(row))]
+    weights = {path: Fraction(share) for path, share in row.blocks}
+    whole = sum(weights.values())
+    shares = [weight / whole for weight in weights.values()]
+    flops, transcendentals, moved, payload, wire = (
+        split_number(value, shares)
+        for value in (row.flops, row.transcendentals, row.bytes_accessed, row.payload_bytes, row.wire_bytes)
+    )
+    unknown, unknown_bytes = int(is_unknown(row)), int(row.bytes_accessed is None)
+    ticks = split_number(None if row.time_s is None else round(row.time_s * TICKS_PER_S), shares)
+    times = [None if part is None else part / TICKS_PER_S for part in ticks]
+    return [
+        (
+            path,
+            Figures(
+                flops[place],
+                transcendentals[place],
+                moved[place],
+                0,
+                times[place],
+                unknown,
+                unknown_bytes,
+                unknown,
+                payload[place],
+                wire[place],
+                int(row.wire_bytes is None),
+            ),
+        )
+        for place, path in enumerate(weights)
+    ]
+
+
+def split_number(value: int | None, shares: list[Fraction]) -> list[int | None]:
+    """Return the parts of a whole number by shares, themselves whole, that sum to it; the largest rests are rounded up.
+
+    Args:
+        value: The number; if it is unknown, so are its parts.
+        shares: The shares; they sum to 1.
+
+    Examples:
+        >>> split_number(10, [Fraction(1, 3)] * 3)
+        [4, 3, 3]
+    """
+    if not value:
+        return [value] * len(shares)
+    wanted = [value * share for share in shares]
+    parts = [int(part) for part in wanted]
+    for place in sorted(range(len(parts)), key=lambda place: parts[place] - wanted[place])[: value - sum(parts)]:
+        parts[place] += 1
+    return [*parts]
+
+
+def rows_by_block(rows: Iterable[CostRow]) -> Mapping[str, Mapping[str, list[Figures]]]:
+    """Return the parts of rows by block and role; `""` is no block, or no role."""
+    found: dict[str, dict[str, list[Figures]]] = {}
+    for row in rows:
+        for piece in pieces_of(row) if row.pieces else (row,):
+            for path, figures in parts_of(piece):
+                found.setdefault(path, {}).setdefault(piece.role or "", []).append(figures)
+    return found

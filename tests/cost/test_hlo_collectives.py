@@ -1,0 +1,171 @@
+"""Collectives in the text of HLO: groups in all forms, pairs that are started and awaited, and combined ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import mithril_nb as ml
+from mithril_nb.cost.hlo.collectives import group_size
+from mithril_nb.cost.hlo.instruction_costs import InstructionCost, hlo_costs
+from mithril_nb.stages.hlo.optimized import read_hlo
+from mithril_nb.stages.hlo.text import attribute_pairs
+from mithril_nb.stages.records import Stage
+from mithril_nb.stages.trace.tags import Tags
+
+ADD = """
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %sum = f32[] add(%a, %b)
+}
+"""
+
+
+def costs(*lines: str, head: str = "HloModule step, num_partitions=8") -> dict[str, InstructionCost]:
+    """The costs of the instructions of a program with a parameter `%p` of 100 floats, by name."""
+    body = "\n".join(f"  {line}" for line in lines)
+    text = f"{head}\n{ADD}\nENTRY %main (p: f32[100]) -> f32[100] {{\n  %p = f32[100] parameter(0)\n{body}\n}}\n"
+    shown, instructions = read_hlo(text, Tags(set()), {}, {})
+    return {one.instruction.id: one for one in hlo_costs(Stage("hlo", shown, instructions))}
+
+
+def sent(line: str, head: str = "HloModule step, num_partitions=8") -> tuple[int | None, int | None]:
+    one = costs(f"ROOT %c = {line}", head=head)["c"]
+    return one.payload, one.wire
+
+
+@st.composite
+def groupings(draw: st.DrawFn) -> tuple[str, np.ndarray]:
+    """Groups as an iota of some shape, perhaps transposed, in the text of HLO and by NumPy."""
+    dims = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    order = draw(st.permutations(range(len(dims))))
+    every = np.arange(np.prod(dims)).reshape(dims).transpose(order)
+    sizes = [size for size in range(1, every.size + 1) if every.size % size == 0]
+    rows = every.reshape(-1, draw(st.sampled_from(sizes)))
+    turned = f"T({','.join(map(str, order))})" if order != sorted(order) or draw(st.booleans()) else ""
+    return f"[{rows.shape[0]},{rows.shape[1]}]<=[{','.join(map(str, dims))}]{turned}", rows
+
+
+@given(groupings())
+def test_groups_as_an_iota_and_as_lists(grouping: tuple[str, np.ndarray]) -> None:
+    text, rows = grouping
+    listed = "{" + ",".join("{" + ",".join(map(str, row)) + "}" for row in rows) + "}"
+    assert group_size(text) == group_size(listed) == rows.shape[1]
+    for groups in (text, listed):
+        assert attribute_pairs(f", channel_id=1, replica_groups={groups}, dimensions={{0}}") == (
+            ("channel_id", "1"), ("replica_groups", groups), ("dimensions", "{0}"),
+        )  # fmt: skip
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.data())
+def test_groups_as_axes_of_a_mesh(sizes: list[int], data: st.DataObject) -> None:
+    grid = np.arange(np.prod(sizes)).reshape(sizes)
+    chosen = data.draw(st.lists(st.sampled_from(range(len(sizes))), unique=True))
+    kept = [axis for axis in range(len(sizes)) if axis not in chosen]
+    rows = grid.transpose([*kept, *chosen]).reshape(-1, int(np.prod([sizes[axis] for axis in chosen])))
+    quoted = data.draw(st.booleans())
+    names = [f"'axis_{axis}'" if quoted else f"axis_{axis}" for axis in range(len(sizes))]
+    devices = data.draw(st.sampled_from(["", ", device_ids=([2,4]<=[4,2]T(1,0))", ", device_ids=(1,0,2)"]))
+    mesh = ",".join(f"{name}={size}" for name, size in zip(names, sizes, strict=True))
+    text = f"mesh[{mesh}]{devices} {{{','.join(names[axis] for axis in chosen)}}}"
+    assert group_size(text) == rows.shape[1]
+    assert dict(attribute_pairs(f", replica_groups={text}, to_apply=%add")) == {
+        "replica_groups": text, "to_apply": "%add",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("{}", None), ("", None), ("{{0}}", 1), ("{{0,1},{2}}", 2), ("mesh['a'=8] {'a':(2)4}", 4),
+        ("mesh['a'=2,'b'=3] {'c'}", None), ("mesh['a'=2,'b'=3] {}", 1),
+    ],
+)  # fmt: skip
+def test_groups_of_other_forms(text: str, size: int | None) -> None:
+    assert group_size(text) == size
+
+
+@pytest.mark.parametrize(
+    ("attributes", "head", "devices"),
+    [
+        ("replica_groups={}", "HloModule step, replica_count=4", 4),
+        ("replica_groups={}", "HloModule step, replica_count=2, num_partitions=4", 2),
+        ("replica_groups={}, channel_id=1", "HloModule step, replica_count=2, num_partitions=4", 8),
+        ("replica_groups={{0},{1}}, channel_id=1", "HloModule step, replica_count=2, num_partitions=4", 4),
+        ("replica_groups={}, channel_id=1, use_global_device_ids=true", "HloModule step, num_partitions=8", 8),
+        ("replica_groups={{0,1},{2,3}}, channel_id=1, use_global_device_ids=true", "HloModule step", 2),
+        ("replica_groups={{0,1},{2,3}}", "HloModule step", 2),
+        ("replica_groups={}", "HloModule step", None),
+        ("replica_groups={}, channel_id=1, use_global_device_ids=true", "HloModule step", None),
+    ],
+)
+def test_who_takes_part(attributes: str, head: str, devices: int | None) -> None:
+    found = sent(f"f32[100] all-reduce(%p), {attributes}, to_apply=%add", head)
+    assert found == ((None, None) if devices is None else (400, -(-2 * (devices - 1) * 400 // devices)))
+
+
+@pytest.mark.parametrize(
+    ("line", "payload", "wire"),
+    [
+        ("f32[800] all-gather(%p), channel_id=1, replica_groups=[1,8]<=[8], dimensions={0}, "
+         "use_global_device_ids=true", 3200, 2800),
+        ("f32[25] reduce-scatter(%p), channel_id=1, replica_groups=[2,4]<=[8], dimensions={0}, "
+         "use_global_device_ids=true, to_apply=%add", 400, 300),
+        ("f32[100] all-to-all(%p), channel_id=1, replica_groups={{0,1,2,3},{4,5,6,7}}, dimensions={0}", 400, 300),
+        ("f32[100] all-to-all(%p), channel_id=1, replica_groups={}, dimensions={0}", 400, 350),
+        ("f32[100] collective-permute(%p), channel_id=1, source_target_pairs={{0,1},{1,0}}", 400, 400),
+        ("f32[100] collective-permute(%p), channel_id=1, source_target_pairs={{0,0},{1,1}}", 0, 0),
+        ("f32[100] collective-broadcast(%p), channel_id=1, replica_groups={{0,1,2,3}}", 400, 400),
+        ("f32[100] ragged-all-to-all(%p, %p, %p, %p, %p, %p), replica_groups={{0,1}}", None, None),
+        ("f32[100] all-reduce(%p), replica_groups={{0}}, to_apply=%add", 0, 0),
+        ("f32[100] copy(%p)", 0, 0),
+    ],
+)  # fmt: skip
+def test_each_collective(line: str, payload: int | None, wire: int | None) -> None:
+    assert sent(line) == (payload, wire)
+
+
+def test_what_is_started_and_awaited_counts_once() -> None:
+    groups = "channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true"
+    found = costs(
+        f"%reduced = f32[100] all-reduce-start(%p), {groups}, to_apply=%add",
+        "%one = f32[100] all-reduce-done(%reduced)",
+        f"%gathered = (f32[100], f32[400]) all-gather-start(%one), {groups}, dimensions={{0}}",
+        "%two = f32[400] all-gather-done(%gathered)",
+        "%moved = (f32[100], f32[100], u32[], u32[]) collective-permute-start(%p), source_target_pairs={{0,1}}",
+        "ROOT %three = f32[100] collective-permute-done(%moved)",
+    )
+    assert {name: (one.payload, one.wire) for name, one in found.items() if one.wire} == {
+        "reduced": (400, 600), "gathered": (1600, 1200), "moved": (400, 400),
+    }  # fmt: skip
+    assert all(one.flops is not None for one in found.values())
+    assert found["reduced"].flops == 100
+
+
+def test_an_asynchronous_wrapper_counts_what_it_runs() -> None:
+    inner = """
+%wrapped (q: f32[100]) -> f32[25] {
+  %q = f32[100] parameter(0)
+  ROOT %scattered = f32[25] reduce-scatter(%q), replica_groups={{0,1,2,3}}, dimensions={0}, to_apply=%add
+}
+"""
+    found = costs(
+        "%start = ((f32[100]), f32[25]) async-start(%p), calls=%wrapped",
+        "ROOT %done = f32[25] async-done(%start)",
+        head=f"HloModule step, replica_count=4\n{inner}",
+    )
+    assert [(name, one.payload, one.repeats) for name, one in found.items() if one.payload] == [("scattered", 400, 1)]
+
+
+def test_a_program_given_as_text_has_its_communication(tmp_path) -> None:
+    path = tmp_path / "step.hlo"
+    path.write_text(
+        "HloModule step, is_scheduled=true, entry_computation_layout={(f32[100]{0})->f32[100]{0}}, replica_count=4\n"
+        f"{ADD}\nENTRY %main (p: f32[100]) -> f32[100] {{\n  %p = f32[100]{{0}} parameter(0)\n"
+        "  ROOT %c = f32[100]{0} all-reduce(%p), replica_groups={}, to_apply=%add\n}\n"
+    )
+    total = ml.inspect(path).cost("compiled").total
+    assert (total.payload_bytes, total.wire_bytes) == (400, 600)

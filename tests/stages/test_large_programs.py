@@ -1,0 +1,148 @@
+"""Large programs of several shapes: the links of small ones are right, and the cost of looking at one stays small."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+from benchmarks import large
+from benchmarks.corpus import ours
+from benchmarks.interleaved import compare
+from benchmarks.large import large_programs
+from benchmarks.stages import LARGE_MEMORY_BAR, LOWERING_BAR, lower, paired, peak_bytes, to_stablehlo, to_texts
+from mithril_nb.stages import inspect
+from mithril_nb.stages.trace.attribution import are_all_in_blocks
+from tests.jax_programs import programs, spec
+from tests.stress import Stress, is_long
+
+SMALL: dict[str, Any] = {
+    "flat": large.flat(20),
+    "deep": large.deep(3),
+    "calling": large.calling(5),
+    "nested": large.nested(7, 4),
+    "recurrent": large.recurrent(2, 4),
+    "updating": large.updating(4),
+    "mapped": large.mapped(3),
+} | programs()
+OURS: dict[str, Any] = {name: make() for name, make in ours.programs(False).items()}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_the_outline_of_a_program_is_that_of_its_equations(name: str) -> None:
+    fn, args = SMALL[name]
+    program = inspect(fn, *args)._pipeline.program.get()
+
+    def count(site: Any) -> int:
+        return 1 + sum(count(child) for _, body in site.bodies for child in body)
+
+    ids, inside, _, have_frames = program.trace.outline
+    assert ids == [site.id for site in program.sites]
+    assert inside == {place: count(site) for place, site in enumerate(program.sites) if site.bodies}
+    assert have_frames == all(site.equation.source_info.traceback is not None for site in program.sites)
+
+
+@pytest.mark.parametrize("name", SMALL | OURS)
+def test_links_are_those_of_the_instructions(name: str) -> None:
+    fn, args = (SMALL | OURS)[name]
+    inspection = inspect(fn, *args)
+    links = [inspection.links("jaxpr", "stablehlo"), inspection.links("stablehlo", "jaxpr")]
+    made = [inspection.stage(stage).instructions for stage in ("jaxpr", "stablehlo")]
+    for found, source, target in zip(links, made, reversed(made), strict=True):
+        groups = [(one.id, set(one.equations)) for one in target]
+        assert found == {one.id: {id for id, ids in groups if not ids.isdisjoint(one.equations)} for one in source}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_what_is_certain_to_be_in_a_block_is_in_one(name: str) -> None:
+    fn, args = SMALL[name]
+    program = inspect(fn, *args)._pipeline.program.get()
+    assert are_all_in_blocks(program.trace)
+    assert {one.id for one in program.equations if not one.block} == set()
+    assert program.outside == frozenset()
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_what_our_own_functions_do_around_a_model_may_be_in_no_block(name: str) -> None:
+    fn, args = OURS[name]
+    program = inspect(fn, *args)._pipeline.program.get()
+    assert not are_all_in_blocks(program.trace)
+    assert program.outside == {one.id for one in program.equations if not one.block}
+
+
+def test_links_of_a_person_s_program_ask_nothing_of_its_equations() -> None:
+    fn, args = SMALL["calling"]
+    inspection = inspect(fn, *args)
+    before = inspection.links("jaxpr", "stablehlo")
+    program = inspection._pipeline.program.get()
+    assert not program._attributed.is_made
+    assert inspection.equations[0].block == "program"
+    assert program._attributed.is_made
+    assert inspection.links("jaxpr", "stablehlo") == before
+
+
+def test_a_step_in_20_loops_is_read_as_fast_as_one_in_2() -> None:
+    params = {"weight": spec(8, 8), "bias": spec(8)}
+
+    def loss(params: Any, x: Any) -> Any:
+        return ((jnp.tanh(x @ params["weight"]) + params["bias"]) ** 2).sum()
+
+    def step(params: Any, x: Any) -> Any:
+        return jax.tree.map(lambda one, slope: one - 0.1 * slope, params, jax.grad(loss)(params, x))
+
+    def level(depth: int, params: Any, x: Any) -> Any:
+        def body(carry: Any, _: Any) -> Any:
+            return (level(depth - 1, carry[0], x), carry[1] + 1), None
+
+        return lax.scan(body, (params, 0), length=3)[0][0] if depth else step(params, x)
+
+    def roles(depth: int) -> list[Any]:
+        inspection = inspect(lambda params, x: level(depth, params, x), params, spec(4, 8))
+        return [(one.primitive, one.role) for one in inspection.equations if one.primitive not in ("scan", "add")]
+
+    since = time.process_time()
+    deep = roles(20)
+    assert time.process_time() - since < 10  # following each loop anew in each round of another took minutes
+    assert deep == roles(2)
+
+
+def test_looking_at_a_large_program_costs_little_more_than_lowering_it(stress: Stress) -> None:
+    small = {"flat": partial(large.flat, 500), "calling": partial(large.calling, 50)}
+    over: dict[str, float] = {}
+    for name, make in (large_programs(False) if is_long() else small).items():
+        fn, args = make()
+        found = compare(
+            name, *paired(fn, args, to_stablehlo, lower), rounds=5, clock=time.process_time, collects=is_long()
+        )
+        stress.report(**{name: round(found.ratio, 2)})
+        if min(found.ratio, found.best) > LOWERING_BAR:
+            over[name] = found.ratio
+    assert over == {}
+
+
+def test_looking_at_a_large_program_needs_little_more_memory_than_lowering_it(stress: Stress) -> None:
+    name = f"flat, {stress.size(short=5_000, long=50_000):,} equations"
+    ratio = peak_bytes(name, "to_stablehlo") / peak_bytes(name, "lower")
+    stress.report(memory=round(ratio, 3))
+    assert ratio <= LARGE_MEMORY_BAR
+
+
+def test_texts_and_links_of_a_program_take_time_in_proportion_to_its_size(stress: Stress) -> None:
+    counts = 1_000, stress.size(short=4_000, long=50_000)
+    each: list[float] = []
+    for count in counts:
+        fn, args = large.flat(count)
+        (run,) = paired(fn, args, to_texts)
+        times: list[float] = []
+        for _ in range(2):
+            since = time.process_time()
+            run(1)
+            times.append((time.process_time() - since) / count)
+        each.append(min(times))
+    stress.report(growth=round(each[1] / each[0], 2))
+    assert each[1] < 2 * each[0]
