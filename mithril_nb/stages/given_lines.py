@@ -1,7 +1,7 @@
 """Lines of Python in the locations that JAX wrote into StableHLO and HLO, for programs that were not traced here.
 
-A location of MLIR is a name around a place in a file, a call stack (`callsite(callee at caller)`), or several of these
-(`fused[...]`). The text of an HLO module begins with tables of files and stack frames; older ones have a
+A location of MLIR is a name around a place in a file, a call stack ("callsite"), or several of these
+("fused"). The text of an HLO module begins with tables of files and stack frames; older ones have a
 `source_file` and a `source_line` for each instruction.
 """
 
