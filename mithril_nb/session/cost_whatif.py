@@ -20,6 +20,7 @@ from mithril_nb.stages.collector import paused_collector
 from mithril_nb.whatif import Change, Peak, WhatIf
 
 _REST_S = 0.2
+_STEP_S = 0.02
 _COMPARED = ("flops", "bytes_accessed", "transcendentals", "params")
 _UNKNOWN = "not known: the notes of the table say why"
 _BEING_FOUND = Peak(None, "being worked out")
@@ -29,6 +30,7 @@ _WAYS = {
     "traced": "traced anew",
     "estimate": "an estimate: the equations of now with the dtype of then",
 }
+_MEMORY = {"compiled": ("Peak memory as XLA plans it.",), "analytic": ("Peak memory estimated from the equations.",)}
 
 
 @dataclass(frozen=True)
@@ -168,10 +170,10 @@ class WhatIfDesk(Desk):
             took_s = time.perf_counter() - start
             self._show(asked, wanted, change, took_s, (_BEING_FOUND, _BEING_FOUND))
             if rests(wanted, _REST_S):  # a slider that is being moved waits for none of this
-                self._show(asked, wanted, change, took_s, change.peaks)
+                self._show_with_memory(asked, wanted, change, took_s)
             exact = change.exact.result() if wanted() else change
             if exact is not change:
-                self._show(asked, wanted, exact, time.perf_counter() - start, exact.peaks)
+                self._show_with_memory(asked, wanted, exact, time.perf_counter() - start)
 
         self._work("Working it out", asked, wanted, tell)
 
@@ -197,6 +199,14 @@ class WhatIfDesk(Desk):
         finally:
             self._turn("ready")
 
+    def _show_with_memory(self, asked: _Asked, wanted: Callable[[], bool], change: Change, took_s: float) -> None:
+        """Tell it when it is known; who asks for something newer does not wait for XLA."""
+        found = change.memory.start()
+        while wanted() and not found.is_done:
+            time.sleep(_STEP_S)
+        if wanted():
+            self._show(asked, wanted, change, took_s, found.result())
+
     def _show(
         self, asked: _Asked, wanted: Callable[[], bool], change: Change, took_s: float, peaks: tuple[Peak, Peak]
     ) -> None:
@@ -206,7 +216,7 @@ class WhatIfDesk(Desk):
         how = f"Analytic, {_WAYS.get(change.way, change.way)}, in {1000 * took_s:.0f} ms."
         data: dict[str, Any] = {
             "changes": [list(one) for one in asked.changes],
-            "how": " ".join([how, *change.notes]),
+            "how": " ".join([how, *_MEMORY.get(peaks[1].source, ()), *change.notes]),
             "rows": _compared(change, peaks),
             "compiled": None if compiled is None else _compared(compiled, compiled.peaks),
             "problem": None,

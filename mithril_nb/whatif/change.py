@@ -25,10 +25,12 @@ class Peak:
     Attributes:
         bytes: So many bytes; `None` if nobody knows.
         reason: Why not.
+        source: `"compiled"` if XLA planned it so, `"analytic"` for an estimate from the equations; `""` if unknown.
     """
 
     bytes: int | None
     reason: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,11 +84,16 @@ class Change(Shown):
     def peaks(self) -> tuple[Peak, Peak]:
         """The most memory that is held before and after, and why it is not known if it is not.
 
-        Needs the traced program, and waits for it: it is traced behind if the costs came by another way.
+        Waits for both programs to be traced, and compiled as far as XLA needs to plan their memory, unless one of them
+        has so many equations that this would take long. Then both are estimates from the equations, as their `source`
+        says, and `compiled` has XLA's figures.
         """
-        if self._peaks is None:
-            return Peak(None, "nobody asked for it"), Peak(None, "nobody asked for it")
-        return self._peaks.result()
+        return self.memory.result()
+
+    @cached_property
+    def memory(self) -> Later[tuple[Peak, Peak]]:
+        """The same, made behind once it is started: `change.memory.start()`."""
+        return self._peaks or Later.of((Peak(None, "nobody asked for it"), Peak(None, "nobody asked for it")))
 
     @property
     def peak_bytes(self) -> tuple[int | None, int | None]:

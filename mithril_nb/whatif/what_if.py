@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,8 @@ from mithril_nb.whatif.subjects import OF_ANY, Fixed, Made, Subject
 
 COMPILED = "compiled"
 """The way of a change as XLA tells it."""
+MOST_PLANNED = 1500
+"""Equations of a program that XLA plans the memory of without being asked to compile it: it takes seconds for them."""
 
 
 class WhatIf:
@@ -251,6 +254,14 @@ def _casts(cost: Cost) -> int:
 
 
 def _peaks(answers: Answers, before: Settings, after: Settings) -> tuple[Peak, Peak]:
+    """Both in the same way, so that their difference is that of the programs: XLA's plan, or else an estimate."""
+    with suppress(Exception):  # of a program that cannot be traced the estimate says why
+        programs = [answers.traced(settings)[0] for settings in (before, after)]
+        if all(one.is_optimized or len(one.equations) <= MOST_PLANNED for one in programs):
+            with answers.context():
+                first, second = map(peak_compiled, programs)
+            if first.bytes is not None and second.bytes is not None:
+                return first, second
     return peak(answers, before), peak(answers, after)
 
 
@@ -270,7 +281,7 @@ def _told(memory: Callable[[], Any]) -> Peak:
     except Exception as error:  # what is not known takes nothing else with it
         return Peak(None, reason_of(error))
     reason = "; ".join(getattr(found, "notes", ())) or "nobody says"
-    return Peak(found.peak_bytes, "" if found.peak_bytes is not None else reason)
+    return Peak(found.peak_bytes, source=found.source) if found.peak_bytes is not None else Peak(None, reason)
 
 
 def reason_of(error: Exception) -> str:

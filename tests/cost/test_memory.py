@@ -233,7 +233,6 @@ def estimate(fn: Callable[..., Any], *args: Any) -> MemoryUse:
     check_sums(found)
     assert found.source == "analytic"
     assert found.xla is None
-    assert found.kinds["unfilled"] == 0
     return found
 
 
@@ -274,9 +273,9 @@ def test_the_estimate_of_a_scan_keeps_every_round_that_is_given_back() -> None:
     rows = 100 * 64 * 4
     row = 64 * 4
     # x, all rows, what is carried, the product, the row of one round, all rows that come back.
-    assert found.peak_bytes == 3 * ONE + 2 * rows + row
+    assert found.filled_bytes == 3 * ONE + 2 * rows + row
     kinds = {"arguments": ONE + rows, "outputs": ONE + rows, "temporaries": ONE + row}
-    assert found.kinds == {**kinds, "constants": 0, "unfilled": 0}
+    assert found.kinds == {**kinds, "constants": 0, "unfilled": 2 * 8}  # pointers to both results
 
 
 def test_the_estimate_of_a_while_loop_holds_what_its_body_is_given() -> None:

@@ -7,10 +7,12 @@ from the equations alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from mithril_nb.cost.formulas.rules import nbytes
+from mithril_nb.cost.memory.cpu_copies import CpuCopies
 from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, OUTPUTS, TEMPORARIES, Life
+from mithril_nb.stages.jax_versions import CALL_NAMES
 from mithril_nb.stages.records import Equation
 from mithril_nb.stages.trace.dataflow import BEFORE, Value
 
@@ -35,22 +37,25 @@ _ROWS = frozenset(
     "reduce_precision".split()
 )
 """Take what they need as it is computed; their own result is kept."""
+_HANDS_ON = CALL_NAMES - {"remat2", "checkpoint"}
+"""Calls that only hand a value on: who takes it stands inside of them."""
 _TAKES = _CHEAP | _DEAR | _ROWS | _VIEWS
 
 
-def jaxpr_lives(values: Sequence[Value], equations: Sequence[Equation]) -> tuple[list[Life], int]:
+def jaxpr_lives(values: Sequence[Value], equations: Sequence[Equation], is_cpu: bool = False) -> tuple[list[Life], int]:
     """Return the arrays that hold memory, and how many are left out as their size is not known.
 
     Args:
         values: The arrays of the program, in the order in which they are made.
         equations: Its equations.
+        is_cpu: Whether it is compiled for a CPU, whose compiler makes copies of its own.
     """
     end = max(len(equations) - 1, 0)
-    return _Estimate(values, equations, end).lives()
+    return _Estimate(values, equations, end, is_cpu).lives()
 
 
 class _Estimate:
-    def __init__(self, values: Sequence[Value], equations: Sequence[Equation], end: int):
+    def __init__(self, values: Sequence[Value], equations: Sequence[Equation], end: int, is_cpu: bool):
         self._values, self._equations, self._end = values, equations, end
         # Equal specs are mostly the same object: their size is worked out once.
         known = {key: nbytes(spec) for key, spec in {id(value.spec): value.spec for value in values}.items()}
@@ -62,6 +67,7 @@ class _Estimate:
             uses = value.uses
             for use in uses if len(uses) < 2 else set(uses):
                 self._taken[use].append(place)
+        self._copies = CpuCopies(values, equations, self._taken) if is_cpu else None
 
     def _last_use(self, value: Value) -> int:
         if _stays(value):
@@ -81,6 +87,8 @@ class _Estimate:
                 unknown += 1
                 continue
             first, last = max(value.made, 0), self._last[place]
+            if self._copies is not None:
+                first = self._copies.first.get(place, first)
             if not value.is_argument and value.made == BEFORE:
                 kind, first, last = CONSTANTS, 0, self._end
             else:
@@ -88,23 +96,35 @@ class _Estimate:
             if last < first:  # it is written over where it is made
                 continue
             lives.append(Life(value.id, kind, value.block, size, first, last))
-        return lives, unknown
+        return [*lives, *(self._copies.lives if self._copies is not None else ())], unknown
 
     def _kept(self) -> list[bool]:
         """Whether each value gets memory of its own; what is needed of others for those that do not."""
         kept = [True] * len(self._values)
+        absorbed = self._copies.absorbed if self._copies is not None else frozenset[int]()
         # Last first: what takes a value that is not kept needs what that is made of.
         for place in range(len(self._values) - 1, -1, -1):
             value = self._values[place]
             if value.made == BEFORE or value.is_output:
                 continue
             maker = self._equations[value.made]
-            if maker.primitive in _VIEWS or self._is_fused(value, maker):
+            if maker.primitive in _VIEWS or place in absorbed or self._is_fused(value, maker):
                 kept[place] = False
                 for taken in self._taken[value.made]:
                     self._last[taken] = max(self._last[taken], self._last[place])
+            elif maker.primitive in _CHEAP and not maker.is_call:
+                self._compute_again(place, value)
         self._write_over(kept)
         return kept
+
+    def _compute_again(self, place: int, value: Value) -> None:
+        """What is kept for some is computed anew by those who can."""
+        takers = [self._equations[use].primitive for use in value.uses]
+        stored = [use for use, one in zip(value.uses, takers, strict=True) if one not in (*_TAKES, *_HANDS_ON)]
+        if stored and stored[-1] < self._last[place] and self._equations[value.made].repeats == 1:
+            for taken in self._taken[value.made]:
+                self._last[taken] = max(self._last[taken], self._last[place])
+            self._last[place] = stored[-1]
 
     def _is_fused(self, value: Value, maker: Equation) -> bool:
         if maker.is_call:
@@ -114,27 +134,44 @@ class _Estimate:
             return False
         if not is_number and maker.primitive in _DEAR and len(set(value.uses)) != 1:
             return False
-        return all(self._equations[use].primitive in _TAKES for use in value.uses)
+        takers = _TAKES | _HANDS_ON if maker.primitive in _CHEAP else _TAKES
+        return all(self._equations[use].primitive in takers for use in value.uses)
 
     def _write_over(self, kept: list[bool]) -> None:
         """Let results take the place of operands of their size that are needed no more."""
+        turned = self._copies.turned if self._copies is not None else frozenset[int]()
         for place, value in enumerate(self._values):
-            if value.made == BEFORE or not kept[place]:
+            if value.made == BEFORE or not kept[place] or place in turned:
                 continue
             maker = self._equations[value.made]
             if maker.primitive not in _TAKES and not maker.is_call:
                 continue
-            for taken in self._taken[value.made]:
+            for taken in self._held_for(value.made, self._sizes[place], kept):
                 other = self._values[taken]
                 if (
-                    kept[taken]
-                    and not _stays(other)
+                    not _stays(other)
                     and self._last[taken] == value.made
                     and other.made < value.made
                     and self._sizes[taken] == self._sizes[place]
                 ):
                     self._last[taken] = value.made - 1
                     break
+
+    def _is_turned(self, value: Value) -> bool:
+        """A product may give a matrix either way; other orders of axes are written out."""
+        return self._equations[value.made].primitive == "transpose" and len(value.spec.shape) > 2
+
+    def _held_for(self, made: int, size: int | None, kept: Sequence[bool]) -> Iterator[int]:
+        """What an equation takes that holds memory, also through what is computed on the way, number by number."""
+        for taken in self._taken[made]:
+            if kept[taken]:
+                yield taken
+            elif (
+                self._sizes[taken] == size
+                and self._values[taken].made < made  # what a condition gives is made by its last equation
+                and not self._is_turned(self._values[taken])
+            ):
+                yield from self._held_for(self._values[taken].made, size, kept)
 
 
 def _stays(value: Value) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from mithril_nb.stages.frozen import quick_to_make
@@ -11,6 +11,7 @@ from mithril_nb.stages.frozen import quick_to_make
 ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS = "arguments", "outputs", "temporaries", "constants"
 UNFILLED = "unfilled"
 """Memory that XLA sets aside for the program and that no value fills when most is filled: gaps and alignment."""
+_ALIGNED, _POINTER = 64, 8
 KINDS: tuple[str, ...] = (ARGUMENTS, OUTPUTS, TEMPORARIES, CONSTANTS, UNFILLED)
 
 
@@ -49,3 +50,38 @@ def held(lives: Iterable[Life], places: int) -> list[int]:
         changes[life.first] += life.size_bytes
         changes[life.last + 1] -= life.size_bytes
     return list(accumulate(changes[:places]))
+
+
+def set_aside_for(lives: Iterable[Life], places: int) -> int:
+    """Return the bytes that XLA would set aside before a program runs, for values that live as told.
+
+    Arguments, outputs and constants have memory of their own throughout. What is held on the way lies in that of an
+    output of its size or more as long as that waits for its value, the largest first; the rest takes turns, from places
+    that are multiples of 64 bytes on. Several outputs are given back as a table of pointers.
+
+    Examples:
+        >>> made = Life("y", "temporaries", "", 8, 1, 1)
+        >>> set_aside_for([Life("x", "arguments", "", 4, 0, 2), made, Life("z", "outputs", "", 8, 2, 2)], 3)
+        12
+        >>> set_aside_for([Life("x", "arguments", "", 4, 0, 2), made, Life("z", "outputs", "", 4, 2, 2)], 3)
+        72
+    """
+    whole = 0
+    shared: list[list[Life]] = []
+    others: list[Life] = []
+    # An output first of those that are as large.
+    for life in sorted(lives, key=lambda one: (-one.size_bytes, one.kind != OUTPUTS)):
+        if life.kind != TEMPORARIES:
+            whole += life.size_bytes
+            if life.kind == OUTPUTS:
+                shared.append([life])
+            continue
+        # The smallest that is free.
+        free = (one for one in reversed(shared) if all(a.last < life.first or life.last < a.first for a in one))
+        place = next(free, None)
+        if place is None:
+            others.append(replace(life, size_bytes=-(-life.size_bytes // _ALIGNED) * _ALIGNED))
+        else:
+            place.append(life)
+    table = _POINTER * len(shared) if len(shared) > 1 else 0
+    return whole + table + max(held(others, places), default=0)

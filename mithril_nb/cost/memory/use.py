@@ -13,7 +13,17 @@ import jax
 from mithril_nb.cost.hlo.xla import Memory, xla_memory
 from mithril_nb.cost.memory.compiled_lives import compiled_lives, set_aside
 from mithril_nb.cost.memory.jaxpr_lives import jaxpr_lives
-from mithril_nb.cost.memory.lives import ARGUMENTS, CONSTANTS, KINDS, OUTPUTS, TEMPORARIES, UNFILLED, Life, held
+from mithril_nb.cost.memory.lives import (
+    ARGUMENTS,
+    CONSTANTS,
+    KINDS,
+    OUTPUTS,
+    TEMPORARIES,
+    UNFILLED,
+    Life,
+    held,
+    set_aside_for,
+)
 from mithril_nb.cost.memory.makers import Makers
 from mithril_nb.cost.symbolic_costs import SymbolicProgram
 from mithril_nb.display import Shown
@@ -175,14 +185,15 @@ def _analytic(inspection: Inspection) -> MemoryUse:
     if names := _sizes_without_numbers(inspection):
         why = f"nobody knows without a number for {', '.join(names)}: inspect it with numbers"
         return _in_sum(inspection, "analytic", {}, None, why)
-    lives, unknown = jaxpr_lives(inspection.values, equations)
+    device = inspection.device or jax.devices()[0]
+    lives, unknown = jaxpr_lives(inspection.values, equations, device.platform == "cpu")
     lives = _with_state(lives, _state(inspection))
     notes = [f"{unknown} arrays: their size is not known"] if unknown else []
     if any(_is_spread(leaf) for leaf in jax.tree.leaves(inspection.arguments)):
         notes.append("arrays that are spread over devices are counted whole, not by device")
     # What a program without equations is given, it gives back at one go.
     sequence = [equation.id for equation in equations] or [""]
-    return _use(inspection, "analytic", lives, sequence, 0, None, notes)
+    return _use(inspection, "analytic", lives, sequence, set_aside_for(lives, len(sequence)), None, notes)
 
 
 def _state(inspection: Inspection) -> dict[str, str]:

@@ -39,7 +39,7 @@ def change(changed: Changed, field: str = "flops", width: int = 720) -> Drawing:
         FLOPs  4.00 kFLOP  8.00 kFLOP  +100.0 %
     """
     changed = drawable(changed)
-    notes = (*_nothing(changed), *(changed.get("notes") or ()), *_no_peak(changed))
+    notes = (*_nothing(changed), *(changed.get("notes") or ()), *_of_peak(changed))
     pair = {**pair_of(changed, field), "program": str(changed["program"]), "notes": notes}
     made, whole = beside(pair, width), _whole(changed)
     return Drawing(made.svg, f"{whole.title}\n{whole.text}\n\n{made.text}", (whole, *made.tables), made.notes)
@@ -74,9 +74,11 @@ def _row(changed: Changed, field: Field) -> tuple[str, ...]:
     return (field.title, *sides, "unknown" if any(least) else change_text(before, after))
 
 
-def _no_peak(changed: Changed) -> tuple[str, ...]:
-    """Return why no peak is told, if it is not."""
+def _of_peak(changed: Changed) -> tuple[str, ...]:
+    """Return why no peak is told, if it is not, and that it is an estimate, if it is."""
     told = (changed.get("peak_bytes") or {}).values()
+    if any(side.get("source") == "analytic" for side in told):
+        return ("peak_bytes: estimated from the equations; change.compiled has XLA's",)
     reasons = dict.fromkeys(str(side["reason"]) for side in told if side.get("bytes") is None and side.get("reason"))
     return tuple(one if one.startswith("peak_bytes") else f"peak_bytes: {one}" for one in reasons)
 

@@ -1,0 +1,194 @@
+"""What XLA keeps besides the arrays of a jaxpr when it compiles for a CPU: copies in another order or another dtype.
+
+As observed with the versions of JAX that this package supports, and held to it by `tests/cost/test_estimates.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from mithril_nb.cost.formulas.rules import nbytes
+from mithril_nb.cost.memory.lives import TEMPORARIES, Life
+from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.jax_versions import MULTIPLIES_NARROW
+from mithril_nb.stages.records import Equation
+from mithril_nb.stages.trace.dataflow import BEFORE, Value
+
+_NARROW = ("bfloat16", "float16")
+_PRODUCTS = ("dot_general", "conv_general_dilated")
+"""Computed by libraries, which take float32."""
+_AXES_IN_ORDER = re.compile(r"b*(k*n*|n*k*)")
+_SLICE = re.compile(r"(.*)\.x(\d+)")
+_MOVED = ("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "convert_element_type")
+
+
+class CpuCopies:
+    """Copies that a CPU's compiler makes of what a program has.
+
+    Args:
+        values: The arrays of the program.
+        equations: Its equations.
+        taken: Which values each equation takes.
+
+    Attributes:
+        lives: The copies, from when to when.
+        turned: Values that are written at once in the order that a product takes: not over what they are made of.
+        absorbed: Transposed matrices that products read as they were.
+        first: Places at which memory is held for values before they are made.
+    """
+
+    def __init__(self, values: Sequence[Value], equations: Sequence[Equation], taken: Sequence[Sequence[int]]):
+        self._values, self._equations, self._taken = values, equations, taken
+        self._places = {equation.id: place for place, equation in enumerate(equations)}
+        self._made: dict[int, list[int]] = {}
+        for place, value in enumerate(values):
+            self._made.setdefault(value.made, []).append(place)
+        self.lives: list[Life] = []
+        self.turned: set[int] = set()
+        self.absorbed: set[int] = set()
+        self.first: dict[int, int] = {}
+        self._widened: dict[str, Life] = {}
+        self._windows: dict[TensorSpec, int] = {}
+        """The last reduction over windows of arrays of some shape."""
+        self._loop_ends = _ends_of_loops(equations)
+        for place, equation in enumerate(equations):
+            if not equation.is_used:
+                continue
+            if equation.primitive == "dot_general":
+                self._turn(place, equation)
+            if _computes_wide(equation):
+                self._widen(place, equation)
+            if equation.primitive.startswith("reduce_window"):
+                self._windows[equation.inputs[0]] = place
+            if equation.primitive == "select_and_scatter_add":
+                self._scatter(place, equation)
+        self.lives += self._widened.values()
+        for place, value in enumerate(values):
+            if value.made != BEFORE and equations[value.made].primitive == "convert_element_type":
+                if all(values[self._behind(one)].is_argument for one in taken[value.made]):
+                    self.first[place] = 0
+            # One that a product copies is there anyhow; what else takes it needs it as it is.
+            if any(equations[use].primitive != "dot_general" for use in value.uses):
+                self.absorbed.discard(place)
+
+    def _copy(self, id: str, block: str, size: int | None, first: int, last: int) -> Life:
+        life = Life(id, TEMPORARIES, block, size or 0, first, max(first, last))
+        self.lives.append(life)
+        return life
+
+    def _scatter(self, place: int, equation: Equation) -> None:
+        """It becomes a scatter to places, an index for each axis of each number, that are searched with the maxima."""
+        spec = equation.outputs[0]
+        searched = self._windows.get(spec, place)
+        self._copy(f"{equation.id}.places", equation.block, _indices(spec), 0, searched)
+        self._copy(f"{equation.id}.found", equation.block, _indices(equation.inputs[0]), searched, place)
+        for made in self._made.get(place, ()):  # what is added to is zero at first
+            self.first[made] = 0
+
+    def _turn(self, place: int, equation: Equation) -> None:
+        """The axes of an operand are put in order: those in common, and the summed ones before or after the others."""
+        params: Any = equation.param["dimension_numbers"]
+        if _computes_wide(equation) and any(spec.dtype in _NARROW for spec in equation.inputs):
+            return  # they are copied anyhow
+        for number, (spec, inner, batch) in enumerate(zip(equation.inputs, params[0], params[1], strict=True)):
+            kinds = ["b" if axis in batch else "k" if axis in inner else "n" for axis in range(len(spec.shape))]
+            found = [one for one in self._taken[place] if self._values[one].spec == spec]
+            by_transpose = [one for one in found if self._maker(one) == "transpose"]
+            if by_transpose:
+                self._absorb(by_transpose[0], kinds)
+                continue
+            if _is_in_order(kinds, spec.shape):
+                continue
+            made = [one for one in found if self._maker(one) not in ("", *_PRODUCTS)]
+            if made:
+                self.turned.update(made)
+            else:
+                self._copy(f"{equation.id}.x{number}", equation.block, nbytes(spec), place, place)
+
+    def _absorb(self, place: int, kinds: Sequence[str]) -> None:
+        """A product takes matrices from either side; other orders of axes are written out."""
+        made = self._equations[self._values[place].made]
+        order: Any = made.param["permutation"]
+        before = [""] * len(kinds)
+        for kind, axis in zip(kinds, order, strict=True):
+            before[axis] = kind
+        if _is_in_order(before, made.inputs[0].shape):
+            self.absorbed.add(place)
+
+    def _value(self, place: int) -> Value:
+        return self._values[place]
+
+    def _maker(self, place: int) -> str:
+        made = self._values[place].made
+        return "" if made == BEFORE else self._equations[made].primitive
+
+    def _widen(self, place: int, equation: Equation) -> None:
+        """What is narrower than float32 is computed in float32.
+
+        Arguments, also whole stacks of slices, are converted as soon as the program starts.
+        """
+        for taken in self._taken[place]:
+            if self._values[taken].spec.dtype not in _NARROW:
+                continue
+            value = self._values[self._behind(taken)]
+            size = nbytes(value.spec) or 0
+            is_slice = _SLICE.fullmatch(value.id) if value.made != BEFORE else None
+            if is_slice is not None and is_slice[1] in self._places:
+                loop = self._places[is_slice[1]]
+                spec = self._equations[loop].inputs[int(is_slice[2])]
+                is_given = any(one.is_argument and one.spec == spec for one in map(self._value, self._taken[loop]))
+                size = (nbytes(spec) or 0) * (1 if is_given else 1.5)
+            if value.is_argument or is_slice is not None:
+                id = f"{value.id}.float32"
+                self._widened[id] = Life(id, TEMPORARIES, value.block, int(2 * size), 0, self._loop_ends[place])
+            else:
+                is_shared = len(set(value.uses)) > 1
+                first = place if is_shared else max(value.made, 0)  # else it is only ever made in float32
+                self._copy(f"{value.id}.float32", value.block, int(size * (1 + is_shared)), first, place)
+        for value in map(self._value, self._made.get(place, ()) if equation.outputs[0].dtype in _NARROW else ()):
+            if not value.uses or not all(_computes_wide(self._equations[use]) for use in value.uses):
+                last = max(value.uses, default=place) - 1  # what takes it writes over it
+                self._copy(f"{value.id}.float32", value.block, nbytes(value.spec), place, last)
+
+    def _behind(self, place: int) -> int:
+        """The value that is only moved to give this one."""
+        value = self._values[place]
+        while value.made != BEFORE and self._equations[value.made].primitive in _MOVED and self._taken[value.made]:
+            place = self._taken[value.made][0]
+            if self._values[place].made >= value.made:  # what a condition gives is made by its last equation
+                break
+            value = self._values[place]
+        return place
+
+
+def _indices(spec: TensorSpec) -> int | None:
+    """The bytes of a place in an array for each of its numbers."""
+    return nbytes(TensorSpec((len(spec.shape), *spec.shape), "int32"))
+
+
+def _ends_of_loops(equations: Sequence[Equation]) -> list[int]:
+    """The last place of the outermost loop around each equation; its own place if there is none."""
+    ends = list(range(len(equations)))
+    loop, start = "", 0
+    for place, equation in enumerate(equations):
+        if loop and not equation.id.startswith(f"{loop}."):
+            ends[start:place] = [place - 1] * (place - start)
+            loop = ""
+        if not loop and equation.primitive in ("scan", "while"):
+            loop, start = equation.id, place
+    if loop:
+        ends[start:] = [len(equations) - 1] * (len(equations) - start)
+    return ends
+
+
+def _is_in_order(kinds: Sequence[str], shape: Sequence[Any]) -> bool:
+    return bool(_AXES_IN_ORDER.fullmatch("".join(kind for kind, size in zip(kinds, shape, strict=True) if size != 1)))
+
+
+def _computes_wide(equation: Equation) -> bool:
+    """Whether it is computed in float32 at least, by what has operands in memory."""
+    if equation.primitive == "dot_general" and MULTIPLIES_NARROW:
+        return any(spec.dtype not in _NARROW for spec in equation.inputs)
+    return equation.primitive in _PRODUCTS or equation.primitive.startswith("reduce_window")

@@ -1,0 +1,91 @@
+"""The estimate of memory from the equations alone beside XLA's plan, for programs of the sizes that people run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import jax
+import pytest
+from stress import Stress
+
+from benchmarks.corpus import corpus
+from mithril_nb.cost.memory.lives import Life, set_aside_for
+from mithril_nb.cost.memory.use import memory_of
+from mithril_nb.errors import ShapeError
+from mithril_nb.stages import inspect
+from mithril_nb.stages.inspection import Inspection
+from mithril_nb.whatif.arguments import batch_of, cast, common_dtype, resized
+
+QUICK = ("MLP, forward", "ensemble by vmap, forward", "mixture of experts, forward", "LeNet, forward")
+LONG = (
+    *QUICK, "MLP, train step", "MLP, gradient descent by hand", "LSTM by scan, forward", "LSTM by scan, train step",
+    "mixture of experts, train step", "ensemble by vmap, train step", "LeNet, train step", "MLP of ours, forward",
+    "MLP of ours, train step", "GPT of ours, forward", "GPT-2 small by scan, forward",
+    "GPT-2 small by scan, train step",
+)  # fmt: skip
+
+
+def sizes(name: str) -> Iterator[tuple[str, int, int]]:
+    """What is estimated for a program, and for others like it, and what XLA plans."""
+    fn, args = corpus(full=True)[name]()
+    program = inspect(fn, *args)
+    yield "as it is", *both(program)
+    with suppress(ShapeError):  # it has none
+        batch = batch_of(program)
+        yield "4 x batch", *both(inspect(fn, *resized(args, batch, 4 * batch.size)))
+    if common_dtype(args) == "float32":
+        yield "bfloat16", *both(inspect(fn, *cast(args, "bfloat16")))
+
+
+def both(program: Inspection) -> tuple[int, int]:
+    program.want(machine_code=False)
+    found = memory_of(program, "analytic").peak_bytes, memory_of(program).peak_bytes
+    assert found[0] is not None
+    assert found[1] is not None
+    return found[0], found[1]
+
+
+def test_estimates_are_within_ten_percent_of_the_plan_of_xla(stress: Stress) -> None:
+    names = (QUICK, LONG)[stress.size(short=0, long=1)]
+    errors: dict[str, float] = {}
+    wrong: list[str] = []
+    for name in names:
+        base: tuple[int, int] | None = None
+        for what, estimate, plan in sizes(name):
+            errors[f"{name}, {what}"] = estimate / plan - 1
+            base = base or (estimate, plan)
+            if abs(plan / base[1] - 1) > 0.05 and (plan > base[1]) != (estimate > base[0]):
+                wrong.append(f"{name}, {what}")
+    off = {what: f"{error:+.0%}" for what, error in errors.items() if abs(error) > 0.1}
+    stress.report(programs=len(errors), within=f"{1 - len(off) / len(errors):.0%}", off=off, wrong_sign=wrong)
+    assert len(off) <= 0.2 * len(errors), off
+    assert max(map(abs, errors.values())) < 0.5, off
+    assert wrong == []
+
+
+def test_what_is_set_aside_lies_in_outputs_as_far_as_it_fits() -> None:
+    x, y = Life("x", "arguments", "", 1000, 0, 3), Life("y", "outputs", "", 640, 3, 3)
+    first, second = Life("a", "temporaries", "", 640, 0, 1), Life("b", "temporaries", "", 320, 1, 2)
+    assert set_aside_for([x, y, first], 4) == 1640
+    assert set_aside_for([x, y, first, second], 4) == 1640 + 320
+    assert set_aside_for([x, y, Life("c", "temporaries", "", 641, 0, 1)], 4) == 1640 + 11 * 64
+
+
+@pytest.mark.parametrize(
+    ("order", "copies"),
+    [("bhtd,bhsd->bhts", 0), ("bthd,bshd->bhts", 2), ("bhdt,bhds->bhts", 0)],
+)
+def test_products_copy_what_is_not_in_their_order(order: str, copies: int) -> None:
+    """Arguments, for what is made on the way is made in that order at once."""
+    shapes = [[dict(b=2, h=3, t=64, s=64, d=16)[axis] for axis in one] for one in order.partition("->")[0].split(",")]
+    left, right = (jax.ShapeDtypeStruct(shape, "float32") for shape in shapes)
+
+    def product(left: Any, right: Any) -> Any:
+        return jax.numpy.einsum(order, left, right)
+
+    estimate, plan = both(inspect(product, left, right))
+    whole = 4 * 2 * 3 * 64 * (16 + 16 + 64)
+    assert estimate == pytest.approx(whole + copies * 4 * 2 * 3 * 64 * 16, rel=0.02)
+    assert estimate == pytest.approx(plan, rel=0.02)
