@@ -12,10 +12,11 @@ from mithril_nb.backends.notices import notice
 from mithril_nb.cost import Cost
 from mithril_nb.cost.counting import SOURCES
 from mithril_nb.cost.memory.use import MemoryUse
-from mithril_nb.cost.records import unknown_params
+from mithril_nb.cost.records import NO_TRIP_COUNT, unknown_params
 from mithril_nb.display import UNATTRIBUTED_LABEL
 from mithril_nb.errors import CostBoundError, Diagnostic, MithrilError, UnknownOptionError, nearest, short_repr
 from mithril_nb.stages import Inspection
+from mithril_nb.stages.given import first_source
 from mithril_nb.stages.records import UNATTRIBUTED
 from mithril_nb.targets import inspect
 from mithril_nb.targets.doors import called_as
@@ -71,7 +72,7 @@ def assert_cost(
     bytes_accessed: Bound = None,
     peak_bytes: Bound = None,
     params: Bound = None,
-    source: str = "analytic",
+    source: str | None = None,
     unknown: str = "warn",
     **options: Any,
 ) -> None:
@@ -90,8 +91,9 @@ def assert_cost(
         peak_bytes: Bound of the bytes that it holds at its peak, `inspection.memory.peak_bytes`; compiles the program.
         params: Bound of its number of parameters. Which argument of a function holds them is told to `ml.inspect`:
             `ml.assert_cost(ml.inspect(f, w, x, params="w"), params=1_000)`.
-        source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. `"analytic"` only traces the
-            program, and is the same on every machine.
+        source: How FLOPs and bytes are counted, as in `inspection.cost(source=...)`. Default: `"analytic"`, which only
+            traces the program, and is the same on every machine; `"lowered"`, else `"compiled"`, for a program
+            without a jaxpr, such as a file of StableHLO or HLO.
         unknown: What happens if equations of unknown cost leave a bound undecided: `"warn"` (a `MithrilWarning`), the
             default, so that the check works on any program; `"fail"`; `"ignore"`. `ml.register_cost` makes such
             costs known.
@@ -129,7 +131,7 @@ def assert_cost(
             (("bounds", ", ".join(bounds)),),
             "ml.assert_cost(program, *args, flops=1_000_000)",
         )
-    if source not in SOURCES:
+    if source is not None and source not in SOURCES:
         raise UnknownOptionError(
             f"ml.assert_cost cannot take source={short_repr(source, 40)}.",
             (("sources", ", ".join(SOURCES)),),
@@ -151,6 +153,8 @@ def assert_cost(
     with called_as("ml.assert_cost", **{name: bounds[name] for name in asked}):
         check_handed_on(options)
         inspection = target if isinstance(target, Inspection) else inspect(target, *args, **options)
+    if source is None:
+        source = first_source(inspection)
     found = [
         _problem(inspection, name, _measured(inspection, name, source), low, high, unknown)
         for name, (low, high) in asked.items()
@@ -178,7 +182,8 @@ def _measured(inspection: Inspection, name: str, source: str) -> _Measured:
     if name == "peak_bytes":
         memory: MemoryUse = inspection.memory
         if memory.source != "compiled" or memory.peak_bytes is None:  # an estimate keeps no bound
-            return _Measured(None, "compiled", memory.notes, {}, numbers=_numbers(inspection.cost("analytic")))
+            numbers = {} if inspection.given is not None else _numbers(inspection.cost("analytic"))
+            return _Measured(None, "compiled", memory.notes, {}, numbers=numbers)
         held = {path: size for path, size in memory.at_peak.items() if size}
         return _Measured(memory.peak_bytes, memory.source, (), held)
     cost: Cost = inspection.cost(source=source)
@@ -216,7 +221,7 @@ def _unknown(cost: Cost, name: str) -> tuple[str, ...]:
     groups: dict[tuple[str, str], int] = {}
     for row in cost.rows if name != "params" else ():
         if getattr(row, name) is None:
-            why = "nobody knows how often it runs" if row.repeats is None else row.formula
+            why = NO_TRIP_COUNT if row.repeats is None else row.formula
             groups[row.opcode, why] = groups.get((row.opcode, why), 0) + 1
     return tuple(f"{count} × {opcode}: {why}" for (opcode, why), count in groups.items())
 

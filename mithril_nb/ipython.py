@@ -56,8 +56,18 @@ class CellWatch:
         Args:
             line: The rest of the line of the magic, which has no options.
             cell: The lines below it.
+
+        Raises:
+            UnknownOptionError: The line is not empty.
         """
         __tracebackhide__ = True
+        if line.strip():
+            errors = importlib.import_module("mithril_nb.errors")
+            raise errors.UnknownOptionError(
+                f"%%{MAGIC} takes no options, and the cell begins on the next line.",
+                (("given", errors.short_repr(line.strip())),),
+                f"%%{MAGIC}",
+            )
         seen = importlib.import_module("mithril_nb").watch()
         try:
             with seen:

@@ -107,6 +107,8 @@ def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
     chosen = options.program or (options.default_program if target.graph is not None else None)
     program = None if chosen is None else PROGRAMS[chosen]
     args = args or target.args
+    if isinstance(target.value, Path):
+        _check_options_of_file(target, options)
     if target.graph is None:
         if shapes:
             raise UnknownOptionError(f"--shape is for models, and {target.asked_for!r} is none.", (), _EXAMPLE)
@@ -117,6 +119,17 @@ def inspection_of(target: Target, options: argparse.Namespace) -> Inspection:
         for problem in _open_inputs(target.graph, shapes):
             raise MithrilError(problem)
     return targets.inspect(target.value, *args, kwargs=named, shapes=shapes, program=program)
+
+
+def _check_options_of_file(target: Target, options: argparse.Namespace) -> None:
+    given = {"--shape": options.shape, "--arg": options.arg, "--static": options.static, "--program": options.program}
+    refused = [option for option, value in given.items() if value]
+    if refused:
+        raise UnknownOptionError(
+            f"{refused[0]} is for models and functions, and the program in {target.asked_for!r} has its arguments.",
+            (),
+            f"mithril-nb show {shlex.quote(target.asked_for)}",
+        )
 
 
 def shapes_of(given: Sequence[str]) -> dict[str, list[int | str]]:

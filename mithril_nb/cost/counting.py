@@ -135,6 +135,8 @@ def costs_so_far(inspection: Inspection) -> Costs:
 
 def _analytic(inspection: Inspection) -> Cost:
     check = inspection.check_sizes
+    if inspection.given is not None:
+        raise inspection.given.error(is_of_costs=True)
     program = SymbolicProgram(inspection.name, inspection.equations, inspection.inputs, check=check)
     return of_equations(program.costs(), program, inspection.device, _files(inspection))
 
@@ -143,7 +145,7 @@ def _counted(inspection: Inspection, source: str, ahead: _Counted | None = None)
     stage = inspection.stage(_STAGES[source])
     if stage.unavailable is not None:
         if inspection.given is not None and source not in inspection.given.sources:
-            raise inspection.given.error(_STAGES[source])
+            raise inspection.given.error(_STAGES[source], is_of_costs=True)
         is_traced = inspection.stage("jaxpr").unavailable is None
         sizes = cost_of(inspection).symbols if is_traced else ()
         raise StageUnavailableError(

@@ -88,31 +88,40 @@ class ByLine(Shown, ByName[Figures]):
     def to_dict(self) -> dict[str, Any]:
         """Return the figures as plain data: `program`, `source`, `total`, `unattributed`, `lines` and `code`.
 
-        Each of `lines` has `source`, `file`, `line`, the figures, `share` and `share_bound`. `code` has for each
+        Each of `lines` has `source`, `file`, `line`, the figures, `share` and `share_bound`, and `formulas` of those
+        figures that depend on `symbols`, the sizes without a number, each with an example. `code` has for each
         function that contributed its `file`, the number of its first `line`, and its `text`, line by line.
         """
+        symbolic, lines_of = self._cost.symbolic, self._cost.lines.of
+        formulas: Mapping[str | None, Mapping[str, str]] = {}
+        if symbolic is not None and symbolic.symbols:
+            formulas = symbolic.formulas_by(lambda one: next(map(_first_line, lines_of.get(one.id, ())), ""))
         lines: list[dict[str, Any]] = []
         by_file: dict[str, list[int]] = {}
         for source, figures in self.items():
             if source:
                 file, line, _ = lines_of_source(source)
                 by_file.setdefault(file, []).append(line)
-                lines.append({"source": source, "file": file, "line": line, **self._data(figures)})
+                lines.append({"source": source, "file": file, "line": line, **self._data(figures, formulas, source)})
         return {
             "program": self._cost.program,
             "source": self._cost.source,
-            "total": {**self._cost.total.to_dict(), "share": 1.0, "share_bound": ""},
-            "unattributed": self._data(self[""]) if "" in self else None,
+            "symbols": dict(symbolic.example) if symbolic is not None and formulas else {},
+            "total": {**self._data(self._cost.total, formulas, None), **({} if formulas else {"share": 1.0})},
+            "unattributed": self._data(self[""], formulas, "") if "" in self else None,
             "lines": lines,
             "code": [part for file, wanted in by_file.items() for part in self._code(file, wanted)],
         }
 
-    def _data(self, figures: Figures) -> dict[str, Any]:
+    def _data(
+        self, figures: Figures, formulas: Mapping[str | None, Mapping[str, str]], source: str | None
+    ) -> dict[str, Any]:
         share, bound = share_of(figures, self._cost.total)
         if self._cost.source == "measured":
             whole = self._cost.total.time_s
             share, bound = (figures.time_s or 0.0) / whole if whole else None, ""
-        return {**figures.to_dict(), "share": share, "share_bound": bound}
+        known = {"formulas": dict(formulas.get(source, {}))} if formulas else {}
+        return {**figures.to_dict(), **known, "share": share, "share_bound": bound}
 
     def _code(self, file: str, wanted: Sequence[int]) -> list[dict[str, Any]]:
         code = self._cost.lines.code(file)

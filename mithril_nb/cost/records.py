@@ -321,7 +321,7 @@ def unknown_of(rows: Iterable[CostRow]) -> tuple[Unknown, ...]:
     )
 
 
-_DEAREST = "the dearest branch is counted each time, as XLA counts; where another one runs, it costs less"
+_DEAREST = "the most expensive branch is counted each time, as XLA counts; where another one runs, it costs less"
 
 
 def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
@@ -333,7 +333,7 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
     for row in every:
         unknown = [name for name in COUNTED if getattr(row, name) is None]
         if unknown:
-            why = "nobody knows how often it runs" if row.repeats is None else row.formula
+            why = NO_TRIP_COUNT if row.repeats is None else row.formula
             *first, last = unknown
             key = f"{', '.join(first)} and {last}" if first else last, row.opcode, why
             groups[key] = groups.get(key, 0) + 1
@@ -341,11 +341,11 @@ def notes_of(rows: Iterable[CostRow]) -> tuple[str, ...]:
 
 
 def notes_of_branches(opcodes: Iterable[str]) -> tuple[str, ...]:
-    """Return in words that of branches the dearest is counted, if there are some among what runs.
+    """Return the note that the most expensive branch is counted, for each opcode with branches.
 
     Examples:
-        >>> notes_of_branches(["add", "cond", "cond"])[0][:40]
-        '2 × cond: the dearest branch is counted '
+        >>> notes_of_branches(["add", "cond", "cond"])[0][:47]
+        '2 × cond: the most expensive branch is counted '
     """
     counts = Counter(opcode for opcode in opcodes if opcode in ("cond", "conditional"))
     return tuple(f"{count} × {opcode}: {_DEAREST}" for opcode, count in counts.items())

@@ -186,27 +186,31 @@ class SymbolicProgram:
     def formulas(self) -> Mapping[str | None, Mapping[str, str]]:
         """What depends on sizes without numbers, by block without those inside it, and by figure.
 
-        `""` is what no block caused, `None` the whole program. `"≥ "` stands before what is more, nobody knows by how
-        much.
+        `""` is unattributed, `None` the whole program; `"≥ "` marks a lower bound.
         """
         if not self.symbols:
             return {}
-        chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
-        for one, place in self.kinds.members:
-            kind = place, self._branches.get(one.id, True)
-            if kind in chosen[None]:
-                own = chosen.setdefault(one.block, {})
-                own[kind] = own.get(kind, 0) + 1
         params: dict[str | None, list[Expression]] = {}
         for one in self.inputs:
             for path in (None, one.block) if one.is_param else ():
                 params.setdefault(path, []).append(count(one.spec))
+        found = self.formulas_by(lambda one: one.block)
+        for path, counts in params.items():
+            if text := _open(total(counts), []):
+                found.setdefault(path, {})["params"] = text
+        return found
+
+    def formulas_by(self, group_of: Callable[[Equation], str]) -> dict[str | None, dict[str, str]]:
+        """Return what depends on sizes without numbers, by group of an equation and by figure; `None` is all of it."""
+        chosen: dict[str | None, dict[_Kind, int]] = {None: self._chosen("", None)}
+        for one, place in self.kinds.members:
+            kind = place, self._branches.get(one.id, True)
+            if kind in chosen[None]:
+                own = chosen.setdefault(group_of(one), {})
+                own[kind] = own.get(kind, 0) + 1
         return {
-            path: {
-                **{field: text for field in _FIELDS if (text := _open(*self._added(chosen.get(path, {}), field)))},
-                **({"params": text} if (text := _open(total(params.get(path, ())), [])) else {}),
-            }
-            for path in {**chosen, **params}
+            group: {field: text for field in _FIELDS if (text := _open(*self._added(kinds, field)))}
+            for group, kinds in chosen.items()
         }
 
     def _added(self, chosen: Mapping[_Kind, int], field: str) -> tuple[Polynomial, list[str]]:

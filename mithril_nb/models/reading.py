@@ -19,7 +19,7 @@ from mithril_nb.models.limits import LoadLimits
 from mithril_nb.models.model import Model
 from mithril_nb.models.registry import KINDS, kind_named
 
-ADVICE = "ml.save(model, path)  # writes the file anew; or restore an earlier copy of it"
+ADVICE = "ml.save(model, path)  # writes the file again; or restore an earlier copy of it"
 
 
 def graph_of(data: Any, limits: LoadLimits) -> LogicalGraph:

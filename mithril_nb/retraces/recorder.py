@@ -68,7 +68,7 @@ class Recorder:
         self._functions: dict[int, weakref.ref[Any] | None] = {}
         self._entries: list[_Entry] = []
         self._left_out = 0
-        self._calls = self._misses = 0
+        self._calls = self._misses = self._unjitted = 0
         self._traces = self._untimed = self._lowerings = self._compilations = self._disk_hits = 0
         self._trace_s = self._lower_s = self._compile_s = 0.0
 
@@ -82,6 +82,12 @@ class Recorder:
         """Count a call for which something was traced, lowered or compiled."""
         with self._lock:
             self._misses += 1
+
+    def count_unjitted(self) -> None:
+        """Count a call under `jax.disable_jit()`, in which the Python function itself runs."""
+        with self._lock:
+            self._calls += 1
+            self._unjitted += 1
 
     def trace(self, call: JitCall, number: int | None = None) -> Callable[[float], None]:
         """Count a trace; return a function that takes its seconds."""
@@ -138,7 +144,7 @@ class Recorder:
                 f"{file_label(file)}:{line}" if file else "",
                 library_of(file) if file else None,
                 self._calls if self._counts_calls else None,
-                self._calls - self._misses if self._counts_calls else None,
+                self._calls - self._misses - self._unjitted if self._counts_calls else None,
                 self._traces,
                 self._lowerings,
                 self._compilations,
@@ -149,12 +155,13 @@ class Recorder:
                 self._compile_s,
                 tuple(entry.record() for entry in self._entries),
                 self._left_out,
+                self._unjitted,
             )
 
     def reset(self) -> None:
         """Set all counts to 0 and drop the retraces; signatures stay, so that later retraces have a reason."""
         with self._lock:
-            self._calls = self._misses = self._left_out = 0
+            self._calls = self._misses = self._unjitted = self._left_out = 0
             self._traces = self._untimed = self._lowerings = self._compilations = self._disk_hits = 0
             self._trace_s = self._lower_s = self._compile_s = 0.0
             self._entries.clear()
@@ -183,7 +190,8 @@ class Recorder:
         return sentence(clauses) or self._dropped(False)
 
     def _dropped(self, is_trace: bool) -> str:
-        has_static = any(one.static is not None for one in self._signatures[is_trace][-1].arguments)
+        found = [one.static for one in self._signatures[is_trace][-1].arguments if one.static is not None]
+        has_static = not all(one.is_exact for one in found)
         return _DROPPED.format("traced" if is_trace else "compiled") + (_OR_STATIC if has_static else "")
 
     def _remember(self, is_trace: bool, call: JitCall) -> list[str] | None:
@@ -197,7 +205,9 @@ class Recorder:
         if new in known:
             known.remove(new)
         known.append(new)
-        return min(found, key=len) if found else None
+        if not found:
+            return None
+        return [one.clause for one in min(found, key=lambda each: sum(one.parts for one in each))]
 
     def _is_known(self, function: Any) -> bool:
         """Return whether a function object was traced before; the first one counts as known."""

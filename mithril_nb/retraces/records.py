@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mithril_nb.display import Shown
+from mithril_nb.errors import UnknownOptionError, listed, nearest, short_repr
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class FunctionReport(Shown):
         place: File and line of its definition, such as `"train.py:12"`; `""` if unknown.
         library: The installed library that defines it; `None` for a function of the user.
         calls: Number of calls; `None` if unknown: JAX reports no event for a cache hit.
-        hits: Number of calls that returned without a trace, lowering or compilation; `None` if unknown.
+        hits: Number of calls that returned without a trace, lowering or compilation, as JAX had the compiled program;
+            `None` if unknown.
         traces: Number of times that the Python function ran to be traced.
         lowerings: Number of conversions to StableHLO.
         compilations: Number of compilations by XLA, those read from disk included.
@@ -62,6 +64,7 @@ class FunctionReport(Shown):
         compile_s: Seconds of all compilations.
         retraces: The first retraces, and compilations without a new trace, in order.
         left_out: Number of later ones, which are only counted.
+        unjitted: Number of calls under `jax.disable_jit()`, in which the Python function itself runs.
     """
 
     name: str
@@ -79,6 +82,7 @@ class FunctionReport(Shown):
     compile_s: float
     retraces: tuple[Retrace, ...] = ()
     left_out: int = 0
+    unjitted: int = 0
 
     @property
     def time_s(self) -> float:
@@ -119,8 +123,17 @@ class WatchReport(Shown):
         return sum(one.time_s for one in self.functions)
 
     def __getitem__(self, name: str) -> FunctionReport:
-        """Return the report of the function of a name; of several, the one that took longest."""
-        found = [one for one in self.functions if one.name == name]
-        if not found:
-            raise KeyError(name)
-        return found[0]
+        """Return the report of the function of a name; of several, the one that took longest.
+
+        Raises:
+            UnknownOptionError: No function of this name was traced or compiled.
+        """
+        known = {one.name: one for one in reversed(self.functions)}
+        if name not in known:
+            near = nearest(name, known)
+            raise UnknownOptionError(
+                f"the report has no function {short_repr(name)}.",
+                (("functions", listed(known)),),
+                f"report[{near!r}]" if near else "report.functions",
+            )
+        return known[name]

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile, zip_longest
 from typing import Any, NamedTuple
 
 import jax
@@ -14,9 +16,24 @@ from jax.sharding import NamedSharding, SingleDeviceSharding
 
 from mithril_nb.errors import short_repr
 from mithril_nb.stages.jax_versions import file_label
-from mithril_nb.stages.jit_events import JitCall, mesh_of, trace_context, type_of
+from mithril_nb.stages.jit_events import (
+    JitCall,
+    Transform,
+    depth_of,
+    mesh_of,
+    trace_context,
+    transforms_of,
+    type_of,
+)
 
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_LONGEST = 20_000
+"""Characters of the text of a static value that are kept."""
+_SHOWN = 120
+_AROUND = 40
+"""Characters that are shown before the first difference of two long texts."""
+_EXACT = frozenset({"bool", "int", "float", "complex", "str", "bytes", "NoneType"})
+"""Types whose values are equal if their texts and hashes are."""
 _MOST = 3
 """Differences in a sentence; the rest is counted."""
 _MESH = "the mesh of the context"
@@ -36,14 +53,42 @@ class Leaf(NamedTuple):
     """The sharding of a committed array; `""` if JAX may place it."""
     mesh: str = ""
     """The mesh and the part of the sharding that belong to the type, and so to the key of the trace cache."""
+    transforms: tuple[str, ...] = ()
+    """The transformations of the value, the outermost first."""
 
 
 class Static(NamedTuple):
-    """A static value: text and hash, and the function if it is one."""
+    """A static value.
 
+    Attributes:
+        kind: Name of its type.
+        text: Its `repr`; `""` if that fails.
+        hash: Its hash, `None` if that fails.
+        function: Description of the function, `""` if it is none.
+        reference: A weak reference to an object, `None` if it allows none.
+    """
+
+    kind: str
     text: str
     hash: int | None
     function: str
+    reference: weakref.ref[Any] | None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Static) or self[:4] != other[:4]:
+            return False
+        ours, theirs = (one.reference and one.reference() for one in (self, other))
+        return ours is None or theirs is None or ours is theirs or bool(ours == theirs)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether equality is known, rather than equality of text and hash alone."""
+        return self.reference is not None or self.kind in _EXACT
 
 
 class Argument(NamedTuple):
@@ -77,7 +122,15 @@ class Signature(NamedTuple):
     arguments: tuple[Argument, ...]
     context: tuple[tuple[str, str, int | None], ...]
     options: tuple[tuple[str, str], ...]
-    is_transformed: bool
+    transforms: tuple[Transform, ...] = ()
+    """The transformations around the call, the outermost first; those inside an outer `jax.jit` are its own."""
+
+
+class Difference(NamedTuple):
+    """A difference between two calls: a clause, and the number of parts that differ, such as axes of a shape."""
+
+    clause: str
+    parts: int = 1
 
 
 def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
@@ -95,11 +148,13 @@ def signature_of(call: JitCall, earlier: Signature | None = None) -> Signature:
     if earlier is not None and earlier.context == context:
         context = earlier.context
     leaves = jax.tree.leaves((call.args, dict(call.kwargs)))
-    return Signature(tuple(arguments), context, call.options, any(_is_transformed(one) for one in leaves))
+    traces = {trace: found for one in leaves for trace, (found, _) in transforms_of(one).items()}
+    transforms = tuple(traces[trace] for trace in sorted(traces, key=depth_of))
+    return Signature(tuple(arguments), context, call.options, transforms)
 
 
-def differences(old: Signature, new: Signature, *, is_compiled: bool = False) -> list[str]:
-    """Return how one call differs from an earlier one, a clause for each difference.
+def differences(old: Signature, new: Signature, *, is_compiled: bool = False) -> list[Difference]:
+    """Return how one call differs from an earlier one.
 
     Args:
         old: The earlier call.
@@ -107,32 +162,30 @@ def differences(old: Signature, new: Signature, *, is_compiled: bool = False) ->
         is_compiled: Compare as the cache of compiled programs does: placement and options of `jax.jit` count too.
     """
     before = {one.name: one for one in old.arguments}
-    found: list[str] = []
+    found: list[Difference] = []
     for one in new.arguments:
         known = before.pop(one.name, None)
         if known is None:
-            found.append(f"{one.label} was left out before and is given now")
+            found.append(Difference(f"{one.label} was left out before and is given now"))
         elif known != one:
-            found += _of_argument(known, one, is_compiled)
-    found += [f"{one.label} was given before and is left out now" for one in before.values()]
+            found += _of_argument(known, one, is_compiled, old.transforms == new.transforms)
+    found += [Difference(f"{one.label} was given before and is left out now") for one in before.values()]
     if old.context != new.context:
         were = {name: (text, key) for name, text, key in old.context}
         changed = (
-            f"{_CONTEXT.get(name, name)} changed from {were[name][0]} to {text}"
+            Difference(f"{_CONTEXT.get(name, name)} changed from {were[name][0]} to {text}")
             for name, text, key in new.context
             if name in were and were[name] != (text, key)
         )
-        found += {clause.partition(" changed ")[0]: clause for clause in changed}.values()
+        found += {one.clause.partition(" changed ")[0]: one for one in changed}.values()
     if is_compiled:
         options = dict(old.options)
         found += [
-            f"the option {name} of jax.jit changed from {options[name]} to {text}"
+            Difference(f"the option {name} of jax.jit changed from {options[name]} to {text}")
             for name, text in new.options
             if options.get(name, text) != text
         ]
-        if old.is_transformed != new.is_transformed:
-            inside, before_it = ("inside", "not") if new.is_transformed else ("outside", "inside")
-            found.append(f"the call is {inside} a transformation such as jax.grad, the earlier call was {before_it}")
+        found += _of_transforms(old.transforms, new.transforms)
     return found
 
 
@@ -190,7 +243,7 @@ def _read(name: str, position: int | None, is_named: bool, is_by_name: bool, is_
             name,
             label,
             is_by_name,
-            Static(_cut(short_repr(value, 200)), _hash(value), function_text(value) if is_function else ""),
+            _static(value, function_text(value) if is_function else ""),
         )
     found, tree = jax.tree_util.tree_flatten_with_path(value)
     paths = tuple(jax.tree_util.keystr(path) for path, _ in found)
@@ -202,7 +255,8 @@ def _read(name: str, position: int | None, is_named: bool, is_by_name: bool, is_
 
 def _leaf(value: Any) -> Leaf:
     try:
-        return Leaf(*type_of(value), _placement(value), mesh_of(value))
+        transforms = tuple(f"{one.text}{axis}" for one, axis in reversed(transforms_of(value).values()))
+        return Leaf(*type_of(value), _placement(value), mesh_of(value), transforms)
     except TypeError:  # no type of JAX, which refuses it right after this
         return Leaf(type(value).__name__, False, "")
 
@@ -218,9 +272,16 @@ def _placement(value: Any) -> str:
     return str(value.sharding)
 
 
-def _is_transformed(leaf: Any) -> bool:
-    """Whether a value comes from a transformation that compiles its own program: not from an outer `jax.jit`."""
-    return isinstance(leaf, Tracer) and not type(leaf).__name__.startswith(("DynamicJaxpr", "Jit"))
+def _static(value: Any, function: str) -> Static:
+    try:
+        text = _ADDRESS.sub("", repr(value))[:_LONGEST]
+    except Exception:  # a class of the user
+        text = ""
+    try:
+        reference = weakref.ref(value)
+    except TypeError:
+        reference = None
+    return Static(type(value).__name__, text, _hash(value), function, reference)
 
 
 def _setting(value: Any) -> str:
@@ -237,7 +298,7 @@ def _axes(shape: Mapping[str, int]) -> str:
 
 def _cut(text: str) -> str:
     text = _ADDRESS.sub("", text)
-    return text if len(text) <= 120 else text[:117] + "..."
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
 
 
 def _hash(value: Any) -> int | None:
@@ -247,38 +308,84 @@ def _hash(value: Any) -> int | None:
         return None
 
 
-def _of_argument(old: Argument, new: Argument, is_compiled: bool) -> Iterator[str]:
+def _of_argument(old: Argument, new: Argument, is_compiled: bool, is_transformed_alike: bool) -> Iterator[Difference]:
     if old.is_by_name != new.is_by_name:
         was, now = ("name", "position") if old.is_by_name else ("position", "name")
-        yield f"{new.label} was given by {was} before and is given by {now} now"
+        yield Difference(f"{new.label} was given by {was} before and is given by {now} now")
     if (old.static is None) != (new.static is None):
-        yield f"{new.label} is now static" if new.static else f"{new.label} is no longer static"
+        yield Difference(f"{new.label} is now static" if new.static else f"{new.label} is no longer static")
     elif old.static is not None and new.static is not None:
         if old.static != new.static:
-            yield f"{new.label} {_of_static(old.static, new.static)}"
+            yield Difference(f"{new.label} {_of_static(old.static, new.static)}")
     elif old.structure_hash != new.structure_hash or old.structure != new.structure:
-        yield _of_structure(old, new)
+        yield Difference(_of_structure(old, new), max(1, len({*old.paths} ^ {*new.paths})))
     elif old.leaves != new.leaves:
         for path, was, now in zip(new.paths, old.leaves, new.leaves, strict=True):
-            if was.type != now.type:
-                before, after = was.type, now.type
-                if was.is_weak != now.is_weak:
-                    before, after = (f"{'weak ' if one.is_weak else ''}{one.type}" for one in (was, now))
-                yield f"{new.at(path)} changed from {before} to {after}"
-            elif was.is_weak != now.is_weak:
-                change = "weak type became strong" if was.is_weak else "strong type became weak"
-                yield f"{new.at(path)}: {change} ({now.type})"
-            moved = is_compiled or (was.mesh != now.mesh and was.type == now.type)
-            if moved and was.placement != now.placement:
-                yield f"{new.at(path)} {_of_placement(was.placement, now.placement)}"
+            yield from _of_leaf(new.at(path), was, now, is_compiled, is_transformed_alike)
+
+
+def _of_leaf(at: str, was: Leaf, now: Leaf, is_compiled: bool, is_transformed_alike: bool) -> Iterator[Difference]:
+    if was.type != now.type:
+        before, after = was.type, now.type
+        if was.is_weak != now.is_weak:
+            before, after = (f"{'weak ' if one.is_weak else ''}{one.type}" for one in (was, now))
+        parts = _parts(was.type, now.type) + (was.is_weak != now.is_weak)
+        yield Difference(f"{at} changed from {before} to {after}", parts)
+    elif was.is_weak != now.is_weak:
+        change = "weak type became strong" if was.is_weak else "strong type became weak"
+        yield Difference(f"{at}: {change} ({now.type})")
+    moved = is_compiled or (was.mesh != now.mesh and was.type == now.type)
+    if moved and was.placement != now.placement:
+        yield Difference(f"{at} {_of_placement(was.placement, now.placement)}")
+    if is_compiled and is_transformed_alike and was.transforms != now.transforms:
+        before, after = (" and ".join(one.transforms) or "not transformed" for one in (was, now))
+        yield Difference(f"{at} is {after}, in the earlier call it was {before}")
+
+
+def _parts(old: str, new: str) -> int:
+    """Return how many parts of two types differ: dtype, rank, and each axis of the shape.
+
+    Examples:
+        >>> _parts("f32[2,3]", "f32[4,3]"), _parts("f32[3]", "bf16[4]"), _parts("f32[3]", "f32[]")
+        (1, 2, 2)
+    """
+    (dtype, _, axes), (new_dtype, _, new_axes) = old.partition("["), new.partition("[")
+    before, after = (tuple(filter(None, one.rstrip("]").split(","))) for one in (axes, new_axes))
+    differing = sum(was != now for was, now in zip_longest(before, after))
+    return (dtype != new_dtype) + (len(before) != len(after)) + differing
+
+
+def _of_transforms(old: Sequence[Transform], new: Sequence[Transform]) -> Iterator[Difference]:
+    if [one.text for one in old] == [one.text for one in new]:
+        for was, now in zip(old, new, strict=True):
+            if was.size != now.size:
+                yield Difference(f"the call is {now.text} over {now.size:,} instead of {was.size:,}")
+    else:
+        before, after = (
+            ", then ".join(one.text if one.size is None else f"{one.text} over {one.size:,}" for one in each)
+            or "not transformed"
+            for each in (old, new)
+        )
+        yield Difference(f"the call is {after}, the earlier call was {before}", abs(len(old) - len(new)) or 1)
 
 
 def _of_static(old: Static, new: Static) -> str:
+    if not (old.text and new.text):
+        return f"is a {new.kind} that cannot be printed, and is not equal to the earlier {old.kind}"
     if new.function and old.text == new.text:
         return f"is a new function object: {new.function}"
     if old.text == new.text:
-        return f"is another object that prints the same, {new.text}, but is not equal to the earlier one"
-    return f"changed from {old.function or old.text} to {new.function or new.text}"
+        beginning = f" in its first {_LONGEST:,} characters" if len(new.text) == _LONGEST else ""
+        return (
+            f"is another object that prints the same{beginning}, {_cut(new.text)}, but is not equal to the earlier one"
+        )
+    before, after = old.function or old.text, new.function or new.text
+    if len(before) <= _SHOWN and len(after) <= _SHOWN:
+        return f"changed from {before} to {after}"
+    first = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    start = max(0, first - _AROUND)
+    before, after = (_cut(f"{'...' if start else ''}{text[start:]}") for text in (before, after))
+    return f"changed at character {first + 1:,} of its text, from {before} to {after}"
 
 
 def _of_structure(old: Argument, new: Argument) -> str:

@@ -22,7 +22,7 @@ from mithril_nb.stages.jit_events import JitCall, Source, thread
 MOST_FOLLOWERS = 4
 """Outputs that follow one watched function; older ones stay as they are."""
 MOST_FUNCTIONS = 1_000
-"""Functions that a `with ml.watch()` block tells apart; later ones are counted."""
+"""Functions that a `with ml.watch()` block distinguishes; later ones are counted."""
 
 
 class Following(Shown):
@@ -109,6 +109,9 @@ class Watched(Following):
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the function."""
+        if jit_events.is_jit_disabled():
+            self.recorder.count_unjitted()
+            return self._jitted(*args, **kwargs)
         scopes, call = thread.scopes, _Call(self, self.recorder.count_call())
         scopes.append(call)
         try:

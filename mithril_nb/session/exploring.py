@@ -347,7 +347,7 @@ class Exploration:
 
 
 def _blocks_in(stage: Stage) -> dict[str, dict[str, Any]]:
-    """Return what a page knows of the blocks that a stage names: their hues."""
+    """Return the hue of each block that a stage names, as data of the page."""
     paths = dict.fromkeys(path for one in stage.instructions for path, _ in one.shares)
     hues = hues_of_blocks(paths)
     known = {path: hue_of(path, hues) for path in paths}

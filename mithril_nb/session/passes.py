@@ -24,7 +24,7 @@ _REST_S = 0.5
 """How long nobody must have asked before what nobody waits for is worked on: Python runs one thread at a time."""
 _LOOK_S = 0.02
 _MOST_TOLD = 3
-"""As many outcomes of one line are told."""
+"""Outcomes of one line that are shown."""
 
 PassRow = tuple[int, str, str, int | None, int | None, int | None]
 """Number, name, pipeline; how many instructions it added, removed and rewrote, `None` while nobody has counted."""

@@ -47,8 +47,7 @@ def inspection_data(inspection: Inspection, stages: Sequence[str], passes: bool)
         {"name": one.name, "spec": spec_data(one.spec), "block": one.block, "is_param": one.is_param}
         for one in inspection.inputs
     ]
-    if inspection.given is None:  # only a jaxpr names the outputs
-        found["outputs"] = [{"name": one.name, "spec": spec_data(one.spec)} for one in inspection.outputs]
+    found["outputs"] = [{"name": one.name, "spec": spec_data(one.spec)} for one in inspection.outputs]
     found |= made
     if "hlo" in stages:
         try:

@@ -1,13 +1,13 @@
-"""What to say of a program that JAX refuses: JAX's own words, and the person's line of Python."""
+"""Errors of programs that JAX refuses: the message of JAX, and the user's line of Python."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
-from mithril_nb.errors import StageUnavailableError, UnknownOptionError
+from mithril_nb.errors import MithrilError, StageUnavailableError, UnknownOptionError, nearest
 from mithril_nb.stages import jax_versions
 from mithril_nb.stages.once import Once
 from mithril_nb.stages.places import told_line
@@ -55,7 +55,7 @@ class Failure:
 
 
 def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
-    """Return what to say of an error.
+    """Return the reason of an error, for a stage or a message.
 
     Args:
         error: The error.
@@ -78,11 +78,11 @@ def failure_of(error: BaseException, in_trace: bool = False) -> Failure:
 
 
 def made(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
-    """Return what is made on demand, or raise why there is none.
+    """Return a part that is computed on first use, or raise the reason why it is missing.
 
     Args:
         part: What is made.
-        failed: Returns what to raise for an error of JAX; a block that is unavailable gives the reason itself.
+        failed: Returns the error to raise for an error of JAX; that of an unavailable stage is raised unchanged.
     """
     try:
         return part.get()
@@ -93,11 +93,11 @@ def made(part: Once[Value], failed: Callable[[Exception], Exception]) -> Value:
 
 
 def not_traced(name: str, error: Exception) -> StageUnavailableError:
-    """Return what to raise of a program that cannot be traced.
+    """Build the error raised for a program that cannot be traced.
 
     Args:
         name: Name of the program.
-        error: What JAX said.
+        error: The error of JAX.
     """
     failure = failure_of(error, in_trace=True)
     where = (("at", f"{told_line(failure.source)}: {failure.code}"),) if failure.source else ()
@@ -109,12 +109,12 @@ def not_traced(name: str, error: Exception) -> StageUnavailableError:
 
 
 def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableError:
-    """Return what to raise of a program of which there is not what a compiler makes.
+    """Build the error raised when a part that a compiler makes is missing.
 
     Args:
         name: Name of the program.
-        what: What there is not: `"passes"`.
-        error: What JAX or XLA said.
+        what: The part: `"passes"`.
+        error: The error of JAX or XLA.
     """
     failure = failure_of(error)
     return StageUnavailableError(
@@ -124,31 +124,19 @@ def not_compiled(name: str, what: str, error: Exception) -> StageUnavailableErro
     )
 
 
-def no_stage(program: str, name: str, stages: Iterable[str]) -> StageUnavailableError:
-    """Return what to raise of a stage that there is not.
+def none_named(program: str, what: Literal["stage", "figures"], name: str, known: Iterable[str]) -> MithrilError:
+    """Build the error raised for an unknown name of a stage, or of figures of XLA.
 
     Args:
         program: Name of the program.
-        name: Name of the stage.
-        stages: Names of those that there are.
+        what: What is looked up.
+        name: The unknown name.
+        known: The known names.
     """
-    return StageUnavailableError(
-        f"program {program!r} has no stage {name!r}.",
-        (("stages", ", ".join(stages)),),
-        'inspection.stage("hlo")',
-    )
-
-
-def no_figures(program: str, name: str, known: Iterable[str]) -> UnknownOptionError:
-    """Return what to raise of figures that XLA does not give.
-
-    Args:
-        program: Name of the program.
-        name: Name of the figures.
-        known: Names of those that it gives.
-    """
-    return UnknownOptionError(
-        f"program {program!r} has no figures {name!r}.",
-        (("known", ", ".join(known)),),
-        'inspection.analysis("compiled")',
-    )
+    known = tuple(known)
+    usual = "hlo" if what == "stage" else "compiled"
+    near = nearest(name, known) or (usual if usual in known else known[-1])
+    summary, facts = f"program {program!r} has no {what} {name!r}.", (("known", ", ".join(known)),)
+    if what == "stage":
+        return StageUnavailableError(summary, facts, f'inspection.stage("{near}")')
+    return UnknownOptionError(summary, facts, f'inspection.analysis("{near}")')

@@ -37,15 +37,18 @@ def find_fated(inspection: Inspection, stage: str, id: str) -> Instruction:
         StageUnavailableError: There is no such instruction.
     """
     given = inspection.given
-    if given is not None and stage in FATED and not (given.is_compiled_here and stage in given.stages):
-        raise given.error("compile" if stage in given.stages else stage)
+    if given is not None and stage in FATED and stage not in given.stages:
+        raise given.error(stage)
+    if given is not None and not given.is_compiled_here:
+        raise given.error("compile")
     instructions = inspection.stage(stage).instructions if stage in FATED else ()
     found = next((one for one in instructions if one.id == id), None)
     if found is None:
+        at = stage if instructions else "hlo"
         raise StageUnavailableError(
             f"stage {stage!r} of program {inspection.name!r} has no instruction {id!r} that passes change.",
             (("stages", ", ".join(one for one in FATED if given is None or one in given.stages)),),
-            'inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)',
+            f'inspection.who_changed("{at}", inspection.stage("{at}").instructions[0].id)',
         )
     return found
 

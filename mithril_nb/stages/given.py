@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -16,6 +16,7 @@ import jax
 from mithril_nb.errors import StageUnavailableError
 from mithril_nb.graph.spec import TensorSpec
 from mithril_nb.stages import jax_modules, jax_versions, read_artifact
+from mithril_nb.stages.given_lines import GivenLines
 from mithril_nb.stages.hlo.stablehlo import result_specs
 from mithril_nb.stages.hlo.text import read_module
 from mithril_nb.stages.op_names import NamedOperations, OpNames
@@ -23,6 +24,7 @@ from mithril_nb.stages.param_names import check_params, which_are_params
 from mithril_nb.stages.read_artifact import text_of_bytecode
 from mithril_nb.stages.records import UNATTRIBUTED, Equation
 from mithril_nb.stages.trace.traced import MOVERS, Input
+from mithril_nb.stages.trace.tracing import Leaf
 
 if TYPE_CHECKING:
     from mithril_nb.stages.inspection import Inspection
@@ -39,6 +41,8 @@ _TOKEN = TensorSpec((), "token")
 _BYTECODE = b"ML\xefR"
 """What MLIR bytecode begins with; of what is read here, only exported programs contain it."""
 _LONGEST_S = 300
+Specs = tuple[tuple[str, TensorSpec], ...]
+"""Names and specs of arrays."""
 
 
 @dataclass(frozen=True)
@@ -50,20 +54,24 @@ class Given:
         kind: What it was given as, with an article: `"StableHLO text"`.
         stages: Names of the stages that it has, or that JAX can make of it, in order.
         parameters: Name and spec of each array that it takes.
+        results: Name and spec of each array that it returns.
         lowered: The lowered program: a `jax.stages.Lowered` or a `StableHlo`; HLO before the passes has that alone.
         compiled: The compiled program: a `jax.stages.Compiled` or an `HloText`; `None` if JAX makes it.
         sizes: Names of sizes that have no numbers: XLA compiles none of these.
         is_fixed: Whether it is bound to a device already.
+        lines: Reads the lines of Python in its locations.
     """
 
     name: str
     kind: str
-    parameters: tuple[tuple[str, TensorSpec], ...]
+    parameters: Specs
+    results: Specs = ()
     lowered: Any = None
     compiled: Any = None
     stages: tuple[str, ...] = _FROM_LOWERED
     sizes: tuple[str, ...] = ()
     is_fixed: bool = False
+    lines: GivenLines = field(default_factory=GivenLines, compare=False)
 
     @property
     def is_compiled_here(self) -> bool:
@@ -88,13 +96,25 @@ class Given:
     def _reason(self, stage: str) -> str:
         return f"this program was given as {self.kind}: it has no {_CONTENTS[stage]}"
 
-    def error(self, stage: str = "jaxpr") -> StageUnavailableError:
-        """Return what to raise where a stage is needed that it has not, or `"compile"`, what XLA writes down."""
+    def error(self, stage: str = "jaxpr", *, is_of_costs: bool = False) -> StageUnavailableError:
+        """Build the error raised when the program lacks a stage, or `"compile"`, the records of XLA.
+
+        Args:
+            stage: The stage, or `"compile"`.
+            is_of_costs: Whether the stage is needed for costs: then the advice is another way to count them.
+        """
+        costs = f'inspection.cost(source="{self.sources[-1]}")  # counts what there is'
+        stages = f'inspection.stage("{self.stages[0]}")  # the first stage of this program'
         return StageUnavailableError(
             f"program {self.name!r} has no {_CONTENTS[stage]}.",
             (("reason", self._reason(stage)),),
-            f'inspection.cost(source="{self.sources[-1]}")  # counts what there is',
+            costs if is_of_costs else stages,
         )
+
+    @property
+    def outputs(self) -> tuple[Leaf, ...]:
+        """The arrays that it returns."""
+        return tuple(Leaf(name, "result", spec) for name, spec in self.results)
 
     def names(self, params: Sequence[str]) -> Names:
         """Return what its stages are read with.
@@ -177,15 +197,17 @@ def given_of_lowered(lowered: jax.stages.Lowered) -> Given:
     module = lowered.compiler_ir()
     name = _title(jax_modules.name_of(module))
     specs = _specs(jax_modules.parameters_of(module))
+    results = _results(jax_modules.results_of(module))
     sizes = _sizes(lowered.in_avals)
-    return Given(name, "a jax.stages.Lowered", specs, lowered, sizes=sizes, is_fixed=True)
+    return Given(name, "a jax.stages.Lowered", specs, results, lowered, sizes=sizes, is_fixed=True)
 
 
 def given_of_compiled(compiled: jax.stages.Compiled) -> Given:
     """Return the program that `jax.jit(f).lower(x).compile()` gave."""
     text = compiled.as_text() or ""
-    title, parameters = _entry_of_hlo(text)
-    return Given(_title(title), "a jax.stages.Compiled", parameters, compiled=compiled, stages=("hlo",), is_fixed=True)
+    title, specs, results = _entry_of_hlo(text)
+    kind = "a jax.stages.Compiled"
+    return Given(_title(title), kind, specs, results, compiled=compiled, stages=("hlo",), is_fixed=True)
 
 
 def given_of_exported(exported: jax.export.Exported, device: Any = None) -> Given:
@@ -198,7 +220,7 @@ def given_of_serialized(data: bytes, device: Any = None) -> Given:
     """Return the program in serialized bytes: of `jax.export`, of StableHLO as MLIR bytecode, or of an HLO module.
 
     Args:
-        data: The bytes. MLIR is read in a process of its own, so that damaged bytes cannot end this one.
+        data: The bytes. MLIR is read in a separate process, so that damaged bytes cannot end this one.
         device: The `jax.Device` to compile it for.
 
     Raises:
@@ -216,7 +238,8 @@ def given_of_serialized(data: bytes, device: Any = None) -> Given:
 
 def _of_exported(text: str, name: str, platforms: Sequence[str], sizes: tuple[str, ...], device: Any) -> Given:
     module = jax_modules.StableHlo(text, device, platforms)
-    return Given(name, "an exported program", _specs(module.parameters), module, sizes=sizes)
+    specs, results = _specs(module.parameters), _results(module.results)
+    return Given(name, "an exported program", specs, results, module, sizes=sizes)
 
 
 def _read_apart(data: bytes, kind: str) -> dict[str, Any]:
@@ -251,7 +274,8 @@ def given_of_stablehlo(text: str, name: str = "", device: Any = None) -> Given:
         ValueError: It is no module, or has no entry.
     """
     module = jax_modules.StableHlo(text, device)
-    return Given(name or _title(module.name), "StableHLO text", _specs(module.parameters), module)
+    specs, results = _specs(module.parameters), _results(module.results)
+    return Given(name or _title(module.name), "StableHLO text", specs, results, module)
 
 
 def given_of_hlo(module: str | bytes, name: str = "") -> Given:
@@ -266,26 +290,37 @@ def given_of_hlo(module: str | bytes, name: str = "") -> Given:
     """
     read = jax_modules.HloText(module)
     kind = "HLO text" if isinstance(module, str) else "a serialized HLO module"
-    title, parameters = _entry_of_hlo(read.as_text())
+    title, specs, results = _entry_of_hlo(read.as_text())
     name = name or _title(title)
     if read.is_optimized:
-        return Given(name, kind, parameters, compiled=read, stages=("hlo",), is_fixed=True)
+        return Given(name, kind, specs, results, compiled=read, stages=("hlo",), is_fixed=True)
     kind += " before XLA's passes"
-    return Given(name, kind, parameters, read, stages=("hlo_before",), is_fixed=True)
+    return Given(name, kind, specs, results, read, stages=("hlo_before",), is_fixed=True)
 
 
-def _entry_of_hlo(text: str) -> tuple[str, tuple[tuple[str, TensorSpec], ...]]:
-    """Return the name of a module, and name and spec of each parameter of its entry."""
+def _entry_of_hlo(text: str) -> tuple[str, Specs, Specs]:
+    """Return the name of a module, and name and spec of each parameter and each result of its entry."""
     title, computations = read_module(text)
     entry = next((one for one in computations if one.is_entry), None)
     found = [one for one in (entry.instructions if entry else ()) if one.opcode == "parameter"]
     found.sort(key=lambda one: int(one.literal) if one.literal.isdigit() else 0)
-    return title.removeprefix("HloModule").strip(), tuple(
-        (one.op_name or one.name, one.specs[0] if one.specs else _TOKEN) for one in found
-    )
+    parameters = tuple((one.op_name or one.name, one.specs[0] if one.specs else _TOKEN) for one in found)
+    root = next((one for one in (entry.instructions if entry else ()) if one.is_root), None)
+    results = () if root is None else root.specs
+    names = ["result"] if len(results) == 1 else [f"result[{place}]" for place in range(len(results))]
+    return title.removeprefix("HloModule").strip(), parameters, tuple(zip(names, results, strict=True))
 
 
-def _specs(parameters: Sequence[tuple[str, str]]) -> tuple[tuple[str, TensorSpec], ...]:
+def _results(results: Sequence[tuple[str, str]]) -> Specs:
+    """Return name and spec of results from their names and types; those without a name are counted."""
+    found: list[tuple[str, TensorSpec]] = []
+    for place, (name, kind) in enumerate(results):
+        name = name or ("result" if len(results) == 1 else f"result[{place}]")
+        found.append((name, next(iter(result_specs(f" : {kind}")), _TOKEN)))
+    return tuple(found)
+
+
+def _specs(parameters: Sequence[tuple[str, str]]) -> Specs:
     return tuple(
         (name or f"arg_{place}", next(iter(result_specs(f" : {kind}")), _TOKEN))
         for place, (name, kind) in enumerate(parameters)

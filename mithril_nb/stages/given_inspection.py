@@ -27,7 +27,7 @@ def inspect_given(
         name: What to call it; by default its own name.
         params: Name of the argument that holds the parameters, as in `inspect`.
         device: The `jax.Device` that it is for.
-        compiler_options: What XLA is told besides.
+        compiler_options: Further options of XLA.
 
     Raises:
         UnknownOptionError: Parameters in an argument that there is not.

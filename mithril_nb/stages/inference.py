@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.given_lines import ReadSources
 from mithril_nb.stages.records import Equation, Instruction, Origin, Role
 
 Shares = tuple[tuple[str, float], ...]
@@ -35,6 +36,8 @@ class Draft:
         attributes: Names and values, as the stage writes them.
         asks: Those of whose block it is, if it is only some of its operands, or none.
         near: Ids of the equations of those it has its block from, if it has none of its own: their lines are its lines.
+        places: Its locations in the text, which are read if the program was not traced here.
+        near_places: The locations of those it has its block from, as `near`.
     """
 
     id: str
@@ -55,9 +58,21 @@ class Draft:
     attributes: tuple[tuple[str, str], ...] = ()
     asks: tuple[str, ...] | None = None
     near: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+    near_places: tuple[str, ...] = ()
 
-    def finished(self, equations: Mapping[str, Equation]) -> Instruction:
-        """Return the instruction; where its equations stand in Python, and under which transforms, comes from them."""
+    def take_lines(self, others: Sequence[Draft]) -> None:
+        """Take the lines of others: their equations and locations, or those near them."""
+        self.near = tuple(dict.fromkeys(id for one in others for id in one.equations or one.near))
+        self.near_places = tuple(dict.fromkeys(place for one in others for place in one.places or one.near_places))
+
+    def finished(self, equations: Mapping[str, Equation], read: ReadSources | None = None) -> Instruction:
+        """Return the instruction; where its equations stand in Python, and under which transforms, comes from them.
+
+        Args:
+            equations: The equations by id.
+            read: Reads the lines of Python in locations; `None` if the equations have them.
+        """
         if len(self.equations) == 1 and self.equations[0] in equations:  # nearly always
             only = equations[self.equations[0]]
             transforms, source = only.transforms, (only.place,) if only.source else ()
@@ -67,6 +82,11 @@ class Draft:
             transforms = max((equation.transforms for equation in known), key=len, default=())
             source = tuple(dict.fromkeys(equation.place for equation in known if equation.source))
             library_source = tuple(dict.fromkeys(one.library_source for one in known if one.library_source))
+        if read is not None:
+            source, library_source = read(self.places)
+            if not source:
+                source, near = read(self.near_places)
+                library_source = library_source or near
         return Instruction(
             self.id,
             self.opcode,
@@ -164,11 +184,6 @@ def pass_on(drafts: Mapping[str, Draft], rounds: int = 6) -> None:
             return
 
 
-def near_of(others: Iterable[Draft]) -> tuple[str, ...]:
-    """Return the equations of some drafts, and of those without any the equations near them, as `Draft.near`."""
-    return tuple(dict.fromkeys(id for one in others for id in one.equations or one.near))
-
-
 def _ask(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
     if draft.shares or draft.is_settled:
         return False
@@ -183,6 +198,6 @@ def _ask(draft: Draft, drafts: Mapping[str, Draft]) -> bool:
             draft.origin = "inferred"
             if not draft.equations and len(near) == 1 and len(draft.operands) <= 1:
                 draft.equations = near[0].equations
-            draft.near = near_of(near)
+            draft.take_lines(near)
             return True
     return False

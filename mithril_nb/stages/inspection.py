@@ -15,7 +15,7 @@ import jax
 from mithril_nb.display import Shown
 from mithril_nb.stages.as_data import inspection_data
 from mithril_nb.stages.collector import paused_collector
-from mithril_nb.stages.failure import made, no_figures, no_stage, not_compiled, not_traced
+from mithril_nb.stages.failure import made, none_named, not_compiled, not_traced
 from mithril_nb.stages.fates import fate_of, find_fated, read_outcomes
 from mithril_nb.stages.given import first_stage
 from mithril_nb.stages.graph.stage_graph import StageGraph
@@ -113,7 +113,7 @@ class Inspection(Shown):
         Raises:
             StageUnavailableError: The function cannot be traced.
         """
-        return self._traced().trace.outputs
+        return self._traced().trace.outputs if self.given is None else self.given.outputs
 
     @property
     def values(self) -> tuple[ArrayValue, ...]:
@@ -143,7 +143,7 @@ class Inspection(Shown):
             StageUnavailableError: There is no stage of this name.
         """
         if name not in self._pipeline.stages:
-            raise no_stage(self.name, name, self.stages)
+            raise none_named(self.name, "stage", name, self.stages if self.given is None else self.given.stages)
         return self._pipeline.stages[name].get()
 
     def has_stage(self, name: str) -> bool:
@@ -216,7 +216,7 @@ class Inspection(Shown):
             Exception: What JAX or XLA said when it could not be lowered or compiled, or does not give figures.
         """
         if of not in self._figures:
-            raise no_figures(self.name, of, self._figures)
+            raise none_named(self.name, "figures", of, self._figures)
         return self._figures[of].get()
 
     def want(self, *, machine_code: bool = True, passes: bool = False) -> None:
@@ -425,9 +425,6 @@ class Inspection(Shown):
             path: Where to write it, if anywhere.
             stages: Names of the stages in it; by default all. `["jaxpr", "stablehlo"]` needs no compiler.
 
-        Returns:
-            The text of the file.
-
         Raises:
             StageUnavailableError: There is no stage of such a name.
             ModelFileError: The file cannot be written.
@@ -443,7 +440,7 @@ class Inspection(Shown):
     def source_files(self) -> tuple[Mapping[str, str], str]:
         """Path of each of the user's files that equations come from, by label; and the Python that builds the model."""
         if self.given is not None:
-            return {}, ""
+            return self.given.lines.files, ""
         return {label: path for path, label in self._traced().labels.items()}, self._traced().model
 
     def _compiled_part(self, what: str, part: Once[Value]) -> Value:
@@ -474,7 +471,7 @@ def inspect(
         params: Name of the argument that holds the parameters, or of a part of one (`"state.params"`), or several;
             `()` if it has none. Without an argument of this name their number is unknown.
         device: The `jax.Device` to lower and compile for; by default JAX's own default.
-        compiler_options: What XLA is told besides, as `jax.jit` takes it.
+        compiler_options: Further options of XLA, as `jax.jit` takes them.
         source: Python that builds the model, and the block of each line; by default the functions that are traced.
         kinds: Kind of each block, by path: `{"linear_0": "Linear"}`.
         check_sizes: Raises for numbers that sizes with names cannot have, which are given by these names.

@@ -18,6 +18,7 @@ from jax.extend import backend
 from jaxlib import _jax, xla_client  # pyright: ignore[reportAttributeAccessIssue]
 from jaxlib.mlir import ir
 
+_RESULT = "jax.result_info"
 _GPUS = frozenset({"cuda", "rocm"})
 
 
@@ -49,6 +50,11 @@ class StableHlo:
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Name and type of each parameter of the entry function; a name is `""` where no location has one."""
         return parameters_of(self._module)
+
+    @property
+    def results(self) -> tuple[tuple[str, str], ...]:
+        """Name and type of each result of the entry function; a name is `""` where it has none."""
+        return results_of(self._module)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """Return the text of the module, or that of its HLO before XLA's passes if the dialect is `"hlo"`."""
@@ -189,6 +195,15 @@ def entry_of(module: Any) -> Any:
 def parameters_of(module: Any) -> tuple[tuple[str, str], ...]:
     """Return name and type of each parameter of the entry function of a module."""
     return tuple((_name_in(str(one.location)), str(one.type)) for one in entry_of(module).arguments)
+
+
+def results_of(module: Any) -> tuple[tuple[str, str], ...]:
+    """Return name and type of each result of the entry function of a module; a name is `""` where it has none."""
+    main = entry_of(module)
+    kinds = [str(one) for one in main.type.results]
+    attributes = main.attributes["res_attrs"] if "res_attrs" in main.attributes else [{}] * len(kinds)
+    names = [ir.StringAttr(one[_RESULT]).value if _RESULT in one else "" for one in attributes]
+    return tuple(zip(names, kinds, strict=True))
 
 
 def devices_of(compiled: Any) -> int:

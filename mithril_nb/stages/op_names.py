@@ -53,7 +53,7 @@ class OpNames:
         return _components(op_name)
 
     def is_in(self, op_name: str) -> bool:
-        """Whether a name says which operation it is."""
+        """Whether a name identifies an operation."""
         return bool(_components(op_name))
 
 

@@ -29,7 +29,12 @@ from mithril_nb.stages.records import Instruction, Read, Stage
 from mithril_nb.stages.trace.dataflow import Value, dataflow
 from mithril_nb.stages.trace.equations import each_equation
 from mithril_nb.stages.trace.jaxpr_text import print_jaxpr
-from mithril_nb.stages.trace.python_source import source_of_functions, source_of_model
+from mithril_nb.stages.trace.python_source import (
+    lines_of_file,
+    source_of_functions,
+    source_of_instructions,
+    source_of_model,
+)
 from mithril_nb.stages.trace.traced import Program
 from mithril_nb.stages.trace.tracing import Trace, trace, trace_up_to_failure
 from mithril_nb.stages.trace.user_lines import Span
@@ -60,7 +65,7 @@ class Told:
         name: What to call it; `None` for the name of the function.
         params: Names of the arguments, or of parts of them, that hold the parameters of the model.
         device: The device to lower and compile for.
-        compiler_options: What XLA is told besides.
+        compiler_options: Further options of XLA.
         source: The Python that builds the model, with the path of the block that each line adds.
         kinds: Kind of each block, by path.
         check_sizes: Raises for numbers that its sizes with names cannot have; `None` if nobody knows of any.
@@ -224,7 +229,7 @@ class Pipeline:
 
     def _guard(self, name: str, make: Callable[[], Stage]) -> Stage:
         """Make a stage; what goes wrong in JAX becomes its `unavailable`."""
-        reason = None if self._given is None else self._given.reason(name)
+        reason = None if self._given is None or name == "python" else self._given.reason(name)
         if reason is not None:
             return Stage(name, "", unavailable=reason)
         try:
@@ -283,7 +288,20 @@ class Pipeline:
         return Stage(name, text, found, unavailable=failure.text)
 
     def _make_python(self) -> Stage:
+        if self._given is not None:
+            return self._python_of(self._given)
         return _timed("python", lambda: self._sourced(self.program.get()))
+
+    def _python_of(self, given: Given) -> Stage:
+        """Return the Python whose lines JAX wrote into a program that was not traced here."""
+        stage = self.stages[given.stages[0]].get()
+        if not any(one.source for one in stage.instructions):
+            return Stage("python", "", unavailable=stage.unavailable or given.reason("python"))
+        files = given.lines.files
+        if not any(map(lines_of_file, files.values())):
+            return Stage("python", "", unavailable=f"its Python files are not available: {', '.join(files)}")
+        equations = self.names.get().by_id
+        return _timed("python", lambda: as_inferred(source_of_instructions(stage.instructions, files, equations)))
 
     def _sourced(self, program: Program, failure: Failure | None = None) -> Read:
         if self._told.source is not None:
@@ -308,10 +326,10 @@ class Pipeline:
     def _make_stablehlo(self) -> Stage:
         lowered = self.lowered.get()
         if self._given is not None:
-            names = self.names.get()
+            names, lines = self.names.get(), self._given.lines
             return _timed(
                 "stablehlo",
-                lambda: as_inferred(read_stablehlo(lowered.as_text(debug_info=True), names.tags, names.by_id)),
+                lambda: as_inferred(read_stablehlo(lowered.as_text(debug_info=True), names.tags, names.by_id, lines)),
                 self.lowered.elapsed_s,
             )
         program = self.program.get()
@@ -357,7 +375,8 @@ class Pipeline:
     def _read_hlo(self, text: str, op_names: Mapping[str, str] | None = None) -> Read:
         names = self.names.get()
         inputs = {one.name: (index, one.block) for index, one in enumerate(names.inputs)}
-        return self._marked(read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names))
+        lines = None if self._given is None else self._given.lines
+        return self._marked(read_hlo(text, names.tags, names.by_id, inputs, names.contractions_behind, op_names, lines))
 
     def _make_llvm(self) -> Stage:
         return self._make_listing("llvm", lambda one: llvm_lines(one.llvm, one.name), "; {name}: {count} instructions")

@@ -1,4 +1,4 @@
-"""Read serialized StableHLO in a process of its own, as MLIR ends the process on some damaged bytes.
+"""Read serialized StableHLO in a separate process, as MLIR ends the process on some damaged bytes.
 
 `python -P read_artifact.py exported < file` prints the program that `jax.export` wrote as JSON, `python -P
 read_artifact.py bytecode < file` a module of MLIR bytecode. Nothing of the program is executed.

@@ -170,12 +170,12 @@ class Stage(Shown):
     def shown_later(
         cls, name: str, read: Callable[[], Read], traced: Callable[[], Traced | None], elapsed_s: float
     ) -> Stage:
-        """Return a stage whose text and instructions are made when somebody first asks for them.
+        """Return a stage whose text and instructions are computed on first use.
 
         Args:
             name: Its name.
             read: Makes its text and its instructions.
-            traced: Tells the same ids and equations as those instructions, without the text; or `None` if it cannot.
+            traced: Returns the ids and equations of those instructions without the text, or `None`.
             elapsed_s: Seconds it took to make from the stage before.
         """
         stage = cls(name, "", (), elapsed_s)

@@ -103,7 +103,7 @@ def static_arguments(
             raise UnknownOptionError(
                 f"jax.jit rejects {name!r} of {title_of(fn)!r} as a static argument: it is not hashable.",
                 (("given", f"{name}={shown(value)}"),),
-                _as_constant(door(), fn, args, kwargs, name, value),
+                _as_constant(door(), fn, args, kwargs, name, shown(value)),
             )
     return static
 
@@ -116,11 +116,9 @@ def _is_hashable(value: Any) -> bool:
     return True
 
 
-def _as_constant(
-    entry: Door, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, constant: Any
-) -> str:
-    """Return a call in which an argument is a constant of the program."""
-    names, value = argument_names(fn, args), shown(constant)
+def _as_constant(entry: Door, fn: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], name: str, value: str) -> str:
+    """Return a call in which an argument is a constant of the program, given how its value is written."""
+    names = argument_names(fn, args)
     inside = [value if one == name else one for one in names]
     inside += [f"{key}={value if key == name else key}" for key in kwargs]
     outside = [one for one in (*names, *kwargs) if one != name]
@@ -207,10 +205,8 @@ class NumbersNeeded:
         own, variable = argument_names(fn, args), variable_of(fn)
         name = next((name for name in names if not _is_hashable(given.by_name[name])), "")
         value = given.by_name.get(name)
-        if name and _is_number(value):
-            return _as_constant(self._entry, fn, args, kwargs, name, value)
         if name:
-            return f"make the number in {name!r} an argument of its own, and name that in static_argnames=."
+            return _as_constant(self._entry, fn, args, kwargs, name, shown(value) if _is_number(value) else name)
         places = tuple(own.index(name) for name in names if name in own)
         found = signature_of(fn)
         kinds = {} if found is None else {one.name: one.kind for one in found.parameters.values()}

@@ -67,7 +67,8 @@ def inspect(
             has the programs of a module. Also each object of JAX's own pipeline, which has its arguments: what
             `jax.make_jaxpr(f)(x)`, `jax.jit(f).trace(x)`, `jax.jit(f).lower(x)`, its `compile` and `jax.export`
             return; StableHLO or HLO as text; the path of a file with such a text, a serialized HLO module or an
-            exported program, or its bytes. Stages above such an object are unavailable.
+            exported program, or its bytes. Stages above such an object are unavailable, except the lines of Python
+            that JAX wrote into it.
         *args: What it is called with; for a model its inputs in order.
         kwargs: What it is called with by name, where a name is one of those below.
         shapes: Shapes of the inputs of a model, in the place of arguments: `{"input": [32, 784]}`. With names in the
@@ -86,7 +87,7 @@ def inspect(
         optimizer: Optimizer of a model or a module as in `ml.fit`; default: `"adam"`.
         name: What to call the program.
         device: The `jax.Device` to lower and compile for.
-        compiler_options: What XLA is told besides, and besides those of the target's own `jax.jit`.
+        compiler_options: Further options of XLA, added to those of the target's own `jax.jit`.
         **named: What it is called with by name.
 
     Returns:

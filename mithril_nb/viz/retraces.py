@@ -127,7 +127,10 @@ def _retraces(one: Any, most: int) -> Iterator[Cells]:
 
 
 def _notes(report: Any) -> Iterator[str]:
-    left_out = getattr(report, "left_out", 0) if hasattr(report, "functions") else 0
+    is_block = hasattr(report, "functions")
+    if not is_block and report.unjitted:
+        yield f"calls under jax.disable_jit(), which are no cache hits: {report.unjitted:,}"
+    left_out = report.left_out if is_block else 0
     if left_out:
         yield f"{left_out:,} events of further functions are not shown"
 

@@ -146,9 +146,9 @@ def test_what_nobody_knows_keeps_no_bound() -> None:
         "program 'program' may break its bound of FLOPs: not all are known.\n"
         "    flops    at least 64 (analytic)\n"
         "    bound    at most 1,000,000,000\n"
-        "    unknown  1 × reduce_sum: nobody knows how often it runs\n"
-        "             1 × lt: nobody knows how often it runs\n"
-        "             1 × dot_general: nobody knows how often it runs\n"
+        "    unknown  1 × reduce_sum: trip count unknown\n"
+        "             1 × lt: trip count unknown\n"
+        "             1 × dot_general: trip count unknown\n"
         "    most in  program  64  100.0 %\n"
         '    Try: unknown="warn"  # compares the known cost; print(ml.inspect(...).cost("analytic")) shows every block'
     )

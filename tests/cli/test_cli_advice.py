@@ -36,6 +36,11 @@ CASES = {
         cli("show jax.nn:gelu --shape x=2,4")
         # Try: cli('show jax.nn:gelu {}')
         """,
+    "cli/target.py:_check_options_of_file": """
+        with open("a.mlir", "w") as file: file.write(jax.jit(jnp.tanh).lower(jnp.ones(3)).as_text())
+        cli("show a.mlir --arg f32[3]")
+        # Try: cli("{}".removeprefix("mithril-nb "))
+        """,
     "cli/target.py:shapes_of": f"""{MODEL}
         cli("show model.json --shape 2,4 --stage jaxpr")
         # Try: cli("show model.json {{}} --stage jaxpr")

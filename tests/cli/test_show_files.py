@@ -90,8 +90,23 @@ def test_files_that_are_refused(capsys: pytest.CaptureFixture[str], folder: Path
     assert said(capsys, "show", "step.mlir", "--arg", "f32[3]") == (
         2,
         "",
-        "UnknownOptionError: program 'step' takes no arguments.\n"
-        "    given as  StableHLO text\n"
-        "    takes     name=, params=, device=, compiler_options=\n"
-        "    Try: ml.inspect('step.mlir')\n",
+        "UnknownOptionError: --arg is for models and functions, and the program in 'step.mlir' has its arguments.\n"
+        "    Try: mithril-nb show step.mlir\n",
     )
+    for option in (("--shape", "x=3"), ("--static", "x"), ("--program", "forward")):
+        out = said(capsys, "show", "step.mlir", *option)
+        assert out[2].startswith(f"UnknownOptionError: {option[0]} is for models and functions, ")
+        assert out[2].endswith("    Try: mithril-nb show step.mlir\n")
+
+
+def test_advice_is_for_the_terminal(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    assert said(capsys, "show", "step.hlo", "--passes") == (
+        2,
+        "",
+        "StageUnavailableError: program 'step' has no record of how XLA compiled it.\n"
+        "    reason  this program was given as HLO text: it has no record of how XLA compiled it\n"
+        "    Try: --stage hlo\n",
+    )
+    (folder / "a.hlo").mkdir()
+    (folder / "step.hlo").rename(folder / "a.hlo" / "b c.hlo")
+    assert said(capsys, "show", "a.hlo")[2].endswith("    Try: mithril-nb show 'a.hlo/b c.hlo'\n")

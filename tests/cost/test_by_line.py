@@ -145,6 +145,26 @@ def test_costs_with_other_sizes_keep_the_lines() -> None:
     assert "h = x @ w" in str(cost.by_line)
 
 
+def test_sizes_without_numbers_are_formulas() -> None:
+    (batch,) = jax.export.symbolic_shape("batch")
+    by_line = inspect(net, jax.ShapeDtypeStruct((batch, 4), jnp.float32), X).cost().by_line
+    lines = [_squeezed(line) for line in str(by_line).splitlines()]
+    assert lines[1] == "FLOPs bytes share line"
+    (product,) = [line for line in lines if line.endswith("h = x @ w")]
+    assert product.startswith("32·batch 32·batch + 64 ")
+    assert "unknown" not in str(by_line)
+    assert "%" not in str(by_line)
+    assert lines[-2].startswith("40·batch - 1 ")
+    assert lines[-1] == "what depends on batch has no number: see cost.at(batch=32).by_line"
+    data = by_line.to_dict()
+    assert data["symbols"] == {"batch": 32}
+    assert data["total"]["formulas"]["flops"] == "40·batch - 1"
+    assert data["total"]["share"] is None
+    html = by_line._repr_mimebundle_()["text/html"]
+    assert 'title="32·batch"' in html
+    assert "cost.at(batch=32).by_line" in html
+
+
 def test_costs_that_were_pickled_keep_them() -> None:
     cost: Cost = pickle.loads(pickle.dumps(inspect(net, X, X).cost()))
     assert cost.by_line[at("x @ w")].flops == 128

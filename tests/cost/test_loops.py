@@ -218,7 +218,7 @@ def test_a_loop_of_which_nobody_knows_makes_all_in_it_unknown(program: Callable[
     cost = inspect(program, spec(8, 8)).cost(source)
     products = [row for row in cost.rows if "dot" in row.opcode]
     assert [(row.repeats, row.flops) for row in products] == [(None, None)]
-    assert any("1 × dot" in note and "nobody knows how often it runs" in note for note in cost.notes)
+    assert any("1 × dot" in note and "trip count unknown" in note for note in cost.notes)
     # The condition of the loop runs at least once, but nobody knows how often: what is known stands outside of it.
     assert (cost.total.flops or 0) < 2 * 8**3
 
@@ -230,7 +230,8 @@ def test_that_the_dearest_branch_is_counted_is_said(source: str) -> None:
 
     cost = inspect(some, spec(32, 32), spec(8, 32)).cost(source)
     word = "cond" if source == "analytic" else "conditional"
-    note = f"1 × {word}: the dearest branch is counted each time, as XLA counts; where another one runs, it costs less"
+    note = f"1 × {word}: the most expensive branch is counted each time, as XLA counts; "
+    note += "where another one runs, it costs less"
     assert note in cost.notes
     assert note in str(cost)
     assert "dearest" not in str(inspect(lambda w, x: x @ w, spec(32, 32), spec(8, 32)).cost(source))

@@ -74,7 +74,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Expecting value: line 1 column 1 (char 0)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -83,7 +83,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Expecting ':' delimiter: line 1 column 41 (char 40)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -92,7 +92,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  'utf-8' codec can't decode byte 0x80 in position 0: invalid start byte
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -101,7 +101,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Expecting value: line 1 column 1 (char 0)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -110,7 +110,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  Exceeds the limit (4300 digits) for integer string conversion: value has 5000 digits; use sys.set_int_max_str_digits() to increase the limit
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,  # noqa: E501
     ),
     (
@@ -119,7 +119,7 @@ CASES = [
         """
         ModelFileError: 'broken.json' is no JSON.
             because  it is nested too deep
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -129,7 +129,7 @@ CASES = [
         ModelFileError: this is no model.
             needs  "format": "mithril_nb.model"
             found  [1, 2]
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -139,7 +139,7 @@ CASES = [
         ModelFileError: this is no model.
             needs  "format": "mithril_nb.model"
             found  {'format': 'notebook', 'cells': [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1,...
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -157,7 +157,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected an object with 'nodes', found None
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -166,7 +166,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'nodes' to be a list, found only 'edges', 'labels'
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -175,7 +175,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'nodes' to be a list, found {'a': 1}
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -184,7 +184,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected an object with 'name', found 'linear'
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -193,7 +193,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'name' to be text, found only 'kind', 'attributes'
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -204,7 +204,7 @@ CASES = [
             because  a block has no name.
                          names  '', 'inner'
                          Try: give each a name of its own.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -215,7 +215,7 @@ CASES = [
             because  two blocks are named 'inner'.
                          names  'inner', 'inner'
                          Try: give each a name of its own.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -227,7 +227,7 @@ CASES = [
                          known  list(mithril_nb.models.KINDS)
                          yours  a class of your own is imported or defined first
                          Try: 'Linear'
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -239,7 +239,7 @@ CASES = [
                          known  list(mithril_nb.models.KINDS)
                          yours  a class of your own is imported or defined first
                          Try: use one of the known kinds.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -248,7 +248,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'graph' to be an object, found only 'name', 'kind', 'op'
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -257,7 +257,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'attributes' to be an object, found [1]
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -268,7 +268,7 @@ CASES = [
             because  cannot make OneHot: missing a required argument: 'num_classes'.
                          takes  num_classes, axis=-1, dtype=None, name=None
                          Try: OneHot(num_classes=64)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -280,7 +280,7 @@ CASES = [
                          takes  dimension=None, use_bias=True, input_size=None, name=None
                          given  dimension=3, use_bias=True, input_size=None, cls=1
                          Try: Linear(dimension=3, use_bias=True, input_size=None)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -292,7 +292,7 @@ CASES = [
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -304,7 +304,7 @@ CASES = [
                          needs  True or False
                          means  Whether to add a bias.
                          Try: Linear(dimension=64, use_bias=True)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -316,7 +316,7 @@ CASES = [
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,  # noqa: E501
     ),
     (
@@ -328,7 +328,7 @@ CASES = [
                          needs  a whole number from 1 to 1048576, or None
                          means  Size of the last axis of the output; with `None`, weight and bias must be given.
                          Try: Linear(dimension=64)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -337,7 +337,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected a list of 4 texts, found ['a', 'b', 'c']
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -349,7 +349,7 @@ CASES = [
                          missing  'linear_0.in'
                          blocks   'linear_0', 'inner'
                          Try: connect it to a port of one of the blocks.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -361,7 +361,7 @@ CASES = [
                          missing  'linear_9.output'
                          blocks   'linear_0', 'inner'
                          Try: connect it to a port of one of the blocks.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -372,7 +372,7 @@ CASES = [
             because  the port 'linear_0.input' has 2 connections into it.
                          from  'x', 'y'
                          Try: leave one of them.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -383,7 +383,7 @@ CASES = [
             because  the blocks 'linear_0', 'inner' feed each other in a cycle.
                          cycle  linear_0 -> inner -> linear_0
                          Try: remove one of these connections.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -395,7 +395,7 @@ CASES = [
                          missing  'linear_0.out'
                          blocks   'linear_0', 'inner'
                          Try: name an output of one of the blocks.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -407,7 +407,7 @@ CASES = [
                          missing  'y'
                          blocks   'linear_0', 'inner'
                          Try: name an output of one of the blocks.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -416,7 +416,7 @@ CASES = [
         """
         ModelFileError: this model is broken inside 'inner'.
             because  expected 'edges' to be a list, found 7
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -427,7 +427,7 @@ CASES = [
             because  the block 'relu_0' feeds itself.
                          cycle  relu_0 -> relu_0
                          Try: remove one of these connections.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -445,7 +445,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'name' to be text, found [1]
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
 ]

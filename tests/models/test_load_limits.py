@@ -276,7 +276,7 @@ def test_a_connection_given_many_times_is_named_once():
             because  the port 'r1.input' has 2,001 connections into it.
                          from  'r0.output' 2,000 times, 'r2.output'
                          Try: leave one of them.
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """).strip()
     )
 
@@ -353,7 +353,7 @@ def test_a_kind_that_raises_anything_is_refused(monkeypatch):
         == textwrap.dedent("""
         block 'f' of this model cannot be made.
             because  ZeroDivisionError(3)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """).strip()
     )
 

@@ -49,7 +49,7 @@ CASES = [
         ModelFileError: this model is broken.
             file     broken.json
             because  expected an object with 'nodes', found None
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -67,7 +67,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'version' to be a whole number from 1 on, found True
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -76,7 +76,7 @@ CASES = [
         """
         ModelFileError: this model is broken.
             because  expected 'version' to be a whole number from 1 on, found 1.0
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (
@@ -88,7 +88,7 @@ CASES = [
                          needs  numbers, texts, or lists of such, at most 64 levels deep
                          means  A number, or numbers in lists in lists, all of one length at each depth.
                          Try: Constant(value=0.0)
-            Try: ml.save(model, path)  # writes the file anew; or restore an earlier copy of it
+            Try: ml.save(model, path)  # writes the file again; or restore an earlier copy of it
         """,
     ),
     (

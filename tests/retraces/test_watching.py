@@ -144,7 +144,7 @@ def test_errors_pass_through_and_are_counted():
     assert counts(step.report()) == (3, 0, 2, 1, 1), "JAX refused the text before it traced: no cache hit"
     assert step.retraces[0].lower_s is None
     step(X[:1])
-    assert step.retraces[-1].reason == "argument 1 `x` changed from f32[2] to f32[1,2]"
+    assert step.retraces[-1].reason == "argument 1 `x` changed from f32[3,2] to f32[1,2]"
 
 
 def test_other_functions_are_not_counted():
@@ -266,6 +266,21 @@ def test_block_counts_what_runs_in_it():
     assert seen.report().traces == sum(one.traces for one in seen.report().functions)
 
 
+def test_unknown_name_in_a_report():
+    def step(x):
+        return x + 71
+
+    with ml.watch() as seen:
+        jax.jit(step)(X)
+    report = seen.report()
+    assert report["step"].traces == 1
+    with pytest.raises(UnknownOptionError) as caught:
+        report["stpe"]
+    assert str(caught.value) == ("the report has no function 'stpe'.\n    functions  step\n    Try: report['step']")
+    with pytest.raises(UnknownOptionError, match=r"Try: report\.functions"):
+        report["zzz"]
+
+
 def test_functions_of_libraries_are_apart():
     with ml.watch() as seen:
         for size in (71, 72):
@@ -274,8 +289,6 @@ def test_functions_of_libraries_are_apart():
     assert {one.library for one in found.functions} == {"jax"}
     assert found["cumsum"].traces == 2
     assert seen.retraces == ()
-    with pytest.raises(KeyError):
-        found["no such function"]
 
 
 def test_backward_pass_is_counted_by_a_block():
@@ -385,7 +398,14 @@ def test_disabled_jit():
     step = ml.watch(jax.jit(lambda x: x + 61))
     with jax.disable_jit():
         np.testing.assert_array_equal(step(X), X + 61)
-    assert counts(step.report()) == (1, 1, 0, 0, 0)
+    assert counts(step.report()) == (1, 0, 0, 0, 0)
+    assert step.report().unjitted == 1
+    assert str(step).endswith("calls under jax.disable_jit(), which are no cache hits: 1")
+    step(X)
+    step(X)
+    assert counts(step.report()) == (3, 1, 1, 1, 1)
+    step.reset()
+    assert step.report().unjitted == 0
 
 
 def test_inspect_takes_a_watched_function():

@@ -116,13 +116,13 @@ def test_a_function_that_two_calls_share_has_a_fate_for_each_equation() -> None:
 
 
 def test_there_is_no_fate_of_what_is_not_there(inspection: Inspection) -> None:
-    for stage, id in (("jaxpr", "99"), ("asm", "x")):
+    for stage, id, at in (("jaxpr", "99", "jaxpr"), ("asm", "x", "hlo")):
         with pytest.raises(StageUnavailableError) as raised:
             inspection.who_changed(stage, id)
         assert str(raised.value) == (
             f"stage {stage!r} of program 'program' has no instruction {id!r} that passes change.\n"
             "    stages  jaxpr, stablehlo, hlo_before, hlo\n"
-            '    Try: inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)'
+            f'    Try: inspection.who_changed("{at}", inspection.stage("{at}").instructions[0].id)'
         )
 
 
@@ -151,28 +151,29 @@ def test_a_given_program_has_the_fates_that_names_prove() -> None:
 def test_a_given_program_has_no_fates_where_it_has_no_stage() -> None:
     lowered = jax.jit(jnp.sin).lower(jnp.ones(3))
     cases = (
-        (lowered, "jaxpr", "a jax.stages.Lowered", "jaxpr", "compiled"),
-        (lowered.compile(), "stablehlo", "a jax.stages.Compiled", "StableHLO", "compiled"),
-        (lowered.compile(), "hlo", "a jax.stages.Compiled", "record of how XLA compiled it", "compiled"),
+        (lowered, "jaxpr", "a jax.stages.Lowered", "jaxpr", "stablehlo"),
+        (lowered.compile(), "stablehlo", "a jax.stages.Compiled", "StableHLO", "hlo"),
+        (lowered.compile(), "hlo", "a jax.stages.Compiled", "record of how XLA compiled it", "hlo"),
+        (lowered.compile(), "other", "a jax.stages.Compiled", "record of how XLA compiled it", "hlo"),
         (
             lowered.as_text(dialect="hlo"), "hlo_before", "HLO text before XLA's passes",
-            "record of how XLA compiled it", "lowered",
+            "record of how XLA compiled it", "hlo_before",
         ),
     )  # fmt: skip
-    for target, stage, kind, what, source in cases:
+    for target, stage, kind, what, first in cases:
         with pytest.raises(StageUnavailableError) as raised:
             ml.inspect(target).who_changed(stage, "0")
         assert str(raised.value) == (
             f"program 'sin' has no {what}.\n"
             f"    reason  this program was given as {kind}: it has no {what}\n"
-            f'    Try: inspection.cost(source="{source}")  # counts what there is'
+            f'    Try: inspection.stage("{first}")  # the first stage of this program'
         )
     with pytest.raises(StageUnavailableError) as raised:
-        ml.inspect(lowered).who_changed("hlo", "none")
+        ml.inspect(lowered).who_changed("hlo_before", "none")
     assert str(raised.value) == (
-        "stage 'hlo' of program 'sin' has no instruction 'none' that passes change.\n"
+        "stage 'hlo_before' of program 'sin' has no instruction 'none' that passes change.\n"
         "    stages  stablehlo, hlo_before, hlo\n"
-        '    Try: inspection.who_changed("hlo", inspection.stage("hlo").instructions[0].id)'
+        '    Try: inspection.who_changed("hlo_before", inspection.stage("hlo_before").instructions[0].id)'
     )
 
 

@@ -213,9 +213,12 @@ def test_a_stage_that_does_not_exist() -> None:
         inspect(jnp.sin, spec(2)).stage("mlir")
     assert str(error.value) == (
         "program 'sin' has no stage 'mlir'.\n"
-        "    stages  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
+        "    known  python, graph, jaxpr, stablehlo, hlo_before, hlo, llvm, asm\n"
         '    Try: inspection.stage("hlo")'
     )
+    with pytest.raises(StageUnavailableError) as error:
+        inspect(jnp.sin, spec(2)).stage("stable_hlo")
+    assert str(error.value).endswith('    Try: inspection.stage("stablehlo")')
 
 
 def test_a_program_that_compiles_nowhere_still_has_its_jaxpr(monkeypatch: pytest.MonkeyPatch) -> None:

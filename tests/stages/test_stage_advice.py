@@ -20,11 +20,15 @@ CASES = {
         inspection = ml.inspect(lambda x: jax.lax.platform_dependent(x, cuda=jnp.sin), jnp.ones(3))
         inspection.passes
         """,
-    "stages/failure.py:no_stage": """
+    "stages/given.py:Given.error | a stage": """
+        inspection = ml.inspect(jax.jit(jnp.tanh).lower(jnp.ones(3)).compile())
+        inspection.passes
+        """,
+    "stages/failure.py:none_named": """
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         inspection.stage("mlir")
         """,
-    "stages/failure.py:no_figures": """
+    "stages/failure.py:none_named#2": """
         inspection = ml.inspect(jnp.sin, jnp.ones(3))
         inspection.analysis("x")
         """,

@@ -114,8 +114,10 @@ def test_stages_and_the_reasons_why_others_are_unavailable(kind: str, tmp_path: 
     make, given_as, stages = OBJECTS[kind]
     found = ml.inspect(make(tmp_path))
     assert found.name == "step"
+    has_locations = kind not in ("StableHLO text", "StableHLO in .txt")
+    there = {*stages, *(["python"] if has_locations else [])}
     assert {name: found.stage(name).unavailable for name in STAGES} == {
-        name: None if name in stages else f"this program was given as {given_as}: it has no {CONTENTS[name]}"
+        name: None if name in there else f"this program was given as {given_as}: it has no {CONTENTS[name]}"
         for name in STAGES
     }
     for source, stage in (("lowered", "hlo_before"), ("compiled", "hlo")):
@@ -128,7 +130,7 @@ def test_stages_and_the_reasons_why_others_are_unavailable(kind: str, tmp_path: 
         f"    reason  this program was given as {given_as}: it has no jaxpr\n"
         f'    Try: inspection.cost(source="{"compiled" if "hlo" in stages else "lowered"}")  # counts what there is'
     )
-    if kind not in ("StableHLO text", "StableHLO in .txt"):  # these have no locations
+    if has_locations:
         assert [one.name for one in found.inputs] == ["params['v']", "params['w']", "x"]
         assert found.cost(found.given.sources[0] if found.given else "").total.params == 56
 
@@ -146,7 +148,7 @@ def test_a_serialized_export_is_read() -> None:
     pytest.importorskip("flatbuffers")  # JAX does not depend on it
     exported = jax.export.export(jax.jit(step))(*ARGS)
     found = ml.inspect(bytes(exported.serialize()))
-    assert available(found) == list(FROM_STABLEHLO)
+    assert available(found) == ["python", *FROM_STABLEHLO]
     assert found.stage("stablehlo").text == ml.inspect(exported).stage("stablehlo").text
     (batch,) = jax.export.symbolic_shape("batch")
     wide = jax.export.export(jax.jit(jnp.sin))(jax.ShapeDtypeStruct((batch, 2), "float32"))
@@ -298,16 +300,6 @@ def test_options_that_it_takes_are_used() -> None:
     assert found.cost("lowered").total.params == 8
     dots = ml.inspect(lowered(), compiler_options={"xla_cpu_enable_fast_math": True})
     assert dots.stage("hlo").unavailable is None
-
-
-def test_a_given_program_does_not_change_its_arguments() -> None:
-    with pytest.raises(StageUnavailableError) as caught:
-        ml.inspect(lowered()).altered(lambda args: args)
-    assert str(caught.value) == (
-        "program 'step' has no jaxpr.\n"
-        "    reason  this program was given as a jax.stages.Lowered: it has no jaxpr\n"
-        '    Try: inspection.cost(source="compiled")  # counts what there is'
-    )
 
 
 def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,7 +469,8 @@ def test_json_holds_the_stages_there_are() -> None:
         "this program was given as a jax.stages.Lowered: it has no jaxpr", None,
     ]  # fmt: skip
     assert [one["name"] for one in data["inputs"]] == ["params['v']", "params['w']", "x"]
-    assert data["equations"] == data["outputs"] == []
+    assert data["equations"] == []
+    assert [one["name"] for one in data["outputs"]] == ["result"]
     assert data["passes"]
     assert data["buffers"]
 
@@ -492,9 +485,9 @@ def test_memory_and_passes_of_what_jax_compiles() -> None:
     assert str(caught.value) == (
         "program 'step' has no record of how XLA compiled it.\n"
         "    reason  this program was given as a jax.stages.Compiled: it has no record of how XLA compiled it\n"
-        '    Try: inspection.cost(source="compiled")  # counts what there is'
+        '    Try: inspection.stage("hlo")  # the first stage of this program'
     )
     with pytest.raises(StageUnavailableError) as caught:
         _ = ml.inspect(lowered().as_text(dialect="hlo")).memory
     assert str(caught.value).startswith("program 'step' has no HLO after XLA's passes.\n")
-    assert 'Try: inspection.cost(source="lowered")' in str(caught.value)
+    assert 'Try: inspection.stage("hlo_before")' in str(caught.value)

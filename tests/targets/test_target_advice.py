@@ -155,6 +155,12 @@ CASES = {
         ml.inspect(f, x, {"n": 2, "scale": 2.0}).cost()
         # Try: {}.cost()
         """,
+    "targets/constants.py:NumbersNeeded._explain | arrays and numbers": """
+        def f(params, x): return sum(x @ params["w"] for _ in range(params["count"]))
+        params, x = {"w": jnp.ones((3, 3)), "count": 2}, jnp.ones(3)
+        ml.inspect(f, params, x).cost()
+        # Try: {}.cost()
+        """,
     "targets/sizes.py:check_sizes": """
         x = jax.ShapeDtypeStruct(("B", 4), "float32")
         ml.inspect(jnp.tanh, x)

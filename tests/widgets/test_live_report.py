@@ -127,6 +127,15 @@ def test_magic_of_a_cell_without_a_result(shell, capsys, cell):
     assert capsys.readouterr().out == "nothing was traced or compiled\n"
 
 
+def test_magic_takes_no_options(shell, capsys):
+    done = shell.run_cell("%%mithril_watch bad args\nx = 1", store_history=True)
+    assert str(done.error_in_exec) == (
+        "%%mithril_watch takes no options, and the cell begins on the next line.\n"
+        "    given  'bad args'\n"
+        "    Try: %%mithril_watch"
+    )
+
+
 def test_magic_reports_a_syntax_error(shell, capsys):
     done = shell.run_cell("%%mithril_watch\nx = = 1", store_history=True)
     assert isinstance(done.error_in_exec, SyntaxError)

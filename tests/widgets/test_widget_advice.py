@@ -14,6 +14,16 @@ CASES = {
         fn = lambda x: x + 1
         ml.watch(3)
         """,
+    "ipython.py:CellWatch.__call__": """
+        from mithril_nb.ipython import CellWatch
+        CellWatch(None)("bad args", "x = 1")
+        # Try: assert "{}" == "%%mithril_watch"
+        """,
+    "retraces/records.py:WatchReport.__getitem__": """
+        with ml.watch() as seen: jax.jit(lambda x: x + 1)(jnp.ones(3))
+        report = seen.report()
+        report["lambda"]
+        """,
     "widgets/workbench.py:workbench": 'ml.workbench(Linear(3), backend="jax")',
     "errors.py:refuse_unknown": 'ml.JaxBackend(devce="cpu")',
     "errors.py:refuse_unknown | like no other": "ml.JaxBackend(zzz=1)\n# Try: ml.JaxBackend(seed=1)",

@@ -8,6 +8,7 @@ from functools import cached_property
 
 from mithril_nb.graph.spec import ITEM_BYTES
 from mithril_nb.stages import jax_versions
+from mithril_nb.stages.given_lines import GivenLines, ReadSources
 from mithril_nb.stages.hlo.text import (
     CALLING,
     TRIVIAL,
@@ -25,7 +26,6 @@ from mithril_nb.stages.inference import (
     blend,
     by_place,
     majority,
-    near_of,
     pass_on,
 )
 from mithril_nb.stages.records import Equation, Instruction, Origin
@@ -50,6 +50,7 @@ def read_hlo(
     inputs: Mapping[str, tuple[int, str]],
     refine: Callable[[str, str], tuple[str, ...]] = lambda opcode, id: (),
     op_names: Mapping[str, str] | None = None,
+    lines: GivenLines | None = None,
 ) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text of a module as it is shown, entry first, and its instructions with their provenance.
 
@@ -60,8 +61,10 @@ def read_hlo(
         inputs: Index and block of each input by its name, such as `params['linear_0.weight']`.
         refine: Gives further equations of an instruction, by its opcode and one of its equations.
         op_names: What instructions that carry no name were called when the compiler made them.
+        lines: Reads the lines of Python in the text; `None` if the equations have them.
     """
-    return _Module(text, tags, equations, inputs, refine, op_names or {}).result()
+    read = None if lines is None else lines.of_hlo(text)
+    return _Module(text, tags, equations, inputs, refine, op_names or {}, read).result()
 
 
 _Caller = tuple[HloLine, Computation]
@@ -77,6 +80,7 @@ class _Module:
         inputs: Mapping[str, tuple[int, str]],
         refine: Callable[[str, str], tuple[str, ...]],
         op_names: Mapping[str, str],
+        read: ReadSources | None,
     ):
         self._tags, self._equations, self._inputs, self._refine = (
             tags,
@@ -84,7 +88,7 @@ class _Module:
             inputs,
             refine,
         )
-        self._op_names = op_names
+        self._op_names, self._read = op_names, read
         self._title, computations = read_module(text)
         self._title += "".join(_DEVICES.findall(text.partition("\n")[0]))
         computations.sort(key=lambda one: not one.is_entry)
@@ -118,6 +122,8 @@ class _Module:
                         shown_operands=line.operands,  # `operands` of a parameter grow by what its callers give it
                         shapes=line.specs,
                         attributes=attribute_pairs(line.attributes) + _trips(line),
+                        # A name of the whole program is at the line that calls it.
+                        places=(line.place,) if line.place and self._has_place(line) else (),
                     )
                     for how, callee in line.calls:
                         if ranks.get(callee, -1) >= ranks[computation.name]:
@@ -127,13 +133,17 @@ class _Module:
                 else:
                     shown.append(line)
             shown += ["}", ""]
+        if self._read is not None:
+            self._hand_down_places()
         for computation in self._callees_first:
             self._attribute(computation)
         self._hand_in()
         pass_on(self._drafts)
         self._keep_moves()
         self._hand_down()
-        return tidy("\n".join(shown)), tuple(draft.finished(self._equations) for draft in self._drafts.values())
+        return tidy("\n".join(shown)), tuple(
+            draft.finished(self._equations, self._read) for draft in self._drafts.values()
+        )
 
     def _attribute(self, computation: Computation) -> None:
         for line in computation.instructions:
@@ -182,6 +192,18 @@ class _Module:
             draft.shares = blend((one.shares, weight) for one, weight in found)
             draft.role = majority((one.role, weight) for one, weight in found)
             draft.origin = "tagged" if draft.shares else None
+
+    def _has_place(self, line: HloLine) -> bool:
+        return not line.op_name or self._tags.is_in(line.op_name)
+
+    def _hand_down_places(self) -> None:
+        """Give instructions without a location those of the callers of their computation."""
+        for computation in self._order:
+            callers = [*self._callers.get(computation.name, ()), *self._appliers.get(computation.name, ())]
+            found = {place: None for caller, _ in callers for place in self._drafts[caller.name].places}
+            for line in computation.instructions if found else ():
+                draft = self._drafts[line.name]
+                draft.places = draft.places or tuple(found)
 
     def _moved_by(self, line: HloLine) -> tuple[str, ...]:
         """Return what an instruction moves; nothing if it cuts a piece out: who takes that knows whose it is."""
@@ -297,12 +319,14 @@ class _Module:
                     one.asks = () if line.name in self._moves else one.asks
             return
         draft.equations = tuple(sorted(found | set(draft.equations), key=by_place))
+        draft.places = tuple(dict.fromkeys(place for one in counted for place in one.places)) or draft.places
         weights = [one.work for one in counted]
         if not any(weight for one, weight in zip(counted, weights, strict=True) if one.shares):
             weights = [1.0] * len(counted)
         shares = blend((one.shares, weight) for one, weight in zip(counted, weights, strict=True))
         if shares:
-            draft.shares, draft.near = shares, near_of(counted)
+            draft.shares = shares
+            draft.take_lines(counted)
             draft.role = majority((one.role, weight) for one, weight in zip(counted, weights, strict=True))
             draft.origin = "tagged" if any(one.origin == "tagged" for one in counted) else "inferred"
         is_moved = any(one.id in self._moves for one in inner)
@@ -367,7 +391,8 @@ class _Module:
             for line in computation.instructions:
                 draft = self._drafts[line.name]
                 if shares and not draft.shares and not draft.is_settled:
-                    draft.shares, draft.origin, draft.near = shares, "inferred", near_of(callers)
+                    draft.shares, draft.origin = shares, "inferred"
+                    draft.take_lines(callers)
                     draft.role = draft.role or majority((caller.role, 1.0) for caller in callers)
 
 

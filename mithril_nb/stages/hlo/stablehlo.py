@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from mithril_nb.graph.spec import TensorSpec
+from mithril_nb.stages.given_lines import GivenLines, ReadSources
 from mithril_nb.stages.hlo.dtypes import MLIR_DTYPES
 from mithril_nb.stages.hlo.escapes import read_mlir
 from mithril_nb.stages.inference import Draft, attribute, pass_on
@@ -55,13 +56,16 @@ class _Function:
         return "" if self.name == "main" else self.name
 
 
-def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) -> tuple[str, tuple[Instruction, ...]]:
+def read_stablehlo(
+    text: str, tags: Marks, equations: Mapping[str, Equation], lines: GivenLines | None = None
+) -> tuple[str, tuple[Instruction, ...]]:
     """Return the text without locations, and its instructions with their provenance.
 
     Args:
         text: What `lowered.as_text(debug_info=True)` gives.
         tags: How the equations are marked in it.
         equations: The equations by id.
+        lines: Reads the lines of Python in the text; `None` if the equations have them.
     """
     body, table = _split(text)
     names: dict[str, str] = {}
@@ -89,6 +93,7 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
                 closed.lines = number - closed.line + 1
                 closed.shapes = closed.shapes or result_specs(plain)
                 current.locations[closed.id] = location or ""
+                closed.places = _places(found, location, tags)
                 if closed.opcode == _MANUAL:
                     manual.pop()
                 current = None if closed is current.draft else current
@@ -131,6 +136,7 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
             shown_operands=operands if are_known else tuple([current.names.get(name, name) for name in used]),
             shapes=result_specs(rest),
             attributes=attribute_pairs(rest),
+            places=_places(found, location, tags),
         )
         if result is None or draft.id in current.locations:
             draft.id += f"@{number}"
@@ -152,7 +158,10 @@ def read_stablehlo(text: str, tags: Marks, equations: Mapping[str, Equation]) ->
             open_ops.append(draft)
         elif location is None:
             waiting = draft
-    return "\n".join(shown) + "\n", _resolve(functions, tags, equations)
+    read = None if lines is None else lines.of_mlir(table)
+    if read is not None:
+        _take_lines_of_callers(functions, read)
+    return "\n".join(shown) + "\n", _resolve(functions, tags, equations, read)
 
 
 def result_specs(rest: str) -> tuple[TensorSpec, ...]:
@@ -260,8 +269,34 @@ def _name_in(location: str, table: Mapping[str, str], marker: str) -> str:
     return outer
 
 
+def _places(found: Sequence[str], name: str | None, tags: Marks) -> tuple[str, ...]:
+    """Return the location of an op, given the name in it; none if it is the whole program, at its call."""
+    return () if name is None or (name and not tags.is_in(name)) else (found[-1],)
+
+
+def _take_lines_of_callers(functions: Mapping[str, _Function], read: ReadSources) -> None:
+    """Give ops the locations of all calls of their function where they have that of one call.
+
+    JAX lowers a function of a library once, with the location of the first call.
+    """
+    calls: dict[str, dict[str, str]] = {}  # of each function: a location for each line of the user that calls it
+    for function in functions.values():  # callers nearly always stand before what they call
+        around = calls.get(function.name, {})
+        for draft in function.ops:
+            if around and {*read(draft.places)[0]} <= around.keys():
+                draft.places = tuple(around.values())
+        places = {draft.id: draft.places for draft in function.ops}
+        for callee, op in function.calls:
+            for place in places[op]:
+                for source in read([place])[0]:
+                    calls.setdefault(callee, {}).setdefault(source, place)
+
+
 def _resolve(
-    functions: Mapping[str, _Function], tags: Marks, equations: Mapping[str, Equation]
+    functions: Mapping[str, _Function],
+    tags: Marks,
+    equations: Mapping[str, Equation],
+    read: ReadSources | None,
 ) -> tuple[Instruction, ...]:
     callers: dict[str, set[str]] = {name: set() for name in functions}
     callers["main"] = {""}
@@ -299,7 +334,7 @@ def _resolve(
             drafts[draft.id] = draft
     main = functions["main"].draft.id if "main" in functions else ""
     pass_on({id: draft for id, draft in drafts.items() if id != main})
-    return tuple(draft.finished(equations) for draft in drafts.values() if draft.id != main)
+    return tuple(draft.finished(equations, read) for draft in drafts.values() if draft.id != main)
 
 
 def callers_of(

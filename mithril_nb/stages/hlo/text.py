@@ -14,6 +14,9 @@ _QUOTED = r'"(?:[^"\\]|\\.)*"'
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*)?\{\s*$")
 _HEAD = re.compile(r"^\s+(ROOT )?(%?)([\w.\-]+) = ")
 _OP_NAME = re.compile(rf"op_name=({_QUOTED})")
+_FRAME = re.compile(r"stack_frame_id=(\d+)")
+_FILE, _FILE_LINE = re.compile(rf"source_file=({_QUOTED})"), re.compile(r"source_line=(\d+)")
+_FILE_END = re.compile(r"source_end_line=(\d+)")
 _OPERAND = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(r"\b(calls|to_apply|body|condition|true_computation|false_computation)=%?([\w.\-]+)")
 _OPERAND_NAME = re.compile(r"([\w.\-]+)(?=,|$)")
@@ -48,7 +51,7 @@ _NAME_LIST = r"%?[\w.\-+]++(?:, %?[\w.\-]++)*+"
 _USUAL = re.compile(
     rf"\s+(ROOT )?(%?)([\w.\-]+) = (\w+\[[\d,]*\](?:\{{[\d,]*\}})?) ([\w\-]+)\(((?:{_NAME_LIST})?)\)"
     rf"((?:, (?!{'|'.join(_NOISES)}|\w*_computations)\w+=(?:\{{[^{{}}\"%]*+\}}|%?[\w.\->]++)(?=,|$))*+)"
-    r'(?:, metadata=\{op_name="([^"\\]*)"[^"{}]*\})?$'
+    r'(?:, metadata=\{op_name="([^"\\]*)"([^"{}]*)\})?$'
 )
 """A line with one array as its result, and nothing behind its operands but names, numbers and metadata."""
 
@@ -69,6 +72,7 @@ class HloLine:
         is_root: Whether it gives the result of its computation.
         written: The line as `tidy` takes it, which makes of it what is shown.
         trips: How often the body of a loop runs, if XLA knows.
+        place: Its location in Python: the number of a stack frame, `"file":line`, or `""`.
     """
 
     name: str
@@ -82,6 +86,7 @@ class HloLine:
     is_root: bool
     written: str
     trips: int | None = None
+    place: str = ""
 
     @property
     def elements(self) -> int:
@@ -149,7 +154,7 @@ def _usual_line(line: str) -> HloLine | None:
     match = _USUAL.match(line)
     if match is None:
         return None
-    root, sign, name, result, opcode, literal, attributes, op_name = match.groups()
+    root, sign, name, result, opcode, literal, attributes, op_name, metadata = match.groups()
     takes_nothing = opcode in ("constant", "parameter")
     if not sign and not takes_nothing:
         literal = _OPERAND_NAME.sub(r"%\1", literal)
@@ -165,6 +170,7 @@ def _usual_line(line: str) -> HloLine | None:
         literal,
         root is not None,
         f"  {root or ''}%{name} = {result} {opcode}({literal}){attributes}",
+        place=_place(metadata) if metadata else "",
     )
 
 
@@ -205,7 +211,18 @@ def _any_line(line: str) -> HloLine | str:
         match.group(1) is not None,
         f"{indent}%{match.group(3)} = {result} {opcode}({shown_literal}){attributes}",
         int(trips.group(1)) if trips else None,
+        _place(dropped) if "metadata" in dropped else "",
     )
+
+
+def _place(metadata: str) -> str:
+    frame = _FRAME.search(metadata)
+    if frame is not None:
+        return frame.group(1)
+    file, line, end = (pattern.search(metadata) for pattern in (_FILE, _FILE_LINE, _FILE_END))
+    if file is None or line is None:
+        return ""
+    return f"{file.group(1)}:{line.group(1)}" + (f":0 to {end.group(1)}:0" if end else "")
 
 
 def _estimate(config: str) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import ast
 import linecache
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mithril_nb.stages.failure import Failure
 from mithril_nb.stages.inference import blend, by_place
-from mithril_nb.stages.places import told_lines
+from mithril_nb.stages.places import lines_of_source, told_lines
 from mithril_nb.stages.records import Equation, Instruction, Role
 
 _LONGEST = 200
@@ -55,13 +55,36 @@ def source_of_functions(
         equations: The equations.
         failure: What went wrong: below the line that it came from stands why, each line after `!!`.
     """
-    made: dict[Place, list[Equation]] = {}
+    return _shown([(places[one.id], [one]) for one in equations if one.id in places], failure)
+
+
+def source_of_instructions(
+    instructions: Iterable[Instruction], files: Mapping[str, str], equations: Mapping[str, Equation]
+) -> tuple[str, tuple[Instruction, ...]]:
+    """Return the functions behind the instructions of a stage, and an instruction for each line that made any.
+
+    Args:
+        instructions: The instructions, with their lines.
+        files: Path of each file by its label.
+        equations: The equations of the instructions by id.
+    """
+    found: list[tuple[Place, Sequence[Equation]]] = []
+    for one in instructions:
+        made = [equations[id] for id in one.equations if id in equations]
+        for source in one.source:
+            label, first, last = lines_of_source(source)
+            found.append((Place(files[label], label, first, last), made))
+    return _shown(found)
+
+
+def _shown(
+    found_at: Iterable[tuple[Place, Sequence[Equation]]], failure: Failure | None = None
+) -> tuple[str, tuple[Instruction, ...]]:
+    made: dict[Place, dict[str, Equation]] = {}
     ends: dict[Place, int] = {}
-    for equation in equations:
-        if equation.id in places:
-            place = places[equation.id]
-            made.setdefault(place, []).append(equation)
-            ends[place] = max(ends.get(place, place.line), place.end_line)
+    for place, equations in found_at:
+        made.setdefault(place, {}).update((one.id, one) for one in equations)
+        ends[place] = max(ends.get(place, place.line), place.end_line)
     shown: list[str] = []
     found: list[Instruction] = []
     files: dict[str, list[Place]] = {}
@@ -80,7 +103,9 @@ def source_of_functions(
                 shown.append(_unbroken(lines[number - 1]) if number <= len(lines) else "# the source is not available")
                 if number in by_line:
                     count = min(ends[by_line[number]], last) - number + 1
-                    found.append(_instruction(str(by_line[number]), len(shown), made[by_line[number]], count))
+                    found.append(
+                        _instruction(str(by_line[number]), len(shown), [*made[by_line[number]].values()], count)
+                    )
                 if failure is not None and failed == (file, number):
                     shown += [f"    !! {line}" for line in failure.reason]
             shown.append("")

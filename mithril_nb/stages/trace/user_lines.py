@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from types import CodeType
@@ -122,20 +122,46 @@ def _read(traceback: Any, start: tuple[str, int] | None) -> Lines:
             the call for which JAX traced it, which may be another call.
     """
     codes, offsets = jax_versions.frames_and_offsets(traceback)
+    user, library = _choose(_files(codes, start))
+    return Lines(*(None if one is None else _span(codes[one], offsets[one]) for one in (user, library)))
+
+
+def lines_of_frames(frames: Sequence[Span]) -> Lines:
+    """Return the lines of a call stack that JAX wrote down.
+
+    Args:
+        frames: The frames, the innermost first.
+
+    Examples:
+        >>> import jax
+        >>> here = Span("/a/net.py", 3, None, 3, None)
+        >>> lines_of_frames([Span(jax.nn.__file__, 7, None, 7, None), here]).user == here
+        True
+    """
+    user, library = _choose(frame.file for frame in frames)
+    return Lines(*(None if one is None else frames[one] for one in (user, library)))
+
+
+def _files(codes: Sequence[CodeType], start: tuple[str, int] | None) -> Iterator[str]:
+    for code in codes:
+        yield code.co_filename
+        if start is not None and code.co_firstlineno == start[1] and code.co_filename == start[0]:
+            return
+
+
+def _choose(files: Iterable[str]) -> tuple[int | None, int | None]:
+    """Return the places of the user's frame and of the library's among the files of frames, the innermost first."""
     library, is_exact = None, False
-    for place, code in enumerate(codes):
-        kind = _kind(code.co_filename)
+    for place, file in enumerate(files):
+        kind = _kind(file)
         if kind == _USER:
-            own = _span(code, offsets[place])
-            return Lines(own, None if library is None else _span(codes[library], offsets[library]))
+            return place, library
         # The innermost line of a library. Of JAX, the outermost: those inside it are how JAX computes it.
         if kind == _LIBRARY and not is_exact:
             library, is_exact = place, True
         elif kind == _JAX and not is_exact:
             library = place
-        if start is not None and code.co_firstlineno == start[1] and code.co_filename == start[0]:
-            break
-    return _EMPTY if library is None else Lines(None, _span(codes[library], offsets[library]))
+    return None, library
 
 
 def _span(code: CodeType, offset: int) -> Span:

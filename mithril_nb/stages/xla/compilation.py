@@ -97,7 +97,7 @@ class Compilation:
 
     Args:
         lowered: The program.
-        options: What XLA is told besides.
+        options: Further options of XLA.
         has_least_effort: Tells whether its compiler makes the same module with less effort for machine code.
         writes_passes: Whether passes are written down in any case.
         read_hlo: Reads the text of a module, with names for instructions that carry none.

@@ -74,7 +74,7 @@ class Outcomes:
         self._step = lru_cache(_STEPS)(_Step)
 
     def is_in_combiner(self, name: str) -> bool:
-        """Whether an instruction says how a reduction, a scatter or a sort combines two elements."""
+        """Whether an instruction combines two elements in a reduction, a scatter or a sort."""
         return self._first.homes.get(name, "") in self._combiners
 
     @cached_property

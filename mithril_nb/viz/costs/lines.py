@@ -7,7 +7,7 @@ from typing import Any
 
 from mithril_nb.display import AT_LEAST, UNATTRIBUTED_LABEL
 from mithril_nb.stages.places import told_lines
-from mithril_nb.viz.costs.formulas import COMMUNICATION, value_of
+from mithril_nb.viz.costs.formulas import COMMUNICATION, short_formula, value_of
 from mithril_nb.viz.costs.table import cost_css
 from mithril_nb.viz.escape import escaped, one_line
 from mithril_nb.viz.highlight import highlighted
@@ -51,9 +51,8 @@ def lines_text(data: Data) -> str:
     shown = _shown(data)
     rows = [(*(title for title, *_ in shown), "share", "line", "")]
     rows += [(*_cells(figures, shown), number, one_line(text)) for number, text, figures, _ in _rows(data)]
-    return f"{one_line(data['program'])}: {data['source']}, by line\n" + columns(
-        rows, right=frozenset(range(len(shown) + 2))
-    )
+    table = columns(rows, right=frozenset(range(len(shown) + 2)))
+    return "\n".join([f"{one_line(data['program'])}: {data['source']}, by line", table, *_notes(data)])
 
 
 def lines_html(data: Data) -> str:
@@ -95,12 +94,19 @@ def _table(data: Data) -> Iterator[str]:
         yield f'<tr class="{kind}"{style}>'
         for (_, key, _, _), cell in zip((*shown, ("", "", "", str)), _cells(figures, shown), strict=True):
             value = value_of(figures or {}, key) if key else None
-            yield (
-                f'<td title="{exact(value)}">{escaped(cell)}</td>' if value is not None else f"<td>{escaped(cell)}</td>"
-            )
+            title = value if isinstance(value, str) else "" if value is None else exact(value)
+            yield f'<td title="{escaped(title)}">{escaped(cell)}</td>' if title else f"<td>{escaped(cell)}</td>"
         code = _code(text) if kind == "code" else escaped(text)
         yield f'<td class="n">{number}</td><td class="code">{code}</td></tr>'
     yield "</tbody></table></div>"
+    yield from (f"<p>{escaped(note)}</p>" for note in _notes(data))
+
+
+def _notes(data: Data) -> Iterator[str]:
+    names = data.get("symbols")
+    if names:
+        numbers = ", ".join(f"{name}={number}" for name, number in names.items())
+        yield f"what depends on {', '.join(names)} has no number: see cost.at({numbers}).by_line"
 
 
 def _code(text: str) -> str:
@@ -115,7 +121,7 @@ def _shown(data: Data) -> tuple[tuple[str, str, str, Callable[[float | None], st
     total = data["total"]
     communicating = [key for key in COMMUNICATION if value_of(total, key) != 0]
     always = ("flops", "bytes_accessed", *communicating)
-    return tuple(one for one in _COLUMNS if one[1] in always or total.get(one[1]))
+    return tuple(one for one in _COLUMNS if one[1] in always or value_of(total, one[1]))
 
 
 def _rows(data: Data) -> Iterator[tuple[str, str, Data | None, str]]:
@@ -139,7 +145,11 @@ def _cells(figures: Data | None, shown: tuple[tuple[str, str, str, Callable[[flo
     cells: list[str] = []
     for _, key, unknown, written in shown:
         value = value_of(figures, key)
-        is_bound = value and unknown and figures.get(unknown)
+        if isinstance(value, str):
+            cells.append(short_formula(value))
+            continue
+        is_bound = value and unknown and figures.get(unknown) and "formulas" not in figures
         cells.append("" if key == "time_s" and value is None else f"{AT_LEAST if is_bound else ''}{written(value)}")
     bound = figures.get("share_bound", "")
-    return [*cells, f"{bound} {percent(figures.get('share'))}".strip()]
+    share = "" if "formulas" in figures else f"{bound} {percent(figures.get('share'))}".strip()
+    return [*cells, share]

@@ -1,0 +1,209 @@
+"""Lines of Python in the locations that JAX wrote into StableHLO and HLO, for programs that were not traced here.
+
+A location of MLIR is a name around a place in a file, a call stack ("callsite"), or several of these
+("fused"). The text of an HLO module begins with tables of files and stack frames; older ones have a
+`source_file` and a `source_line` for each instruction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice, product
+
+from mithril_nb.stages import jax_versions
+from mithril_nb.stages.trace.user_lines import Lines, Span, lines_of_frames
+
+Sources = tuple[tuple[str, ...], tuple[str, ...]]
+"""The user's lines behind an instruction, and those of libraries, as in `Instruction`."""
+ReadSources = Callable[[Iterable[str]], Sources]
+"""Returns the lines behind the locations of an instruction."""
+Stack = tuple[Span, ...]
+"""The frames of a call stack, the innermost first."""
+
+_QUOTED = r'"[^"\\]*(?:\\.[^"\\]*)*"'
+_TOKEN = re.compile(rf"{_QUOTED}|#loc\d*|\w+|\S")
+_ESCAPE = re.compile(rb'\\([0-9A-Fa-f]{2}|[\\"nt])')
+_ESCAPED = {b"n": b"\n", b"t": b"\t"}
+_ROW = re.compile(r"(\d+) (.*)")
+_NUMBER = re.compile(r"(\w+)=(\d+)")
+_TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
+_THE_TEXT = "-"
+"""The file that MLIR names in a text without locations: the text itself."""
+_MOST_FRAMES, _MOST_STACKS = 100, 16
+"""Frames of a stack, and stacks of a location, that are read: a damaged file may contain any number."""
+
+
+class GivenLines:
+    """Reads the locations of one program.
+
+    Attributes:
+        labels: The label of each of the user's files by its path, as far as they were met.
+    """
+
+    def __init__(self) -> None:
+        self.labels: dict[str, str] = {}
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The path of each of the user's files by its label."""
+        return {label: path for path, label in self.labels.items()}
+
+    def of_mlir(self, table: Mapping[str, str]) -> ReadSources:
+        """Return a reader of the locations of StableHLO.
+
+        Args:
+            table: The locations that have a name, by that name: `{"#loc1": '"net.py":3:4 to :9'}`.
+
+        Examples:
+            >>> GivenLines().of_mlir({"#loc1": '"/a/net.py":3:4 to 4:9'})(['"add"(#loc1)'])
+            (('net.py:3-4',), ())
+        """
+        return self._reader(_Locations(table).stacks)
+
+    def of_hlo(self, text: str) -> ReadSources:
+        """Return a reader of the locations of an HLO module: numbers of its stack frames, or `"file":line`.
+
+        Args:
+            text: The module with its tables.
+        """
+        frames, plain = _frames(text), _Locations({})
+        return self._reader(lambda location: (frames(location),) if location.isdigit() else plain.stacks(location))
+
+    def _reader(self, stacks: Callable[[str], Sequence[Stack]]) -> ReadSources:
+        known: dict[str, list[Lines]] = {}
+
+        def read(locations: Iterable[str]) -> Sources:
+            users: dict[str, None] = {}
+            libraries: dict[str, None] = {}
+            for location in locations:
+                if location not in known:
+                    known[location] = [lines_of_frames(stack) for stack in stacks(location)]
+                for user, library in known[location]:
+                    if user is not None:
+                        last = f"-{user.end_line}" if user.end_line > user.line else ""
+                        users[f"{self._label(user.file)}:{user.line}{last}"] = None
+                    if library is not None:
+                        libraries[f"{jax_versions.library_label(library.file)}:{library.line}"] = None
+            return tuple(users), tuple(libraries)
+
+        return read
+
+    def _label(self, file: str) -> str:
+        if file not in self.labels:
+            self.labels = jax_versions.file_labels([*self.labels, file])
+        return self.labels[file]
+
+
+class _Locations:
+    """Locations of MLIR as call stacks."""
+
+    def __init__(self, table: Mapping[str, str]):
+        self._table = table
+        self._known: dict[str, Sequence[Stack]] = {}
+
+    def stacks(self, location: str) -> Sequence[Stack]:
+        """Return the call stacks of a location: several if ops were merged, none if it names no file."""
+        tokens: list[str] = _TOKEN.findall(location)
+        try:
+            return self._read(tokens[::-1])
+        except (IndexError, RecursionError, ValueError):  # a damaged file
+            return ()
+
+    def _named(self, name: str) -> Sequence[Stack]:
+        if name not in self._known:
+            self._known[name] = ()  # in a damaged file a location may contain itself
+            self._known[name] = self.stacks(self._table.get(name, ""))
+        return self._known[name]
+
+    def _read(self, tokens: list[str]) -> Sequence[Stack]:
+        """Return the stacks of the location that tokens begin with, the next token last; take its tokens away."""
+        token = tokens.pop()
+        if token.startswith("#"):
+            return self._named(token)
+        if token.startswith('"') and tokens[-1:] == [":"]:
+            place = _place(_unquoted(token), tokens)
+            return () if place.file == _THE_TEXT else ((place,),)
+        if token.startswith('"') and tokens[-1:] == ["("]:
+            tokens.pop()
+            found = self._read(tokens)
+            _skip(tokens, ")")
+            return found
+        if token == "callsite":
+            _skip(tokens, "(")
+            callee = self._read(tokens)
+            _skip(tokens, "at")
+            caller = self._read(tokens)
+            _skip(tokens, ")")
+            pairs = islice(product(callee, caller), _MOST_STACKS)
+            return [(*inner, *outer)[:_MOST_FRAMES] for inner, outer in pairs] or callee or caller
+        if token == "fused":
+            _skip(tokens, "[")
+            parts = [*self._read(tokens)]
+            while tokens.pop() == ",":
+                parts += self._read(tokens)
+            return parts[:_MOST_STACKS]
+        return ()
+
+
+def _skip(tokens: list[str], token: str) -> None:
+    while tokens.pop() != token:
+        pass
+
+
+def _place(file: str, tokens: list[str]) -> Span:
+    """Return the place in a file that tokens go on with: `:3`, `:3:4`, `:3:4 to :9` or `:3:4 to 5:9`."""
+    tokens.pop()
+    line = end = int(tokens.pop())
+    if tokens[-1:] == [":"]:
+        tokens.pop()
+        tokens.pop()
+    if tokens[-1:] == ["to"]:
+        tokens.pop()
+        end = line if tokens[-1] == ":" else int(tokens.pop())
+        del tokens[-2:]
+    return Span(file, line, None, end, None)
+
+
+def _unquoted(token: str) -> str:
+    plain = _ESCAPE.sub(lambda match: _ESCAPED.get(match[1]) or _char(match[1]), token[1:-1].encode())
+    return plain.decode(errors="replace")
+
+
+def _char(code: bytes) -> bytes:
+    return bytes.fromhex(code.decode()) if len(code) == 2 else code
+
+
+def _frames(text: str) -> Callable[[str], Stack]:
+    """Return a function that gives the frames of a number in the tables of an HLO module."""
+    tables: dict[str, dict[int, str]] = {name: {} for name in _TABLES}
+    current: dict[int, str] | None = None
+    for line in islice(text.splitlines(), 1, None):
+        if line in tables:
+            current = tables[line]
+        elif current is not None and (row := _ROW.match(line)):
+            current[int(row[1])] = row[2]
+        elif line:
+            break
+    places = {number: _numbers(row) for number, row in tables["FileLocations"].items()}
+    rows = {number: _numbers(row) for number, row in tables["StackFrames"].items()}
+    # XLA prints the number of the parent plus one: the outermost frame has its own.
+    is_shifted = any(row.get("parent_frame_id", 0) == number for number, row in rows.items())
+
+    def stack(number: str) -> Stack:
+        found: list[Span] = []
+        frame = int(number)
+        while frame in rows and len(found) < _MOST_FRAMES:
+            place = places.get(rows[frame].get("file_location_id", 0), {})
+            file = tables["FileNames"].get(place.get("file_name_id", 0), "")
+            line = place.get("line", 0)
+            if file and line:
+                found.append(Span(_unquoted(file), line, None, place.get("end_line", line), None))
+            frame = rows[frame].get("parent_frame_id", 0) - is_shifted
+        return tuple(found)
+
+    return stack
+
+
+def _numbers(row: str) -> dict[str, int]:
+    return {name: int(number) for name, number in _NUMBER.findall(row)}

@@ -1,0 +1,80 @@
+"""Costs and results of programs that were not traced here, from what they contain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax_programs import spec
+
+import mithril_nb as ml
+from mithril_nb.errors import CostBoundError, StageUnavailableError
+
+
+def step(x: Any, w: Any) -> Any:
+    return jnp.tanh(x @ w).sum()
+
+
+def lowered(fn: Callable[..., Any] = step, args: tuple[Any, ...] = (spec(2, 4), spec(4, 8))) -> jax.stages.Lowered:
+    return jax.jit(fn).lower(*args)
+
+
+OBJECTS: dict[str, Callable[[], Any]] = {
+    "lowered": lowered,
+    "compiled": lambda: lowered().compile(),
+    "StableHLO text": lambda: lowered().as_text(),
+    "HLO text": lambda: lowered().compile().as_text(),
+    "HLO before": lambda: lowered().as_text(dialect="hlo"),
+}
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_costs_are_checked_without_a_source(kind: str) -> None:
+    found = ml.inspect(OBJECTS[kind]())
+    source = "lowered" if found.stage("hlo_before").unavailable is None else "compiled"
+    flops = found.cost(source).total.flops
+    ml.assert_cost(found, flops=(flops, flops))
+    with pytest.raises(CostBoundError) as caught:
+        ml.assert_cost(found, flops=flops - 1)
+    assert f"({source})" in str(caught.value)
+    with pytest.raises(StageUnavailableError):
+        ml.assert_cost(found, flops=flops, source="analytic")
+
+
+def test_a_bound_of_memory_that_is_unknown() -> None:
+    with pytest.raises(CostBoundError) as caught:
+        ml.assert_cost(lowered().compile().as_text(), peak_bytes=1)
+    assert "peak_bytes  unknown (compiled)" in str(caught.value)
+
+
+def test_results_are_those_of_the_function() -> None:
+    def several(x: Any) -> Any:
+        return {"a": x * 2, "b": (x, x.sum())}
+
+    wanted = [(one.name, one.spec) for one in ml.inspect(several, spec(3)).outputs]
+    made = lowered(several, (spec(3),))
+    exported = jax.export.export(jax.jit(several))(spec(3))
+    for target in (made, made.as_text(), exported):
+        found = ml.inspect(target)
+        assert [(one.name, one.spec) for one in found.outputs] == wanted
+        assert [one["name"] for one in found.to_dict("stablehlo", passes=False)["outputs"]] == [
+            "result['a']", "result['b'][0]", "result['b'][1]",
+        ]  # fmt: skip
+    for target in (made.compile(), made.as_text(dialect="hlo")):
+        assert [(one.name, one.spec) for one in ml.inspect(target).outputs] == [
+            (f"result[{place}]", specs) for place, (_, specs) in enumerate(wanted)
+        ]
+    assert [one.name for one in ml.inspect(lowered().compile()).outputs] == ["result"]
+
+
+def test_a_given_program_does_not_change_its_arguments() -> None:
+    with pytest.raises(StageUnavailableError) as caught:
+        ml.inspect(lowered()).altered(lambda args: args)
+    assert str(caught.value) == (
+        "program 'step' has no jaxpr.\n"
+        "    reason  this program was given as a jax.stages.Lowered: it has no jaxpr\n"
+        '    Try: inspection.stage("stablehlo")  # the first stage of this program'
+    )
